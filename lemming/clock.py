@@ -1,0 +1,58 @@
+"""Wall-clock time as a value that is asked for once and written down, never read inside a tick's logic."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where the engine gets the time of day. Nothing is ever ordered by it."""
+
+    def now(self) -> datetime:
+        """Return the current time in UTC."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """Return the current time in UTC."""
+        return datetime.now(UTC)
+
+
+class FrozenClock:
+    """A clock that stands still until told to move; for tests and replays."""
+
+    def __init__(self, start: datetime | None = None) -> None:
+        self.time = start or datetime(2026, 1, 1, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        """Return the time at which the clock stands."""
+        return self.time
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock; a negative number moves it back."""
+        self.time += timedelta(seconds=seconds)
+
+
+def timestamp(moment: datetime) -> str:
+    """Return the format of every time in every file: UTC, milliseconds, `Z`.
+
+    >>> timestamp(datetime(2025, 12, 8, 10, 30, tzinfo=UTC))
+    '2025-12-08T10:30:00.000Z'
+    """
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def parse_timestamp(text: str) -> datetime:
+    """Return the moment a timestamp names; raise `ValueError` when it names none."""
+    moment = datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def elapsed_ms(since: float) -> int:
+    """Return whole milliseconds since a `time.perf_counter()` reading."""
+    return round((time.perf_counter() - since) * 1000)

@@ -1,0 +1,181 @@
+"""Read a JSON file that a person may have edited into a typed value, or say exactly what is wrong with it.
+
+A type is a frozen dataclass whose fields carry pydantic constraints, or a `dict[str, dataclass]`;
+nothing is coerced. Wrong values are errors; keys the type does not know stay in the file and are
+reported as warnings with the nearest known spelling.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import types
+import typing
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from lemming import fs
+from lemming.errors import ConfigError, Problem
+from lemming.jsontext import JsonProblem, compact, locate, nearest, parse
+
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Document(Generic[T]):
+    """A file that was read: its typed value, its bytes, and the warnings it gave rise to."""
+
+    value: T
+    raw: bytes
+    warnings: tuple[Problem, ...] = ()
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return the validator of a type; building one is slow, so each is built once."""
+    return TypeAdapter(kind)
+
+
+def read_document(base: Path, relative: str, kind: type[T], *, limit_bytes: int = 1 << 20) -> Document[T]:
+    """Return the file as a value of `kind`; raise `ConfigError` with every problem found in it.
+
+    Raises `FileNotFoundError` when there is no such file.
+    """
+    try:
+        raw = fs.read_bytes(base / relative, limit_bytes)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _config_error(Problem(_why_unreadable(error), file=relative, code="LMG-303")) from error
+    return read_text(raw, relative, kind, limit_bytes=limit_bytes)
+
+
+def read_text(raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 20) -> Document[T]:
+    """Return bytes as a value of `kind`; `file` names them in messages. Raises `ConfigError`."""
+    try:
+        plain = parse(raw, limit_bytes=limit_bytes, allow_bom=True)
+    except JsonProblem as error:
+        problem = Problem(error.message, file, error.line, error.column, error.pointer, code="LMG-303")
+        raise _config_error(problem) from error
+    text = text_of_value = raw.decode("utf-8").removeprefix("\ufeff")
+    if not isinstance(plain, dict):
+        message = f"expected an object, found {_kind_of(plain)}"
+        raise _config_error(Problem(message, file, 1, 1, hint="the file must start with {"))
+    if "$schema" in plain:
+        del plain["$schema"]
+        text_of_value = compact(plain).decode()
+    unknown = [
+        dataclasses.replace(problem, file=file, line=line, column=column)
+        for problem in unknown_keys(plain, kind)
+        for line, column in [locate(text, problem.pointer)]
+    ]
+    try:
+        value = adapter(cast(Any, kind)).validate_json(text_of_value, strict=True)
+    except ValidationError as error:
+        problems = tuple(_problems(error, file, text))
+        raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
+    if raw.startswith(b"\xef\xbb\xbf"):
+        bom = "starts with a byte order mark; it is ignored"
+        unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
+    return Document(value, raw, tuple(unknown))
+
+
+def unknown_keys(plain: dict[str, Any], kind: Any, pointer: str = "") -> Iterator[Problem]:
+    """Yield a warning for every key that the type does not have, at any depth."""
+    if typing.get_origin(kind) is dict:
+        for key, value in plain.items():
+            if isinstance(value, dict):
+                yield from unknown_keys(value, typing.get_args(kind)[1], f"{pointer}/{key}")
+        return
+    known = {field.name: field.type for field in dataclasses.fields(kind)}
+    hints = typing.get_type_hints(kind)
+    for key, value in plain.items():
+        here = f"{pointer}/{key}"
+        if key not in known:
+            hint = nearest(key, list(known)) or f"known keys: {', '.join(known)}"
+            yield Problem(f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code="LMG-301")
+        elif isinstance(value, dict) and (inner := _dataclass_in(hints[key])):
+            yield from unknown_keys(value, inner, here)
+        elif isinstance(value, list) and (inner := _dataclass_in(hints[key])):
+            for index, item in enumerate(value):
+                if isinstance(item, dict):
+                    yield from unknown_keys(item, inner, f"{here}/{index}")
+
+
+def _dataclass_in(hint: Any) -> Any:
+    """Return the dataclass inside `X`, `X | None` or `list[X]`; None when there is none."""
+    if dataclasses.is_dataclass(hint):
+        return hint
+    if typing.get_origin(hint) in (typing.Union, types.UnionType, list):
+        return next(filter(None, map(_dataclass_in, typing.get_args(hint))), None)
+    return None
+
+
+def _problems(error: ValidationError, file: str, text: str) -> Iterator[Problem]:
+    for item in error.errors(include_url=False):
+        pointer = "".join(f"/{part}" for part in item["loc"] if not _is_branch(part))
+        line, column = locate(text, pointer)
+        if not line:  # a missing key: point at the object that should have it
+            line, column = locate(text, pointer.rsplit("/", 1)[0])
+        yield Problem(_sentence(item), file, line, column, pointer)
+
+
+def _is_branch(part: Any) -> bool:
+    """Pydantic puts the name of a union's branch into the path of an error; people do not want it."""
+    return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "bool", "none"))
+
+
+def _sentence(item: Any) -> str:
+    kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
+    if kind == "missing":
+        return "this key is required"
+    if kind in ("dataclass_type", "dict_type", "model_type"):
+        return f"expected an object, found {_kind_of(value)}"
+    if kind == "literal_error":
+        return f"expected {context['expected']}, found {_show(value)}"
+    expected = {
+        "int_type": "a whole number", "float_type": "a number", "string_type": "text",
+        "bool_type": "true or false", "list_type": "a list",
+        "greater_than_equal": f"a number of at least {context.get('ge')}",
+        "greater_than": f"a number above {context.get('gt')}",
+        "less_than_equal": f"a number of at most {context.get('le')}",
+    }.get(kind)  # fmt: skip
+    return (
+        f"expected {expected}, found {_show(value)}" if expected else f"{item['msg']}, found {_show(value)}"
+    )
+
+
+def _kind_of(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return _kind_of(value)
+    if isinstance(value, str):
+        return f'"{value[:60]}"'
+    return compact(value).decode()[:60]
+
+
+def _summary(problems: tuple[Problem, ...]) -> str:
+    first = str(problems[0])
+    return first if len(problems) == 1 else f"{first} (and {len(problems) - 1} more)"
+
+
+def _config_error(problem: Problem) -> ConfigError:
+    return ConfigError(str(problem), problems=(problem,))
+
+
+def _why_unreadable(error: OSError) -> str:
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return "symbolic link refused: a file of the organisation must be a regular file"
+    return {
+        errno.EINVAL: "not a regular file",
+        errno.EISDIR: "not a regular file",
+        errno.ENXIO: "not a regular file",
+    }.get(error.errno or 0, f"cannot be read: {error.strerror or error}")

@@ -1,0 +1,220 @@
+"""Every error LeMMing raises on purpose, split by whose fault it is.
+
+Each class carries a stable `code` (listed in docs/errors.md) and the exit status the command line
+ends with. Each instance says what happened, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong in one file: enough for a person to find it and for a program to act on it.
+
+    `line` and `column` count from 1; 0 means the place is not known. `pointer` is a JSON pointer.
+    """
+
+    message: str
+    file: str = ""
+    line: int = 0
+    column: int = 0
+    pointer: str = ""
+    hint: str = ""
+    severity: str = "error"
+    code: str = "LMG-302"
+
+    @property
+    def where(self) -> str:
+        """Return `file:line:column /pointer` with the unknown parts left out."""
+        place = self.file
+        if self.line:
+            place += f":{self.line}:{self.column}"
+        return f"{place} {self.pointer}".strip()
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the problem as the object that `--json` prints."""
+        return {"v": 1, "type": "problem", **asdict(self)}
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+
+class LemmingError(Exception):
+    """What happened (`message`), where (`where`) and what to do (`hint`)."""
+
+    code = "LMG-100"
+    exit_status = 1
+
+    def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(message)
+        self.message, self.where, self.hint = message, where, hint
+
+    def __str__(self) -> str:
+        text = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{text} ({self.hint})" if self.hint else text
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the error as the object that `--json` prints and the journal keeps."""
+        return {"v": 1, "type": "error", "code": self.code, "error": type(self).__name__,
+                "message": self.message, "where": self.where, "hint": self.hint}  # fmt: skip
+
+
+class UsageError(LemmingError):
+    """The command line asked for something that does not exist or makes no sense."""
+
+    code = "LMG-201"
+    exit_status = 2
+
+
+class NotAnOrg(LemmingError):
+    """The folder, and every folder above it, holds no organisation."""
+
+    code = "LMG-202"
+    exit_status = 2
+
+
+class ConfigError(LemmingError):
+    """The operator's file is wrong. `problems` lists everything found in it, not just the first."""
+
+    code = "LMG-302"
+    exit_status = 3
+
+    def __init__(
+        self, message: str, *, where: str = "", hint: str = "", problems: tuple[Problem, ...] = ()
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.problems = problems or (Problem(message, file=where, hint=hint, code=self.code),)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the error with each of its problems."""
+        return {**super().as_json(), "problems": [problem.as_json() for problem in self.problems]}
+
+
+class OrgBusy(LemmingError):
+    """Another engine holds this organisation's lock."""
+
+    code = "LMG-103"
+    exit_status = 4
+
+
+class CorruptState(LemmingError):
+    """A file of the engine's own is damaged. Nothing is guessed or replaced by a default."""
+
+    code = "LMG-101"
+    exit_status = 7
+
+
+class TickAlreadyCommitted(LemmingError):
+    """`tick.json` points at a tick that has already been applied."""
+
+    code = "LMG-104"
+    exit_status = 7
+
+
+class DiskError(LemmingError):
+    """The file system refused a write: full, read-only, no permission, or a failed sync."""
+
+    code = "LMG-105"
+    exit_status = 8
+
+
+class ContractError(LemmingError):
+    """The model's reply is not the JSON contract. The message is quoted back to the model."""
+
+    code = "LMG-401"
+
+
+class ToolError(LemmingError):
+    """A tool could not do what was asked. The agent reads this as a failed result."""
+
+    code = "LMG-602"
+
+
+class PermissionDenied(ToolError):
+    """A rule forbids the call; the message names the rule."""
+
+    code = "LMG-601"
+
+
+class ProviderError(LemmingError):
+    """A model backend did not answer. `is_retryable` says whether asking again may help.
+
+    `retry_after_s` is the wait the server asked for; None when it asked for none.
+    """
+
+    code = "LMG-500"
+    is_retryable = False
+
+    def __init__(
+        self, message: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
+class Unavailable(ProviderError):
+    """The backend is down, cut the connection, or sent something that is not an answer."""
+
+    code = "LMG-501"
+    is_retryable = True
+
+
+class RateLimited(ProviderError):
+    """The backend asks us to slow down."""
+
+    code = "LMG-502"
+    is_retryable = True
+
+
+class TimedOut(ProviderError):
+    """The whole call took longer than its deadline."""
+
+    code = "LMG-503"
+    is_retryable = True
+
+
+class AuthenticationFailed(ProviderError):
+    """No key, a wrong key, or an account that may not do this."""
+
+    code = "LMG-504"
+
+
+class UnknownModel(ProviderError):
+    """The model key is not configured, or the backend has no such model."""
+
+    code = "LMG-505"
+
+
+class CircuitOpen(ProviderError):
+    """The backend failed too often lately; it is left alone until the time in the message."""
+
+    code = "LMG-506"
+
+
+class RequestRejected(ProviderError):
+    """The backend understood the request and refused it: too long, an option it does not know."""
+
+    code = "LMG-507"
+
+
+class LimitReached(LemmingError):
+    """A limit the operator set ended the turn."""
+
+    code = "LMG-700"
+    exit_status = 6
+
+
+class StepLimit(LimitReached):
+    """The turn used all its steps."""
+
+    code = "LMG-701"
+
+
+class OutOfCredits(LimitReached):
+    """The agent may not spend more."""
+
+    code = "LMG-702"

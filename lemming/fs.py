@@ -1,0 +1,362 @@
+"""The only code that changes the disk.
+
+A file is published by writing it beside its place and renaming it into place, so a reader sees the
+old bytes or the new ones. Folders are walked with `O_NOFOLLOW` from a root that the caller trusts:
+a symbolic link planted on the way is refused, never followed. Every refusal of the file system is a
+`DiskError` that names the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path, PurePosixPath
+
+from lemming.errors import DiskError, OrgBusy
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+
+_HINTS = {
+    errno.ENOSPC: "the disk is full; free space and run again, nothing is lost",
+    errno.EDQUOT: "the disk quota is used up; free space and run again, nothing is lost",
+    errno.EROFS: "the file system is read-only; make it writable and run again",
+    errno.EACCES: "no permission; check the owner and the mode of this path",
+    errno.EPERM: "no permission; check the owner and the mode of this path",
+    errno.EMFILE: "too many open files; raise `ulimit -n` and run again",
+    errno.ELOOP: "a symbolic link stands where a file or folder of the organisation should be; remove it",
+    errno.ENOTDIR: "something that is not a folder stands where a folder should be; move it away",
+    errno.EIO: "the disk reported an error; the journal is kept, check the disk before running again",
+}
+
+Mutation = Callable[[str, str], None]
+_observers: list[Mutation] = []
+
+
+@contextlib.contextmanager
+def observed(observer: Mutation) -> Iterator[None]:
+    """Call `observer(operation, path)` before every change of the disk, as long as the block runs.
+
+    Crash tests raise from the observer to stop the world at that very point.
+    """
+    _observers.append(observer)
+    try:
+        yield
+    finally:
+        _observers.remove(observer)
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
+    """Return a regular file's bytes, at most `limit_bytes` + 1 of them (so the caller sees the excess).
+
+    Raises `OSError`: not found, a link, a pipe, a folder. A pipe does not block.
+    """
+    descriptor = os.open(path, _READ)
+    try:
+        _require_regular(descriptor, os.fspath(path))
+        return _read_up_to(descriptor, limit_bytes + 1)
+    finally:
+        os.close(descriptor)
+
+
+def list_names(path: str | os.PathLike[str]) -> list[str]:
+    """Return the names in a folder, sorted, without hidden ones; empty when there is no such folder.
+
+    A folder behind a symbolic link is refused with `OSError`.
+    """
+    try:
+        descriptor = os.open(path, _FOLDER)
+    except FileNotFoundError:
+        return []
+    try:
+        return sorted(name for name in os.listdir(descriptor) if not name.startswith("."))
+    finally:
+        os.close(descriptor)
+
+
+def _require_regular(descriptor: int, path: str) -> os.stat_result:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return status
+
+
+def _read_up_to(descriptor: int, count: int) -> bytes:
+    chunks: list[bytes] = []
+    while count > 0 and (chunk := os.read(descriptor, min(count, 1 << 20))):
+        chunks.append(chunk)
+        count -= len(chunk)
+    return b"".join(chunks)
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def publish(root: Path, relative: str, content: bytes) -> None:
+    """Put `content` at `root/relative`, all of it or nothing; folders on the way are made.
+
+    Safe to repeat. The bytes survive a killed process; `sync_file_system` makes them survive power loss.
+    """
+    with _writing(root, relative), _parent(root, relative) as (folder, name):
+        temporary = _write_beside(folder, name, content)
+        _announce("rename", relative)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+
+
+def create(root: Path, relative: str, content: bytes) -> bool:
+    """Put `content` at `root/relative` unless something is there; return whether it was written."""
+    with _writing(root, relative), _parent(root, relative) as (folder, name):
+        temporary = _write_beside(folder, name, content)
+        try:
+            _announce("link", relative)
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(temporary, dir_fd=folder)
+        return True
+
+
+def remove(root: Path, relative: str) -> None:
+    """Remove a file; nothing happens when it is not there."""
+    with (
+        _writing(root, relative),
+        contextlib.suppress(FileNotFoundError),
+        _parent(root, relative, make=False) as (folder, name),
+    ):
+        _announce("unlink", relative)
+        os.unlink(name, dir_fd=folder)
+
+
+def move(root: Path, source: str, destination: str) -> None:
+    """Rename a file inside `root`; the destination's folders are made."""
+    with (
+        _writing(root, destination),
+        _parent(root, source, make=False) as (old_folder, old),
+        _parent(root, destination) as (new_folder, new),
+    ):
+        _announce("rename", destination)
+        os.rename(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder)
+
+
+def make_folder(root: Path, relative: str) -> None:
+    """Make a folder and those above it, below `root`."""
+    with _writing(root, relative), _parent(root, f"{relative}/.", make=True):
+        pass
+
+
+def append(root: Path, relative: str, content: bytes) -> None:
+    """Add bytes to the end of a file, in one write where the system allows; the file is made if need be."""
+    with AppendFile(root, relative) as file:
+        file.append(content)
+
+
+class AppendFile:
+    """A file that only grows: the journal, a ledger. Readable too, so that its end can be checked."""
+
+    def __init__(self, root: Path, relative: str) -> None:
+        self._root, self._relative = root, relative
+        with _writing(root, relative), _parent(root, relative) as (folder, name):
+            _announce("open", relative)
+            self._descriptor = os.open(name, _APPEND, 0o644, dir_fd=folder)
+            try:
+                _require_regular(self._descriptor, relative)
+            except OSError:
+                os.close(self._descriptor)
+                raise
+
+    def __enter__(self) -> AppendFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self) -> bytes:
+        """Return the whole content."""
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        return _read_up_to(self._descriptor, os.fstat(self._descriptor).st_size)
+
+    def append(self, content: bytes) -> None:
+        """Write at the end."""
+        with _writing(self._root, self._relative):
+            _announce("append", self._relative)
+            _write_all(self._descriptor, content)
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to its first `size` bytes."""
+        with _writing(self._root, self._relative):
+            _announce("truncate", self._relative)
+            os.ftruncate(self._descriptor, size)
+
+    def reserve(self, extra_bytes: int) -> None:
+        """Fail now rather than later if the disk has no room for `extra_bytes` more."""
+        with _writing(self._root, self._relative):
+            room = os.fstatvfs(self._descriptor)
+            if room.f_bavail * room.f_frsize < extra_bytes:
+                raise OSError(errno.ENOSPC, f"less than {extra_bytes} bytes left")
+
+    def sync(self) -> None:
+        """Make everything appended so far survive power loss. A failed sync is never retried."""
+        with _writing(self._root, self._relative):
+            _announce("sync", self._relative)
+            _sync_descriptor(self._descriptor)
+
+    def sync_name(self) -> None:
+        """Make the file's name survive power loss: sync its folder."""
+        with _writing(self._root, self._relative), _parent(self._root, self._relative) as (folder, _):
+            _announce("sync", str(PurePosixPath(self._relative).parent))
+            os.fsync(folder)
+
+    def close(self) -> None:
+        """Give the descriptor back; safe to repeat."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def sync_file_system(root: Path) -> None:
+    """Make everything written below `root` survive power loss, in one call."""
+    with _writing(root, "."):
+        _announce("syncfs", ".")
+        descriptor = os.open(root, _ROOT)
+        try:
+            _syncfs(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+class FolderLock:
+    """A kernel lock on a file: it dies with its holder, and the file is never removed.
+
+    The file's content describes the holder, for the message of whoever is refused.
+    """
+
+    def __init__(self, root: Path, relative: str) -> None:
+        with _writing(root, relative), _parent(root, relative) as (folder, name):
+            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._descriptor = os.open(name, flags, 0o644, dir_fd=folder)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = _read_up_to(self._descriptor, 4096).decode("utf-8", "replace").strip()
+            os.close(self._descriptor)
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                raise DiskError(f"cannot lock: {error.strerror}", where=str(root / relative)) from error
+            raise OrgBusy(holder, where=str(root)) from error
+
+    def read(self) -> bytes:
+        """Return what the last holder wrote."""
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        return _read_up_to(self._descriptor, 4096)
+
+    def describe(self, holder: bytes) -> None:
+        """Replace the description of the holder."""
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        os.ftruncate(self._descriptor, 0)
+        _write_all(self._descriptor, holder)
+
+    def release(self) -> None:
+        """Let the next one in."""
+        os.close(self._descriptor)
+
+
+# --- the pieces --------------------------------------------------------------------------------
+
+
+def _announce(operation: str, path: str) -> None:
+    for observer in _observers:
+        observer(operation, path)
+
+
+@contextlib.contextmanager
+def _writing(root: Path, relative: str) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        hint = _HINTS.get(error.errno or 0, "check this path and run again")
+        message = f"cannot write: {error.strerror or error}"
+        raise DiskError(message, where=str(root / relative), hint=hint) from error
+
+
+@contextlib.contextmanager
+def _parent(root: Path, relative: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
+    """Open the folder that holds `relative`, one component at a time; yield (descriptor, last name)."""
+    *folders, name = relative.split("/")
+    if ".." in folders or name == ".." or relative.startswith("/") or "\0" in relative:
+        raise OSError(errno.EINVAL, "not a path below the root", relative)
+    descriptor = os.open(root, _ROOT)
+    try:
+        for folder in folders:
+            inner = _open_folder(folder, descriptor, make)
+            os.close(descriptor)
+            descriptor = inner
+        yield descriptor, name
+    finally:
+        os.close(descriptor)
+
+
+def _open_folder(name: str, above: int, make: bool) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=above)
+    except FileNotFoundError:
+        if not make:
+            raise
+    _announce("mkdir", name)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, 0o755, dir_fd=above)
+    return os.open(name, _FOLDER, dir_fd=above)
+
+
+def _write_beside(folder: int, name: str, content: bytes) -> str:
+    temporary = f".{name[:200]}.tmp"
+    _announce("write", name)
+    try:
+        descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
+    except FileExistsError:  # what an earlier crash left
+        os.unlink(temporary, dir_fd=folder)
+        descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
+    try:
+        _write_all(descriptor, content)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary, dir_fd=folder)
+        raise
+    finally:
+        os.close(descriptor)
+    return temporary
+
+
+def _write_all(descriptor: int, content: bytes) -> None:
+    written = os.write(descriptor, content)
+    while written < len(content):
+        written += os.write(descriptor, content[written:])
+
+
+def _sync_descriptor(descriptor: int) -> None:
+    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the bytes in the drive's cache
+        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(descriptor)
+    else:
+        os.fsync(descriptor)
+
+
+def _syncfs(descriptor: int) -> None:
+    import ctypes
+
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:  # not Linux
+        os.sync()
+    elif syncfs(descriptor) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

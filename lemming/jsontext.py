@@ -1,0 +1,225 @@
+"""The one strict way JSON is read and the one way it is written. Pure: bytes in, values out.
+
+Python's own reader accepts NaN, duplicate keys and lone surrogates, and fails on deep nesting,
+huge integers and bad UTF-8 with three different exceptions. Here each of these is a `JsonProblem`
+with a line, a column and a sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from difflib import get_close_matches
+from typing import Any
+
+from pydantic_core import to_json
+
+MAX_DEPTH = 64
+MAX_INTEGER = 2**53
+DEFAULT_LIMIT_BYTES = 1 << 20
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+
+
+class JsonProblem(ValueError):
+    """The text is not strict JSON. `line` and `column` count from 1; 0 when unknown."""
+
+    def __init__(self, message: str, line: int = 0, column: int = 0, pointer: str = "") -> None:
+        super().__init__(message)
+        self.message, self.line, self.column, self.pointer = message, line, column, pointer
+
+
+class _Refused(ValueError):
+    """Raised inside the parser's hooks, where no position is known."""
+
+    def __init__(self, message: str, key: str | None = None) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+def parse(raw: bytes | str, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, allow_bom: bool = False) -> Any:
+    """Return the value of one strict JSON text; raise `JsonProblem` for anything else.
+
+    >>> parse('{"a": [1, 2.5, null]}')
+    {'a': [1, 2.5, None]}
+    >>> parse('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    lemming.jsontext.JsonProblem: duplicate key "a"
+    """
+    text = _decode(raw, limit_bytes, allow_bom)
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        if error.pos >= len(text.rstrip()):
+            raise JsonProblem("unexpected end of JSON", error.lineno, error.colno) from error
+        raise JsonProblem(_plain(error.msg), error.lineno, error.colno) from error
+    except _Refused as error:
+        pointer = _find_duplicate(text, error.key) if error.key is not None else ""
+        raise JsonProblem(str(error), *locate(text, pointer), pointer) from error
+    except RecursionError as error:
+        raise JsonProblem(f"nesting deeper than {MAX_DEPTH}") from error
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
+        raise JsonProblem(f"nesting deeper than {MAX_DEPTH}")
+    if "\\ud" in text or "\\uD" in text:
+        _require_encodable(value)
+    return value
+
+
+def pretty(value: Any) -> bytes:
+    """Return the bytes of a file that people read: two spaces, key order kept, one line end."""
+    return to_json(value, indent=2) + b"\n"
+
+
+def compact(value: Any) -> bytes:
+    """Return the value on one line, without a line end."""
+    return to_json(value)
+
+
+def locate(text: str, pointer: str) -> tuple[int, int]:
+    """Return (line, column) of the key or element a JSON pointer names; (0, 0) when it is not there."""
+    offset = _offsets(text).get(pointer)
+    if offset is None:
+        return 0, 0
+    return text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+
+
+def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
+    """Return `did you mean "x"?` for the closest known word, or an empty string.
+
+    >>> nearest("modle", ["model", "title"])
+    'did you mean "model"?'
+    """
+    matches = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f'did you mean "{matches[0]}"?' if matches else ""
+
+
+def _decode(raw: bytes | str, limit_bytes: int, allow_bom: bool) -> str:
+    if len(raw) > limit_bytes:
+        raise JsonProblem(f"larger than {limit_bytes} bytes")
+    if isinstance(raw, str):
+        text = raw
+        _require_encodable(text)
+    else:
+        try:
+            text = raw.decode("utf-8")
+        except UnicodeDecodeError as error:
+            line = raw.count(b"\n", 0, error.start) + 1
+            column = error.start - raw.rfind(b"\n", 0, error.start)
+            message = f"byte 0x{raw[error.start]:02x} at offset {error.start} is not UTF-8"
+            raise JsonProblem(message, line, column) from error
+    if text.startswith("\ufeff"):
+        if not allow_bom:
+            raise JsonProblem("starts with a byte order mark", 1, 1)
+        text = text[1:]
+    return text
+
+
+def _plain(message: str) -> str:
+    return message[0].lower() + message[1:]
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    result = dict(pairs)
+    if len(result) != len(pairs):
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                raise _Refused(f'duplicate key "{key}"', key)
+            seen.add(key)
+    return result
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > 16 and (len(digits) > 18 or abs(int(digits)) > MAX_INTEGER):
+        raise _Refused("number out of range: integers must fit in 53 bits")
+    return int(digits)
+
+
+def _number(digits: str) -> float:
+    value = float(digits)
+    if not math.isfinite(value):
+        raise _Refused("number out of range")
+    return value
+
+
+def _constant(name: str) -> None:
+    raise _Refused(f"{name} is not JSON")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_constant
+)
+
+
+def _depth(value: Any) -> int:
+    deepest, pending = 0, [(value, 1)]
+    while pending:
+        item, level = pending.pop()
+        if isinstance(item, (dict, list)):
+            deepest = max(deepest, level)
+            children = item.values() if isinstance(item, dict) else item
+            pending.extend((child, level + 1) for child in children)
+    return deepest
+
+
+def _require_encodable(value: Any) -> None:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise JsonProblem("a string holds half of a surrogate pair, which is not text") from error
+
+
+def _offsets(text: str) -> dict[str, int]:
+    """Map each JSON pointer of a possibly broken text to the offset of its key or element."""
+    return dict(_walk(text))
+
+
+def _find_duplicate(text: str, key: str) -> str:
+    seen: set[str] = set()
+    for pointer, _ in _walk(text):
+        if pointer in seen and pointer.rsplit("/", 1)[-1] == _escape(key):
+            return pointer
+        seen.add(pointer)
+    return ""
+
+
+def _walk(text: str) -> list[tuple[str, int]]:
+    """Return (pointer, offset) for every key and array element, in the order of the text."""
+    found: list[tuple[str, int]] = [("", 0)]
+    path: list[str | int] = []
+    opened: list[str] = []
+    expect_key = False
+    for token in _TOKEN.finditer(text):
+        mark = token.group()
+        in_array = bool(opened) and opened[-1] == "["
+        if in_array and mark not in "],:}":
+            found.append((_pointer(path), token.start()))
+        if mark in "{[":
+            opened.append(mark)
+            path.append(0 if mark == "[" else "")
+            expect_key = mark == "{"
+        elif mark in "}]" and opened:
+            opened.pop()
+            path.pop()
+        elif mark == ",":
+            if in_array and isinstance(path[-1], int):
+                path[-1] += 1
+            expect_key = not in_array
+        elif expect_key and mark.startswith('"') and path:
+            try:
+                path[-1] = str(json.loads(mark, strict=False))
+            except json.JSONDecodeError:
+                path[-1] = mark.strip('"')
+            found.append((_pointer(path), token.start()))
+            expect_key = False
+    return found
+
+
+def _pointer(path: list[str | int]) -> str:
+    return "".join(f"/{_escape(str(part))}" for part in path)
+
+
+def _escape(part: str) -> str:
+    return part.replace("~", "~0").replace("/", "~1")

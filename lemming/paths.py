@@ -1,0 +1,91 @@
+"""Where every file of an organisation lives. Pure: names only, nothing is opened."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
+AGENT_NAME_RULE = "a name has 1 to 63 characters a-z, 0-9, _ and -, and starts with a letter or digit"
+MEMORY_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}\Z")
+MEMORY_KEY_RULE = (
+    "a memory key has 1 to 120 characters A-Z, a-z, 0-9, _, - and ., and does not start with . or -"
+)
+ENTRY_FILE = re.compile(r"(\d{8,12})_([A-Za-z0-9]{1,64})\.json\Z")
+
+TICK_FILE = "tick.json"
+JOURNALS = "logs/ticks"
+ENGINE_LOG = "logs/engine.log"
+LOCK_FILE = ".lemming/lock"
+CIRCUITS_FILE = ".lemming/circuits.json"
+
+
+def as_base(base_path: str | os.PathLike[str]) -> Path:
+    """Return the organisation's folder as an absolute path."""
+    return Path(base_path).absolute()
+
+
+def agent_folder(name: str) -> str:
+    """Return `agents/<name>`; raise `ValueError` for a name that could lead elsewhere."""
+    if not AGENT_NAME.match(name):
+        raise ValueError(f"{name[:80]!r}: {AGENT_NAME_RULE}")
+    return f"agents/{name}"
+
+
+def resume_file(name: str) -> str:
+    """Return the path of an agent's resume."""
+    return f"{agent_folder(name)}/resume.json"
+
+
+def outbox_folder(name: str) -> str:
+    """Return the path of an agent's outbox."""
+    return f"{agent_folder(name)}/outbox"
+
+
+def entry_file(name: str, tick: int, entry_id: str) -> str:
+    """Return the path of one outbox entry; raise `ValueError` for an id that is not a plain word.
+
+    >>> entry_file("planner", 42, "3fa9c1d2e0b7")
+    'agents/planner/outbox/00000042_3fa9c1d2e0b7.json'
+    """
+    file_name = f"{tick:08d}_{entry_id}.json"
+    if not ENTRY_FILE.match(file_name):
+        raise ValueError(f"{file_name[:120]!r} is not an entry's file name")
+    return f"{outbox_folder(name)}/{file_name}"
+
+
+def memory_folder(name: str) -> str:
+    """Return the path of an agent's memory."""
+    return f"{agent_folder(name)}/memory"
+
+
+def memory_file(name: str, key: str) -> str:
+    """Return the path of one memory; raise `ValueError` for a key that could lead elsewhere."""
+    if not MEMORY_KEY.match(key) or key.endswith("."):
+        raise ValueError(f"{key[:80]!r}: {MEMORY_KEY_RULE}")
+    return f"{memory_folder(name)}/{key}.json"
+
+
+def workspace_folder(name: str) -> str:
+    """Return the path of an agent's own files."""
+    return f"{agent_folder(name)}/workspace"
+
+
+def ledger_file(name: str) -> str:
+    """Return the path of an agent's ledger of turns."""
+    return f"{agent_folder(name)}/turns.jsonl"
+
+
+def activity_log(name: str) -> str:
+    """Return the path of an agent's activity log."""
+    return f"{agent_folder(name)}/logs/activity.log"
+
+
+def journal_file(tick: int) -> str:
+    """Return the path of a tick's journal.
+
+    >>> journal_file(42)
+    'logs/ticks/00000042.jsonl'
+    """
+    return f"{JOURNALS}/{tick:08d}.jsonl"

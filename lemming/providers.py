@@ -1,0 +1,179 @@
+"""Model backends behind one interface: what is asked (`Request`), what comes back (`Reply`), who answers.
+
+A provider of your own needs one method, `call`. The ones that ship live in `lemming/backends/`, one file
+each, and are imported when first used. Failures are `ProviderError`s; anything else a provider raises
+becomes one at the edge in `lemming.calls`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Literal
+
+from lemming.errors import ConfigError, UnknownModel
+from lemming.jsontext import nearest
+
+if TYPE_CHECKING:
+    from lemming.backends.anthropic import AnthropicProvider
+    from lemming.backends.ollama import OllamaProvider
+    from lemming.backends.openai import OpenAIProvider
+    from lemming.retrying import RetryingLLMProvider
+
+__all__ = [
+    "AnthropicProvider",
+    "LLMProvider",
+    "Message",
+    "OllamaProvider",
+    "OpenAIProvider",
+    "Reply",
+    "Request",
+    "RetryingLLMProvider",
+    "make_provider",
+    "provider_class",
+    "provider_names",
+    "register_provider",
+]
+
+Message = dict[str, str]
+"""`{"role": "system" | "user" | "assistant", "content": text}`."""
+
+Finish = Literal["stop", "length", "refusal"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One question to a model. `schema` is the JSON Schema the answer should satisfy, if any."""
+
+    model_name: str
+    messages: list[Message]
+    temperature: float | None = None
+    schema: dict[str, Any] | None = None
+    max_output_tokens: int = 2048
+    seed: int = 0
+    deadline_s: float = 120.0
+    agent: str = ""
+    tick: int = 0
+    step: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reply:
+    """One answer and what it used. Token counts are None when the backend did not say.
+
+    `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut.
+    """
+
+    text: str
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cached_tokens: int | None = None
+    finish: Finish = "stop"
+    model: str = ""
+    request_id: str = ""
+
+
+class LLMProvider(ABC):
+    """A model backend. `call` is all that a provider must have."""
+
+    takes_schema = False
+    """Whether the backend constrains its answer to `Request.schema`."""
+
+    is_person = False
+    """Whether a person answers, so that the engine never calls."""
+
+    @abstractmethod
+    def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
+        """Return the model's answer as text. `kwargs` holds the other fields of `Request`.
+
+        Raise a `ProviderError` to say why there is none and whether asking again may help.
+        """
+
+    def complete(self, request: Request) -> Reply:
+        """Return the answer with its usage. Override it where the backend reports usage."""
+        rest = {name: value for name, value in vars(request).items() if name not in _NAMED}
+        text = self.call(request.model_name, request.messages, request.temperature, **rest)
+        return Reply(text=text, model=request.model_name)
+
+
+class Backend(LLMProvider):
+    """A provider that answers with usage: `complete` is the real method and `call` its short form."""
+
+    @abstractmethod
+    def complete(self, request: Request) -> Reply:
+        """Return the answer with its usage."""
+
+    def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
+        """Return the answer's text. `kwargs` are fields of `Request`."""
+        request = Request(model_name=model_name, messages=messages, temperature=temperature, **kwargs)
+        return self.complete(request).text
+
+
+_NAMED = frozenset({"model_name", "messages", "temperature"})
+
+_BUILT_IN = {
+    "openai": "lemming.backends.openai:OpenAIProvider",
+    "anthropic": "lemming.backends.anthropic:AnthropicProvider",
+    "ollama": "lemming.backends.ollama:OllamaProvider",
+    "local": "lemming.backends.local:LocalProvider",
+    "cli": "lemming.backends.cli:CliProvider",
+    "scripted": "lemming.backends.scripted:ScriptedProvider",
+    "human": "lemming.backends.human:HumanProvider",
+}
+_LAZY = {
+    "OpenAIProvider": _BUILT_IN["openai"],
+    "AnthropicProvider": _BUILT_IN["anthropic"],
+    "OllamaProvider": _BUILT_IN["ollama"],
+    "RetryingLLMProvider": "lemming.retrying:RetryingLLMProvider",
+}
+_registered: dict[str, type[LLMProvider]] = {}
+
+
+def register_provider(name: str, provider: type[LLMProvider]) -> None:
+    """Make a provider available to `config/models.json` under a name; the last registration wins."""
+    if not (inspect.isclass(provider) and issubclass(provider, LLMProvider)):
+        raise ConfigError(f"provider {name!r} must be a class derived from LLMProvider, not {provider!r}")
+    _registered[name] = provider
+
+
+def provider_names() -> list[str]:
+    """Return every name that `config/models.json` may use, sorted."""
+    return sorted({*_BUILT_IN, *_registered})
+
+
+def provider_class(name: str) -> type[LLMProvider]:
+    """Return the class registered under a name; raise `UnknownModel` with the nearest name."""
+    if name in _registered:
+        return _registered[name]
+    if name in _BUILT_IN:
+        built_in: type[LLMProvider] = _load(_BUILT_IN[name])
+        return built_in
+    hint = nearest(name, provider_names()) or f"providers: {', '.join(provider_names())}"
+    raise UnknownModel(f'no provider "{name}"', where="config/models.json", hint=hint)
+
+
+def make_provider(name: str, options: dict[str, Any]) -> LLMProvider:
+    """Return a provider built with the options of its entry; raise `ConfigError` for an unknown option."""
+    provider = provider_class(name)
+    signature = inspect.signature(provider)
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        known = list(signature.parameters)
+        unknown = next((option for option in options if option not in known), "")
+        hint = nearest(unknown, known) or f"options of {name}: {', '.join(known) or 'none'}"
+        raise ConfigError(f"provider {name}: {error}", where="config/models.json", hint=hint) from error
+    return provider(**options)
+
+
+def _load(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY:
+        return _load(_LAZY[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,84 @@
+"""When an agent fires and who goes first. Pure arithmetic on ticks.
+
+Formulas: architecture guide, "Scheduling & Execution".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal, Protocol, TypeVar
+
+from pydantic import Field
+
+Wake = Literal["always", "changed"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSchedule:
+    """Every how many ticks an agent fires, and how far it is shifted."""
+
+    run_every_n_ticks: Annotated[
+        int, Field(ge=1, description="Fire when (tick + phase_offset) is divisible by this.")
+    ] = 1
+    phase_offset: Annotated[
+        int, Field(description="Shift in ticks; also places the agent inside the tick.")
+    ] = 0
+    wake: Annotated[
+        Wake | None,
+        Field(
+            description='"changed": fire only if something the turn would read has changed since the last '
+            'turn; "always": fire whenever due. Default: the org\'s default, else "always".'
+        ),
+    ] = None
+
+
+class Scheduled(Protocol):
+    """Anything with a name and a schedule: an `Agent`."""
+
+    @property
+    def name(self) -> str:
+        """The agent's name."""
+        ...
+
+    @property
+    def schedule(self) -> AgentSchedule:
+        """The agent's schedule."""
+        ...
+
+
+A = TypeVar("A", bound=Scheduled)
+
+
+def is_due(schedule: AgentSchedule, tick: int) -> bool:
+    """Return whether the schedule fires at this tick.
+
+    >>> is_due(AgentSchedule(), 10), is_due(AgentSchedule(run_every_n_ticks=3, phase_offset=1), 10)
+    (True, False)
+    """
+    return (tick + schedule.phase_offset) % schedule.run_every_n_ticks == 0
+
+
+def next_due(schedule: AgentSchedule, tick: int) -> int:
+    """Return the first tick at or after `tick` at which the schedule fires.
+
+    >>> next_due(AgentSchedule(run_every_n_ticks=4, phase_offset=1), 4)
+    7
+    """
+    return tick + (-(tick + schedule.phase_offset)) % schedule.run_every_n_ticks
+
+
+def fire_point(schedule: AgentSchedule) -> float:
+    """Return the moment inside a tick at which the agent fires, in [0, 1).
+
+    Formula: architecture guide, "Fire Point Calculation".
+
+    >>> [fire_point(AgentSchedule(run_every_n_ticks=4, phase_offset=n)) for n in range(4)]
+    [0.0, 0.75, 0.5, 0.25]
+    """
+    return ((-schedule.phase_offset) % schedule.run_every_n_ticks) / schedule.run_every_n_ticks
+
+
+def in_order(agents: Iterable[A]) -> list[A]:
+    """Return the agents in the order in which they take their turns: ascending (fire point, name)."""
+    return sorted(agents, key=lambda agent: (fire_point(agent.schedule), agent.name))
