@@ -15,15 +15,14 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from lemming import fs, paths
+from lemming.contract import MESSAGE_KINDS, MessageKind
 from lemming.documents import read_document
 from lemming.errors import ConfigError, Problem
 from lemming.jsontext import nearest
 from lemming.schedule import AgentSchedule, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10
-
-MessageKind = Literal["message", "report", "request", "response", "status"]
-MESSAGE_KINDS: tuple[MessageKind, ...] = ("message", "report", "request", "response", "status")
+OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +194,16 @@ def agent_folders(base: Path) -> list[str]:
     """Return the names below `agents/` that are folders, or links that pose as one, sorted."""
     folder = base / "agents"
     return [name for name in fs.list_names(folder) if (folder / name).is_dir()]
+
+
+def require_own_folders(base: Path, name: str) -> None:
+    """Raise `ConfigError` when something else stands where one of the agent's own folders belongs."""
+    for folder in OWN_FOLDERS:
+        place = base / paths.agent_folder(name) / folder
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            what = "a symbolic link" if place.is_symlink() else "not a folder"
+            file = f"{paths.agent_folder(name)}/{folder}"
+            raise _broken(file, f"{what} stands where the agent's {folder} belongs", "move it away")
 
 
 def should_run(agent: Agent, tick: int) -> bool:

@@ -126,7 +126,8 @@ class ModelEntry:
 
 LOCAL_MODEL = "smollm2-135m-instruct"
 DEFAULT_MODELS = {
-    "default": ModelEntry(provider="local", model=LOCAL_MODEL, prompt="brief", max_output_tokens=220)
+    "default": ModelEntry(provider="local", model=LOCAL_MODEL, prompt="brief", max_output_tokens=220),
+    "human": ModelEntry(provider="human"),
 }
 
 

@@ -116,10 +116,19 @@ class TickAlreadyCommitted(LemmingError):
 
 
 class DiskError(LemmingError):
-    """The file system refused a write: full, read-only, no permission, or a failed sync."""
+    """The file system refused a write: full, read-only, no permission, or a failed sync.
+
+    `concerns_one_file`: something odd stands at that path (a link, a folder); the disk itself is well.
+    """
 
     code = "LMG-105"
     exit_status = 8
+
+    def __init__(
+        self, message: str, *, where: str = "", hint: str = "", concerns_one_file: bool = False
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.concerns_one_file = concerns_one_file
 
 
 class ContractError(LemmingError):

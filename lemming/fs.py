@@ -69,6 +69,22 @@ def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
         os.close(descriptor)
 
 
+def read_tail(path: str | os.PathLike[str], block_bytes: int, lines: int) -> bytes:
+    """Return the end of a file, whole lines, at least `lines` of them where there are so many."""
+    descriptor = os.open(path, _READ)
+    try:
+        size = _require_regular(descriptor, os.fspath(path)).st_size
+        start = max(0, size - block_bytes)
+        tail = os.pread(descriptor, size - start, start)
+        while start and tail.count(b"\n") <= lines:
+            step = min(start, len(tail))
+            start -= step
+            tail = os.pread(descriptor, step, start) + tail
+        return tail[tail.find(b"\n") + 1 :] if start else tail
+    finally:
+        os.close(descriptor)
+
+
 def list_names(path: str | os.PathLike[str]) -> list[str]:
     """Return the names in a folder, sorted, without hidden ones; empty when there is no such folder.
 
@@ -102,15 +118,19 @@ def _read_up_to(descriptor: int, count: int) -> bytes:
 # --- writing -----------------------------------------------------------------------------------
 
 
-def publish(root: Path, relative: str, content: bytes) -> None:
+def publish(root: Path, relative: str, content: bytes, *, sync: bool = False) -> None:
     """Put `content` at `root/relative`, all of it or nothing; folders on the way are made.
 
-    Safe to repeat. The bytes survive a killed process; `sync_file_system` makes them survive power loss.
+    Safe to repeat. The bytes survive a killed process; with `sync`, or after `sync_file_system`, they
+    survive power loss.
     """
     with _writing(root, relative), _parent(root, relative) as (folder, name):
-        temporary = _write_beside(folder, name, content)
+        temporary = _write_beside(folder, name, content, sync=sync)
         _announce("rename", relative)
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        if sync:
+            _announce("sync", relative)
+            os.fsync(folder)
 
 
 def create(root: Path, relative: str, content: bytes) -> bool:
@@ -153,6 +173,12 @@ def make_folder(root: Path, relative: str) -> None:
     """Make a folder and those above it, below `root`."""
     with _writing(root, relative), _parent(root, f"{relative}/.", make=True):
         pass
+
+
+def make_root(root: Path) -> None:
+    """Make the folder of a new organisation, and those above it."""
+    with _writing(root, ""):
+        root.mkdir(parents=True, exist_ok=True)
 
 
 def append(root: Path, relative: str, content: bytes) -> None:
@@ -285,7 +311,8 @@ def _writing(root: Path, relative: str) -> Iterator[None]:
     except OSError as error:
         hint = _HINTS.get(error.errno or 0, "check this path and run again")
         message = f"cannot write: {error.strerror or error}"
-        raise DiskError(message, where=str(root / relative), hint=hint) from error
+        odd = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
+        raise DiskError(message, where=str(root / relative), hint=hint, concerns_one_file=odd) from error
 
 
 @contextlib.contextmanager
@@ -317,7 +344,7 @@ def _open_folder(name: str, above: int, make: bool) -> int:
     return os.open(name, _FOLDER, dir_fd=above)
 
 
-def _write_beside(folder: int, name: str, content: bytes) -> str:
+def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False) -> str:
     temporary = f".{name[:200]}.tmp"
     _announce("write", name)
     try:
@@ -327,6 +354,9 @@ def _write_beside(folder: int, name: str, content: bytes) -> str:
         descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
     try:
         _write_all(descriptor, content)
+        if sync:
+            _announce("sync", name)
+            _sync_descriptor(descriptor)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)

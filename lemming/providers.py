@@ -11,10 +11,15 @@ import inspect
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pydantic import ValidationError
+from pydantic.errors import PydanticUserError
+
+from lemming.documents import adapter
 from lemming.errors import ConfigError, UnknownModel
-from lemming.jsontext import nearest
+from lemming.jsontext import compact, nearest
 
 if TYPE_CHECKING:
     from lemming.backends.anthropic import AnthropicProvider
@@ -31,6 +36,7 @@ __all__ = [
     "Reply",
     "Request",
     "RetryingLLMProvider",
+    "is_person",
     "make_provider",
     "provider_class",
     "provider_names",
@@ -84,6 +90,10 @@ class LLMProvider(ABC):
     is_person = False
     """Whether a person answers, so that the engine never calls."""
 
+    keeps_deadline = False
+    """Whether `complete` gives up at `Request.deadline_s` by itself. One that does not is run on a thread
+    of its own, which is left behind when time is up."""
+
     @abstractmethod
     def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
         """Return the model's answer as text. `kwargs` holds the other fields of `Request`.
@@ -111,6 +121,7 @@ class Backend(LLMProvider):
         return self.complete(request).text
 
 
+_MODELS_FILE = "config/models.json"
 _NAMED = frozenset({"model_name", "messages", "temperature"})
 
 _BUILT_IN = {
@@ -151,21 +162,56 @@ def provider_class(name: str) -> type[LLMProvider]:
         built_in: type[LLMProvider] = _load(_BUILT_IN[name])
         return built_in
     hint = nearest(name, provider_names()) or f"providers: {', '.join(provider_names())}"
-    raise UnknownModel(f'no provider "{name}"', where="config/models.json", hint=hint)
+    raise UnknownModel(f'no provider "{name}"', where=_MODELS_FILE, hint=hint)
 
 
-def make_provider(name: str, options: dict[str, Any]) -> LLMProvider:
-    """Return a provider built with the options of its entry; raise `ConfigError` for an unknown option."""
+def is_person(name: str) -> bool:
+    """Return whether the provider stands for a person, so that no call is ever made."""
+    return _registered[name].is_person if name in _registered else name == "human"
+
+
+def make_provider(name: str, options: dict[str, Any], *, base: Path | None = None) -> LLMProvider:
+    """Return a provider built with the options of its entry in `config/models.json`.
+
+    A provider whose constructor has a parameter `base` also gets the organisation's folder. Raises
+    `UnknownModel` for a name that no provider has, and `ConfigError` for an option it does not take.
+    """
     provider = provider_class(name)
     signature = inspect.signature(provider)
+    known = [option for option in signature.parameters if option != "base"]
+    if "api_key" in options:
+        hint = 'put the key into an environment variable and its name into "api_key_env"'
+        raise ConfigError(f"provider {name}: a key must not be in a file", where=_MODELS_FILE, hint=hint)
+    given = {"base": base} if "base" in signature.parameters and base is not None else {}
     try:
-        signature.bind(**options)
+        if "base" in options:
+            raise TypeError("got an unexpected keyword argument 'base'")
+        signature.bind(**options, **given)
     except TypeError as error:
-        known = list(signature.parameters)
         unknown = next((option for option in options if option not in known), "")
         hint = nearest(unknown, known) or f"options of {name}: {', '.join(known) or 'none'}"
-        raise ConfigError(f"provider {name}: {error}", where="config/models.json", hint=hint) from error
-    return provider(**options)
+        raise ConfigError(f"provider {name}: {error}", where=_MODELS_FILE, hint=hint) from error
+    _check_types(name, provider, options)
+    return provider(**options, **given)
+
+
+def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]) -> None:
+    """Raise `ConfigError` for an option whose value does not fit the constructor's annotation."""
+    try:
+        parameters = inspect.signature(provider, eval_str=True).parameters
+    except NameError:  # a plugin's annotation that only its type checker understands
+        return
+    for option in options.keys() & parameters.keys():
+        annotation = parameters[option].annotation
+        try:
+            fits = adapter(Any if annotation is inspect.Parameter.empty else annotation)
+        except PydanticUserError:  # a class of the plugin's own
+            continue
+        try:
+            fits.validate_json(compact(options[option]), strict=True)
+        except ValidationError as error:
+            problem = error.errors(include_url=False)[0]["msg"]
+            raise ConfigError(f'provider {name}: option "{option}": {problem}', where=_MODELS_FILE) from error
 
 
 def _load(place: str) -> Any:

@@ -1,0 +1,180 @@
+"""A program as a model: the prompt goes to its standard input, its standard output is the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import IO
+
+from lemming.errors import RequestRejected, TimedOut, Unavailable
+from lemming.providers import Backend, Message, Reply, Request
+from lemming.redaction import excerpt
+
+OUTPUT_LIMIT_BYTES = 1 << 20
+_STDERR_TAIL_BYTES = 4096
+_CHECK_INTERVAL_S = 0.1
+_PASSED_ON = ("PATH", "HOME", "LANG", "USER", "SHELL", "TERM", "TMPDIR")
+
+
+class CliProvider(Backend):
+    """Runs `command`, a list of words in which `{model}` stands for the model's name; no shell is involved.
+
+    The program gets PATH, HOME, LANG, USER, SHELL, TERM, TMPDIR, XDG_* and the variables named in `env`
+    from the environment, and nothing else: no provider's key unless it is named. It runs in `cwd` (a
+    folder in the organisation or an absolute path), by default in the system's folder for temporary
+    files, so that it does not take the organisation for its own project. At the deadline it is killed
+    together with every process it has started.
+    """
+
+    keeps_deadline = True
+
+    def __init__(
+        self,
+        *,
+        command: list[str],
+        env: list[str] | None = None,
+        cwd: str | None = None,
+        base: Path | None = None,
+    ) -> None:
+        self._command, self._env = command, env or []
+        self._cwd = (base or Path()) / cwd if cwd else Path(tempfile.gettempdir())
+
+    def complete(self, request: Request) -> Reply:
+        """Return what the program printed; beyond 1 MiB it is cut, with finish "length".
+
+        Raises `Unavailable` with the last line of its errors when it fails, `TimedOut`, and
+        `RequestRejected` when it cannot be started.
+        """
+        deadline = time.monotonic() + request.deadline_s
+        process = self._start(request.model_name)
+        try:
+            output, complaint = _converse(process, _plain(request.messages).encode(), deadline)
+            if len(output) <= OUTPUT_LIMIT_BYTES:
+                status = process.wait(max(0.0, deadline - time.monotonic()))
+        except (TimeoutError, subprocess.TimeoutExpired) as error:
+            raise TimedOut(f"no answer within {request.deadline_s:g} s", where=self._name) from error
+        finally:
+            _end(process)
+        text = output[:OUTPUT_LIMIT_BYTES].decode("utf-8", "replace").strip()
+        if len(output) > OUTPUT_LIMIT_BYTES:
+            return Reply(text=text, finish="length", model=request.model_name)
+        if status != 0:
+            lines = complaint.decode("utf-8", "replace").strip().splitlines() or ["no message"]
+            raise Unavailable(f"ended with {_status(status)}: {excerpt(lines[-1])}", where=self._name)
+        return Reply(text=text, model=request.model_name)
+
+    @property
+    def _name(self) -> str:
+        return f"cli {self._command[0] if self._command else ''}".strip()
+
+    def _start(self, model_name: str) -> subprocess.Popen[bytes]:
+        if not self._command:
+            raise RequestRejected(
+                "the command is empty", where="cli", hint='set options.command to ["program"]'
+            )
+        if not self._cwd.is_dir():
+            raise RequestRejected(f"no folder {self._cwd}", where=self._name, hint="check options.cwd")
+        try:
+            return subprocess.Popen(
+                [word.replace("{model}", model_name) for word in self._command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=self._environment(),
+                cwd=self._cwd,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            hint = f"install {self._command[0]}, or correct options.command in config/models.json"
+            raise RequestRejected(f"cannot be started: {why}", where=self._name, hint=hint) from error
+
+    def _environment(self) -> dict[str, str]:
+        wanted = {*_PASSED_ON, *self._env}
+        return {
+            name: value for name, value in os.environ.items() if name in wanted or name.startswith("XDG_")
+        }
+
+
+def _plain(messages: list[Message]) -> str:
+    """Return a conversation as one text; the model's own earlier answers are marked as such."""
+    headings = {"assistant": "Your answer was:\n"}
+    return "\n\n".join(headings.get(message["role"], "") + message["content"] for message in messages) + "\n"
+
+
+def _converse(process: subprocess.Popen[bytes], prompt: bytes, deadline: float) -> tuple[bytes, bytes]:
+    """Feed the program and collect its output and the end of its errors until it closes both or ends.
+
+    More than `OUTPUT_LIMIT_BYTES` of output ends the conversation. Raises `TimeoutError` at the deadline.
+    """
+    stdin, stdout, stderr = _pipes(process)
+    output, complaint, to_write = bytearray(), bytearray(), memoryview(prompt)
+    with selectors.DefaultSelector() as selector:
+        selector.register(stdin, selectors.EVENT_WRITE)
+        selector.register(stdout, selectors.EVENT_READ)
+        selector.register(stderr, selectors.EVENT_READ)
+        while {stdout, stderr} & {key.fileobj for key in selector.get_map().values()}:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
+                raise TimeoutError
+            has_ended = process.poll() is not None
+            ready = selector.select(0 if has_ended else min(remaining_s, _CHECK_INTERVAL_S))
+            if has_ended and not ready:
+                break  # a process it left behind holds the pipes
+            for key, _ in ready:
+                if key.fileobj is stdin:
+                    to_write = to_write[_write(stdin, to_write) :]
+                    if not to_write:
+                        selector.unregister(stdin)
+                        stdin.close()
+                elif chunk := os.read(key.fd, 1 << 16):
+                    (output if key.fileobj is stdout else complaint).extend(chunk)
+                    del complaint[:-_STDERR_TAIL_BYTES]
+                    if len(output) > OUTPUT_LIMIT_BYTES:
+                        return bytes(output), bytes(complaint)
+                else:
+                    selector.unregister(key.fileobj)
+    return bytes(output), bytes(complaint)
+
+
+def _pipes(process: subprocess.Popen[bytes]) -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    os.set_blocking(process.stdin.fileno(), False)
+    return process.stdin, process.stdout, process.stderr
+
+
+def _write(stdin: IO[bytes], rest: memoryview) -> int:
+    """Return how much was written; a program that does not read its input has got all it wants."""
+    try:
+        return os.write(stdin.fileno(), rest)
+    except BlockingIOError:
+        return 0
+    except BrokenPipeError:
+        return len(rest)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of the process group and give everything back."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def _status(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    with contextlib.suppress(ValueError):
+        return signal.Signals(-status).name
+    return f"signal {-status}"

@@ -1,0 +1,167 @@
+"""What the backends behind HTTP share: a status becomes an error, a body becomes a typed value.
+
+SDKs hand back whatever a proxy in between sent, so a body is only trusted once it has the shape the
+backend needs. Anything else is `Unavailable`, because the next attempt may reach the real server.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from abc import abstractmethod
+from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar, Generic, TypeVar, cast
+
+from pydantic import ValidationError
+
+from lemming import calls
+from lemming.documents import adapter
+from lemming.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ProviderError,
+    RateLimited,
+    RequestRejected,
+    Unavailable,
+    UnknownModel,
+)
+from lemming.providers import Backend, Message, Reply, Request
+from lemming.redaction import excerpt
+
+T = TypeVar("T")
+C = TypeVar("C", bound=calls.AsyncClient)
+
+
+class HttpBackend(Backend, Generic[C]):
+    """A backend that asks a server through an SDK's async client, which it keeps."""
+
+    keeps_deadline = True
+    name: ClassVar[str]
+
+    def __init__(self, *, base_url: str | None = None, key_env: str = "", needs_key: bool = False) -> None:
+        if base_url is not None and not base_url.startswith(("http://", "https://")):
+            message = (
+                f"provider {self.name}: base_url {excerpt(base_url)!r} must start with http:// or https://"
+            )
+            raise ConfigError(message, where="config/models.json")
+        self._key_env, self._needs_key = key_env, needs_key
+        self._client: calls.SharedClient[C] = calls.SharedClient(self._connect)
+
+    def complete(self, request: Request) -> Reply:
+        """Return the answer with its usage."""
+        client = self._client.get(self._key())
+        return calls.run(lambda: self._ask(client, request), request.deadline_s)
+
+    @abstractmethod
+    def _connect(self, key: str) -> C:
+        """Return a new client that sends `key`, retries nothing and has no timeouts of its own."""
+
+    @abstractmethod
+    async def _ask(self, client: C, request: Request) -> Reply:
+        """Ask once; raise a `ProviderError` for whatever the SDK raises."""
+
+    def _key(self) -> str:
+        key = os.environ.get(self._key_env, "").strip()
+        if not key and self._needs_key:
+            raise AuthenticationFailed(
+                f"no API key: the environment variable {self._key_env} is not set",
+                where=self.name,
+                hint=f"export {self._key_env}=..., or name another variable in options.api_key_env",
+            )
+        return key or "none"  # servers of one's own ask for no key, but the SDKs insist on sending one
+
+    def _error(
+        self, request: Request, status: int, body: object, headers: Mapping[str, str] | None = None
+    ) -> ProviderError:
+        """Return the error that an HTTP status means."""
+        detail, code = _detail(body)
+        message = f"HTTP {status}: {excerpt(detail)}"
+        where = f"{self.name} {request.model_name}"
+        # OpenAI says 429 for an account without money, which no waiting helps.
+        if status in (401, 402, 403) or code == "insufficient_quota":
+            about_key = (
+                f"check the key in {self._key_env}" if self._key_env else "check the server's access rules"
+            )
+            return AuthenticationFailed(message, where=where, hint=f"{about_key} and the account behind it")
+        if status == 404:
+            return UnknownModel(message, where=where, hint=self._hint_for_unknown(request.model_name))
+        if status == 429:
+            return RateLimited(message, where=where, retry_after_s=retry_after_s(headers or {}))
+        if status in (408, 409, 425) or status >= 500:
+            return Unavailable(message, where=where, retry_after_s=retry_after_s(headers or {}))
+        return RequestRejected(message, where=where, hint=_hint_for_rejected(status, detail))
+
+    def _hint_for_unknown(self, model_name: str) -> str:
+        return f'check "model" ({model_name}) and the address in config/models.json'
+
+    def _unreachable(self, request: Request, cause: object) -> Unavailable:
+        """Return the error for a connection that was refused, reset or cut."""
+        message = f"connection failed: {excerpt(repr(cause))}"
+        return Unavailable(message, where=f"{self.name} {request.model_name}")
+
+    def _read(self, request: Request, kind: type[T], body: bytes) -> T:
+        """Return a body as a value of `kind`; raise `Unavailable` when it is something else."""
+        try:
+            value: T = adapter(cast(Any, kind)).validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            problem = f"{place}: {first['msg']}" if place else first["msg"]
+            message = f"not an answer ({excerpt(problem)}): {excerpt(body.decode('utf-8', 'replace'), 80)!r}"
+            raise Unavailable(message, where=f"{self.name} {request.model_name}") from error
+        return value
+
+
+def split_system(messages: list[Message]) -> tuple[str, list[Message]]:
+    """Return the system messages as one text, and the others."""
+    system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
+    return system, [message for message in messages if message["role"] != "system"]
+
+
+def with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request without those that `extra` sets, plus `extra_body` to carry it.
+
+    A field that `extra` sets to null is not sent at all.
+
+    >>> with_extra({"model": "m", "seed": 1}, {"seed": None, "reasoning_effort": "low"})
+    {'model': 'm', 'extra_body': {'reasoning_effort': 'low'}}
+    """
+    kept = {name: value for name, value in fields.items() if name not in extra}
+    sent = {name: value for name, value in extra.items() if value is not None}
+    return {**kept, "extra_body": sent} if sent else kept
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the wait that a response asks for: milliseconds, seconds, or a date after its own date.
+
+    Format: RFC 9110, section 10.2.3.
+
+    >>> retry_after_s({"retry-after": "2"})
+    2.0
+    """
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) * unit_s
+        except (KeyError, ValueError):
+            continue
+        return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    try:
+        until, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
+        return max(0.0, (until - now).total_seconds())
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _detail(body: object) -> tuple[str, str]:
+    """Return what an error body says, and its code: OpenAI's, Anthropic's, Ollama's, or plain text."""
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(inner, dict):
+        return str(inner.get("message") or "no details"), str(inner.get("code") or "")
+    return str(inner or "no details"), ""
+
+
+def _hint_for_rejected(status: int, detail: str) -> str:
+    if status == 413 or "context" in detail.lower():
+        return "the prompt is too long: lower inbox_chars or memory_chars in config/org.json, or clear memory"
+    return "check the model's entry in config/models.json, options.extra included"

@@ -1,0 +1,363 @@
+"""The contract between engine and model: four keys of JSON, and nothing else. Pure.
+
+Format: architecture guide, "Engine↔LLM JSON Contract". A reply may stand in a code fence or in prose; that
+is accepted and remarked upon. Everything wrong with a reply is said in one `ContractError`, in words that
+can be quoted back to the model.
+
+Backends that constrain their output to a schema cannot express free-form objects, so they are given a
+*wire* form in which free-form parts are JSON inside a string (`data_json`, `value_json`, `args_json`).
+`parse_reply` turns either form into the same values.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lemming.errors import ContractError
+from lemming.jsontext import JsonProblem, nearest, parse
+from lemming.paths import MEMORY_KEY, MEMORY_KEY_RULE
+
+MessageKind = Literal["message", "report", "request", "response", "status"]
+MESSAGE_KINDS: tuple[MessageKind, ...] = ("message", "report", "request", "response", "status")
+
+REPLY_LIMIT_BYTES = 1 << 20
+MAX_ENTRIES = 64
+MAX_TOOL_CALLS = 64
+MAX_MEMORY_UPDATES = 64
+MAX_ENTRY_BYTES = 64 << 10
+MAX_TAGS = 32
+MAX_TAG_CHARS = 100
+MAX_PROBLEMS_QUOTED = 8
+
+KEYS = ("outbox_entries", "tool_calls", "memory_updates", "notes")
+ENGINE_KEYS = ("id", "agent", "tick", "created_at", "timestamp")
+_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+_CANDIDATES = 64
+
+
+@dataclass(frozen=True)
+class NewEntry:
+    """An entry as the model wants it written: the rest of its keys are the engine's."""
+
+    kind: MessageKind
+    payload: dict[str, Any]
+    tags: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call as the model wants it made. The arguments are checked by the tool."""
+
+    tool: str
+    args: Any
+
+
+@dataclass(frozen=True)
+class MemoryUpdate:
+    """A memory as the model wants it kept."""
+
+    key: str
+    value: Any
+
+
+@dataclass(frozen=True)
+class TurnReply:
+    """A reply that is the contract. `remarks` say what was put right or left out, for the journal."""
+
+    outbox_entries: tuple[NewEntry, ...] = ()
+    tool_calls: tuple[ToolCall, ...] = ()
+    memory_updates: tuple[MemoryUpdate, ...] = ()
+    notes: str = ""
+    remarks: tuple[str, ...] = ()
+
+
+def parse_reply(text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRIES) -> TurnReply:
+    """Return what a model's reply asks for; raise `ContractError` that lists what is wrong with it.
+
+    >>> parse_reply('{"notes": "nothing to do"}', kinds=["message"]).notes
+    'nothing to do'
+    """
+    remarks: list[str] = []
+    plain = _find_object(text, remarks)
+    reader = _Reader(tuple(kinds), remarks)
+    reader.keys(plain)
+    entries = reader.entries(plain.get("outbox_entries"))
+    calls = reader.calls(plain.get("tool_calls"))
+    updates = reader.updates(plain.get("memory_updates"))
+    notes = reader.notes(plain.get("notes"))
+    if reader.problems:
+        raise ContractError("; ".join(reader.problems[:MAX_PROBLEMS_QUOTED]))
+    return TurnReply(
+        reader.cap(entries, min(max_entries, MAX_ENTRIES), "outbox_entries"),
+        reader.cap(calls, MAX_TOOL_CALLS, "tool_calls"),
+        reader.cap(updates, MAX_MEMORY_UPDATES, "memory_updates"),
+        notes,
+        tuple(remarks),
+    )
+
+
+def reply_schema(
+    *, kinds: Iterable[str], tools: Mapping[str, dict[str, Any]], max_entries: int = MAX_ENTRIES
+) -> dict[str, Any]:
+    """Return the wire schema, narrowed to what one agent may do.
+
+    Every object is closed and every property required, as hosted structured output demands; `tools` maps
+    the names of allowed tools to the JSON Schema of their arguments.
+    """
+    text: dict[str, Any] = {"type": "string"}
+    optional = {"anyOf": [text, {"type": "null"}]}
+    entry = _closed(
+        {
+            "kind": {"type": "string", "enum": list(kinds)},
+            "payload": _closed({"text": text, "target": optional, "data_json": optional}),
+            "tags": {"type": "array", "items": text},
+        }
+    )
+    call = {"anyOf": [_wire_call(name, schema) for name, schema in tools.items()]}
+    update = _closed({"key": text, "value_json": text})
+    return _closed(
+        {
+            "outbox_entries": {"type": "array", "items": entry, "maxItems": max_entries},
+            "tool_calls": {"type": "array", "items": call}
+            if tools
+            else {"type": "array", "items": text, "maxItems": 0},
+            "memory_updates": {"type": "array", "items": update},
+            "notes": text,
+        }
+    )
+
+
+def brief_schema(*, kinds: Iterable[str], max_chars: int = 160) -> dict[str, Any]:
+    """Return the narrowest schema, exactly one entry with a text: rails for a very small model."""
+    nothing = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
+    kinds = list(kinds)
+    entry = _closed(
+        {
+            "kind": {"type": "string", "enum": kinds},
+            "payload": _closed({"text": {"type": "string", "minLength": 1, "maxLength": max_chars}}),
+            "tags": nothing,
+        }
+    )
+    return _closed(
+        {
+            "outbox_entries": {"type": "array", "items": entry, "minItems": 1, "maxItems": 1},
+            "tool_calls": nothing,
+            "memory_updates": nothing,
+            "notes": {"type": "string", "enum": [""]},
+        }
+    )
+
+
+def brief_reply(kind: str, text: str) -> str:
+    """Return the reply that `brief_schema` admits, in the compact form that examples teach."""
+    entry = {"kind": kind, "payload": {"text": text}, "tags": []}
+    reply = {"outbox_entries": [entry], "tool_calls": [], "memory_updates": [], "notes": ""}
+    return json.dumps(reply, ensure_ascii=False, separators=(",", ":"))
+
+
+class _Reader:
+    """Checks the parts of a reply and collects what is wrong, each with its JSON pointer."""
+
+    def __init__(self, kinds: tuple[str, ...], remarks: list[str]) -> None:
+        self.kinds, self.remarks, self.problems = kinds, remarks, list[str]()
+
+    def keys(self, plain: dict[str, Any]) -> None:
+        for key in plain:
+            if key not in KEYS:
+                hint = nearest(key, KEYS) or f"the keys are {', '.join(KEYS)}"
+                self.problems.append(f'unknown key "{key[:80]}": {hint}')
+        if not any(key in plain for key in KEYS):
+            self.problems.append(f"the object has none of the keys {', '.join(KEYS)}")
+
+    def entries(self, value: Any) -> list[NewEntry]:
+        return [
+            NewEntry(item["kind"], payload, item.get("tags") or [])
+            for place, item in self._objects(value, "/outbox_entries", ("kind", "payload", "tags"))
+            if self._entry_is_sound(place, item)
+            and (payload := self._payload(place, item["payload"])) is not None
+        ]
+
+    def calls(self, value: Any) -> list[ToolCall]:
+        calls = []
+        for place, item in self._objects(value, "/tool_calls", ("tool", "args", "args_json")):
+            args = item.get("args", {})
+            if "args_json" in item:
+                args = self._embedded(f"{place}/args_json", item["args_json"])
+            if not isinstance(item.get("tool"), str):
+                self.problems.append(f"{place}/tool: expected the name of a tool")
+            elif not isinstance(args, dict):
+                self.problems.append(f"{place}/args: expected an object")
+            else:
+                calls.append(ToolCall(item["tool"], args))
+        return calls
+
+    def updates(self, value: Any) -> list[MemoryUpdate]:
+        updates = []
+        for place, item in self._objects(value, "/memory_updates", ("key", "value", "value_json")):
+            key = item.get("key")
+            if not isinstance(key, str) or not MEMORY_KEY.match(key) or key.endswith("."):
+                self.problems.append(f"{place}/key: {MEMORY_KEY_RULE}")
+            elif "value_json" in item:
+                updates.append(MemoryUpdate(key, self._embedded(f"{place}/value_json", item["value_json"])))
+            elif "value" in item:
+                updates.append(MemoryUpdate(key, item["value"]))
+            else:
+                self.problems.append(f"{place}/value: this key is required")
+        return updates
+
+    def notes(self, value: Any) -> str:
+        if value is None or isinstance(value, str):
+            return value or ""
+        self.problems.append("/notes: expected text")
+        return ""
+
+    def cap(self, items: list[Any], limit: int, name: str) -> tuple[Any, ...]:
+        if len(items) > limit:
+            self.remarks.append(
+                f"{name}: {len(items) - limit} of {len(items)} were left out, the limit is {limit}"
+            )
+        return tuple(items[:limit])
+
+    def _objects(
+        self, value: Any, place: str, known: tuple[str, ...]
+    ) -> Iterable[tuple[str, dict[str, Any]]]:
+        if value is None:
+            return
+        if not isinstance(value, list):
+            self.problems.append(f"{place}: expected a list")
+            return
+        for index, item in enumerate(value):
+            here = f"{place}/{index}"
+            if not isinstance(item, dict):
+                self.problems.append(f"{here}: expected an object")
+                continue
+            for key in item:
+                if key in known:
+                    continue
+                if known[0] == "kind" and key in ENGINE_KEYS:
+                    self.remarks.append(f"{here}/{key}: ignored, the engine sets it")
+                else:
+                    hint = nearest(key, known) or f"the keys are {', '.join(known)}"
+                    self.problems.append(f'{here}: unknown key "{key[:80]}", {hint}')
+            yield here, item
+
+    def _entry_is_sound(self, place: str, item: dict[str, Any]) -> bool:
+        before = len(self.problems)
+        kind, tags = item.get("kind"), item.get("tags")
+        if kind not in self.kinds or not isinstance(kind, str):
+            self.problems.append(f"{place}/kind: expected one of {', '.join(self.kinds)}")
+        if not isinstance(item.get("payload"), dict):
+            self.problems.append(f'{place}/payload: expected an object such as {{"text": "..."}}')
+        elif len(json.dumps(item["payload"], ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
+            self.problems.append(f"{place}/payload: larger than {MAX_ENTRY_BYTES} bytes")
+        if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
+            self.problems.append(f"{place}/tags: expected a list of words")
+        elif tags and (len(tags) > MAX_TAGS or max(map(len, tags)) > MAX_TAG_CHARS):
+            self.problems.append(f"{place}/tags: at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
+        return len(self.problems) == before
+
+    def _payload(self, place: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Undo the wire form: nulls dropped, `data_json` merged in."""
+        if "data_json" not in payload:
+            return payload
+        plain = {key: value for key, value in payload.items() if value is not None and key != "data_json"}
+        if not payload["data_json"]:
+            return plain
+        more = self._embedded(f"{place}/payload/data_json", payload["data_json"])
+        if not isinstance(more, dict):
+            self.problems.append(f"{place}/payload/data_json: expected a JSON object inside the text")
+            return None
+        return {**more, **plain}
+
+    def _embedded(self, place: str, text: Any) -> Any:
+        if not isinstance(text, str):
+            self.problems.append(f"{place}: expected JSON inside a text")
+            return None
+        try:
+            return parse(text)
+        except JsonProblem as error:
+            self.problems.append(f"{place}: {error.message}")
+            return None
+
+
+def _find_object(text: str, remarks: list[str]) -> dict[str, Any]:
+    """Return the one JSON object of a reply: bare, in a code fence, or in prose."""
+    stripped = text.strip()
+    if not stripped:
+        raise ContractError("the reply is empty")
+    if len(stripped.encode("utf-8", "replace")) > REPLY_LIMIT_BYTES:
+        raise ContractError(f"the reply is larger than {REPLY_LIMIT_BYTES} bytes")
+    try:
+        return _require_object(parse(stripped))
+    except JsonProblem as error:
+        fenced = _FENCE.findall(stripped)
+        found = [item for block in fenced for item in _objects_in(block)] or _objects_in(stripped)
+        if len(found) == 1:
+            remarks.append("the JSON stood in a code fence" if fenced else "the JSON stood in prose")
+            return found[0]
+        if len(found) > 1:
+            raise ContractError(f"the reply holds {len(found)} JSON objects; send exactly one") from error
+        where = f" at line {error.line}, column {error.column}" if error.line else ""
+        raise ContractError(f"the reply is not one JSON object: {error.message}{where}") from error
+
+
+def _require_object(value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return value
+    raise ContractError("the reply must be a JSON object")
+
+
+def _objects_in(text: str) -> list[dict[str, Any]]:
+    """Return the outermost JSON objects in a text that have a key of the contract."""
+    found: list[dict[str, Any]] = []
+    decoder, position = json.JSONDecoder(), text.find("{")
+    for _ in range(_CANDIDATES):
+        if position < 0:
+            break
+        try:
+            _, end = decoder.raw_decode(text, position)
+            value = parse(text[position:end])
+            if isinstance(value, dict) and any(key in value for key in KEYS):
+                found.append(value)
+            position = text.find("{", end)
+        except (ValueError, RecursionError):
+            position = text.find("{", position + 1)
+    return found
+
+
+def _closed(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _wire_call(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+    tool = {"type": "string", "const": name}
+    properties: dict[str, Any] = schema.get("properties", {})
+    if schema.get("additionalProperties", True) is not False or not all(map(_is_plain, properties.values())):
+        return _closed({"tool": tool, "args_json": {"type": "string"}})
+    required = schema.get("required", [])
+    args = {key: _wire_value(value, key in required) for key, value in properties.items()}
+    return _closed({"tool": tool, "args": _closed(args)})
+
+
+def _is_plain(schema: dict[str, Any]) -> bool:
+    """Whether a value's schema may appear in a closed wire schema as it is."""
+    kind = schema.get("type")
+    if kind == "array":
+        return _is_plain(schema.get("items", {}))
+    return kind in ("string", "integer", "number", "boolean")
+
+
+def _wire_value(schema: dict[str, Any], is_required: bool) -> dict[str, Any]:
+    kept: dict[str, Any] = {
+        key: schema[key] for key in ("type", "description", "enum", "items") if key in schema
+    }
+    return kept if is_required else {"anyOf": [kept, {"type": "null"}]}

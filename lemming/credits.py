@@ -1,0 +1,62 @@
+"""What a model call costs, in credits and in money, and whether an agent may make it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from lemming.agents import AgentCredits
+from lemming.config import ModelEntry
+from lemming.errors import OutOfCredits
+from lemming.providers import Message, Reply
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What one call used. Tokens are estimates (a quarter of the bytes) when the backend did not count."""
+
+    input_tokens: int
+    output_tokens: int
+    cached_tokens: int
+    is_estimated: bool
+    credits: float
+    cost_usd: float | None
+
+
+def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
+    """Return what a reply used and what it costs by its model's entry.
+
+    `cost_usd` is None, not 0, when the entry gives no price.
+    """
+    estimated = reply.input_tokens is None or reply.output_tokens is None
+    tokens_in = reply.input_tokens
+    if tokens_in is None:
+        tokens_in = sum(_estimate(message["content"]) for message in messages)
+    tokens_out = _estimate(reply.text) if reply.output_tokens is None else reply.output_tokens
+    tokens_in, tokens_out = max(tokens_in, 0), max(tokens_out, 0)
+    cost = entry.per_call
+    cost += tokens_in / 1000 * entry.per_1k_input_tokens + tokens_out / 1000 * entry.per_1k_output_tokens
+    dollars = None
+    if entry.usd_per_million_input_tokens is not None and entry.usd_per_million_output_tokens is not None:
+        dollars = (
+            tokens_in * entry.usd_per_million_input_tokens + tokens_out * entry.usd_per_million_output_tokens
+        ) / 1e6
+    return Usage(tokens_in, tokens_out, max(reply.cached_tokens or 0, 0), estimated, round(cost, 6), dollars)
+
+
+def check_credits(entry: ModelEntry, allocation: AgentCredits, spent: float) -> None:
+    """Raise `OutOfCredits` when the least that one more call can cost is more than is left."""
+    limit = allocation.max_credits
+    if limit is not None and (spent >= limit or spent + entry.per_call > limit):
+        raise OutOfCredits(
+            f"out of credits: {spent:g} of {limit:g} spent, a call costs {entry.per_call:g}",
+            hint="grant more with `lemming credits grant`",
+        )
+
+
+def has_reached_soft_cap(allocation: AgentCredits, spent: float) -> bool:
+    """Return whether the agent should be warned about its spending."""
+    return allocation.soft_cap is not None and spent >= allocation.soft_cap
+
+
+def _estimate(text: str) -> int:
+    return -(-len(text.encode("utf-8", "replace")) // 4)

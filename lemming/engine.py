@@ -1,0 +1,193 @@
+"""The clock: one tick, one after another, for ever.
+
+A tick is a function of the files and of the answers that came from outside while it ran. The answers are in
+the tick's journal, so running an interrupted tick again is how it is finished.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterable, Iterator
+
+from lemming import fs, paths
+from lemming.agents import Agent
+from lemming.clock import Clock
+from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
+from lemming.journal import Journal, journal_ticks, read_journal
+from lemming.jsontext import JsonProblem, parse, pretty
+from lemming.plan import Plan
+from lemming.report import TickReport, TurnReport
+from lemming.runtime import Notify, Runtime, Stopped, ignore, open_org
+from lemming.schedule import in_order, is_due
+from lemming.tick import Tick, turns_not_taken
+
+RESERVED_BYTES = 1 << 20
+
+
+def load_tick(base_path: str | os.PathLike[str]) -> int:
+    """Return the tick that runs next, from `tick.json`; 1 in an organisation that never ran.
+
+    Raises `CorruptState` for anything that is not a tick; the journals then tell what it was.
+    """
+    base = paths.as_base(base_path)
+    ticks = journal_ticks(base)
+    known = f"the last journal is of tick {ticks[-1]}" if ticks else "there is no journal"
+    hint = f'{known}; write {{"current_tick": {ticks[-1] + 1 if ticks else 1}}} into it'
+    try:
+        plain = parse(fs.read_bytes(base / paths.TICK_FILE, 4096), allow_bom=True)
+    except FileNotFoundError as error:
+        if not ticks:
+            return 1
+        raise CorruptState("the tick counter is gone", where=paths.TICK_FILE, hint=hint) from error
+    except (OSError, JsonProblem) as error:
+        raise CorruptState(
+            f"cannot read the tick counter: {error}", where=paths.TICK_FILE, hint=hint
+        ) from error
+    tick = plain.get("current_tick") if isinstance(plain, dict) else None
+    if isinstance(tick, bool) or not isinstance(tick, int) or not 0 <= tick < 10**12:
+        message = 'expected {"current_tick": N} with a whole number N'
+        raise CorruptState(message, where=paths.TICK_FILE, hint=hint)
+    return tick
+
+
+def persist_tick(base_path: str | os.PathLike[str], tick: int, *, sync: bool = False) -> None:
+    """Write `tick.json`: the tick that runs next."""
+    content = pretty({"current_tick": tick})
+    fs.publish(paths.as_base(base_path), paths.TICK_FILE, content, sync=sync)
+
+
+def get_firing_agents(agents: Iterable[Agent], tick: int) -> list[Agent]:
+    """Return the agents that fire at this tick, in the order in which they take their turns."""
+    return in_order(agent for agent in agents if is_due(agent.schedule, tick))
+
+
+def run_tick(
+    base_path: str | os.PathLike[str],
+    tick: int,
+    *,
+    clock: Clock | None = None,
+    notify: Notify = ignore,
+    stop: threading.Event | None = None,
+) -> TickReport:
+    """Execute one tick and return what became of every agent. `tick.json` is left as it is.
+
+    A tick that was committed is not run again: its recorded report is returned. A tick that was
+    interrupted goes on where its journal ends. Raises `OrgBusy`, `ConfigError`, `CorruptState`, `DiskError`.
+    """
+    if tick < 0:
+        raise UsageError(f"there is no tick {tick}")
+    with open_org(base_path, command="run_tick", clock=clock, notify=notify, stop=stop) as runtime:
+        return recorded_report(runtime.base, tick) or _run(runtime, tick, advance=False)
+
+
+def run_once(
+    base_path: str | os.PathLike[str],
+    *,
+    clock: Clock | None = None,
+    notify: Notify = ignore,
+    stop: threading.Event | None = None,
+) -> TickReport:
+    """Run the tick that `tick.json` names, and persist the next one."""
+    with open_org(base_path, command="run-once", clock=clock, notify=notify, stop=stop) as runtime:
+        return _run_next(runtime)
+
+
+def run_forever(
+    base_path: str | os.PathLike[str],
+    *,
+    interval_s: float | None = None,
+    max_ticks: int | None = None,
+    clock: Clock | None = None,
+    notify: Notify = ignore,
+    stop: threading.Event | None = None,
+) -> Iterator[TickReport]:
+    """Run tick after tick, yielding the report of each, until `stop` is set or `max_ticks` have run.
+
+    `interval_s` is from the start of one tick to the start of the next (default: `config/org.json`). The
+    organisation is held all the while. Iterate over it: nothing runs before the first `next`.
+    """
+    with open_org(base_path, command="run-forever", clock=clock, notify=notify, stop=stop) as runtime:
+        done = 0
+        while not runtime.stop.is_set() and (max_ticks is None or done < max_ticks):
+            began = time.monotonic()
+            yield _run_next(runtime)
+            done += 1
+            if max_ticks is None or done < max_ticks:
+                pause = runtime.load_config().org.tick_interval_s if interval_s is None else interval_s
+                runtime.stop.wait(max(0.0, began + pause - time.monotonic()))
+
+
+def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:
+    """Return the report of a committed tick from its journal; None when it is not committed."""
+    records = read_journal(paths.as_base(base_path), tick)
+    if not records or records[-1]["type"] != "tick_committed":
+        return None
+    plan = Plan.from_json(records[0])
+    turns = [TurnReport.from_json(r) for r in records if r["type"] in ("turn_committed", "turn_skipped")]
+    duration = sum(turn.duration_ms for turn in turns)
+    return TickReport(
+        tick=tick, turns=(*turns, *turns_not_taken(plan)), was_recorded=True, duration_ms=duration
+    )
+
+
+def _run_next(runtime: Runtime) -> TickReport:
+    return _run(runtime, _next_tick(runtime), advance=True)
+
+
+def _next_tick(runtime: Runtime) -> int:
+    """Return the tick to run, and tidy up what an end between two writes left behind.
+
+    `tick.json` is replaced before the journal is closed: a journal of the tick before it that is not closed
+    is closed here. A journal that is closed while `tick.json` still names its tick was run by `run_tick`,
+    which leaves `tick.json` alone, or somebody moved `tick.json` back.
+    """
+    base, tick = runtime.base, load_tick(runtime.base)
+    before = read_journal(base, tick - 1)
+    if before and before[-1]["type"] != "tick_committed":
+        with Journal(base, tick - 1, epoch=runtime.epoch, durability="off") as journal:
+            turns = [TurnReport.from_json(r) for r in before if r["type"] == "turn_committed"]
+            _close(journal, TickReport(tick=tick - 1, turns=tuple(turns)), advanced=True)
+    records = read_journal(base, tick)
+    if not records or records[-1]["type"] != "tick_committed":
+        return tick
+    last = journal_ticks(base)[-1]
+    if records[-1]["advanced"] or last > tick:
+        raise TickAlreadyCommitted(
+            f"tick {tick} has been run already; a tick is applied once",
+            where=paths.TICK_FILE,
+            hint=f'to go on, write {{"current_tick": {last + 1}}} into it',
+        )
+    persist_tick(base, tick + 1)
+    return tick + 1
+
+
+def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
+    """One tick, as docs/concepts.md tells it: plan, turns in order, clean up, make durable, move on."""
+    began = time.perf_counter()
+    if not (runtime.base / paths.TICK_FILE).exists():  # the first run ever
+        persist_tick(runtime.base, load_tick(runtime.base))
+    config = runtime.load_config()
+    durability = config.org.durability
+    with Journal(runtime.base, tick, epoch=runtime.epoch, durability=durability) as journal:
+        journal.reserve(RESERVED_BYTES)
+        current = Tick.begin(runtime, journal, config, tick)
+        try:
+            for name in current.plan.order:
+                current.turn(name)
+        except Stopped:
+            return current.report(began, is_complete=False)
+        current.remove_expired_entries()
+        report = current.report(began)
+        if durability != "off":
+            fs.sync_file_system(runtime.base)
+        if advance:
+            persist_tick(runtime.base, tick + 1, sync=durability != "off")
+        _close(journal, report, advanced=advance)
+    runtime.notify({"type": "tick_committed", **report.as_json()})
+    return report
+
+
+def _close(journal: Journal, report: TickReport, *, advanced: bool) -> None:
+    journal.append("tick_committed", tick=report.tick, advanced=advanced, totals=report.totals)

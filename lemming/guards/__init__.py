@@ -1,0 +1,1 @@
+"""What stands between an agent and the machine: file access, and the walls around a command."""

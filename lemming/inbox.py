@@ -1,0 +1,216 @@
+"""The inbox: a view, never a folder. Which entries a turn sees, and what it has read already.
+
+Rules: docs/concepts.md, "What a turn sees". Unread entries come first, oldest first, up to a limit; the
+rest stay unread. What was shown is remembered as one tick per line of `read_outboxes`, so the memory does
+not grow with history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from lemming.agents import Agent
+from lemming.errors import ConfigError, Problem
+from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
+
+OWN_ENTRIES_SHOWN = 3
+
+
+@dataclass(frozen=True)
+class ReadMark:
+    """What an agent has been shown.
+
+    `through`: for each name (or "*") of its `read_outboxes`, the tick up to which everything was shown.
+    `also`: ids shown beyond that, and ids of entries put there by hand. `unusable`: ids that could not be
+    read; they are tried again.
+    """
+
+    through: Mapping[str, int] = field(default_factory=dict)
+    also: frozenset[str] = frozenset()
+    unusable: frozenset[str] = frozenset()
+
+    def covers(self, name: EntryName) -> bool:
+        """Return whether an entry was shown already."""
+        if name.id in self.also:
+            return True
+        return name.is_derived and name.id not in self.unusable and name.tick <= self.tick_of(name.author)
+
+    def tick_of(self, author: str) -> int:
+        """Return the tick up to which everything of this author was shown; -1 when nothing was."""
+        return max(self.through.get(author, -1), self.through.get("*", -1))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the mark for the ledger."""
+        plain: dict[str, Any] = {"through": dict(sorted(self.through.items())), "also": sorted(self.also)}
+        if self.unusable:
+            plain["unusable"] = sorted(self.unusable)
+        return plain
+
+    @classmethod
+    def from_json(cls, plain: Mapping[str, Any]) -> ReadMark:
+        """Return the mark that `as_json` described."""
+        return cls(
+            dict(plain.get("through", {})),
+            frozenset(plain.get("also", ())),
+            frozenset(plain.get("unusable", ())),
+        )
+
+
+@dataclass(frozen=True)
+class Inbox:
+    """What one turn is shown. `waiting` unread entries did not fit; `mark` holds once it is committed."""
+
+    unread: tuple[OutboxEntry, ...]
+    known: tuple[OutboxEntry, ...]
+    own: tuple[OutboxEntry, ...]
+    waiting: int
+    mark: ReadMark
+    problems: tuple[Problem, ...] = ()
+
+
+class Mailroom:
+    """Who can see what in one tick. Outboxes are listed once, when the tick begins."""
+
+    def __init__(
+        self,
+        base: Path,
+        *,
+        tick: int,
+        agents: Iterable[str],
+        order: list[str],
+        firing: Iterable[str],
+        visibility: Literal["order", "tick"] = "order",
+    ) -> None:
+        self._base, self._tick, self._visibility = base, tick, visibility
+        self._agents = list(agents)
+        self._rank = {name: rank for rank, name in enumerate(order)}
+        self._firing = frozenset(firing)
+        self._names: dict[str, list[EntryName]] = {}
+        self._entries: dict[tuple[str, str], OutboxEntry | ConfigError | None] = {}
+
+    def open_for(self, readers: Iterable[Agent]) -> None:
+        """List the outboxes that these readers may read, now, before anybody writes."""
+        for reader in readers:
+            for author in [*self.authors_of(reader), reader.name]:
+                self._listing(author)
+
+    def add(self, author: str, entries: Iterable[OutboxEntry]) -> None:
+        """Take note of what a turn of this tick wrote."""
+        names = self._names.setdefault(author, [])
+        for index, entry in enumerate(entries):
+            names.append(EntryName(entry.tick, index, entry.id, author))
+            self._entries[author, entry.id] = entry
+
+    def authors_of(self, reader: Agent) -> list[str]:
+        """Return whom an agent may read, in the order of the tick."""
+        return sorted((name for name in self._agents if reader.may_read(name)), key=self._place_of)
+
+    def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
+        """Return whether there is anything the agent has not been shown."""
+        return any(
+            not mark.covers(name)
+            for author in self.authors_of(reader)
+            for name in self._visible(author, reader)
+        )
+
+    def inbox(self, reader: Agent, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
+        """Assemble what a turn is shown: unread oldest first, then the newest it knows, then its own."""
+        visible = sorted(
+            (name for author in self.authors_of(reader) for name in self._visible(author, reader)),
+            key=lambda name: (name.tick, self._place_of(name.author), name.index, name.id),
+        )
+        fresh = [name for name in visible if not mark.covers(name)]
+        unread, problems, room = self._take(fresh, limit, chars)
+        seen = {entry.id for entry in unread}
+        bad = {name.id for name in fresh if isinstance(self._entry(name), ConfigError)} if problems else set()
+        left = [name for name in fresh if name.id not in seen and name.id not in bad]
+        if left:
+            room = 0
+        known, _, room = self._take(
+            [name for name in reversed(visible) if mark.covers(name)], limit - len(unread), room
+        )
+        mine = [name for name in reversed(self._listing(reader.name)) if name.tick <= self._tick]
+        own, _, _ = self._take(mine[:OWN_ENTRIES_SHOWN], OWN_ENTRIES_SHOWN, max(room, 2000))
+        after = self._mark_after(reader, mark, visible, left, seen, bad)
+        return Inbox(tuple(unread), tuple(known[::-1]), tuple(own[::-1]), len(left), after, tuple(problems))
+
+    def _take(
+        self, names: list[EntryName], limit: int, chars: int
+    ) -> tuple[list[OutboxEntry], list[Problem], int]:
+        """Read entries until count or room is used up; the first is taken whatever its size."""
+        taken: list[OutboxEntry] = []
+        problems: list[Problem] = []
+        for name in names:
+            if len(taken) >= limit:
+                break
+            entry = self._entry(name)
+            if isinstance(entry, ConfigError):
+                problems.extend(entry.problems)
+            if not isinstance(entry, OutboxEntry):
+                continue
+            size = len(str(entry.payload))
+            if size > chars and (taken or chars <= 0):
+                break
+            taken.append(entry)
+            chars -= size
+        return taken, problems, max(chars, 0)
+
+    def _mark_after(
+        self,
+        reader: Agent,
+        mark: ReadMark,
+        visible: list[EntryName],
+        left: list[EntryName],
+        seen: set[str],
+        bad: set[str],
+    ) -> ReadMark:
+        authors = self.authors_of(reader)
+        through = {}
+        for pattern in reader.permissions.read_outboxes:
+            matched = set(authors) if pattern == "*" else {pattern}
+            first_left = min(
+                (n.tick for n in left if n.author in matched and n.is_derived), default=self._tick
+            )
+            through[pattern] = min(first_left, self._tick) - 1
+        after = ReadMark(through)
+        shown = (mark.also & {name.id for name in visible}) | seen
+        already = {name.id for name in visible if mark.covers(name)}
+        keep = {name.id for name in visible if name.id in shown | already and not after.covers(name)}
+        return ReadMark(through, frozenset(keep), frozenset(bad))
+
+    def _visible(self, author: str, reader: Agent) -> list[EntryName]:
+        names = self._listing(author)
+        if not names or names[-1].tick < self._tick:
+            return names
+        sees_this_tick = author not in self._firing or (
+            self._visibility == "order" and self._place_of(author) < self._place_of(reader.name)
+        )
+        newest = self._tick if sees_this_tick else self._tick - 1
+        return [name for name in names if name.tick <= newest]
+
+    def _listing(self, author: str) -> list[EntryName]:
+        if author not in self._names:
+            names = list_outbox(self._base, author)
+            if author in self._firing:
+                # What the author's own turn of this tick writes is added when that turn commits, also
+                # when the files are there already because an earlier attempt was interrupted.
+                names = [name for name in names if name.tick != self._tick or not name.is_derived]
+            self._names[author] = names
+        return self._names[author]
+
+    def _entry(self, name: EntryName) -> OutboxEntry | ConfigError | None:
+        key = (name.author, name.id)
+        if key not in self._entries:
+            try:
+                self._entries[key] = read_entry(self._base, name)
+            except ConfigError as error:
+                self._entries[key] = error
+            except FileNotFoundError:  # removed by hand since the tick began
+                self._entries[key] = None
+        return self._entries[key]
+
+    def _place_of(self, name: str) -> int:
+        return self._rank.get(name, -1)

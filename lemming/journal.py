@@ -1,0 +1,148 @@
+"""The journal of a tick: every answer that came from outside, written down the moment it arrived.
+
+One file per tick, one JSON object a line. Each line ends in a checksum chained to the line before, so a
+torn last line (what a crash leaves) is told from damage. Format: docs/formats.md, "Journal".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, Literal
+
+from lemming import fs, paths
+from lemming.errors import CorruptState
+from lemming.jsontext import JsonProblem, compact, parse
+from lemming.redaction import redact_values
+
+Record = dict[str, Any]
+Durability = Literal["turn", "tick", "off"]
+
+LINE_LIMIT_BYTES = 64 << 20
+_CHECK_BYTES = 8
+_TAIL = len(',"check":""}') + 2 * _CHECK_BYTES
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The records of a journal, the size of its valid part, and its last checksum."""
+
+    records: list[Record]
+    valid_bytes: int
+    check: str
+
+
+def read_journal(base: Path, tick: int) -> list[Record]:
+    """Return a tick's records, oldest first; empty when the tick has no journal.
+
+    Raises `CorruptState` for damage anywhere but in a torn last line, which is left out.
+    """
+    try:
+        raw = fs.read_bytes(base / paths.journal_file(tick), LINE_LIMIT_BYTES * 16)
+    except FileNotFoundError:
+        return []
+    return parse_journal(raw, paths.journal_file(tick)).records
+
+
+def journal_ticks(base: Path) -> list[int]:
+    """Return the ticks that have a journal, ascending."""
+    names = fs.list_names(base / paths.JOURNALS)
+    return sorted(int(name[:-6]) for name in names if name.endswith(".jsonl") and name[:-6].isdigit())
+
+
+def parse_journal(raw: bytes, file: str) -> Reading:
+    """Return what the bytes of a journal say; raise `CorruptState` for damage before the last line."""
+    records: list[Record] = []
+    check, offset = "", 0
+    for number, line in enumerate(raw.split(b"\n"), 1):
+        if not line:
+            if offset < len(raw):
+                raise _damaged(file, number, "an empty line")
+            break
+        record = _open_line(line, check)
+        is_last = offset + len(line) + 1 >= len(raw)
+        if record is None or offset + len(line) >= len(raw):
+            if is_last:
+                break
+            raise _damaged(file, number, "its checksum does not follow from the line before")
+        check = line[-2 - 2 * _CHECK_BYTES : -2].decode("ascii")
+        records.append(record)
+        offset += len(line) + 1
+    return Reading(records, offset, check)
+
+
+class Journal:
+    """The open journal of one tick: what an earlier attempt left in it, and the way to add to it."""
+
+    def __init__(self, base: Path, tick: int, *, epoch: int, durability: Durability) -> None:
+        self.tick, self._epoch, self._durability = tick, epoch, durability
+        relative = paths.journal_file(tick)
+        self._file = fs.AppendFile(base, relative)
+        try:
+            raw = self._file.read()
+            reading = parse_journal(raw, relative)
+            self.records, self._check = reading.records, reading.check
+            if reading.valid_bytes < len(raw):
+                self._file.truncate(reading.valid_bytes)
+            if not reading.records and durability != "off":
+                self._file.sync_name()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def reserve(self, extra_bytes: int) -> None:
+        """Fail now, before anything is paid for, if the disk has no room for the answers."""
+        self._file.reserve(extra_bytes)
+
+    def append(self, kind: str, *, sync: bool = False, **fields: Any) -> Record:
+        """Write one record and return it. With `sync` and durability "turn" it survives power loss."""
+        record = {"type": kind, "epoch": self._epoch, **fields}
+        line, self._check = _close_line(redact_values(compact(record).decode()), self._check)
+        self._file.append(line)
+        self.records.append(record)
+        if sync and self._durability == "turn":
+            self._file.sync()
+        return record
+
+    def sync(self) -> None:
+        """Make all records survive power loss, unless durability is "off"."""
+        if self._durability != "off":
+            self._file.sync()
+
+
+def _close_line(text: str, previous: str) -> tuple[bytes, str]:
+    body = text.encode()[:-1]
+    check = _checksum(body, previous)
+    return body + b',"check":"' + check.encode() + b'"}\n', check
+
+
+def _open_line(line: bytes, previous: str) -> Record | None:
+    """Return the record of a line, or None when the line is not what was written."""
+    body, tail = line[:-_TAIL], line[-_TAIL:]
+    check = _checksum(body, previous)
+    if tail != b',"check":"' + check.encode() + b'"}':
+        return None
+    try:
+        record = parse(body + b"}", limit_bytes=LINE_LIMIT_BYTES)
+    except JsonProblem:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _checksum(body: bytes, previous: str) -> str:
+    return blake2b(body, digest_size=_CHECK_BYTES, key=previous.encode()).hexdigest()
+
+
+def _damaged(file: str, number: int, why: str) -> CorruptState:
+    return CorruptState(
+        f"the journal is damaged: {why}",
+        where=f"{file}:{number}",
+        hint="restore the file from a backup, or move it away to give up that tick's record",
+    )

@@ -1,0 +1,105 @@
+"""An agent's ledger: one line a turn in `agents/<name>/turns.jsonl`; the last line is the agent's state.
+
+What it has read, what it has spent, and the tool results it has not been shown yet. Format: docs/formats.md.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lemming import fs, paths
+from lemming.errors import CorruptState
+from lemming.inbox import ReadMark
+from lemming.jsontext import JsonProblem, compact, parse
+
+KEPT_LINES = 500
+ROTATE_BYTES = 1 << 20
+_TAIL_BYTES = 64 << 10
+
+
+@dataclass(frozen=True)
+class AgentState:
+    """Where an agent stands after its latest turn. All numbers are totals, never differences."""
+
+    tick: int = -1
+    status: str = ""
+    turns: int = 0
+    credits: float = 0.0
+    cost_usd: float | None = None
+    unpriced_calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    soft_cap_warned: bool = False
+    read: ReadMark = field(default_factory=ReadMark)
+    results: tuple[dict[str, Any], ...] = ()
+    inputs: dict[str, Any] | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the line of the ledger."""
+        return {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> AgentState:
+        """Return the state that a line describes; keys of later versions are passed over."""
+        known = {key: value for key, value in plain.items() if key in cls.__dataclass_fields__}
+        read = ReadMark.from_json(known.pop("read", {}))
+        return replace(cls(**known), read=read, results=tuple(known.get("results", ())))
+
+
+def read_state(base: Path, agent_name: str) -> AgentState:
+    """Return an agent's state; a fresh one when it has had no turn.
+
+    Raises `CorruptState` when the last whole line is not one that the engine wrote.
+    """
+    lines = _last_lines(base, agent_name, 1)
+    if not lines:
+        return AgentState()
+    try:
+        return AgentState.from_json(parse(lines[-1], limit_bytes=1 << 24))
+    except (JsonProblem, TypeError, AttributeError) as error:
+        raise CorruptState(
+            f"the last line is not a turn: {error}",
+            where=paths.ledger_file(agent_name),
+            hint="remove that line by hand; the agent then continues from the one before",
+        ) from error
+
+
+def read_turns(base: Path, agent_name: str, limit: int) -> list[dict[str, Any]]:
+    """Return the newest `limit` lines of a ledger as plain objects, oldest first."""
+    turns = []
+    for line in _last_lines(base, agent_name, limit):
+        try:
+            turns.append(parse(line, limit_bytes=1 << 24))
+        except JsonProblem:
+            continue
+    return turns
+
+
+def write_state(base: Path, agent_name: str, state: AgentState) -> None:
+    """Add a turn's line, unless it is the last line already; a torn line before it is cut off.
+
+    A ledger that has grown past a megabyte keeps its newest lines only.
+    """
+    relative, line = paths.ledger_file(agent_name), compact(state.as_json()) + b"\n"
+    with fs.AppendFile(base, relative) as file:
+        present = file.read()
+        whole = present[: present.rfind(b"\n") + 1]
+        if whole.endswith(b"\n" + line) or whole == line:
+            return
+        if len(whole) < len(present):
+            file.truncate(len(whole))
+        if len(whole) + len(line) <= ROTATE_BYTES:
+            file.append(line)
+            return
+    kept = whole.splitlines(keepends=True)[-KEPT_LINES + 1 :]
+    fs.publish(base, relative, b"".join(kept) + line)
+
+
+def _last_lines(base: Path, agent_name: str, count: int) -> list[bytes]:
+    try:
+        raw = fs.read_tail(base / paths.ledger_file(agent_name), _TAIL_BYTES, count)
+    except FileNotFoundError:
+        return []
+    return raw[: raw.rfind(b"\n") + 1].splitlines()[-count:]

@@ -1,0 +1,104 @@
+"""Structured logs: JSON lines in `logs/engine.log` and in each agent's `logs/activity.log`.
+
+Logs are for people and tools that watch; nothing reads them back. Secrets are taken out of every line.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from lemming import fs, paths
+from lemming.errors import DiskError
+from lemming.redaction import redact
+
+_levels: dict[Path, int] = {}
+
+
+def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any:
+    """Set from which level on an organisation's log is written, and return its logger.
+
+    Raises `ValueError` for a level that `logging` does not know.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ValueError(f"no log level {level!r}: use DEBUG, INFO, WARNING or ERROR")
+    base = paths.as_base(base_path)
+    _levels[base] = number
+    return engine_logger(base)
+
+
+def engine_logger(base_path: str | os.PathLike[str]) -> Any:
+    """Return the logger that writes to `logs/engine.log`."""
+    return _logger(paths.as_base(base_path), paths.ENGINE_LOG)
+
+
+def log_agent_action(
+    base_path: str | os.PathLike[str], agent_name: str, tick: int, action: str, **fields: Any
+) -> None:
+    """Write one line to an agent's activity log.
+
+    >>> import json, tempfile
+    >>> base = Path(tempfile.mkdtemp())
+    >>> log_agent_action(base, "planner", 7, "agent_completed", duration_ms=1234)
+    >>> json.loads((base / "agents/planner/logs/activity.log").read_text())["duration_ms"]
+    1234
+    """
+    logger = _logger(paths.as_base(base_path), paths.activity_log(agent_name))
+    logger.info(action, agent=agent_name, tick=tick, **fields)
+
+
+class _Lines:
+    """The end of a structlog chain: one write a line, through the one module that writes."""
+
+    def __init__(self, base: Path, relative: str) -> None:
+        self._base, self._relative = base, relative
+
+    def msg(self, line: str) -> None:
+        try:
+            fs.append(self._base, self._relative, redact(line).encode("utf-8", "replace") + b"\n")
+        except DiskError as error:
+            if not error.concerns_one_file:  # a full disk stops the engine; an odd log file does not
+                raise
+
+    debug = info = warning = error = critical = msg
+
+
+def _logger(base: Path, relative: str) -> Any:
+    import structlog
+
+    level = _levels.get(base, logging.INFO)
+    return structlog.wrap_logger(
+        _Lines(base, relative),
+        processors=_processors(),
+        wrapper_class=_bound_logger(level),
+        cache_logger_on_first_use=True,
+    )
+
+
+@cache
+def _bound_logger(level: int) -> Any:
+    import structlog
+
+    return structlog.make_filtering_bound_logger(level)
+
+
+@cache
+def _processors() -> list[Any]:
+    import structlog
+    from pydantic_core import to_json
+
+    return [
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.EventRenamer("event"),
+        structlog.processors.JSONRenderer(serializer=partial(_dumps, to_json)),
+    ]
+
+
+def _dumps(to_json: Any, event: dict[str, Any], **_: Any) -> str:
+    text: str = to_json(event, fallback=str).decode("utf-8", "replace")
+    return text

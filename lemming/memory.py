@@ -1,0 +1,292 @@
+"""An agent's memory: one JSON file per key below `agents/<name>/memory/`.
+
+Format: docs/formats.md, "Memory". The file's name is the key. A file that a person broke is reported
+with its line and is never replaced; it is for the person to repair or remove.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import sha256
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from lemming import fs, paths
+from lemming.clock import Clock, SystemClock, parse_timestamp, timestamp
+from lemming.effects import FileEffect, apply_effect
+from lemming.errors import CorruptState, Problem, ToolError
+from lemming.jsontext import JsonProblem, parse, pretty
+
+MEMORY_LIMIT_BYTES = 256 << 10
+
+
+@dataclass(frozen=True)
+class Memories:
+    """What an agent remembers: values by key, sorted, and what is wrong with the files that have none.
+
+    `digests` holds the SHA-256 of every file that could be read, broken or not.
+    """
+
+    values: dict[str, Any] = field(default_factory=dict)
+    problems: tuple[Problem, ...] = ()
+    digests: dict[str, str] = field(default_factory=dict)
+
+
+# --- what would change -------------------------------------------------------------------------
+
+
+def memory_effect(agent_name: str, key: str, value: Any, now: str) -> FileEffect:
+    """Return the file that remembers `value` under `key`; `now` is its timestamp. Nothing is written.
+
+    Raises `ToolError` for a key or a value that cannot be kept.
+    """
+    path = _file(agent_name, key)
+    try:
+        content = pretty({"key": key, "value": value, "timestamp": now, "agent": agent_name})
+        kept = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # JsonProblem and what the serializer raises are ValueErrors
+        raise ToolError(f'memory "{key}": {_why_not_kept(error)}') from error
+    if kept != value:
+        raise ToolError(f'memory "{key}": the value is not plain JSON and would come back changed')
+    return FileEffect(path, content)
+
+
+def require_intact(base: Path, agent_name: str, key: str) -> None:
+    """Raise `CorruptState` if a file stands at `key` that cannot be read, so that nobody writes over it."""
+    _load(base, agent_name, key)
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def load_memory(base_path: str | os.PathLike[str], agent_name: str, key: str, default: Any = None) -> Any:
+    """Return the value kept under `key`, or `default` when there is none.
+
+    Raises `CorruptState`, with file and line, when the file is damaged.
+    """
+    record = _load(paths.as_base(base_path), agent_name, key)
+    return default if record is None else record["value"]
+
+
+def decode_memory(raw: bytes, file: str) -> Any:
+    """Return the value in a memory file's bytes; `file` names them in the `CorruptState` it may raise."""
+    try:
+        return _decode(raw, file)["value"]
+    except _Damage as error:
+        raise _corrupt(error) from error
+
+
+def list_memories(base_path: str | os.PathLike[str], agent_name: str) -> list[str]:
+    """Return the keys of an agent's memory, sorted. Raises `CorruptState` if the folder is not one."""
+    try:
+        names = _names(paths.as_base(base_path), agent_name)
+    except _Damage as error:
+        raise _corrupt(error) from error
+    return sorted(key for name in names if _is_key(key := name.removesuffix(".json")))
+
+
+def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memories:
+    """Return all an agent remembers; a file that cannot be read becomes a problem, not an exception."""
+    base = paths.as_base(base_path)
+    try:
+        names = _names(base, agent_name)
+    except _Damage as error:
+        return Memories(problems=(error.problem,))
+    values: dict[str, Any] = {}
+    problems: list[Problem] = []
+    digests: dict[str, str] = {}
+    for key in sorted(name.removesuffix(".json") for name in names):
+        try:
+            file = _file(agent_name, key)
+            raw = _read(base, file)
+            digests[key] = sha256(raw).hexdigest()
+            values[key] = _decode(raw, file)["value"]
+        except FileNotFoundError:  # removed while we looked
+            continue
+        except ToolError as error:
+            misnamed = f"{paths.memory_folder(agent_name)}/{key}.json"
+            problems.append(
+                Problem(f"the file's name is no key: {error.message}", misnamed, hint="rename it")
+            )
+        except _Damage as error:
+            problems.append(error.problem)
+    return Memories(values, tuple(problems), digests)
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def save_memory(
+    base_path: str | os.PathLike[str], agent_name: str, key: str, value: Any, *, clock: Clock | None = None
+) -> None:
+    """Remember `value` under `key`. Raises `ToolError` for a bad key or value, `CorruptState` before
+    it would replace a damaged file.
+    """
+    base = paths.as_base(base_path)
+    effect = memory_effect(agent_name, key, value, _now(clock))
+    require_intact(base, agent_name, key)
+    apply_effect(base, effect)
+
+
+def delete_memory(base_path: str | os.PathLike[str], agent_name: str, key: str) -> bool:
+    """Forget a key; return whether there was anything to forget."""
+    base, file = paths.as_base(base_path), _file(agent_name, key)
+    is_there = os.path.lexists(base / file)
+    fs.remove(base, file)
+    return is_there
+
+
+def compact_memory_list(
+    base_path: str | os.PathLike[str],
+    agent_name: str,
+    key: str,
+    max_entries: int = 100,
+    *,
+    clock: Clock | None = None,
+) -> int:
+    """Keep the last `max_entries` of a list; return how many were removed. Nothing kept: nothing removed."""
+    entries = _load_list(base_path, agent_name, key)
+    kept = _last(entries, max_entries)
+    if len(kept) < len(entries):
+        save_memory(base_path, agent_name, key, kept, clock=clock)
+    return len(entries) - len(kept)
+
+
+def append_memory_event(
+    base_path: str | os.PathLike[str],
+    agent_name: str,
+    key: str,
+    event: Any,
+    max_entries: int = 100,
+    *,
+    clock: Clock | None = None,
+) -> None:
+    """Add `{"timestamp", "event"}` to the list under `key` and keep the last `max_entries` of it."""
+    entries = [*_load_list(base_path, agent_name, key), {"timestamp": _now(clock), "event": event}]
+    save_memory(base_path, agent_name, key, _last(entries, max_entries), clock=clock)
+
+
+def archive_old_memories(
+    base_path: str | os.PathLike[str], agent_name: str, days_old: float = 30, *, clock: Clock | None = None
+) -> list[str]:
+    """Move memories last written more than `days_old` days ago to `memory/archive/`; return their keys.
+
+    What the archive already holds stays: a second file of a key gets its time as a suffix. Damaged
+    files, and those without a timestamp, stay where they are.
+    """
+    base, folder = paths.as_base(base_path), paths.memory_folder(agent_name)
+    oldest = (clock or SystemClock()).now() - timedelta(days=days_old)
+    moved = []
+    for key in list_memories(base, agent_name):
+        try:
+            record = _load(base, agent_name, key)
+            written = parse_timestamp(record["timestamp"]) if record else oldest
+        except (CorruptState, KeyError, TypeError, ValueError):
+            continue
+        if written < oldest:
+            fs.move(base, f"{folder}/{key}.json", _free_place(base, agent_name, key, timestamp(written)))
+            moved.append(key)
+    return moved
+
+
+# --- the pieces --------------------------------------------------------------------------------
+
+
+class _Damage(Exception):
+    """A memory file, or the folder, that cannot be read; carries the `Problem`."""
+
+    def __init__(self, message: str, file: str, line: int = 0, column: int = 0) -> None:
+        hint = "repair it by hand or remove it; it is not replaced"
+        self.problem = Problem(message, file, line, column, hint=hint, code=CorruptState.code)
+        super().__init__(message)
+
+
+def _file(agent_name: str, key: str) -> str:
+    try:
+        return paths.memory_file(agent_name, key)
+    except (ValueError, TypeError) as error:
+        raise ToolError(str(error) if isinstance(key, str) else paths.MEMORY_KEY_RULE) from error
+
+
+def _is_key(key: str) -> bool:
+    return bool(paths.MEMORY_KEY.match(key)) and not key.endswith(".")
+
+
+def _now(clock: Clock | None) -> str:
+    return timestamp((clock or SystemClock()).now())
+
+
+def _why_not_kept(error: Exception) -> str:
+    if isinstance(error, JsonProblem):
+        return f"the value cannot be kept: {error}"
+    return f"the value is not JSON: {str(error)[:200]}"
+
+
+def _names(base: Path, agent_name: str) -> list[str]:
+    folder = paths.memory_folder(agent_name)
+    try:
+        return [name for name in fs.list_names(base / folder) if name.endswith(".json")]
+    except OSError as error:
+        raise _Damage(f"not a plain folder: {error.strerror}", folder) from error
+
+
+def _load(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
+    file = _file(agent_name, key)
+    try:
+        return _decode(_read(base, file), file)
+    except FileNotFoundError:
+        return None
+    except _Damage as error:
+        raise _corrupt(error) from error
+
+
+def _load_list(base_path: str | os.PathLike[str], agent_name: str, key: str) -> list[Any]:
+    value = load_memory(base_path, agent_name, key, [])
+    if not isinstance(value, list):
+        raise ToolError(f'memory "{key}" is not a list')
+    return value
+
+
+def _read(base: Path, file: str) -> bytes:
+    try:
+        return fs.read_bytes(base / file, MEMORY_LIMIT_BYTES)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise _Damage(f"cannot be read: {error.strerror}", file) from error
+
+
+def _decode(raw: bytes, file: str) -> dict[str, Any]:
+    try:
+        record = parse(raw, limit_bytes=MEMORY_LIMIT_BYTES, allow_bom=True)
+    except JsonProblem as error:
+        raise _Damage(error.message, file, error.line, error.column) from error
+    if not isinstance(record, dict) or "value" not in record:
+        raise _Damage('expected an object with a "value"', file, 1, 1)
+    return record
+
+
+def _corrupt(damage: _Damage) -> CorruptState:
+    problem = damage.problem
+    return CorruptState(problem.message, where=problem.where, hint=problem.hint)
+
+
+def _last(entries: list[Any], count: int) -> list[Any]:
+    if count < 0:
+        raise ToolError(f"max_entries must be at least 0, found {count}")
+    return entries[-count:] if count else []
+
+
+def _free_place(base: Path, agent_name: str, key: str, written: str) -> str:
+    """Return a place in the archive that no file has: plain, then with the time, then numbered."""
+    folder = f"{paths.memory_folder(agent_name)}/archive"
+    suffix = "".join(character for character in written if character.isalnum())
+    numbered = (f"{key}.{suffix}-{number}" for number in count(2))
+    places = (f"{folder}/{name}.json" for name in chain((key, f"{key}.{suffix}"), numbered))
+    return next(place for place in places if not os.path.lexists(base / place))

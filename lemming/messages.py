@@ -1,0 +1,270 @@
+"""Outbox entries: the only way agents talk. One immutable file each, in the author's own outbox.
+
+Format: architecture guide, "Outbox Entry Format". The file's name and folder are the identity: an entry
+that claims another id, tick or author than its place says is ignored, with a reason. Whatever a model
+sends, the engine sets `id`, `tick`, `agent` and `created_at`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from lemming import fs, paths
+from lemming.agents import AgentPermissions, agent_folders
+from lemming.config import load_config
+from lemming.contract import MessageKind
+from lemming.documents import read_document
+from lemming.effects import FileEffect
+from lemming.errors import ConfigError, Problem
+from lemming.jsontext import pretty
+
+ENTRY_LIMIT_BYTES = 256 << 10
+ENTRIES_PER_TURN = 64
+
+
+@dataclass(frozen=True)
+class OutboxEntry:
+    """One message, as it stands in its author's outbox."""
+
+    id: Annotated[str, Field(description="12 hex digits; also in the file's name.")]
+    tick: Annotated[int, Field(ge=0, description="The tick in which it was written.")]
+    agent: Annotated[str, Field(description="The author: the name of the folder.")]
+    kind: MessageKind
+    payload: Annotated[dict[str, Any], Field(description='Free form; "text" is what prompts show first.')]
+    tags: list[str] = field(default_factory=list)
+    created_at: Annotated[str, Field(description="UTC time, for people; nothing is ordered by it.")] = ""
+
+    @property
+    def file(self) -> str:
+        """The entry's path in the organisation."""
+        return paths.entry_file(self.agent, self.tick, self.id)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the seven keys of the format, in its order."""
+        return dict(vars(self))
+
+
+@dataclass(frozen=True, order=True)
+class EntryName:
+    """What a file's name alone says about an entry. Sorts by (tick, index, id).
+
+    `index` is the entry's place among those its author wrote in that tick; entries whose id does not
+    follow from it were put there by hand (`is_derived` is false) and come last.
+    """
+
+    tick: int
+    index: int
+    id: str
+    author: str
+
+    @property
+    def is_derived(self) -> bool:
+        """Whether the engine or `lemming send` gave the entry its id."""
+        return self.index < ENTRIES_PER_TURN
+
+    @property
+    def file(self) -> str:
+        """The entry's path in the organisation."""
+        return paths.entry_file(self.author, self.tick, self.id)
+
+
+def entry_id(tick: int, agent: str, index: int) -> str:
+    """Return the id of the entry that `agent` writes as number `index` (from 0) in `tick`.
+
+    12 hex digits of BLAKE2b over the three. Nothing random: writing the same entry twice is one file.
+
+    >>> entry_id(42, "planner", 0)
+    'c09f4f2d7c30'
+    """
+    return blake2b(f"{tick}/{agent}/{index}".encode(), digest_size=6).hexdigest()
+
+
+def entry_effect(entry: OutboxEntry) -> FileEffect:
+    """Return the file that holds an entry."""
+    return FileEffect(entry.file, pretty(entry.as_json()))
+
+
+def write_outbox_entry(base_path: str | os.PathLike[str], agent_name: str, entry: OutboxEntry) -> Path:
+    """Write an entry into its author's outbox and return its path; the same entry twice is one file.
+
+    Raises `ValueError` when the entry names another author than `agent_name`.
+    """
+    if entry.agent != agent_name:
+        raise ValueError(f"entry {entry.id} is by {entry.agent!r}; agents write only to their own outbox")
+    base = paths.as_base(base_path)
+    effect = entry_effect(entry)
+    fs.publish(base, effect.path, effect.content)
+    return base / effect.path
+
+
+def send(
+    base_path: str | os.PathLike[str],
+    agent_name: str,
+    *,
+    tick: int,
+    kind: MessageKind,
+    payload: dict[str, Any],
+    tags: list[str],
+    created_at: str,
+) -> OutboxEntry:
+    """Write a person's entry under the next free id of this tick, and return it."""
+    base = paths.as_base(base_path)
+    for index in range(ENTRIES_PER_TURN):
+        identity = entry_id(tick, agent_name, index)
+        entry = OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at)
+        if fs.create(base, entry.file, pretty(entry.as_json())):
+            return entry
+    raise ConfigError(
+        f"{agent_name} has already sent {ENTRIES_PER_TURN} entries for tick {tick}",
+        where=paths.outbox_folder(agent_name),
+        hint="run the tick first",
+    )
+
+
+def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
+    """Return what the file names of an outbox say, sorted; files that are not entries are left out.
+
+    An outbox that is no folder (a link is none) has no entries; `outbox_problems` says so.
+    """
+    try:
+        file_names = fs.list_names(base / paths.outbox_folder(agent_name))
+    except NotADirectoryError:
+        return []
+    found = []
+    for file_name in file_names:
+        if match := paths.ENTRY_FILE.match(file_name):
+            tick, identity = int(match[1]), match[2]
+            found.append(EntryName(tick, _index_of(tick, agent_name, identity), identity, agent_name))
+    return sorted(found)
+
+
+def read_entry(base: Path, name: EntryName) -> OutboxEntry:
+    """Return one entry; raise `ConfigError` that says why the file is not the entry its place says."""
+    document = read_document(base, name.file, OutboxEntry, limit_bytes=ENTRY_LIMIT_BYTES)
+    entry = document.value
+    claimed, actual = (entry.tick, entry.id, entry.agent), (name.tick, name.id, name.author)
+    for key, claim, truth in zip(("tick", "id", "agent"), claimed, actual, strict=True):
+        if claim != truth:
+            message = f"claims {key} {str(claim)[:80]!r}, but its place says {truth!r}"
+            raise _unusable(name.file, message, "the folder and the file's name are the identity", f"/{key}")
+    if document.warnings:
+        first = document.warnings[0]
+        raise _unusable(name.file, first.message, "an entry has exactly seven keys", first.pointer)
+    return entry
+
+
+def read_outbox_entries(
+    base_path: str | os.PathLike[str], agent_name: str, limit: int | None = None
+) -> list[OutboxEntry]:
+    """Return the newest `limit` entries of one outbox (all without a limit), oldest first.
+
+    Files that are not valid entries are left out; `outbox_problems` says why.
+    """
+    base = paths.as_base(base_path)
+    names = list_outbox(base, agent_name)
+    newest: list[OutboxEntry] = []
+    for name in reversed(names):
+        if limit is not None and len(newest) >= limit:
+            break
+        try:
+            newest.append(read_entry(base, name))
+        except (ConfigError, FileNotFoundError):
+            continue
+    return newest[::-1]
+
+
+def outbox_problems(base_path: str | os.PathLike[str], agent_name: str) -> list[Problem]:
+    """Return what is wrong with the files of one outbox."""
+    base = paths.as_base(base_path)
+    problems: list[Problem] = []
+    folder = paths.outbox_folder(agent_name)
+    try:
+        file_names = fs.list_names(base / folder)
+    except OSError:
+        return [Problem("the outbox must be a real folder; a link is refused", file=folder)]
+    for file_name in file_names:
+        if not paths.ENTRY_FILE.match(file_name):
+            hint = "entries are named like 00000042_3fa9c1d2e0b7.json"
+            problems.append(
+                Problem("ignored: not an entry's file name", f"{folder}/{file_name[:80]}", hint=hint)
+            )
+    for name in list_outbox(base, agent_name):
+        try:
+            read_entry(base, name)
+        except ConfigError as error:
+            problems.extend(error.problems)
+        except FileNotFoundError:
+            continue
+    return problems
+
+
+def collect_readable_outboxes(
+    base_path: str | os.PathLike[str],
+    agent_name: str,
+    permissions: AgentPermissions,
+    limit: int | None = None,
+) -> list[OutboxEntry]:
+    """Return every entry an agent with these permissions may read, oldest first.
+
+    This is the whole readable past; what a turn is shown of it is decided in `lemming.inbox`.
+    """
+    base = paths.as_base(base_path)
+    readable = permissions.read_outboxes
+    authors = agent_folders(base) if "*" in readable else [n for n in readable if paths.AGENT_NAME.match(n)]
+    names = sorted(name for author in authors if author != agent_name for name in list_outbox(base, author))
+    return list(_readable(base, names[-limit:] if limit else names))
+
+
+def expired_entries(base: Path, current_tick: int, retention_ticks: int) -> list[str]:
+    """Return the paths of all entries older than the retention, sorted; none when it is 0."""
+    if retention_ticks == 0:
+        return []
+    oldest = current_tick - retention_ticks
+    return [
+        name.file
+        for author in agent_folders(base)
+        if paths.AGENT_NAME.match(author)
+        for name in list_outbox(base, author)
+        if name.tick < oldest
+    ]
+
+
+def cleanup_old_outbox_entries(
+    base_path: str | os.PathLike[str], current_tick: int, retention_ticks: int | None = None
+) -> list[str]:
+    """Remove entries older than the retention (default: `config/org.json`) and return their paths."""
+    base = paths.as_base(base_path)
+    kept = load_config(base).org.retention_ticks if retention_ticks is None else retention_ticks
+    expired = expired_entries(base, current_tick, kept)
+    for path in expired:
+        fs.remove(base, path)
+    return expired
+
+
+def _readable(base: Path, names: list[EntryName]) -> Iterator[OutboxEntry]:
+    for name in names:
+        try:
+            yield read_entry(base, name)
+        except (ConfigError, FileNotFoundError):
+            continue
+
+
+@lru_cache(maxsize=1 << 16)
+def _index_of(tick: int, agent: str, identity: str) -> int:
+    for index in range(ENTRIES_PER_TURN):
+        if entry_id(tick, agent, index) == identity:
+            return index
+    return ENTRIES_PER_TURN
+
+
+def _unusable(file: str, message: str, hint: str, pointer: str) -> ConfigError:
+    problem = Problem(f"entry ignored: {message}", file=file, pointer=pointer, hint=hint, code="LMG-305")
+    return ConfigError(str(problem), problems=(problem,))

@@ -1,0 +1,60 @@
+"""Who takes a turn in a tick, in what order, and why the others do not. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from lemming.agents import Agent, Survey
+from lemming.config import Config
+from lemming.providers import is_person
+from lemming.schedule import in_order, is_due, next_due
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """The order of one tick. It is the first line of the tick's journal.
+
+    `order`: agents that take a turn. `skipped`: why an agent takes none. `broken`: what is wrong with a
+    resume.
+    """
+
+    tick: int
+    order: list[str]
+    skipped: dict[str, str] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the plan as JSON values."""
+        return {"tick": self.tick, "order": self.order, "skipped": self.skipped, "broken": self.broken}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Plan:
+        """Return the plan that a journal's first record holds."""
+        return cls(**{key: plain[key] for key in ("tick", "order", "skipped", "broken")})
+
+
+def make_plan(tick: int, survey: Survey, config: Config) -> Plan:
+    """Return the plan of a tick for the agents found."""
+    skipped: dict[str, str] = {}
+    due: list[Agent] = []
+    for name, agent in survey.agents.items():
+        if is_for_a_person(agent, config):
+            skipped[name] = "a person speaks for it"
+        elif not is_due(agent.schedule, tick):
+            skipped[name] = f"not due until tick {next_due(agent.schedule, tick + 1)}"
+        else:
+            due.append(agent)
+    broken = {name: str(error) for name, error in survey.broken.items()}
+    return Plan(tick=tick, order=[agent.name for agent in in_order(due)], skipped=skipped, broken=broken)
+
+
+def is_for_a_person(agent: Agent, config: Config) -> bool:
+    """Return whether the agent's entries come from a person and no model is ever asked."""
+    entry = config.models.get(agent.model.key)
+    return entry is not None and is_person(entry.provider)
+
+
+def seating_order(survey: Survey) -> list[str]:
+    """Return all agents in the order of a tick, due or not: the order that entries of one tick have."""
+    return [agent.name for agent in in_order(survey.agents.values())]

@@ -1,0 +1,76 @@
+"""Keeps secrets out of every file and every error text.
+
+A secret is the value of an environment variable whose name says so. Error texts come from outside, so
+in them well-known shapes of keys are taken out too, whether or not the environment holds them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+_SECRET_NAME = re.compile(r"(?<!PUBLIC_)KEY(?!BOARD|MAP)|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.I)
+_SHORTEST = 8  # anything shorter is found inside ordinary words
+_SHAPES = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
+    r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON web token
+    r"|\b(?:sk|pk|rk)-[\w-]{8,}"
+    r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{8,}"
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}"
+    r"|\bAIza[\w-]{20,}"
+    r"|(?<=\bBearer )[^\s\"',]{8,}"
+    r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)",  # user:password in an address
+    re.I | re.S,
+)
+
+_known: tuple[tuple[str, str], ...] | None = None
+
+
+def redact_values(text: str) -> str:
+    """Return the text without the values of secret environment variables; quick when there are none in it.
+
+    The environment is read once; `refresh` reads it again.
+    """
+    for value, name in _known if _known is not None else refresh():
+        if value in text:
+            text = text.replace(value, f"[redacted {name}]")
+    return text
+
+
+def redact(text: str) -> str:
+    """Return an error's text without secret values, as the environment is now, and without known key shapes.
+
+    >>> redact("401: bad key sk-proj-0123456789abcdef")
+    '401: bad key [redacted]'
+    """
+    refresh()
+    return _SHAPES.sub("[redacted]", redact_values(text))
+
+
+def excerpt(text: str, limit_chars: int = 200) -> str:
+    """Return foreign text on one line, redacted, and cut: the part of it that an error may quote.
+
+    >>> excerpt("<html>\\n  <body>Bad gateway", 14)
+    '<html> <body>…'
+    """
+    line = " ".join(redact(text[: 64 * limit_chars]).split())
+    return line if len(line) <= limit_chars else line[: limit_chars - 1].rstrip() + "…"
+
+
+def refresh() -> tuple[tuple[str, str], ...]:
+    """Read the environment again; return (value, name) for each secret in it, longest first."""
+    global _known
+    found = {
+        form: name
+        for name, value in os.environ.items()
+        if len(value) >= _SHORTEST and _SECRET_NAME.search(name)
+        for form in _forms(value)
+    }
+    _known = tuple(sorted(found.items(), key=lambda item: (-len(item[0]), item)))
+    return _known
+
+
+def _forms(value: str) -> tuple[str, ...]:
+    """A value as it is, and as a JSON string holds it: the journal's lines are JSON."""
+    return value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]

@@ -1,0 +1,91 @@
+"""What a tick did, agent by agent: plain values that the journal holds and the commands print."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+Status = Literal["done", "waiting", "skipped", "failed"]
+STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnReport:
+    """What became of one agent in one tick.
+
+    done: the turn's effects are on disk. waiting: they are, and tool results wait for the agent's next
+    turn. skipped: no model was asked, `reason` says why. failed: the turn wrote nothing, `reason` says why.
+    `cost_usd` is None when the price is not known.
+    """
+
+    agent: str
+    status: Status
+    reason: str = ""
+    error: str = ""
+    model: str = ""
+    entries: list[dict[str, str]] = field(default_factory=list)
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    memory: list[str] = field(default_factory=list)
+    files: list[dict[str, str]] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    notes: str = ""
+    calls: int = 0
+    credits: float = 0.0
+    cost_usd: float | None = None
+    input_tokens: int = 0
+    output_tokens: int = 0
+    duration_ms: int = 0
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> TurnReport:
+        """Return the report that a journal record describes; other keys of the record are passed over."""
+        return cls(**{key: plain[key] for key in cls.__dataclass_fields__ if key in plain})
+
+
+@dataclass(frozen=True, kw_only=True)
+class TickReport:
+    """What one tick did. `turns` holds a report for every agent: first those due, in their order.
+
+    `is_complete` is false when the tick was stopped half-way; the next run continues it.
+    """
+
+    tick: int
+    turns: tuple[TurnReport, ...]
+    is_complete: bool = True
+    was_recorded: bool = False
+    duration_ms: int = 0
+
+    def by_status(self, status: Status) -> list[TurnReport]:
+        """Return the reports with this status."""
+        return [turn for turn in self.turns if turn.status == status]
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """The sums over all turns. `cost_usd` is None as soon as one call's price is not known."""
+        asked = [turn for turn in self.turns if turn.calls]
+        costs = [turn.cost_usd for turn in asked]
+        known = [cost for cost in costs if cost is not None]
+        return {
+            **{status: len(self.by_status(status)) for status in STATUSES},
+            "entries": sum(len(turn.entries) for turn in self.turns),
+            "calls": sum(turn.calls for turn in self.turns),
+            "credits": sum(turn.credits for turn in self.turns),
+            "cost_usd": sum(known) if len(known) == len(costs) and costs else None,
+            "input_tokens": sum(turn.input_tokens for turn in self.turns),
+            "output_tokens": sum(turn.output_tokens for turn in self.turns),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the report as JSON values."""
+        return {
+            "tick": self.tick,
+            "is_complete": self.is_complete,
+            "was_recorded": self.was_recorded,
+            "duration_ms": self.duration_ms,
+            "totals": self.totals,
+            "turns": [turn.as_json() for turn in self.turns],
+        }

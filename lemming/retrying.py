@@ -1,0 +1,87 @@
+"""Asks again when that may help, for as long as the call's own deadline lasts."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from tenacity import RetryCallState, Retrying
+from tenacity.retry import retry_if_exception
+
+from lemming.calls import ask
+from lemming.circuit import Circuit
+from lemming.errors import ProviderError, TimedOut, Unavailable
+from lemming.providers import Backend, LLMProvider, Reply, Request
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+
+class RetryingLLMProvider(Backend):
+    """A provider behind exponential backoff and a circuit breaker. Only `ProviderError`s come out of it.
+
+    `Request.deadline_s` holds for all attempts and pauses together. A pause is what the server asked
+    for, or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error whose pause
+    would outlast the deadline is raised at once.
+
+    Setting `stop` ends a pause; the call then fails, for the process is about to end.
+    """
+
+    keeps_deadline = True
+
+    def __init__(
+        self,
+        provider: LLMProvider,
+        *,
+        attempts: int = 4,
+        circuit: Circuit | None = None,
+        stop: threading.Event | None = None,
+        sleep: Callable[[float], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.takes_schema, self.is_person = provider.takes_schema, provider.is_person
+        self._provider, self._attempts, self._circuit = provider, attempts, circuit
+        self._stop = stop or threading.Event()
+        self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
+
+    def complete(self, request: Request) -> Reply:
+        """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
+        ends = self._clock() + request.deadline_s
+        retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable),
+            wait=self._pause_s,
+            stop=lambda state: self._gives_up(state, ends),
+            sleep=self._pause,
+            reraise=True,
+        )
+        return retrying(self._attempt, request, ends)
+
+    def _attempt(self, request: Request, ends: float) -> Reply:
+        remaining_s = ends - self._clock()
+        if remaining_s <= 0:
+            raise TimedOut(f"no answer within {request.deadline_s:g} s")
+        request = dataclasses.replace(request, deadline_s=remaining_s)
+        if self._circuit is None:
+            return ask(self._provider, request)
+        with self._circuit.guard():
+            return ask(self._provider, request)
+
+    def _gives_up(self, state: RetryCallState, ends: float) -> bool:
+        is_last = state.attempt_number >= self._attempts
+        return is_last or self._stop.is_set() or state.upcoming_sleep >= ends - self._clock()
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, ProviderError) and error.retry_after_s is not None:
+            return error.retry_after_s
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (state.attempt_number - 1))
+        return longest * (1 - self._jitter() / 2)
+
+    def _pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+        if self._stop.is_set():
+            raise Unavailable("not asked again: the engine is stopping")

@@ -1,0 +1,170 @@
+"""An organisation that an engine has opened: the lock, the settings, the backends.
+
+One engine per organisation. The lock is the kernel's and dies with its holder; its file says who that is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lemming import fs, paths
+from lemming.clock import Clock, SystemClock, timestamp
+from lemming.config import Config, ModelEntry, load_config
+from lemming.errors import ConfigError, NotAnOrg, OrgBusy
+from lemming.jsontext import JsonProblem, compact, parse, pretty
+from lemming.providers import LLMProvider, Reply, Request, make_provider
+
+if TYPE_CHECKING:
+    from lemming.circuit import Circuits
+
+Event = dict[str, Any]
+Notify = Callable[[Event], None]
+PLUGIN_GROUP = "lemming.plugins"
+
+
+def ignore(_: Event) -> None:
+    """Take no notice of an event."""
+
+
+class Stopped(Exception):
+    """The operator asked the engine to stop; the tick goes on in the next run."""
+
+
+@dataclass
+class Runtime:
+    """What the turns of one engine share. `stop` is set when the operator wants the engine to end."""
+
+    base: Path
+    clock: Clock = field(default_factory=SystemClock)
+    notify: Notify = ignore
+    stop: threading.Event = field(default_factory=threading.Event)
+    epoch: int = 0
+    _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
+    _circuits: Circuits | None = None
+
+    def load_config(self) -> Config:
+        """Read the settings afresh and import the plugins they name."""
+        config = load_config(self.base)
+        load_plugins(tuple(config.org.plugins))
+        return config
+
+    def now(self) -> str:
+        """Return the current time as it is written to files."""
+        return timestamp(self.clock.now())
+
+    def complete(self, entry: ModelEntry, request: Request) -> Reply:
+        """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
+        return self._provider(entry).complete(request)
+
+    def _provider(self, entry: ModelEntry) -> LLMProvider:
+        key = compact([entry.provider, entry.options, entry.attempts])
+        if key not in self._providers:
+            self._providers[key] = self._make(entry)
+        return self._providers[key]
+
+    def _make(self, entry: ModelEntry) -> LLMProvider:
+        from lemming.circuit import Circuits, circuit_name
+        from lemming.retrying import RetryingLLMProvider
+
+        if self._circuits is None:
+            self._circuits = Circuits(self.base, self.clock)
+        provider = make_provider(entry.provider, entry.options, base=self.base)
+        circuit = self._circuits.circuit(circuit_name(entry.provider, entry.options))
+        return RetryingLLMProvider(provider, attempts=entry.attempts, circuit=circuit, stop=self.stop)
+
+
+def load_plugins(modules: tuple[str, ...]) -> None:
+    """Import the modules an organisation names, and what installed packages offer as `lemming.plugins`.
+
+    Raises `ConfigError` that names the module and what went wrong in it.
+    """
+    for entry_point in entry_points(group=PLUGIN_GROUP):
+        _import(f"entry point {entry_point.name}", entry_point.load)
+    for name in modules:
+        _import(name, lambda name=name: import_module(name))  # type: ignore[misc]
+
+
+@contextlib.contextmanager
+def open_org(
+    base_path: str | os.PathLike[str],
+    *,
+    command: str = "",
+    clock: Clock | None = None,
+    notify: Notify = ignore,
+    stop: threading.Event | None = None,
+) -> Iterator[Runtime]:
+    """Hold an organisation's lock for the length of the block.
+
+    Raises `NotAnOrg` when the folder has no `agents/`, and `OrgBusy` that names the engine that holds it.
+    """
+    base = paths.as_base(base_path)
+    if not (base / "agents").is_dir():
+        raise NotAnOrg(
+            "there is no agents/ folder here", where=str(base), hint="make one with `lemming init`"
+        )
+    clock = clock or SystemClock()
+    lock = _lock(base)
+    try:
+        epoch = _next_epoch(lock)
+        holder = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
+        lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
+        yield Runtime(base, clock, notify, stop or threading.Event(), epoch)
+    finally:
+        lock.release()
+
+
+def holder_of(base: Path) -> dict[str, Any] | None:
+    """Return who holds the organisation now: pid, host, since, command; None when nobody does."""
+    try:
+        fs.FolderLock(base, paths.LOCK_FILE).release()
+    except OrgBusy as error:
+        return _describe(error.message.encode())
+    return None
+
+
+def _lock(base: Path) -> fs.FolderLock:
+    try:
+        return fs.FolderLock(base, paths.LOCK_FILE)
+    except OrgBusy as error:
+        holder = _describe(error.message.encode())
+        who = f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
+        command = f" ({holder['command']})" if holder.get("command") else ""
+        raise OrgBusy(
+            f"another engine is running here: {who}{command}",
+            where=str(base),
+            hint="wait for it or stop it; looking (`lemming status`, `ls`, `jq`) is always safe",
+        ) from error
+
+
+def _next_epoch(lock: fs.FolderLock) -> int:
+    epoch = _describe(lock.read()).get("epoch", 0)
+    return epoch + 1 if isinstance(epoch, int) else 1
+
+
+def _describe(raw: bytes) -> dict[str, Any]:
+    """Return what a holder wrote about itself; the file is throw-away, so anything else counts as nothing."""
+    try:
+        holder = parse(raw)
+    except JsonProblem:
+        return {}
+    return holder if isinstance(holder, dict) else {}
+
+
+def _import(name: str, load: Callable[[], Any]) -> None:
+    try:
+        load()
+    except Exception as error:
+        raise ConfigError(
+            f"plugin {name} cannot be imported: {type(error).__name__}: {error}",
+            where="config/org.json",
+            hint="install it, or take it out of `plugins`",
+        ) from error

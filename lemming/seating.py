@@ -1,0 +1,177 @@
+"""From an agent that is due to the seat of its turn: everything it will see, gathered once.
+
+A seat is written to the journal (`turn_started`) before the model is asked, and read back from there when
+an interrupted tick goes on.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from lemming.agents import Agent, ContextFile, require_own_folders
+from lemming.config import Config, ModelEntry, credits_of
+from lemming.contract import brief_schema, reply_schema
+from lemming.credits import check_credits, has_reached_soft_cap
+from lemming.documents import adapter
+from lemming.errors import OutOfCredits, Problem
+from lemming.guards.access import read_allowed_text
+from lemming.inbox import Mailroom, ReadMark
+from lemming.journal import Record
+from lemming.ledger import AgentState, read_state
+from lemming.memory import Memories, read_memories
+from lemming.prompt import Sight, brief_prompt, full_prompt
+from lemming.providers import provider_class
+from lemming.tools import allowed_tools
+from lemming.turn import Seat
+
+IN_THE_PROMPT = "(recorded in the prompt)"
+
+
+@dataclass(frozen=True)
+class Skip:
+    """The agent is due but takes no turn."""
+
+    reason: str
+    error: str = ""
+
+
+@dataclass(frozen=True)
+class Seated:
+    """A seat, the ids of the entries its prompt shows, and what was wrong with files on the way."""
+
+    seat: Seat
+    entries: list[str]
+    problems: tuple[Problem, ...] = ()
+
+
+def find_seat(
+    base: Path, agent: Agent, digest: str, config: Config, mailroom: Mailroom, tick: int
+) -> Seated | Skip:
+    """Gather what an agent's turn starts from, or say why it takes none.
+
+    Raises a `LemmingError` when something that only concerns this agent is wrong: an unknown model key, a
+    context file it may not read, a damaged ledger.
+    """
+    require_own_folders(base, agent.name)
+    entry = config.model(agent.model.key)
+    state = read_state(base, agent.name)
+    allocation = credits_of(config, agent.name, agent.credits)
+    try:
+        check_credits(entry, allocation, state.credits)
+    except OutOfCredits as error:
+        return Skip(str(error), type(error).__name__)
+    memories = read_memories(base, agent.name)
+    texts = [(item, read_allowed_text(agent, base, item.file)) for item in agent.context]
+    inputs = _inputs(agent, config, digest, memories, texts)
+    if inputs is not None and _nothing_new(agent, state, inputs, mailroom):
+        return Skip(f"nothing it reads has changed since tick {state.tick}")
+    org = config.org
+    inbox = mailroom.inbox(agent, state.read, limit=org.inbox_limit, chars=org.inbox_chars)
+    warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
+    takes_schema = provider_class(entry.provider).takes_schema
+    sight = Sight(
+        agent=agent,
+        tick=tick,
+        inbox=inbox,
+        memory=memories.values,
+        context=[_shown(item, text, state.turns) for item, text in texts],
+        results=state.results,
+        tools=allowed_tools(agent, org),
+        warnings=[_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else [],
+        memory_chars=org.memory_chars,
+        uses_wire_form=takes_schema,
+    )
+    limits, defaults = agent.turn, org.defaults.turn
+    seat = Seat(
+        agent=agent,
+        tick=tick,
+        model=entry,
+        allocation=allocation,
+        max_steps=limits.max_steps or defaults.max_steps,
+        repairs=defaults.repairs if limits.repairs is None else limits.repairs,
+        prompt=brief_prompt(sight) if entry.prompt == "brief" else full_prompt(sight),
+        schema=_schema(sight, entry) if takes_schema else None,
+        state=state,
+        read=inbox.mark,
+        warned=warned,
+        inputs=inputs,
+    )
+    return Seated(seat, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
+
+
+def as_record(seated: Seated) -> dict[str, Any]:
+    """Return what `turn_started` records. The instructions and examples are in the prompt already."""
+    seat = seated.seat
+    resume = {
+        key: value for key, value in seat.agent.plain.items() if key not in ("instructions", "examples")
+    }
+    return {
+        "entries": seated.entries,
+        "prompt": seat.prompt,
+        "schema": seat.schema,
+        "resume": resume,
+        "max_steps": seat.max_steps,
+        "repairs": seat.repairs,
+        "state": seat.state.as_json(),
+        "read": seat.read.as_json(),
+        "warned": seat.warned,
+        "inputs": seat.inputs,
+    }
+
+
+def from_record(record: Record, config: Config, tick: int) -> Seat:
+    """Return the seat of an interrupted turn. Prices and backends are those of today's settings."""
+    resume = {**record["resume"], "instructions": IN_THE_PROMPT}
+    agent: Agent = adapter(Agent).validate_json(json.dumps(resume), strict=True)
+    return Seat(
+        agent=agent,
+        tick=tick,
+        model=config.models.get(agent.model.key, ModelEntry(provider=agent.model.key)),
+        allocation=credits_of(config, agent.name, agent.credits),
+        max_steps=record["max_steps"],
+        repairs=record["repairs"],
+        prompt=record["prompt"],
+        schema=record["schema"],
+        state=AgentState.from_json(record["state"]),
+        read=ReadMark.from_json(record["read"]),
+        warned=record["warned"],
+        inputs=record["inputs"],
+    )
+
+
+def _schema(sight: Sight, entry: ModelEntry) -> dict[str, Any]:
+    limits = sight.agent.turn
+    if entry.prompt == "brief":
+        return brief_schema(kinds=limits.kinds)
+    tools = {name: tool.parameters for name, tool in sight.tools.items()}
+    return reply_schema(kinds=limits.kinds, tools=tools, max_entries=limits.max_entries)
+
+
+def _shown(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
+    label = item.label or PurePosixPath(item.file).name
+    if item.take == "all":
+        return label, text.strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return label, lines[turns % len(lines)] if lines else ""
+
+
+def _inputs(
+    agent: Agent, config: Config, digest: str, memories: Memories, texts: list[tuple[ContextFile, str]]
+) -> dict[str, Any] | None:
+    """Return the fingerprint of what the turn reads beside its inbox; None when the agent always wakes."""
+    if (agent.schedule.wake or config.org.defaults.wake) == "always":
+        return None
+    context = {item.file: sha256(text.encode()).hexdigest() for item, text in texts}
+    return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
+
+
+def _nothing_new(agent: Agent, state: AgentState, inputs: dict[str, Any], mailroom: Mailroom) -> bool:
+    return inputs == state.inputs and not state.results and not mailroom.has_unread(agent, state.read)
+
+
+def _soft_cap_warning(soft_cap: float | None, spent: float) -> str:
+    return f"You have spent {spent:g} credits; the soft cap is {soft_cap:g}. Be sparing."

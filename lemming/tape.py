@@ -1,0 +1,141 @@
+"""The tape of a turn: recorded answers first, the world after that, and every new answer written down.
+
+    intent < answer < effects < commit
+
+A model's answer is in the journal before anything it causes. A tool with an outside effect is announced
+before it runs; if its end was never recorded, it is not run again unless it says that it may be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from hashlib import blake2b
+from typing import Any
+
+from lemming import errors
+from lemming.clock import elapsed_ms
+from lemming.config import Org
+from lemming.contract import ToolCall
+from lemming.credits import usage_of
+from lemming.effects import FileEffect, apply_effect
+from lemming.errors import ProviderError
+from lemming.journal import Journal, Record
+from lemming.providers import Message, Request
+from lemming.redaction import redact_values
+from lemming.runtime import Runtime, Stopped
+from lemming.tools import ToolContext, ToolResult, allowed_tools, call_tool
+from lemming.turn import Answer, Seat
+
+INTERRUPTED = "INTERRUPTED: the engine stopped while this ran; it may or may not have happened"
+
+
+class JournalTape:
+    """Answers for one turn: those in the journal, then live ones that go into it."""
+
+    def __init__(self, runtime: Runtime, journal: Journal, org: Org, seat: Seat) -> None:
+        self._runtime, self._journal, self._org, self._seat = runtime, journal, org, seat
+        mine = [record for record in journal.records if record.get("agent") == seat.agent.name]
+        self._answers = _by(mine, "call", ("model_replied", "model_failed"))
+        self._started = _by(mine, "index", ("tool_started",))
+        self._finished = _by(mine, "index", ("tool_finished",))
+
+    def ask(self, call: int, messages: list[Message]) -> Answer:
+        """Return the model's answer number `call`, recorded or live."""
+        if call in self._answers:
+            return _recorded_answer(self._answers[call])
+        return self._ask_live(call, messages)
+
+    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Return the result of tool call number `index`, recorded or live."""
+        if index in self._finished:
+            return _recorded_result(self._finished[index])
+        context = ToolContext(
+            agent=self._seat.agent,
+            base=self._runtime.base,
+            org=self._org,
+            now=at,
+            staged={place: effect.content for place, effect in staged.items()},
+        )
+        tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
+        reaches_outside = tool is not None and not tool.repeatable
+        if reaches_outside:
+            if index in self._started:
+                return self._finish(index, call, ToolResult(False, INTERRUPTED))
+            for effect in staged.values():  # what the tool may look at must be there
+                apply_effect(self._runtime.base, effect, again=True)
+            self._append("tool_started", sync=True, index=index, tool=call.tool, args=call.args)
+        return self._finish(index, call, call_tool(call.tool, call.args, context), sync=reaches_outside)
+
+    def _finish(self, index: int, call: ToolCall, result: ToolResult, *, sync: bool = False) -> ToolResult:
+        self._append(
+            "tool_finished",
+            sync=sync,
+            index=index,
+            tool=call.tool,
+            success=result.success,
+            output=redact_values(result.output),
+            effects=[effect.as_json() for effect in result.effects],
+        )
+        return _recorded_result(self._journal.records[-1])
+
+    def _ask_live(self, call: int, messages: list[Message]) -> Answer:
+        seat, started = self._seat, time.perf_counter()
+        self._runtime.notify({"type": "model_asked", "agent": seat.agent.name, "call": call})
+        request = Request(
+            model_name=seat.model.model,
+            messages=messages,
+            temperature=seat.model.temperature if (own := seat.agent.model.temperature) is None else own,
+            schema=seat.schema,
+            max_output_tokens=seat.model.max_output_tokens,
+            seed=_seed(seat.agent.name, seat.tick, call),
+            deadline_s=seat.model.deadline_s,
+            agent=seat.agent.name,
+            tick=seat.tick,
+            step=call,
+        )
+        try:
+            reply = self._runtime.complete(seat.model, request)
+        except ProviderError as error:
+            if self._runtime.stop.is_set():
+                raise Stopped from error
+            self._append("model_failed", call=call, error=type(error).__name__, message=str(error))
+            raise
+        usage = usage_of(seat.model, messages, reply)
+        record = self._append(
+            "model_replied",
+            sync=True,
+            call=call,
+            at=self._runtime.now(),
+            text=redact_values(reply.text.encode("utf-8", "replace").decode()),
+            finish=reply.finish,
+            model=reply.model or seat.model.model,
+            **vars(usage),
+            duration_ms=elapsed_ms(started),
+        )
+        return _recorded_answer(record)
+
+    def _append(self, kind: str, *, sync: bool = False, **fields: Any) -> Record:
+        return self._journal.append(kind, sync=sync, agent=self._seat.agent.name, **fields)
+
+
+def _by(records: Iterable[Record], key: str, kinds: tuple[str, ...]) -> dict[int, Record]:
+    return {record[key]: record for record in records if record["type"] in kinds}
+
+
+def _recorded_answer(record: Record) -> Answer:
+    if record["type"] == "model_failed":
+        kind = getattr(errors, record["error"], ProviderError)
+        raise kind(record["message"])
+    return Answer(**{key: record[key] for key in Answer.__dataclass_fields__})
+
+
+def _recorded_result(record: Record) -> ToolResult:
+    effects = tuple(FileEffect.from_json(plain) for plain in record["effects"])
+    return ToolResult(record["success"], record["output"], effects)
+
+
+def _seed(agent: str, tick: int, call: int) -> int:
+    """Return a seed in [0, 2^31) that depends on nothing but the call's place."""
+    digest = blake2b(f"{agent}/{tick}/{call}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -1,0 +1,302 @@
+"""One turn of one agent: ask, act, ask again, within limits.
+
+Nothing here touches the disk or reads a clock. What a turn starts from is a `Seat`; every answer from
+outside goes through a `Tape`, which gives back the recorded answer where there is one. So a turn that was
+interrupted is taken again from its record and comes to the same outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+from lemming.agents import Agent, AgentCredits
+from lemming.config import ModelEntry
+from lemming.contract import ToolCall, TurnReply, parse_reply
+from lemming.credits import check_credits
+from lemming.effects import FileEffect
+from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
+from lemming.inbox import ReadMark
+from lemming.ledger import AgentState
+from lemming.memory import memory_effect
+from lemming.messages import OutboxEntry, entry_effect, entry_id
+from lemming.prompt import correction, results_message
+from lemming.providers import Message
+from lemming.report import Status, TurnReport
+from lemming.tools import ToolResult
+
+REPLY_CHARS_QUOTED = 4000
+RESULTS_KEPT = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """What a turn starts from. All of it is in the journal before the model is asked."""
+
+    agent: Agent
+    tick: int
+    model: ModelEntry
+    allocation: AgentCredits
+    max_steps: int
+    repairs: int
+    prompt: list[Message]
+    schema: dict[str, Any] | None
+    state: AgentState
+    read: ReadMark
+    warned: bool = False
+    inputs: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """A model's reply as the journal keeps it: the text, when it came, what it used."""
+
+    text: str
+    at: str
+    finish: str = "stop"
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    is_estimated: bool = False
+    credits: float = 0.0
+    cost_usd: float | None = None
+    duration_ms: int = 0
+
+
+class Tape(Protocol):
+    """Where the answers of a turn come from: its record first, the world after that."""
+
+    def ask(self, call: int, messages: list[Message]) -> Answer:
+        """Return the model's answer number `call`; raise the `ProviderError` that stood in its place."""
+        ...
+
+    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Return the result of the turn's tool call number `index`."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnOutcome:
+    """What a turn came to: the report, the files to write in this order, and the agent's next state."""
+
+    report: TurnReport
+    state: AgentState
+    entries: tuple[OutboxEntry, ...] = ()
+    effects: tuple[FileEffect, ...] = ()
+
+
+def take_turn(seat: Seat, tape: Tape) -> TurnOutcome:
+    """Take one turn. Whatever the model does, this returns; only a failing disk raises."""
+    return _Turn(seat, tape).take()
+
+
+@dataclass
+class _Turn:
+    """The progress of one turn."""
+
+    seat: Seat
+    tape: Tape
+    messages: list[Message] = field(default_factory=list)
+    answers: list[Answer] = field(default_factory=list)
+    entries: list[OutboxEntry] = field(default_factory=list)
+    staged: dict[str, FileEffect] = field(default_factory=dict)
+    memory: dict[str, FileEffect] = field(default_factory=dict)
+    results: list[dict[str, Any]] = field(default_factory=list)
+    shown: int = 0
+    remarks: list[str] = field(default_factory=list)
+    notes: str = ""
+
+    def take(self) -> TurnOutcome:
+        self.messages = list(self.seat.prompt)
+        try:
+            for _ in range(self.seat.max_steps):
+                self.act(self.ask())
+                if not self.unshown:
+                    break
+        except OutOfCredits as error:
+            if not self.answers:
+                return self.end("skipped", error)
+            self.remarks.append(str(error))
+        except (ContractError, ProviderError) as error:
+            return self.end("failed", error)
+        return self.end("waiting" if self.unshown else "done")
+
+    @property
+    def unshown(self) -> list[dict[str, Any]]:
+        return self.results[self.shown :]
+
+    def ask(self) -> TurnReply:
+        """Get a reply that is the contract, with corrections where the limits allow."""
+        if self.unshown:
+            self.messages.append(results_message(self.unshown))
+        for corrections_left in range(self.seat.repairs, -1, -1):
+            answer = self.call_model()
+            try:
+                reply = self.read(answer)
+            except ContractError as error:
+                if not corrections_left:
+                    raise
+                self.remarks.append(f"asked again: {error}"[:500])
+                self.messages += [_said(answer.text[:REPLY_CHARS_QUOTED]), correction(str(error)[:2000])]
+            else:
+                self.messages.append(_said(answer.text))
+                self.shown = len(self.results)
+                return reply
+        raise AssertionError("unreachable: the last correction returns or raises")
+
+    def call_model(self) -> Answer:
+        check_credits(self.seat.model, self.seat.allocation, self.seat.state.credits + self.spent)
+        answer = self.tape.ask(len(self.answers), self.messages)
+        self.answers.append(answer)
+        return answer
+
+    def read(self, answer: Answer) -> TurnReply:
+        if answer.finish == "refusal":
+            raise ContractError("the model refused to answer")
+        limits = self.seat.agent.turn
+        try:
+            return parse_reply(answer.text, kinds=limits.kinds, max_entries=limits.max_entries)
+        except ContractError as error:
+            if answer.finish == "length":
+                raise ContractError(
+                    f"the reply was cut off at the token limit; be shorter ({error})"
+                ) from error
+            raise
+
+    def act(self, reply: TurnReply) -> None:
+        """Stage what a reply asks for: entries, memories, tool calls."""
+        at = self.answers[-1].at
+        room = self.seat.agent.turn.max_entries - len(self.entries)
+        if len(reply.outbox_entries) > room:
+            self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
+        for new in reply.outbox_entries[:room]:
+            identity = entry_id(self.seat.tick, self.seat.agent.name, len(self.entries))
+            self.entries.append(
+                OutboxEntry(
+                    identity,
+                    self.seat.tick,
+                    self.seat.agent.name,
+                    new.kind,
+                    new.payload,
+                    new.tags,
+                    at,
+                )
+            )
+        for update in reply.memory_updates:
+            self.stage_memory(update.key, update.value, at)
+        for call in reply.tool_calls:
+            self.use(call, at)
+        self.remarks += reply.remarks
+        self.notes = reply.notes or self.notes
+
+    def stage_memory(self, key: str, value: Any, at: str) -> None:
+        try:
+            effect = memory_effect(self.seat.agent.name, key, value, at)
+        except ToolError as error:
+            self.results.append(_result("memory_update", {"key": key}, ToolResult(False, str(error))))
+        else:
+            self.memory[effect.place] = effect
+            self.staged[effect.place] = effect
+
+    def use(self, call: ToolCall, at: str) -> None:
+        result = self.tape.use(len(self.results), call, at, dict(self.staged))
+        self.results.append(_result(call.tool, call.args, result))
+        for effect in result.effects:
+            self.staged[effect.place] = effect
+
+    @property
+    def spent(self) -> float:
+        return sum(answer.credits for answer in self.answers)
+
+    def end(self, status: Status, error: LemmingError | None = None) -> TurnOutcome:
+        """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
+        is_applied = status in ("done", "waiting")
+        entries = tuple(self.entries) if is_applied else ()
+        effects = [*self.staged.values(), *map(entry_effect, entries)] if is_applied else []
+        return TurnOutcome(
+            report=self.report(status, error, entries, effects),
+            state=self.state_after(status, is_applied),
+            entries=entries,
+            effects=tuple(effects),
+        )
+
+    def report(
+        self,
+        status: Status,
+        error: LemmingError | None,
+        entries: tuple[OutboxEntry, ...],
+        effects: list[FileEffect],
+    ) -> TurnReport:
+        costs = [answer.cost_usd for answer in self.answers]
+        return TurnReport(
+            agent=self.seat.agent.name,
+            status=status,
+            reason=str(error) if error else self.waiting_reason(status),
+            error=type(error).__name__ if error else "",
+            model=self.answers[-1].model if self.answers else "",
+            entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
+            tools=[{"tool": result["tool"], "success": result["success"]} for result in self.results],
+            memory=[place.rsplit("/", 1)[-1].removesuffix(".json") for place in self.memory]
+            if effects
+            else [],
+            files=[{"path": effect.place, "sha256": effect.digest} for effect in effects],
+            remarks=self.remarks,
+            notes=self.notes,
+            calls=len(self.answers),
+            credits=self.spent,
+            cost_usd=sum(cost for cost in costs if cost is not None) if costs and None not in costs else None,
+            input_tokens=sum(answer.input_tokens for answer in self.answers),
+            output_tokens=sum(answer.output_tokens for answer in self.answers),
+            duration_ms=sum(answer.duration_ms for answer in self.answers),
+        )
+
+    def waiting_reason(self, status: Status) -> str:
+        if status != "waiting":
+            return ""
+        count = len(self.unshown)
+        return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
+
+    def state_after(self, status: Status, is_applied: bool) -> AgentState:
+        before, seat = self.seat.state, self.seat
+        known_costs = [answer.cost_usd for answer in self.answers if answer.cost_usd is not None]
+        cost = (before.cost_usd or 0.0) + sum(known_costs) if known_costs else before.cost_usd
+        spent = replace(
+            before,
+            tick=seat.tick,
+            status=status,
+            credits=round(before.credits + self.spent, 6),
+            cost_usd=cost,
+            unpriced_calls=before.unpriced_calls + len(self.answers) - len(known_costs),
+            input_tokens=before.input_tokens + sum(answer.input_tokens for answer in self.answers),
+            output_tokens=before.output_tokens + sum(answer.output_tokens for answer in self.answers),
+        )
+        if not is_applied:
+            return replace(spent, results=(*before.results, *self.results)[-RESULTS_KEPT:])
+        return replace(
+            spent,
+            turns=before.turns + 1,
+            soft_cap_warned=before.soft_cap_warned or seat.warned,
+            read=seat.read,
+            results=tuple(self.unshown),
+            inputs=self.inputs_after(),
+        )
+
+    def inputs_after(self) -> dict[str, Any] | None:
+        """Return the fingerprint of what the agent's next turn would read if nobody else changed anything."""
+        if self.seat.inputs is None:
+            return None
+        memory = dict(self.seat.inputs["memory"])
+        prefix = f"agents/{self.seat.agent.name}/memory/"
+        for place, effect in self.staged.items():
+            if place.startswith(prefix):
+                memory[place.removeprefix(prefix).removesuffix(".json")] = effect.digest
+        return {**self.seat.inputs, "memory": dict(sorted(memory.items()))}
+
+
+def _result(tool: str, args: Any, result: ToolResult) -> dict[str, Any]:
+    return {"tool": tool, "args": args, "success": result.success, "output": result.output}
+
+
+def _said(text: str) -> Message:
+    return {"role": "assistant", "content": text}

@@ -1,0 +1,192 @@
+"""A tick from outside: who runs, what is written, what the report says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from lemming.agents import Agent, AgentSchedule
+from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick
+from lemming.errors import CorruptState, NotAnOrg, TickAlreadyCommitted
+from lemming.journal import read_journal
+from lemming.messages import read_outbox_entries
+from lemming.testing import FrozenClock, make_org, resume, say, tree
+
+
+def entry_texts(base: Path, agent: str) -> list[str]:
+    return [entry.payload["text"] for entry in read_outbox_entries(base, agent)]
+
+
+def test_run_once_writes_the_entry_and_moves_the_tick(base: Path) -> None:
+    make_org(base, resume("ada"), script=[{"reply": say("hello", kind="report")}])
+    report = run_once(base, clock=FrozenClock())
+    assert report.tick == 1
+    assert [turn.status for turn in report.turns] == ["done"]
+    (entry,) = read_outbox_entries(base, "ada")
+    assert (entry.tick, entry.agent, entry.kind, entry.payload) == (1, "ada", "report", {"text": "hello"})
+    assert entry.created_at == "2026-01-01T00:00:00.000Z"
+    assert json.loads((base / "tick.json").read_text()) == {"current_tick": 2}
+
+
+def test_an_entry_file_has_the_seven_keys_of_the_guide_and_nothing_else(base: Path) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    (file,) = (base / "agents/ada/outbox").iterdir()
+    plain = json.loads(file.read_text())
+    assert list(plain) == ["id", "tick", "agent", "kind", "payload", "tags", "created_at"]
+    assert file.name == f"00000001_{plain['id']}.json"
+
+
+def test_run_tick_leaves_tick_json_alone(base: Path) -> None:
+    make_org(base, resume("ada"))
+    persist_tick(base, 5)
+    run_tick(base, 5)
+    assert load_tick(base) == 5
+
+
+def test_run_once_goes_on_after_run_tick_has_run_the_tick(base: Path) -> None:
+    make_org(base, resume("ada"))
+    run_tick(base, 1)
+    assert run_once(base).tick == 2
+    assert load_tick(base) == 3
+
+
+def test_a_committed_tick_is_reported_again_and_not_run_again(base: Path) -> None:
+    make_org(base, resume("ada"), resume("zed", schedule={"run_every_n_ticks": 2}), {"name": "broken"})
+    first = run_tick(base, 1, clock=FrozenClock())
+    before = tree(base)
+    again = run_tick(base, 1)
+    assert again.was_recorded
+    assert again.turns == first.turns
+    assert tree(base) == before
+
+
+def test_a_tick_counter_moved_back_by_hand_is_refused_with_the_way_out(base: Path) -> None:
+    make_org(base, resume("ada"))
+    for _ in range(3):
+        run_once(base)
+    persist_tick(base, 2)
+    with pytest.raises(TickAlreadyCommitted, match='"current_tick": 4'):
+        run_once(base)
+
+
+def test_an_end_between_the_counter_and_the_last_line_is_tidied_up(base: Path) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    journal = base / "logs/ticks/00000001.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]))
+    run_once(base)
+    assert read_journal(base, 1)[-1]["type"] == "tick_committed"
+    assert load_tick(base) == 3
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", '{"current_tick": "4"}', '{"current_tick": -1}', '{"tick": 4}']
+)
+def test_an_unreadable_tick_counter_stops_the_engine_and_the_journals_tell_the_number(
+    base: Path, content: str
+) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    (base / "tick.json").write_text(content)
+    with pytest.raises(CorruptState, match='"current_tick": 2'):
+        run_once(base)
+
+
+def test_a_missing_tick_counter_is_tick_1_only_in_a_fresh_org(base: Path) -> None:
+    make_org(base, resume("ada"))
+    assert load_tick(base) == 1
+    run_once(base)
+    (base / "tick.json").unlink()
+    with pytest.raises(CorruptState, match="gone"):
+        run_once(base)
+
+
+def test_a_folder_without_agents_is_no_organisation(base: Path) -> None:
+    base.mkdir()
+    with pytest.raises(NotAnOrg, match="lemming init"):
+        run_once(base)
+
+
+def test_agents_fire_by_the_formula_and_in_the_order_of_fire_point_and_name() -> None:
+    def agent(name: str, every: int, offset: int) -> Agent:
+        schedule = AgentSchedule(run_every_n_ticks=every, phase_offset=offset)
+        return Agent(name=name, instructions="x", schedule=schedule)
+
+    agents = [agent("d", 4, 0), agent("c", 1, 0), agent("b", 4, 3), agent("a", 2, 1), agent("e", 1, -7)]
+    assert [found.name for found in get_firing_agents(agents, 5)] == ["c", "e", "b", "a"]
+    assert [found.name for found in get_firing_agents(agents, 8)] == ["c", "d", "e"]
+
+
+def test_run_forever_yields_a_report_a_tick_and_stops_after_max_ticks(base: Path) -> None:
+    make_org(base, resume("ada"))
+    assert [report.tick for report in run_forever(base, interval_s=0, max_ticks=3)] == [1, 2, 3]
+    assert entry_texts(base, "ada") == ["hello"] * 3
+
+
+def test_the_report_names_every_agent_and_says_why_it_had_no_turn(base: Path) -> None:
+    make_org(
+        base,
+        resume("ada"),
+        resume("human", model={"key": "human"}),
+        resume("late", schedule={"run_every_n_ticks": 5}),
+        {"name": "odd"},
+    )
+    report = run_once(base)
+    why = {turn.agent: (turn.status, turn.reason) for turn in report.turns}
+    assert why["ada"] == ("done", "")
+    assert why["human"] == ("skipped", "a person speaks for it")
+    assert why["late"] == ("skipped", "not due until tick 5")
+    assert why["odd"][0] == "failed"
+    assert "instructions" in why["odd"][1]
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ({"model": {"key": "no-such-key"}}, "no model key"),
+        ({"context": [{"file": "/etc/passwd"}]}, "allow_read"),
+    ],
+)
+def test_one_agents_trouble_does_not_stop_the_others(base: Path, broken: dict[str, object], why: str) -> None:
+    make_org(base, resume("ada"), resume("bad", **broken), resume("zed"))
+    report = run_once(base)
+    assert [(turn.agent, turn.status) for turn in report.turns] == [
+        ("ada", "done"),
+        ("bad", "failed"),
+        ("zed", "done"),
+    ]
+    assert why in report.turns[1].reason
+
+
+def test_an_outbox_that_is_a_link_fails_that_agent_only(base: Path, tmp_path: Path) -> None:
+    make_org(base, resume("ada"), resume("bad"), resume("zed"))
+    (tmp_path / "elsewhere").mkdir()
+    (base / "agents/bad/outbox").symlink_to(tmp_path / "elsewhere")
+    report = run_once(base)
+    assert {turn.agent: turn.status for turn in report.turns} == {
+        "ada": "done",
+        "bad": "failed",
+        "zed": "done",
+    }
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    assert "symbolic link" in report.turns[1].reason
+
+
+def test_expired_entries_are_removed_at_the_end_of_a_tick(base: Path) -> None:
+    make_org(base, resume("ada"), org={"retention_ticks": 2})
+    for _ in range(5):
+        run_once(base)
+    assert [entry.tick for entry in read_outbox_entries(base, "ada")] == [3, 4, 5]
+    assert [r["files"] for r in read_journal(base, 5) if r["type"] == "entries_expired"] == [
+        [f"agents/ada/outbox/{name}" for name in sorted(expired_names())]
+    ]
+
+
+def expired_names() -> list[str]:
+    from lemming.messages import entry_id
+
+    return [f"00000002_{entry_id(2, 'ada', 0)}.json"]

@@ -1,0 +1,223 @@
+"""One turn: repairs, steps, tool results, credits, waking up."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lemming.engine import run_once
+from lemming.journal import read_journal
+from lemming.ledger import read_state
+from lemming.messages import read_outbox_entries
+from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
+
+
+def prompts(base: Path, tick: int, agent: str) -> str:
+    started = [r for r in read_journal(base, tick) if r["type"] == "turn_started" and r["agent"] == agent]
+    return "\n".join(message["content"] for message in started[0]["prompt"])
+
+
+def call(tool: str, **args: Any) -> dict[str, Any]:
+    return {"tool": tool, "args": args}
+
+
+def test_a_reply_that_is_not_the_contract_gets_one_correction_that_quotes_the_problem(base: Path) -> None:
+    script = [
+        {"contains": "expected one of message", "reply": say("better")},
+        {"reply": say("bad", kind="shout")},
+    ]
+    make_org(base, resume("ada"), script=script)
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.calls) == ("done", 2)
+    assert [entry.payload["text"] for entry in read_outbox_entries(base, "ada")] == ["better"]
+
+
+def test_a_second_bad_reply_fails_the_turn_and_writes_nothing_but_what_it_cost(base: Path) -> None:
+    make_org(base, resume("ada"), script=[{"reply": "no JSON at all"}])
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.error, turn.calls, turn.credits) == ("failed", "ContractError", 2, 2.0)
+    assert read_outbox_entries(base, "ada") == []
+    assert read_state(base, "ada").credits == 2.0
+
+
+def test_repairs_0_means_no_correction(base: Path) -> None:
+    make_org(base, resume("ada", turn={"repairs": 0}), script=[{"reply": "no"}])
+    assert run_once(base).turns[0].calls == 1
+
+
+def test_a_failed_turn_leaves_its_entries_unread(base: Path) -> None:
+    make_org(
+        base, resume("ada"), resume("bob"), script=[{"agent": "bob", "reply": "no"}, {"reply": say("news")}]
+    )
+    run_once(base)
+    write_script(base, [{"reply": say("news")}])
+    run_once(base)
+    started = [r for r in read_journal(base, 2) if r["type"] == "turn_started" and r["agent"] == "bob"]
+    assert len(started[0]["entries"]) == 2
+
+
+def test_the_model_cannot_set_what_the_engine_sets(base: Path) -> None:
+    forged = say("hi")
+    forged["outbox_entries"][0] |= {"id": "000", "agent": "bob", "tick": 99, "created_at": "never"}
+    make_org(base, resume("ada"), script=[{"reply": forged}])
+    (turn,) = run_once(base, clock=FrozenClock()).turns
+    (entry,) = read_outbox_entries(base, "ada")
+    assert (entry.agent, entry.tick, entry.created_at) == ("ada", 1, "2026-01-01T00:00:00.000Z")
+    assert len(turn.remarks) == 4
+
+
+def test_memory_updates_are_files_and_in_the_next_prompt(base: Path) -> None:
+    reply = say("hi", memory_updates=[{"key": "plan", "value": {"steps": 2}}])
+    make_org(base, resume("ada"), script=[{"reply": reply}])
+    run_once(base, clock=FrozenClock())
+    plain = json.loads((base / "agents/ada/memory/plan.json").read_text())
+    assert plain == {
+        "key": "plan",
+        "value": {"steps": 2},
+        "timestamp": "2026-01-01T00:00:00.000Z",
+        "agent": "ada",
+    }
+    run_once(base)
+    assert '{"key": "plan", "value": {"steps": 2}}' in prompts(base, 2, "ada")
+
+
+def test_a_tool_result_is_shown_in_the_next_turn_once(base: Path) -> None:
+    script = [
+        {"tick": 1, "reply": say("look", tool_calls=[call("memory_read", key="nothing-here")])},
+        {"reply": say("ok")},
+    ]
+    make_org(base, resume("ada"), script=script)
+    assert run_once(base).turns[0].status == "waiting"
+    assert run_once(base).turns[0].status == "done"
+    run_once(base)
+    assert "nothing-here" in prompts(base, 2, "ada")
+    assert "Results of your earlier tool calls" not in prompts(base, 3, "ada")
+
+
+def test_with_more_steps_the_result_is_shown_within_the_turn(base: Path) -> None:
+    script = [
+        {
+            "step": 0,
+            "reply": say(
+                "one", tool_calls=[call("memory_write", key="k", value=1), call("memory_read", key="k")]
+            ),
+        },
+        {"contains": '"tool": "memory_read"', "reply": say("two")},
+    ]
+    make_org(base, resume("ada", turn={"max_steps": 3}), script=script)
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.calls) == ("done", 2)
+    assert [entry.payload["text"] for entry in read_outbox_entries(base, "ada")] == ["one", "two"]
+    assert [tool["success"] for tool in turn.tools] == [True, True]
+
+
+def test_a_tool_that_is_not_granted_is_a_failed_result_and_the_turn_stands(base: Path) -> None:
+    reply = say("hi", tool_calls=[call("shell", command="id"), call("no_such_tool")])
+    make_org(base, resume("ada"), script=[{"reply": reply}])
+    (turn,) = run_once(base).turns
+    assert turn.status == "waiting"
+    assert [tool["success"] for tool in turn.tools] == [False, False]
+    outputs = [result["output"] for result in read_state(base, "ada").results]
+    assert "refused by permissions.tools" in outputs[0]
+    assert "no tool" in outputs[1]
+
+
+def test_an_agent_out_of_credits_is_skipped_and_a_grant_brings_it_back(base: Path) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 2}))
+    assert [run_once(base).turns[0].status for _ in range(3)] == ["done", "done", "skipped"]
+    (base / "config/credits.json").write_text('{"ada": {"max_credits": 3}}')
+    assert [run_once(base).turns[0].status for _ in range(2)] == ["done", "skipped"]
+
+
+def test_credits_hold_before_a_correction_too(base: Path) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 1}), script=[{"reply": "no"}])
+    (turn,) = run_once(base).turns
+    assert turn.calls == 1
+    assert read_state(base, "ada").credits == 1.0
+
+
+def test_the_soft_cap_warns_once_in_prompt_and_log(base: Path) -> None:
+    make_org(base, resume("ada", credits={"soft_cap": 2}))
+    for _ in range(4):
+        run_once(base)
+    warned = ["soft cap" in prompts(base, tick, "ada") for tick in (1, 2, 3, 4)]
+    assert warned == [False, False, True, False]
+    log = [json.loads(line) for line in (base / "logs/engine.log").read_text().splitlines()]
+    assert [line["tick"] for line in log if line["event"] == "soft_cap_reached"] == [3]
+
+
+def test_tokens_have_their_price_and_an_unknown_price_is_null(base: Path) -> None:
+    priced = {
+        "provider": "scripted",
+        "options": {"file": "config/answers.jsonl"},
+        "per_call": 0,
+        "per_1k_input_tokens": 2,
+        "per_1k_output_tokens": 4,
+        "usd_per_million_input_tokens": 1,
+        "usd_per_million_output_tokens": 10,
+    }
+    script = [{"reply": say("hi"), "input_tokens": 500, "output_tokens": 250}]
+    make_org(
+        base, resume("ada", model={"key": "priced"}), resume("bob"), script=script, models={"priced": priced}
+    )
+    ada, bob = run_once(base).turns
+    assert (ada.credits, ada.cost_usd) == (2.0, 0.003)
+    assert (bob.credits, bob.cost_usd) == (1.0, None)
+    assert read_state(base, "bob").cost_usd is None
+
+
+def test_wake_changed_fires_only_when_something_it_reads_has_changed(base: Path) -> None:
+    quiet = {"wake": "changed"}
+    make_org(
+        base,
+        resume("ada", schedule={"run_every_n_ticks": 3}),
+        resume("bob", schedule=quiet, permissions={"read_outboxes": ["ada"]}),
+        script=[
+            {"agent": "bob", "reply": say("noted", memory_updates=[{"key": "k", "value": 1}])},
+            {"reply": say("x")},
+        ],
+    )
+    statuses = []
+    for _ in range(5):
+        statuses.append({turn.agent: turn.status for turn in run_once(base).turns}["bob"])
+    # tick 1: its first turn; tick 3: ada wrote; its own memory does not wake it
+    assert statuses == ["done", "skipped", "done", "skipped", "skipped"]
+    (base / "agents/bob/memory/k.json").write_text(
+        '{"key": "k", "value": 2, "timestamp": "2026-01-01T00:00:00Z", "agent": "bob"}'
+    )
+    assert {turn.agent: turn.status for turn in run_once(base).turns}["bob"] == "done"
+
+
+def test_an_idle_tick_asks_no_model_and_changes_no_agents_file(base: Path) -> None:
+    make_org(base, resume("ada"), org={"defaults": {"wake": "changed"}})
+    run_once(base)
+    before = {path: content for path, content in tree(base).items() if path.startswith("agents/")}
+    report = run_once(base)
+    assert report.totals["calls"] == 0
+    assert "nothing it reads has changed since tick 1" in report.turns[0].reason
+    assert {path: content for path, content in tree(base).items() if path.startswith("agents/")} == before
+
+
+def test_context_files_are_in_the_prompt_one_line_a_turn(base: Path) -> None:
+    make_org(
+        base,
+        resume(
+            "ada",
+            permissions={"file_access": {"allow_read": ["./shared"]}},
+            context=[{"file": "./shared/facts.txt", "label": "Fact", "take": "next_line"}],
+        ),
+    )
+    (base / "shared").mkdir()
+    (base / "shared/facts.txt").write_text("first\n\nsecond\n")
+    for _ in range(3):
+        run_once(base)
+    assert [
+        f"{fact}\n" in prompts(base, tick, "ada")
+        for tick, fact in ((1, "first"), (2, "second"), (3, "first"))
+    ] == [
+        True,
+        True,
+        True,
+    ]
+    assert "second" not in prompts(base, 1, "ada")
