@@ -42,7 +42,10 @@ class Arguments:
         except ValueError as error:  # to_json: something that is not JSON at all
             raise WrongArguments(f"not JSON: {error}") from error
         fields = type(checked).model_fields
-        named = {fields[name].alias or name: getattr(checked, name) for name in checked.model_fields_set & {*fields}}
+        named = {
+            fields[name].alias or name: getattr(checked, name)
+            for name in checked.model_fields_set & {*fields}
+        }
         return {**named, **(checked.model_extra or {})}
 
 
@@ -53,7 +56,10 @@ def arguments_of(function: Callable[..., Any], skip: int) -> Arguments:
     given = tuple(parameter.name for parameter in parameters[:skip])
     fields: dict[str, Any] = {
         # Fields have names of our own, because a signature may use one that pydantic claims ("json", "_x").
-        f"argument_{index}": (Annotated[_annotation(parameter), Field(alias=parameter.name)], _default(parameter))
+        f"argument_{index}": (
+            Annotated[_annotation(parameter), Field(alias=parameter.name)],
+            _default(parameter),
+        )
         for index, parameter in enumerate(parameters[skip:])
         if parameter.kind in _NAMED
     }

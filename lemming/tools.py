@@ -6,24 +6,23 @@ live in `lemming/toolbox/`; they say what would change (`plan`) and leave the wr
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, create_model
+from pydantic.errors import PydanticUserError
 
 from lemming import paths
 from lemming.agents import Agent, load_agent
+from lemming.arguments import Arguments, WrongArguments, arguments_of
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
 from lemming.effects import FileEffect, apply_effect
 from lemming.errors import LemmingError, PermissionDenied, ToolError
-from lemming.jsontext import nearest
+from lemming.jsontext import compact, nearest
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class ToolContext:
 
 
 class Tool(ABC):
-    """Something an agent can call. Arguments are the keyword arguments of `execute`."""
+    """Something an agent can call. Its arguments are the keyword arguments of `execute`."""
 
     name: ClassVar[str]
     description: ClassVar[str]
@@ -61,9 +60,15 @@ class Tool(ABC):
     always_allowed: ClassVar[bool] = False
     """Whether every agent may call it without naming it in `permissions.tools`."""
 
+    output_limit_bytes: ClassVar[int] = 32 << 10
+    """Output beyond this is cut, and the cut is marked."""
+
     @abstractmethod
-    def execute(self, agent_name: str, base_path: Path, **kwargs: Any) -> ToolResult:
-        """Do it. Raise `ToolError` (or return `ToolResult(False, why)`) to tell the agent what went wrong."""
+    def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
+        """Do it. Raise `ToolError` (or return `ToolResult(False, why)`) to tell the agent what went wrong.
+
+        A tool may take `**kwargs`, or name its arguments; then they are checked before it is called.
+        """
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         """Run a call whose arguments have been checked."""
@@ -71,16 +76,20 @@ class Tool(ABC):
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """JSON Schema of the arguments, built from the signature."""
-        return _arguments_of(type(self)).json_schema()
+        """JSON Schema of the arguments, built from the signature. `**kwargs` takes any."""
+        return self._arguments.schema
 
-    def check(self, arguments: dict[str, Any]) -> None:
-        """Raise `ToolError` that says which argument is wrong and what was expected."""
+    def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments as the signature's types; raise `ToolError` that says which is wrong."""
         try:
-            _arguments_of(type(self)).validate_python(arguments, strict=True)
-        except ValidationError as error:
-            problems = "; ".join(_argument_problem(item) for item in error.errors(include_url=False)[:5])
-            raise ToolError(f"{self.name}: {problems}", hint=f"arguments: {self.parameters}") from error
+            return self._arguments.check(arguments)
+        except WrongArguments as error:
+            expected = f"arguments: {compact(self.parameters).decode()}"
+            raise ToolError(f"{self.name}: {error}", hint=expected) from error
+
+    @property
+    def _arguments(self) -> Arguments:
+        return arguments_of(type(self).execute, 3)  # self, agent_name, base_path
 
 
 class EngineTool(Tool):
@@ -89,15 +98,18 @@ class EngineTool(Tool):
     repeatable = True
 
     @abstractmethod
-    def plan(self, context: ToolContext, **kwargs: Any) -> ToolResult:
+    def plan(self, context: ToolContext, *args: Any, **kwargs: Any) -> ToolResult:
         """Return the result and the effects. Raise `ToolError` to tell the agent what went wrong."""
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         """Plan the call; the engine writes its effects."""
         return self.plan(context, **arguments)
 
-    def execute(self, agent_name: str, base_path: Path, **kwargs: Any) -> ToolResult:
-        """Plan the call and write its effects at once: the tool without an engine around it."""
+    def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
+        """Plan the call and write its effects at once: the tool without an engine around it.
+
+        Raises `ConfigError` when there is no such agent.
+        """
         base = paths.as_base(base_path)
         context = ToolContext(
             agent=load_agent(base, agent_name),
@@ -106,13 +118,16 @@ class EngineTool(Tool):
             now=timestamp(SystemClock().now()),
         )
         try:
-            self.check(kwargs)
-            result = self.plan(context, **kwargs)
-        except ToolError as error:
+            result = self.plan(context, *args, **self.check(kwargs))
+        except LemmingError as error:
             return ToolResult(False, str(error))
         for effect in result.effects:
             apply_effect(base, effect)
         return result
+
+    @property
+    def _arguments(self) -> Arguments:
+        return arguments_of(type(self).plan, 2)  # self, context
 
 
 class ToolRegistry:
@@ -132,8 +147,23 @@ class ToolRegistry:
 
     @classmethod
     def register(cls, tool: Tool) -> None:
-        """Add a tool, or replace the one of the same name."""
+        """Add a tool, or replace the one of the same name. Raises `TypeError` for what is no usable tool."""
+        if not isinstance(tool, Tool):
+            raise TypeError(f"register takes an instance of a Tool, not {tool!r}")
+        if not getattr(tool, "name", "") or not getattr(tool, "description", ""):
+            raise TypeError(f"{type(tool).__name__} needs a name and a description")
+        try:
+            _ = tool.parameters
+        except PydanticUserError as error:
+            raise TypeError(
+                f'tool "{tool.name}": an argument\'s type cannot come from JSON: {error}'
+            ) from error
         cls._tools[tool.name] = tool
+
+    @classmethod
+    def unregister(cls, name: str) -> None:
+        """Take a registered tool away; a shipped one of that name is itself again."""
+        cls._tools.pop(name, None)
 
     @classmethod
     def names(cls) -> list[str]:
@@ -157,10 +187,8 @@ def allowed_tools(agent: Agent, org: Org) -> dict[str, Tool]:
     granted = set(agent.permissions.tools)
     if agent.name not in org.create_agent_allowed:
         granted.discard("create_agent")
-    tools = {
-        name: ToolRegistry.get(name) for name in ToolRegistry.names() if name in granted or _is_free(name)
-    }
-    return dict(sorted(tools.items()))
+    tools = {name: ToolRegistry.get(name) for name in ToolRegistry.names()}
+    return {name: tool for name, tool in tools.items() if name in granted or tool.always_allowed}
 
 
 def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
@@ -171,21 +199,11 @@ def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
             raise _not_allowed(name, context)
         if not isinstance(arguments, dict):
             raise ToolError(f"{name}: args must be an object")
-        tool.check(arguments)
-        result: Any = tool.invoke(context, arguments)
+        return _readable(tool, tool.invoke(context, tool.check(arguments)))
     except LemmingError as error:
         return ToolResult(False, str(error))
-    except Exception as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
         return ToolResult(False, f"{name} failed: {type(error).__name__}: {error}")
-    if isinstance(result, ToolResult):
-        return result
-    return ToolResult(False, f"{name} returned {type(result).__name__}, not a ToolResult")
-
-
-def _is_free(name: str) -> bool:
-    return name in ("memory_read", "memory_write", "list_agents") or (
-        name in ToolRegistry._tools and ToolRegistry._tools[name].always_allowed
-    )
 
 
 def _not_allowed(name: str, context: ToolContext) -> PermissionDenied:
@@ -197,29 +215,14 @@ def _not_allowed(name: str, context: ToolContext) -> PermissionDenied:
     return PermissionDenied(f"{name}: refused by permissions.tools (granted: {granted})")
 
 
-@cache
-def _arguments_of(tool: type[Tool]) -> TypeAdapter[Any]:
-    """Return the validator of a tool's arguments; a signature with `**kwargs` takes any key."""
-    method = tool.plan if issubclass(tool, EngineTool) else tool.execute
-    parameters = list(inspect.signature(method, eval_str=True).parameters.values())
-    skip = 2 if issubclass(tool, EngineTool) else 3
-    fields: dict[str, Any] = {
-        parameter.name: (
-            Any if parameter.annotation is parameter.empty else parameter.annotation,
-            ... if parameter.default is parameter.empty else parameter.default,
-        )
-        for parameter in parameters[skip:]
-        if parameter.kind is not parameter.VAR_KEYWORD
-    }
-    open_ended = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    config = ConfigDict(extra="allow" if open_ended else "forbid", title="arguments")
-    return TypeAdapter(create_model("arguments", __config__=config, **fields))
-
-
-def _argument_problem(item: Any) -> str:
-    name = ".".join(str(part) for part in item["loc"]) or "args"
-    if item["type"] == "missing":
-        return f'"{name}" is required'
-    if item["type"] == "extra_forbidden":
-        return f'unknown argument "{name}"'
-    return f'"{name}": {item["msg"][0].lower()}{item["msg"][1:]}'
+def _readable(tool: Tool, result: Any) -> ToolResult:
+    """Return the result as text that can be recorded and shown, cut where it is too long."""
+    if not isinstance(result, ToolResult):
+        raise ToolError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
+    if not isinstance(result.output, str):
+        raise ToolError(f"{tool.name} returned output of type {type(result.output).__name__}, not text")
+    raw, limit = result.output.encode("utf-8", "replace"), tool.output_limit_bytes
+    output = raw[:limit].decode("utf-8", "ignore")
+    if len(raw) > limit:
+        output += f"\n[cut: the first {limit} of {len(raw)} bytes are shown]"
+    return replace(result, output=output)

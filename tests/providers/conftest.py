@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import certifi
 import pytest
 from fault_server import FaultServer
 
@@ -21,6 +22,17 @@ def faults() -> Iterator[FaultServer]:
     server.start()
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_certificate(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Loopback needs no certificates, and each client takes 30 ms to load all that there are."""
+    file = tmp_path_factory.mktemp("certificates") / "one.pem"
+    first, end, _ = Path(certifi.where()).read_text().partition("-----END CERTIFICATE-----")
+    file.write_text(f"{first}{end}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SSL_CERT_FILE", str(file))
+        yield
 
 
 @pytest.fixture

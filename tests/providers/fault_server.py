@@ -190,7 +190,13 @@ def _body(path: str, text: str) -> dict[str, Any]:
             "total_tokens": 18,
             "prompt_tokens_details": {"cached_tokens": 3},
         }
-        return {"id": "c1", "object": "chat.completion", "model": "served", "choices": [choice], "usage": usage}
+        return {
+            "id": "c1",
+            "object": "chat.completion",
+            "model": "served",
+            "choices": [choice],
+            "usage": usage,
+        }
     if path.endswith("/responses"):
         parts = [{"type": "output_text", "text": text, "annotations": []}] if text else []
         items = [
@@ -237,7 +243,11 @@ def _without_answer(path: str) -> dict[str, Any]:
 
 def _without_usage(path: str) -> dict[str, Any]:
     body = _body(path, ANSWER)
-    return {name: value for name, value in body.items() if name not in ("usage", "prompt_eval_count", "eval_count")}
+    return {
+        name: value
+        for name, value in body.items()
+        if name not in ("usage", "prompt_eval_count", "eval_count")
+    }
 
 
 def _truncated(path: str) -> dict[str, Any]:
@@ -256,7 +266,11 @@ def _truncated(path: str) -> dict[str, Any]:
 def _refusal(path: str) -> dict[str, Any]:
     body = _body(path, "")
     if "choices" in body:
-        body["choices"][0]["message"] = {"role": "assistant", "content": None, "refusal": "I would rather not."}
+        body["choices"][0]["message"] = {
+            "role": "assistant",
+            "content": None,
+            "refusal": "I would rather not.",
+        }
     elif "output" in body:
         body["output"][1]["content"] = [{"type": "refusal", "refusal": "I would rather not."}]
     elif "content" in body:

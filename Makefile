@@ -1,0 +1,56 @@
+# Needs Python 3.11 or newer and nothing else; everything goes into .venv.
+PYTHON ?= $(shell command -v python3.13 || command -v python3.12 || command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+TICKS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help run test lint format bench crash docs clean
+
+help: ## Show what can be made
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+run: $(VENV)/run ## Run two ticks of the organisation in this folder on the embedded model
+	@$(BIN)/lemming models pull --if-missing
+	@$(BIN)/lemming run-forever --max-ticks $(TICKS) --interval 0
+
+test: $(VENV)/dev lint ## Lint, types and tests
+	@$(BIN)/lemming models pull --if-missing
+	@$(BIN)/python -m pytest
+
+lint: $(VENV)/dev ## Style and types
+	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+
+format: $(VENV)/dev ## Put the code into the house's format
+	@$(BIN)/ruff check --quiet --fix .
+	@$(BIN)/ruff format --quiet .
+
+crash: $(VENV)/dev ## Every crash point, not the sample that `make test` takes
+	@LEMMING_CRASH_POINTS=all $(BIN)/python -m pytest -m crash
+
+bench: $(VENV)/dev ## Measure the engine against bare file writing
+	@$(BIN)/python -m benchmarks
+
+docs: $(VENV)/dev ## Write the generated pages of docs/
+	@$(BIN)/python -m lemming.reference docs
+
+clean: ## Remove what make has made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/pip:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: https://www.python.org/downloads/"; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed, $(PYTHON) is older"; exit 1; }
+	@echo "making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/run: $(VENV)/pip pyproject.toml
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[local]'
+	@touch $@
+
+$(VENV)/dev: $(VENV)/pip pyproject.toml
+	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[local,dev]'
+	@touch $@ $(VENV)/run

@@ -1,0 +1,1 @@
+"""The tools that ship, loaded by `lemming.tools.ToolRegistry` when an agent may call them."""

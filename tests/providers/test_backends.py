@@ -1,0 +1,300 @@
+"""The real SDKs against a server that misbehaves on cue."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Callable
+
+import pytest
+from fault_server import ANSWER, FaultServer, refused_url
+
+from lemming.backends.anthropic import AnthropicProvider
+from lemming.backends.http import retry_after_s
+from lemming.backends.ollama import OllamaProvider
+from lemming.backends.openai import OpenAIProvider
+from lemming.calls import ask
+from lemming.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ProviderError,
+    RateLimited,
+    RequestRejected,
+    TimedOut,
+    Unavailable,
+    UnknownModel,
+)
+from lemming.providers import LLMProvider, Request
+
+Make = Callable[[str], LLMProvider]
+
+BACKENDS: dict[str, Make] = {
+    "openai chat": lambda url: OpenAIProvider(base_url=f"{url}/v1"),
+    "openai responses": lambda url: OpenAIProvider(base_url=f"{url}/v1", api="responses"),
+    "anthropic": lambda url: AnthropicProvider(base_url=url),
+    "ollama": lambda url: OllamaProvider(host=url),
+}
+ERRORS: dict[str, type[ProviderError]] = {
+    "400": RequestRejected,
+    "401": AuthenticationFailed,
+    "402": AuthenticationFailed,
+    "403": AuthenticationFailed,
+    "404": UnknownModel,
+    "408": Unavailable,
+    "413": RequestRejected,
+    "422": RequestRejected,
+    "429": RateLimited,
+    "429-after-2": RateLimited,
+    "500": Unavailable,
+    "503": Unavailable,
+    "529": Unavailable,
+    "html-502": Unavailable,
+    "reset": Unavailable,
+    "cut": Unavailable,
+    "bad-json": Unavailable,
+    "html": Unavailable,
+    "list": Unavailable,
+    "empty-body": Unavailable,
+    "no-choices": Unavailable,
+}
+SCHEMA = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "maxLength": 40}},
+    "required": ["text"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _sdks_are_loaded(faults: FaultServer) -> None:
+    """Importing an SDK takes a second or two, which is not to count against the short deadlines here."""
+    for make in BACKENDS.values():
+        make(faults.url("ok")).complete(Request(model_name="m", messages=[{"role": "user", "content": "hi"}]))
+
+
+@pytest.fixture(params=BACKENDS.values(), ids=BACKENDS.keys())
+def make(request: pytest.FixtureRequest) -> Make:
+    """A backend for a server's address."""
+    chosen: Make = request.param
+    return chosen
+
+
+def test_an_answer_comes_with_its_usage(make: Make, faults: FaultServer, request_: Request) -> None:
+    reply = ask(make(faults.url("ok")), request_)
+    assert (reply.text, reply.finish, reply.model) == (ANSWER, "stop", "served")
+    assert (reply.input_tokens, reply.output_tokens) == (11, 7)
+    assert reply.cached_tokens == (None if make is BACKENDS["ollama"] else 3)
+
+
+def test_an_answer_without_usage_has_unknown_counts(
+    make: Make, faults: FaultServer, request_: Request
+) -> None:
+    reply = ask(make(faults.url("no-usage")), request_)
+    assert (reply.text, reply.input_tokens, reply.output_tokens) == (ANSWER, None, None)
+
+
+def test_an_empty_answer_is_a_reply_for_it_was_paid_for(
+    make: Make, faults: FaultServer, request_: Request
+) -> None:
+    reply = ask(make(faults.url("no-content")), request_)
+    assert (reply.text, reply.finish, reply.output_tokens) == ("", "stop", 7)
+
+
+def test_a_cut_answer_says_so(make: Make, faults: FaultServer, request_: Request) -> None:
+    reply = ask(make(faults.url("truncated")), request_)
+    assert (reply.text, reply.finish) == (ANSWER[:30], "length")
+
+
+@pytest.mark.parametrize("name", ["openai chat", "openai responses", "anthropic"])
+def test_a_refusal_says_so(name: str, faults: FaultServer, request_: Request) -> None:
+    assert ask(BACKENDS[name](faults.url("refusal")), request_).finish == "refusal"
+
+
+@pytest.mark.parametrize("scenario", ERRORS)
+def test_every_fault_has_its_error(
+    make: Make, scenario: str, faults: FaultServer, request_: Request
+) -> None:
+    with pytest.raises(ProviderError) as caught:
+        ask(make(faults.url(scenario)), request_)
+    assert type(caught.value) is ERRORS[scenario]
+    assert len(caught.value.message) <= 400
+    assert caught.value.__suppress_context__
+
+
+def test_a_refused_connection_is_unavailable(make: Make, request_: Request) -> None:
+    with pytest.raises(Unavailable, match="connection failed"):
+        ask(make(refused_url()), request_)
+
+
+@pytest.mark.parametrize("scenario", ["hang", "drip"])
+def test_the_deadline_holds_for_the_whole_call(
+    make: Make, scenario: str, faults: FaultServer, request_: Request
+) -> None:
+    started = time.monotonic()
+    with pytest.raises(TimedOut, match=r"within 0\.3 s"):
+        ask(make(faults.url(scenario)), dataclasses.replace(request_, deadline_s=0.3))
+    assert time.monotonic() - started < 2
+
+
+def test_the_sdks_do_not_retry_by_themselves(make: Make, faults: FaultServer, request_: Request) -> None:
+    before = len(faults.received)
+    with pytest.raises(Unavailable):
+        ask(make(faults.url("500-twice")), request_)
+    assert len(faults.received) == before + 1
+
+
+@pytest.mark.parametrize("name", ["openai chat", "openai responses", "anthropic"])
+def test_a_429_carries_the_wait_the_server_asks_for(
+    name: str, faults: FaultServer, request_: Request
+) -> None:
+    with pytest.raises(RateLimited) as caught:
+        ask(BACKENDS[name](faults.url("429-after-2")), request_)
+    assert caught.value.retry_after_s == 2.0
+
+
+@pytest.mark.parametrize("name", ["openai chat", "openai responses"])
+def test_a_429_for_want_of_money_is_not_retried(name: str, faults: FaultServer, request_: Request) -> None:
+    with pytest.raises(AuthenticationFailed):
+        ask(BACKENDS[name](faults.url("429-quota")), request_)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2.5"}, 2.5),
+        ({"retry-after-ms": "250", "retry-after": "9"}, 0.25),
+        ({"retry-after": "Fri, 01 Jan 2027 00:00:30 GMT", "date": "Fri, 01 Jan 2027 00:00:00 GMT"}, 30.0),
+        ({"retry-after": "Fri, 01 Jan 2027 00:00:00 GMT", "date": "Fri, 01 Jan 2027 00:00:30 GMT"}, 0.0),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "nan"}, None),
+        ({"retry-after": "-1"}, None),
+        ({}, None),
+    ],
+)
+def test_retry_after_is_read_in_all_its_forms(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after_s(headers) == seconds
+
+
+def test_an_error_text_holds_no_key_and_no_whole_body(
+    make: Make, faults: FaultServer, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "correct-horse-battery-staple"
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY"):
+        monkeypatch.setenv(name, secret)
+    for scenario in ("401", "html-502"):
+        with pytest.raises(ProviderError) as caught:
+            ask(make(faults.url(scenario)), request_)
+        assert secret not in str(caught.value)
+        assert "sorry " * 50 not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("make_default", "variable"),
+    [(OpenAIProvider, "OPENAI_API_KEY"), (AnthropicProvider, "ANTHROPIC_API_KEY")],
+)
+def test_a_missing_key_names_the_environment_variable(
+    make_default: Callable[[], LLMProvider],
+    variable: str,
+    request_: Request,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(variable, raising=False)
+    with pytest.raises(AuthenticationFailed) as caught:
+        ask(make_default(), request_)
+    assert variable in caught.value.message
+    assert variable in caught.value.hint
+
+
+def test_a_key_variable_that_was_named_must_be_set(faults: FaultServer, request_: Request) -> None:
+    provider = OpenAIProvider(base_url=faults.url("ok"), api_key_env="ORG_MODEL_KEY")
+    with pytest.raises(AuthenticationFailed, match="ORG_MODEL_KEY"):
+        ask(provider, request_)
+
+
+def test_the_key_is_read_at_every_call(
+    faults: FaultServer, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for make in (
+        lambda: OpenAIProvider(base_url=faults.url("ok"), api_key_env="ORG_MODEL_KEY"),
+        lambda: AnthropicProvider(base_url=faults.url("ok"), api_key_env="ORG_MODEL_KEY"),
+    ):
+        provider = make()
+        for key in ("first-key", "second-key"):
+            monkeypatch.setenv("ORG_MODEL_KEY", key)
+            ask(provider, request_)
+            headers = faults.received[-1].headers
+            assert key in (headers.get("authorization", "") + headers.get("x-api-key", ""))
+
+
+def test_an_unknown_ollama_model_says_how_to_get_it(faults: FaultServer, request_: Request) -> None:
+    with pytest.raises(UnknownModel) as caught:
+        ask(OllamaProvider(host=faults.url("404")), request_)
+    assert caught.value.hint == "ollama pull m"
+
+
+def test_an_address_without_a_scheme_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match="must start with http"):
+        OpenAIProvider(base_url="localhost:8000/v1")
+
+
+# --- what is sent --------------------------------------------------------------------------------
+
+
+def sent_by(provider: LLMProvider, faults: FaultServer, request: Request) -> dict[str, object]:
+    """Ask, and return the body that reached the server."""
+    ask(provider, request)
+    return faults.received[-1].body
+
+
+def test_a_temperature_is_only_sent_when_there_is_one(
+    make: Make, faults: FaultServer, request_: Request
+) -> None:
+    provider = make(faults.url("ok"))
+    assert "temperature" not in json.dumps(sent_by(provider, faults, request_))
+    warm = dataclasses.replace(request_, temperature=0.25)
+    assert '"temperature": 0.25' in json.dumps(sent_by(provider, faults, warm))
+
+
+def test_the_schema_is_sent_in_each_api_s_own_form(
+    make: Make, faults: FaultServer, request_: Request
+) -> None:
+    body = sent_by(make(faults.url("ok")), faults, dataclasses.replace(request_, schema=SCHEMA))
+    asked = body.get("response_format") or body.get("text") or body.get("output_config") or body.get("format")
+    assert '"additionalProperties": false' in json.dumps(asked)
+    assert make("http://x").takes_schema
+
+
+def test_the_system_message_reaches_the_model(make: Make, faults: FaultServer, request_: Request) -> None:
+    body = sent_by(make(faults.url("ok")), faults, request_)
+    assert "Be brief." in json.dumps(body)
+
+
+@pytest.mark.parametrize("name", ["openai chat", "ollama"])
+def test_the_seed_is_sent_where_it_is_known(name: str, faults: FaultServer, request_: Request) -> None:
+    body = sent_by(BACKENDS[name](faults.url("ok")), faults, dataclasses.replace(request_, seed=77))
+    assert '"seed": 77' in json.dumps(body)
+
+
+def test_json_mode_for_servers_without_structured_output(faults: FaultServer, request_: Request) -> None:
+    asked = dataclasses.replace(request_, schema=SCHEMA)
+    provider = OpenAIProvider(base_url=faults.url("ok"), json="object")
+    assert not provider.takes_schema
+    assert sent_by(provider, faults, asked)["response_format"] == {"type": "json_object"}
+    assert "response_format" not in sent_by(OpenAIProvider(base_url=faults.url("ok"), json="text"), faults, asked)
+
+
+def test_extra_fields_are_added_and_null_takes_a_field_out(faults: FaultServer, request_: Request) -> None:
+    extra = {"reasoning_effort": "low", "seed": None, "max_completion_tokens": 5}
+    body = sent_by(OpenAIProvider(base_url=faults.url("ok"), extra=extra), faults, request_)
+    assert (body["reasoning_effort"], body["max_completion_tokens"]) == ("low", 5)
+    assert "seed" not in body
+    body = sent_by(AnthropicProvider(base_url=faults.url("ok"), extra={"top_k": 3}), faults, request_)
+    assert body["top_k"] == 3
+
+
+def test_ollama_gets_its_options(faults: FaultServer, request_: Request) -> None:
+    provider = OllamaProvider(host=faults.url("ok"), num_ctx=8192, keep_alive="10m", extra={"top_k": 3})
+    body = sent_by(provider, faults, request_)
+    assert body["options"] == {"num_predict": 2048, "seed": 0, "num_ctx": 8192, "top_k": 3}
+    assert body["keep_alive"] == "10m"

@@ -1,0 +1,74 @@
+"""The strict JSON loader and the one writer."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lemming.jsontext import JsonProblem, compact, locate, parse, pretty
+
+VALUES = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**53), 2**53)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
+    ),
+    max_leaves=20,
+)
+
+
+@given(VALUES)
+def test_what_is_written_is_read_back(value: object) -> None:
+    assert parse(pretty(value)) == value
+    assert parse(compact(value)) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message", "line"),
+    [
+        (b"", "unexpected end of JSON", 1),
+        (b'{"name": "be', "unterminated string", 1),
+        (b'{\n"a": 1,\n"a": 2}', 'duplicate key "a"', 3),
+        (b'{"a": NaN}', "NaN is not JSON", 1),
+        (b'{"a": -Infinity}', "-Infinity is not JSON", 1),
+        (b'{"a": 1e999}', "number out of range", 1),
+        (b"9" * 5000, "number out of range", 1),
+        (b"[" * 200_000, "nesting deeper than 64", 0),
+        (b"[" * 65 + b"]" * 65, "nesting deeper than 64", 0),
+        (b'"\\ud800"', "surrogate", 0),
+        (b'{"x":\n "a\xffb"}', "byte 0xff at offset 9 is not UTF-8", 2),
+        (b"\xef\xbb\xbf{}", "byte order mark", 1),
+        (b"{} {}", "extra data", 1),
+        (b"\xff\xfe{\x00}\x00", "not UTF-8", 1),
+    ],
+)
+def test_what_is_not_strict_json_is_refused_with_its_place(text: bytes, message: str, line: int) -> None:
+    with pytest.raises(JsonProblem) as caught:
+        parse(text)
+    assert message in str(caught.value)
+    assert caught.value.line == line
+
+
+def test_a_byte_order_mark_is_accepted_where_people_write() -> None:
+    assert parse(b"\xef\xbb\xbf{}", allow_bom=True) == {}
+
+
+def test_64_levels_are_deep_enough_and_allowed() -> None:
+    assert parse("[" * 64 + "]" * 64)
+
+
+def test_a_text_larger_than_the_limit_is_refused() -> None:
+    with pytest.raises(JsonProblem, match="larger than 10 bytes"):
+        parse(b'"0123456789"', limit_bytes=10)
+
+
+def test_a_pointer_leads_to_its_line_and_column() -> None:
+    text = '{\n  "a": [1, {"b/c": 2}],\n  "d": null\n}'
+    assert locate(text, "/a/1/b~1c") == (2, 13)
+    assert locate(text, "/d") == (3, 3)
+    assert locate(text, "/nowhere") == (0, 0)
