@@ -91,19 +91,27 @@ def unknown_keys(plain: dict[str, Any], kind: Any, pointer: str = "") -> Iterato
             if isinstance(value, dict):
                 yield from unknown_keys(value, typing.get_args(kind)[1], f"{pointer}/{key}")
         return
-    known = {field.name: field.type for field in dataclasses.fields(kind)}
-    hints = typing.get_type_hints(kind)
+    known = _keys_of(kind)
     for key, value in plain.items():
         here = f"{pointer}/{key}"
         if key not in known:
             hint = nearest(key, list(known)) or f"known keys: {', '.join(known)}"
-            yield Problem(f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code="LMG-301")
-        elif isinstance(value, dict) and (inner := _dataclass_in(hints[key])):
+            yield Problem(
+                f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code="LMG-301"
+            )
+        elif isinstance(value, dict) and (inner := known[key]):
             yield from unknown_keys(value, inner, here)
-        elif isinstance(value, list) and (inner := _dataclass_in(hints[key])):
+        elif isinstance(value, list) and (inner := known[key]):
             for index, item in enumerate(value):
                 if isinstance(item, dict):
                     yield from unknown_keys(item, inner, f"{here}/{index}")
+
+
+@cache
+def _keys_of(kind: Any) -> dict[str, Any]:
+    """Map each key of a dataclass to the dataclass its value holds, or to None."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: _dataclass_in(hints[field.name]) for field in dataclasses.fields(kind)}
 
 
 def _dataclass_in(hint: Any) -> Any:

@@ -73,7 +73,7 @@ def parse_journal(raw: bytes, file: str) -> Reading:
 
 
 class Journal:
-    """The open journal of one tick: what an earlier attempt left in it, and the way to add to it."""
+    """The open journal of one tick: the `records` an earlier attempt left in it, and the way to add to it."""
 
     def __init__(self, base: Path, tick: int, *, epoch: int, durability: Durability) -> None:
         self.tick, self._epoch, self._durability = tick, epoch, durability
@@ -83,6 +83,10 @@ class Journal:
             raw = self._file.read()
             reading = parse_journal(raw, relative)
             self.records, self._check = reading.records, reading.check
+            self._by_agent: dict[str, list[Record]] = {}
+            for record in self.records:
+                if "agent" in record:
+                    self._by_agent.setdefault(record["agent"], []).append(record)
             if reading.valid_bytes < len(raw):
                 self._file.truncate(reading.valid_bytes)
             if not reading.records and durability != "off":
@@ -90,6 +94,10 @@ class Journal:
         except BaseException:
             self._file.close()
             raise
+
+    def records_of(self, agent: str) -> list[Record]:
+        """Return the records that an earlier attempt left about one agent's turn."""
+        return self._by_agent.get(agent, [])
 
     def __enter__(self) -> Journal:
         return self
@@ -106,7 +114,6 @@ class Journal:
         record = {"type": kind, "epoch": self._epoch, **fields}
         line, self._check = _close_line(redact_values(compact(record).decode()), self._check)
         self._file.append(line)
-        self.records.append(record)
         if sync and self._durability == "turn":
             self._file.sync()
         return record

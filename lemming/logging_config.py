@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -68,22 +68,15 @@ class _Lines:
 
 
 def _logger(base: Path, relative: str) -> Any:
+    return _logger_at(base, relative, _levels.get(base, logging.INFO))
+
+
+@lru_cache(maxsize=4096)
+def _logger_at(base: Path, relative: str, level: int) -> Any:
     import structlog
 
-    level = _levels.get(base, logging.INFO)
-    return structlog.wrap_logger(
-        _Lines(base, relative),
-        processors=_processors(),
-        wrapper_class=_bound_logger(level),
-        cache_logger_on_first_use=True,
-    )
-
-
-@cache
-def _bound_logger(level: int) -> Any:
-    import structlog
-
-    return structlog.make_filtering_bound_logger(level)
+    bound = structlog.make_filtering_bound_logger(level)
+    return structlog.wrap_logger(_Lines(base, relative), processors=_processors(), wrapper_class=bound).bind()
 
 
 @cache

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Status = Literal["done", "waiting", "skipped", "failed"]
@@ -38,7 +38,7 @@ class TurnReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values."""
-        return asdict(self)
+        return dict(vars(self))
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> TurnReport:

@@ -35,7 +35,7 @@ class JournalTape:
 
     def __init__(self, runtime: Runtime, journal: Journal, org: Org, seat: Seat) -> None:
         self._runtime, self._journal, self._org, self._seat = runtime, journal, org, seat
-        mine = [record for record in journal.records if record.get("agent") == seat.agent.name]
+        mine = journal.records_of(seat.agent.name)
         self._answers = _by(mine, "call", ("model_replied", "model_failed"))
         self._started = _by(mine, "index", ("tool_started",))
         self._finished = _by(mine, "index", ("tool_finished",))
@@ -68,7 +68,7 @@ class JournalTape:
         return self._finish(index, call, call_tool(call.tool, call.args, context), sync=reaches_outside)
 
     def _finish(self, index: int, call: ToolCall, result: ToolResult, *, sync: bool = False) -> ToolResult:
-        self._append(
+        record = self._append(
             "tool_finished",
             sync=sync,
             index=index,
@@ -77,7 +77,7 @@ class JournalTape:
             output=redact_values(result.output),
             effects=[effect.as_json() for effect in result.effects],
         )
-        return _recorded_result(self._journal.records[-1])
+        return _recorded_result(record)
 
     def _ask_live(self, call: int, messages: list[Message]) -> Answer:
         seat, started = self._seat, time.perf_counter()

@@ -69,7 +69,7 @@ class Tick:
         """Take one agent's turn, or finish the one that was interrupted. Raises `Stopped` and `DiskError`."""
         if self.runtime.stop.is_set():
             raise Stopped
-        records = [record for record in self.journal.records if record.get("agent") == name]
+        records = self.journal.records_of(name)
         by_type = {record["type"]: record for record in records}
         if ended := by_type.get("turn_committed") or by_type.get("turn_skipped"):
             report = self._again(ended, by_type.get("turn_started"))

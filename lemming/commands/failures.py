@@ -1,0 +1,171 @@
+"""The edge of the process: every way a command can end badly becomes a few lines and an exit status.
+
+    error[LMG-302]: agents/ada/resume.json:4:3 /schedule: expected an object, found text
+       4 |   "schedule": "daily",
+         |   ^^^^^^^^^^
+      fix: lemming schema resume
+
+Exit statuses: docs/cli.md.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import typer
+
+from lemming.commands import screen
+from lemming.commands.screen import Style, tell
+from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
+
+INTERNAL_ERROR = 70
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+DEBUG_ENV = "LEMMING_DEBUG"
+
+_COLOURS: dict[str, Style] = {"error": "red", "warning": "yellow"}
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:{}\[\]]+|.')
+_SOURCE_WIDTH = 100
+
+
+def guarded(work: Callable[[], int], base: Callable[[], Path | None], *, as_json: bool) -> int:
+    """Run a command and return the exit status of the process; whatever it raises is told to the person.
+
+    With `as_json` the error is also an object on standard output. `base` gives the organisation, once known.
+    """
+    try:
+        status = work()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _silenced()
+    except typer.Abort:
+        return 1
+    except Exception as error:  # noqa: BLE001 - the edge of the process
+        return _reported(error, base(), as_json=as_json)
+    return status
+
+
+def tell_error(error: LemmingError, base: Path | None) -> None:
+    """Tell what happened, where, and what to do."""
+    if isinstance(error, ConfigError):
+        for problem in error.problems:
+            tell_problem(problem, base)
+        return
+    where = f"{error.where}: " if error.where else ""
+    _tell_head("error", error.code, f"{where}{error.message}")
+    _tell_fix(error.hint)
+
+
+def tell_problem(problem: Problem, base: Path | None) -> None:
+    """Tell one problem of a file, with the line it is on."""
+    where = f"{problem.where}: " if problem.where else ""
+    _tell_head(problem.severity, problem.code, f"{where}{problem.message}")
+    for line in _source_lines(problem, base):
+        tell(line, style="dim")
+    _tell_fix(problem.hint)
+
+
+def _reported(error: Exception, base: Path | None, *, as_json: bool) -> int:
+    known = _as_lemming_error(error)
+    if known is None:
+        return _unexpected(error, as_json=as_json)
+    if os.environ.get(DEBUG_ENV):
+        traceback.print_exception(error)
+    try:
+        tell_error(known, base)
+        if as_json:
+            screen.show_json("error", {key: value for key, value in known.as_json().items() if key != "v"})
+    except BrokenPipeError:
+        return _silenced()
+    return known.exit_status
+
+
+def _as_lemming_error(error: Exception) -> LemmingError | None:
+    if isinstance(error, LemmingError):
+        return error
+    if isinstance(error, typer.TyperException):
+        return _usage_error(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        return DiskError(error.strerror or str(error), where=os.fsdecode(error.filename))
+    return None
+
+
+def _usage_error(error: typer.TyperException) -> UsageError:
+    """Return what the command line's parser complains about, in the form of our own errors."""
+    context = getattr(error, "ctx", None)
+    command = context.command_path if context else "lemming"
+    option = getattr(error, "option_name", "")
+    if option in ("-C", "--root", "--version"):
+        hint = f"{option} stands before the command: lemming {option} ..."
+    else:
+        hint = f"{command} --help"
+    message = str(error.format_message()).replace("Value error, ", "")
+    return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
+
+
+def _unexpected(error: Exception, *, as_json: bool) -> int:
+    if os.environ.get(DEBUG_ENV):
+        traceback.print_exception(error)
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    place = f"{Path(frame.filename).name}:{frame.lineno}"
+    known = LemmingError(
+        f"internal error: {type(error).__name__}: {screen.one_line(str(error), 300)}",
+        where=place,
+        hint=f"this is a mistake in LeMMing or in a plugin; {DEBUG_ENV}=1 shows the traceback",
+    )
+    tell_error(known, None)
+    if as_json:
+        screen.show_json("error", {key: value for key, value in known.as_json().items() if key != "v"})
+    return INTERNAL_ERROR
+
+
+def _silenced() -> int:
+    """Whoever read our output is gone: say nothing more, not even when the interpreter flushes at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(nowhere, stream.fileno())
+    return BROKEN_PIPE
+
+
+def _tell_head(severity: str, code: str, text: str) -> None:
+    mark = screen.painted(f"{severity}[{code}]", _COLOURS.get(severity, "red"), sys.stderr)
+    tell(f"{mark}: {screen.printable(text)}")
+
+
+def _tell_fix(hint: str) -> None:
+    if hint:
+        tell(f"  fix: {screen.printable(hint)}")
+
+
+def _source_lines(problem: Problem, base: Path | None) -> list[str]:
+    """Return the line a problem is on and a line that points at it; nothing when it cannot be read."""
+    if base is None or not problem.line or not problem.file:
+        return []
+    try:
+        lines = (base / problem.file).read_text("utf-8", "replace").splitlines()
+        source = lines[problem.line - 1]
+    except (OSError, IndexError):
+        return []
+    column = max(problem.column, 1) - 1
+    token = _TOKEN.match(source, column)
+    width = min(len(token.group()) if token else 1, _SOURCE_WIDTH)
+    start = max(0, column + width - _SOURCE_WIDTH)
+    shown = screen.printable(source[start : start + _SOURCE_WIDTH].replace("\t", " "))
+    margin = " " * (len(str(problem.line)) + 3)
+    return [f"  {problem.line} | {shown}", f"{margin}| {' ' * (column - start)}{'^' * width}"]
+
+
+def is_broken_pipe(error: OSError) -> bool:
+    """Return whether an error says that whoever read our output is gone."""
+    return error.errno == errno.EPIPE

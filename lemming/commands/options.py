@@ -1,0 +1,32 @@
+"""Parameters that several commands share, and what the shell completes for them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lemming.commands.org import find_org
+from lemming.errors import NotAnOrg
+
+
+def agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the agents whose names begin as typed, for the shell."""
+    from lemming.agents import agent_folders
+
+    try:
+        base = find_org(ctx)
+    except NotAnOrg:
+        return []
+    return [name for name in agent_folders(base) if name.startswith(incomplete)]
+
+
+AgentName = Annotated[
+    str, typer.Argument(metavar="AGENT", help="An agent's name.", autocompletion=agent_names)
+]
+AnyAgentName = Annotated[
+    str | None,
+    typer.Argument(metavar="[AGENT]", help="An agent's name; all without one.", autocompletion=agent_names),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing unless something goes wrong.")]

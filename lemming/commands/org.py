@@ -1,0 +1,113 @@
+"""Which organisation a command works on, and what is going on in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
+from lemming.errors import NotAnOrg, UsageError
+from lemming.journal import Record, journal_ticks, read_journal
+from lemming.paths import LOCK_FILE, agent_folder
+
+
+@dataclass
+class Session:
+    """What one run of the program knows: the organisation's folder, once a command has asked for it."""
+
+    base: Path | None = None
+
+
+def find_org(ctx: typer.Context) -> Path:
+    """Return the folder given with -C or LEMMING_ROOT, else the nearest organisation above the current folder.
+
+    Raises `NotAnOrg`.
+    """
+    given: Path | None = ctx.find_root().params.get("root")
+    base = _given_org(given) if given is not None else _nearest_org(Path.cwd())
+    if isinstance(ctx.obj, Session):
+        ctx.obj.base = base
+    return base
+
+
+def find_org_if_any(ctx: typer.Context) -> Path | None:
+    """Return the organisation, or None when there is none and none was asked for."""
+    if ctx.find_root().params.get("root") is not None:
+        return find_org(ctx)
+    try:
+        return find_org(ctx)
+    except NotAnOrg:
+        return None
+
+
+def is_org(folder: Path) -> bool:
+    """Return whether a folder holds an organisation: `agents/`, and `tick.json` or `config/`."""
+    return (folder / "agents").is_dir() and ((folder / "tick.json").exists() or (folder / "config").is_dir())
+
+
+def find_agent(base: Path, name: str) -> Agent:
+    """Return an agent; raise `UsageError` for a name that is none, `ConfigError` for a broken resume."""
+    require_folder(base, name)
+    return load_agent(base, name)
+
+
+def require_folder(base: Path, name: str) -> None:
+    """Raise `UsageError` with the nearest name unless there is a folder of this name below `agents/`."""
+    known = agent_folders(base)
+    if name not in known:
+        raise UsageError(f'there is no agent "{name}"', hint=nearest_agent(name, known))
+
+
+def running_engine(base: Path) -> dict[str, Any] | None:
+    """Return who runs this organisation now (pid, host, since, command); None when nobody does."""
+    from lemming.runtime import holder_of
+
+    return holder_of(base) if (base / LOCK_FILE).exists() else None
+
+
+def describe_engine(holder: dict[str, Any]) -> str:
+    """Return one line that says who runs the organisation."""
+    what = holder.get("command") or "an engine"
+    return f"{what}, pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
+
+
+def last_committed_tick(base: Path) -> Record | None:
+    """Return the last record of the newest tick that ended: its number and its totals."""
+    for tick in reversed(journal_ticks(base)[-2:]):
+        records = read_journal(base, tick)
+        if records and records[-1]["type"] == "tick_committed":
+            return records[-1]
+    return None
+
+
+def has_been_interrupted(base: Path, tick: int) -> bool:
+    """Return whether a tick was begun and has not ended."""
+    records = read_journal(base, tick)
+    return bool(records) and records[-1]["type"] != "tick_committed"
+
+
+def _given_org(folder: Path) -> Path:
+    base = folder.expanduser().absolute()
+    if not (base / "agents").is_dir():
+        hint = f"make one there with `lemming init {folder}`"
+        raise NotAnOrg("there is no agents/ folder here", where=str(base), hint=hint)
+    return base
+
+
+def _nearest_org(start: Path) -> Path:
+    for folder in (start, *start.parents):
+        if is_org(folder):
+            return folder
+    hint = "make one with `lemming init DIR`, or name one with `lemming -C DIR ...` or LEMMING_ROOT"
+    raise NotAnOrg("no organisation in this folder or above it", where=str(start), hint=hint)
+
+
+def path_of_agent(name: str) -> str:
+    """Return `agents/<name>`; raise `UsageError` for a name that no agent can have."""
+    try:
+        return agent_folder(name)
+    except ValueError as error:
+        raise UsageError(str(error)) from error

@@ -1,0 +1,70 @@
+"""Ctrl-C and SIGTERM: the first ends the engine after the running turn, the second at once.
+
+The kernel's signal writes a byte to a pipe, also while a model computes in native code; a thread reads it.
+A signal handler must not set a `threading.Event` itself: it may interrupt the very thread that holds the
+event's lock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_FIRST = b"\nstopping after the running turn; once more ends at once, and nothing is lost\n"
+
+
+@dataclass
+class StopSwitch:
+    """`stop` is set when the engine is to end; `signal` is the number that asked for it, 0 if none did."""
+
+    stop: threading.Event = field(default_factory=threading.Event)
+    signal: int = 0
+
+    @property
+    def exit_status(self) -> int:
+        """What a process that a signal ended reports."""
+        return 128 + self.signal
+
+
+@contextlib.contextmanager
+def stop_on_signals(*, quiet: bool = False) -> Iterator[StopSwitch]:
+    """Turn SIGINT and SIGTERM into a switch for the length of the block. Main thread only."""
+    switch = StopSwitch()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    former = {number: signal.signal(number, _leave_it_to_the_pipe) for number in SIGNALS}
+    former_pipe = signal.set_wakeup_fd(writer)
+    watcher = threading.Thread(target=_watch, args=(reader, switch, quiet), name="lemming-signals", daemon=True)
+    watcher.start()
+    try:
+        yield switch
+    finally:
+        signal.set_wakeup_fd(former_pipe)
+        for number, handler in former.items():
+            signal.signal(number, handler)
+        os.close(writer)
+        watcher.join()
+        os.close(reader)
+
+
+def _leave_it_to_the_pipe(*_: object) -> None:
+    """Stand in for the default action, which would end the process."""
+
+
+def _watch(reader: int, switch: StopSwitch, quiet: bool) -> None:
+    while received := os.read(reader, 1):
+        number = received[0]
+        if number not in SIGNALS:
+            continue
+        if switch.signal:
+            os._exit(128 + number)  # the journal holds everything that was paid for
+        switch.signal = number
+        switch.stop.set()
+        if not quiet:
+            with contextlib.suppress(OSError):
+                os.write(2, _FIRST)

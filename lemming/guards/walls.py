@@ -1,0 +1,254 @@
+"""The kernel's walls around one process: Landlock, a seccomp filter, namespaces, capabilities. Linux only.
+
+Runs in the launcher, between its start and the command's: standard library only, and every refusal of
+the kernel is an `OSError`. Numbers are the kernel's: `linux/landlock.h`, `linux/seccomp.h`, `asm/unistd.h`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import struct
+from collections.abc import Iterable
+from typing import Any
+
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+SYSTEM_FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def _checked(result: int, what: str) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def _syscall(name: str, number: int, *arguments: Any) -> int:
+    longs = (ctypes.c_long(item) if isinstance(item, int) else item for item in arguments)
+    return _checked(_libc.syscall(ctypes.c_long(number), *longs), name)
+
+
+def _prctl(what: str, option: int, *arguments: Any) -> int:
+    longs = [ctypes.c_ulong(item) if isinstance(item, int) else item for item in arguments]
+    padding = [ctypes.c_ulong(0)] * (4 - len(longs))
+    return _checked(_libc.prctl(ctypes.c_int(option), *longs, *padding), f"prctl {what}")
+
+
+# --- one process -------------------------------------------------------------------------------
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every descendant whose own parent ends (`PR_SET_CHILD_SUBREAPER`)."""
+    _prctl("PR_SET_CHILD_SUBREAPER", 36, 1)
+
+
+def die_with_parent() -> None:
+    """Be killed when the parent ends (`PR_SET_PDEATHSIG`)."""
+    _prctl("PR_SET_PDEATHSIG", 1, 9)
+
+
+def gain_nothing() -> None:
+    """Give up what a set-uid program would grant (`PR_SET_NO_NEW_PRIVS`); seccomp and Landlock need it."""
+    _prctl("PR_SET_NO_NEW_PRIVS", 38, 1)
+
+
+def drop_capabilities() -> None:
+    """Give up every capability, so that root is nobody special."""
+    with contextlib.suppress(OSError):  # EPERM: nothing to drop; EINVAL: beyond the last capability
+        for capability in range(64):
+            _prctl("PR_CAPBSET_DROP", 24, capability)
+    header = struct.pack("Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
+    _checked(_libc.capset(header, bytes(24)), "capset")
+
+
+def become(uid: int, gid: int) -> None:
+    """Become another user for good. Needs root."""
+    os.setgroups([])
+    os.setresgid(gid, gid, gid)
+    os.setresuid(uid, uid, uid)
+    _prctl("PR_SET_DUMPABLE", 4, 1)  # else /proc/self still belongs to root, and no namespace can be made
+
+
+# --- namespaces --------------------------------------------------------------------------------
+
+_NEWNS, _NEWIPC, _NEWUSER, _NEWPID = 0x00020000, 0x08000000, 0x10000000, 0x20000000
+_MS_BIND, _MS_REC, _MS_PRIVATE = 4096, 16384, 1 << 18
+_AT_FDCWD, _AT_RECURSIVE, _MOUNT_ATTR_RDONLY = -100, 0x8000, 1
+
+
+def enter_namespaces(workspace: str | None) -> bool:
+    """Make the whole file system read-only but the workspace, and the next child the first of its own
+    process tree; return whether the system allowed it.
+
+    What Landlock leaves open (chmod, chown, utime; signals before ABI 6) is closed by this.
+    """
+    uid, gid = os.getuid(), os.getgid()
+    flags = _NEWNS | _NEWIPC | _NEWPID | (0 if uid == 0 else _NEWUSER)
+    try:
+        _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
+        if uid:
+            _map_user(uid, gid)
+        _mount(None, "/", _MS_REC | _MS_PRIVATE)
+        _set_mount("/", read_only=True)
+    except OSError:  # no privilege, or user namespaces are switched off here
+        return False
+    if workspace is not None:
+        _mount(workspace, workspace, _MS_BIND | _MS_REC)
+        _set_mount(workspace, read_only=False)
+    return True
+
+
+def _map_user(uid: int, gid: int) -> None:
+    for file, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
+        descriptor = os.open(f"/proc/self/{file}", os.O_WRONLY)
+        try:
+            os.write(descriptor, text.encode())
+        finally:
+            os.close(descriptor)
+
+
+def _mount(source: str | None, target: str, flags: int) -> None:
+    origin = None if source is None else os.fsencode(source)
+    _checked(_libc.mount(origin, os.fsencode(target), None, ctypes.c_ulong(flags), None), f"mount {target}")
+
+
+def _set_mount(path: str, *, read_only: bool) -> None:
+    added, removed = (_MOUNT_ATTR_RDONLY, 0) if read_only else (0, _MOUNT_ATTR_RDONLY)
+    attributes = struct.pack("QQQQ", added, removed, 0, 0)
+    _syscall("mount_setattr", 442, _AT_FDCWD, os.fsencode(path), _AT_RECURSIVE, attributes, len(attributes))
+
+
+# --- Landlock ----------------------------------------------------------------------------------
+
+_EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
+_MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 9, 1 << 11, 1 << 14, 1 << 15
+_OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+_RIGHTS_SINCE = {1: 13, 2: 14, 3: 15, 5: 16}  # ABI: how many of the rights on files it knows
+
+
+def landlock_abi() -> int:
+    """Return the version of Landlock here; 0 when the kernel has none or it is switched off."""
+    try:
+        return _syscall("landlock_create_ruleset", 444, None, 0, 1)
+    except OSError:
+        return 0
+
+
+def enter_landlock(workspace: str | None) -> None:
+    """Close every file but the system's programs (to read and run) and the workspace (to do as it likes).
+
+    Also TCP (ABI 4), abstract sockets and signals to the outside (ABI 6), where the kernel can.
+    """
+    abi = landlock_abi()
+    rights = (1 << max(count for since, count in _RIGHTS_SINCE.items() if since <= abi)) - 1
+    attributes = struct.pack("QQQ", rights, 0b11 if abi >= 4 else 0, 0b11 if abi >= 6 else 0)
+    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    ruleset = _syscall("landlock_create_ruleset", 444, attributes, size, 0)
+    for path in (*SYSTEM_FOLDERS, *SYSTEM_FILES):
+        _allow(ruleset, path, _EXECUTE | _READ_FILE | _READ_DIR)
+    for path in DEVICES:
+        _allow(ruleset, path, _READ_FILE | _WRITE_FILE)
+    if workspace is not None:
+        _allow(ruleset, workspace, rights & ~(_MAKE_CHAR | _MAKE_BLOCK | _MAKE_SOCK | _IOCTL_DEV))
+    _syscall("landlock_restrict_self", 446, ruleset, 0)
+    os.close(ruleset)
+
+
+def _allow(ruleset: int, path: str, rights: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    if not os.path.isdir(path):
+        rights &= _OF_A_FILE
+    rule = struct.pack("=Qi", rights, descriptor)
+    _syscall("landlock_add_rule", 445, ruleset, 1, rule, 0)
+    os.close(descriptor)
+
+
+# --- seccomp -----------------------------------------------------------------------------------
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+# Each name with its number on x86_64 and on aarch64; None where there is no such call.
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    "socket": (41, 198), "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271),
+    "pidfd_getfd": (438, 438), "kcmp": (312, 272), "mount": (165, 40), "umount2": (166, 39), "chroot": (161, 51),
+    "pivot_root": (155, 41), "move_mount": (429, 429), "open_tree": (428, 428), "open_tree_attr": (467, 467),
+    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "mount_setattr": (442, 442), "unshare": (272, 97), "setns": (308, 268), "bpf": (321, 280),
+    "perf_event_open": (298, 241), "userfaultfd": (323, 282), "io_uring_setup": (425, 425),
+    "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "keyctl": (250, 219), "add_key": (248, 217),
+    "request_key": (249, 218), "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "open_by_handle_at": (304, 265), "swapon": (167, 224),
+    "swapoff": (168, 225), "reboot": (169, 142), "sethostname": (170, 161), "setdomainname": (171, 162),
+    "syslog": (103, 116), "quotactl": (179, 60), "quotactl_fd": (443, 443), "acct": (163, 89),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171), "clock_adjtime": (305, 266),
+    "iopl": (172, None), "ioperm": (173, None), "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190),
+    "mq_open": (240, 180), "fanotify_init": (300, 262),
+}  # fmt: skip
+
+# What Landlock does not rule on: it would let a command change these of any file of the same user.
+_DENIED_WHERE_WRITABLE: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452), "chown": (92, None),
+    "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7), "setxattrat": (463, 463), "removexattr": (197, 14), "lremovexattr": (198, 15),
+    "fremovexattr": (199, 16), "removexattrat": (466, 466), "utime": (132, None), "utimes": (235, None),
+    "futimesat": (261, None), "utimensat": (280, 88), "file_setattr": (469, 469),
+}  # fmt: skip
+
+_CLONE, _CLONE3 = {"x86_64": 56, "aarch64": 220}, 435
+_NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag
+_X32 = 0x40000000
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_KILL, _ALLOW, _EACCES, _EPERM, _ENOSYS = 0x80000000, 0x7FFF0000, 0x0005000D, 0x00050001, 0x00050026
+
+
+def seccomp_program(machine: str, *, also_metadata: bool) -> bytes:
+    """Return the filter as the kernel's array of instructions; raise `OSError` for a machine it is not known for.
+
+    No socket, no look into other processes, no new namespace or mount; with `also_metadata`, no change
+    of a file's mode, owner or times either.
+    """
+    if machine not in _ARCHITECTURES:
+        raise OSError(f"no seccomp filter is known for {machine}")
+    column = list(_ARCHITECTURES).index(machine)
+    denied = _DENIED | (_DENIED_WHERE_WRITABLE if also_metadata else {})
+    numbers = sorted(number for pair in denied.values() if (number := pair[column]) is not None)
+    return b"".join(_instructions(_ARCHITECTURES[machine], _CLONE[machine], numbers))
+
+
+def enter_seccomp(program: bytes) -> None:
+    """Put the filter on this process and all it starts."""
+    instructions = ctypes.create_string_buffer(program, len(program))
+    filter_of = struct.pack("HxxxxxxP", len(program) // 8, ctypes.addressof(instructions))
+    _prctl("PR_SET_SECCOMP", 22, 2, filter_of)
+
+
+def _instructions(architecture: int, clone: int, denied: Iterable[int]) -> Iterable[bytes]:
+    """Yield the instructions; a jump's two numbers say how many to skip when it holds, and when not."""
+
+    def step(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
+        return struct.pack("HBBI", code, if_so, if_not, value)
+
+    yield step(_LOAD, _ARCHITECTURE)
+    yield step(_EQUAL, architecture, 1, 0)
+    yield step(_RETURN, _KILL)  # a program for another architecture has other numbers for its calls
+    yield step(_LOAD, _NUMBER)
+    yield step(_AT_LEAST, _X32, 0, 1)
+    yield step(_RETURN, _KILL)
+    for number in denied:
+        yield step(_EQUAL, number, 0, 1)
+        yield step(_RETURN, _EACCES)
+    yield step(_EQUAL, _CLONE3, 0, 1)
+    yield step(_RETURN, _ENOSYS)  # its flags are out of a filter's reach; libraries fall back to clone
+    yield step(_EQUAL, clone, 0, 3)
+    yield step(_LOAD, _FIRST_ARGUMENT)
+    yield step(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
+    yield step(_RETURN, _EPERM)
+    yield step(_RETURN, _ALLOW)

@@ -1,0 +1,178 @@
+"""The edge of a model call: its deadline, and the errors that may leave it."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+import pytest
+from fault_server import FaultServer
+
+from lemming.calls import ask
+from lemming.errors import ConfigError, RateLimited, RequestRejected, TimedOut
+from lemming.providers import Backend, LLMProvider, Message, Reply, Request
+
+
+class Plugin(LLMProvider):
+    """A provider with nothing but `call`, as the guide shows it."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
+        if isinstance(self.answer, BaseException):
+            raise self.answer
+        text: str = self.answer
+        return text
+
+
+class Hanging(LLMProvider):
+    """A provider that does not come back."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
+        self.released.wait(30)
+        return "too late"
+
+
+def test_a_plain_provider_answers(request_: Request) -> None:
+    assert ask(Plugin("hello"), request_) == Reply(text="hello", model="m")
+
+
+def test_a_plain_provider_gets_the_other_fields_as_keywords(request_: Request) -> None:
+    class Curious(LLMProvider):
+        def call(
+            self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any
+        ) -> str:
+            return f"{kwargs['agent']} {kwargs['tick']} {kwargs['max_output_tokens']}"
+
+    assert ask(Curious(), request_).text == "planner 3 2048"
+
+
+def test_a_plain_provider_that_hangs_is_left_behind(request_: Request) -> None:
+    provider, started = Hanging(), time.monotonic()
+    with pytest.raises(TimedOut, match=r"within 0\.1 s"):
+        ask(provider, dataclasses.replace(request_, deadline_s=0.1))
+    assert time.monotonic() - started < 2
+    provider.released.set()
+
+
+def test_a_bug_in_a_plugin_is_not_retryable_and_names_its_place(request_: Request) -> None:
+    with pytest.raises(RequestRejected) as caught:
+        ask(Plugin(KeyError("choices")), request_)
+    assert caught.value.message == "Plugin failed: KeyError: 'choices'"
+    assert caught.value.where.startswith(__file__)
+
+
+def test_a_plugin_that_exits_does_not_end_the_process(request_: Request) -> None:
+    with pytest.raises(RequestRejected, match="SystemExit"):
+        ask(Plugin(SystemExit(3)), request_)
+
+
+def test_ctrl_c_passes_through(request_: Request) -> None:
+    class Interrupted(Backend):
+        keeps_deadline = True
+
+        def complete(self, request: Request) -> Reply:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        ask(Interrupted(), request_)
+
+
+@pytest.mark.parametrize("answer", [None, 7, b"bytes", {"text": "hello"}])
+def test_an_answer_that_is_not_text_is_rejected(answer: Any, request_: Request) -> None:
+    with pytest.raises(RequestRejected, match="not text"):
+        ask(Plugin(answer), request_)
+
+
+def test_half_a_surrogate_pair_is_replaced_for_no_file_can_hold_it(request_: Request) -> None:
+    assert ask(Plugin("a\ud800b"), request_).text == "a?b"
+
+
+def test_an_operators_error_keeps_its_place_and_hint(request_: Request) -> None:
+    with pytest.raises(RequestRejected) as caught:
+        ask(Plugin(ConfigError("no such voice", where="voices.json", hint="add it")), request_)
+    assert str(caught.value) == "voices.json: no such voice (add it)"
+
+
+def test_a_plugins_own_provider_error_is_cut_and_redacted(
+    request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("VOICE_API_KEY", "correct-horse")
+    with pytest.raises(RateLimited) as caught:
+        ask(Plugin(RateLimited(f"slow down, correct-horse {'x' * 9000}", retry_after_s=3)), request_)
+    assert caught.value.message.startswith("slow down, [redacted VOICE_API_KEY]")
+    assert len(caught.value.message) == 400
+    assert caught.value.retry_after_s == 3
+
+
+def test_no_sdk_is_imported_before_it_is_used() -> None:
+    code = """
+import sys
+import lemming.calls, lemming.retrying, lemming.backends.openai, lemming.backends.anthropic
+import lemming.backends.ollama, lemming.backends.local, lemming.backends.cli, lemming.backends.scripted
+from lemming.providers import make_provider
+make_provider("openai", {}), make_provider("anthropic", {}), make_provider("ollama", {}), make_provider("local", {})
+print([name for name in ("openai", "anthropic", "ollama", "httpx", "httpx2", "xllamacpp") if name in sys.modules])
+"""
+    assert run_python(code) == "[]\n"
+
+
+def test_the_interpreter_ends_quietly_with_connections_open_and_calls_in_flight(faults: FaultServer) -> None:
+    code = f"""
+import threading
+from lemming.backends.anthropic import AnthropicProvider
+from lemming.backends.ollama import OllamaProvider
+from lemming.backends.openai import OpenAIProvider
+from lemming.calls import ask
+from lemming.providers import LLMProvider, Request
+
+class Hanging(LLMProvider):
+    def call(self, model_name, messages, temperature, **kwargs):
+        threading.Event().wait()
+
+request = Request(model_name="m", messages=[{{"role": "user", "content": "hi"}}])
+kept = [OpenAIProvider(base_url="{faults.url("ok")}"), AnthropicProvider(base_url="{faults.url("ok")}"),
+        OllamaProvider(host="{faults.url("ok")}")]
+for provider in kept:
+    ask(provider, request)
+for hanging in (OpenAIProvider(base_url="{faults.url("hang")}"), Hanging()):
+    threading.Thread(target=ask, args=(hanging, request), daemon=True).start()
+print("end", flush=True)
+"""
+    assert run_python(code) == "end\n"
+
+
+def test_ctrl_c_cancels_a_call_that_hangs(faults: FaultServer) -> None:
+    code = f"""
+import os, signal, threading
+from lemming.backends.ollama import OllamaProvider
+from lemming.calls import ask
+from lemming.providers import Request
+
+provider = OllamaProvider(host="{faults.url("hang")}")
+threading.Timer(0.8, os.kill, (os.getpid(), signal.SIGINT)).start()
+try:
+    ask(provider, Request(model_name="m", messages=[]))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    started = time.monotonic()
+    assert run_python(code) == "interrupted\n"
+    assert time.monotonic() - started < 15
+
+
+def run_python(code: str) -> str:
+    """Run code in a new interpreter that turns every warning into an error; it must say nothing on stderr."""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", code], capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout

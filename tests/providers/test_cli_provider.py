@@ -1,0 +1,127 @@
+"""A program as a model."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from lemming.backends.cli import OUTPUT_LIMIT_BYTES, CliProvider
+from lemming.calls import ask
+from lemming.errors import RequestRejected, TimedOut, Unavailable
+from lemming.providers import Request, make_provider
+
+
+def python(code: str, **options: object) -> CliProvider:
+    """A provider that runs a line of Python."""
+    provider = make_provider("cli", {"command": [sys.executable, "-c", code, "{model}"], **options})
+    assert isinstance(provider, CliProvider)
+    return provider
+
+
+def shell(script: str) -> CliProvider:
+    return CliProvider(command=["sh", "-c", script])
+
+
+def test_the_prompt_is_plain_text_on_standard_input(request_: Request) -> None:
+    assert ask(shell("cat"), request_).text == "Be brief.\n\nSay hello."
+
+
+def test_the_models_own_answers_are_marked_as_such(request_: Request) -> None:
+    earlier = [{"role": "assistant", "content": "{}"}, {"role": "user", "content": "Again."}]
+    asked = dataclasses.replace(request_, messages=[*request_.messages, *earlier])
+    assert ask(shell("cat"), asked).text == "Be brief.\n\nSay hello.\n\nYour answer was:\n{}\n\nAgain."
+
+
+def test_the_command_gets_the_models_name(request_: Request) -> None:
+    assert ask(python("import sys; print(sys.argv[1])"), request_).text == "m"
+
+
+def test_a_prompt_larger_than_a_pipe_gets_through(request_: Request) -> None:
+    long = dataclasses.replace(request_, messages=[{"role": "user", "content": "x" * 500_000}])
+    assert ask(shell("wc -c"), long).text == "500001"
+
+
+def test_a_program_that_does_not_read_its_input_is_fine(request_: Request) -> None:
+    long = dataclasses.replace(request_, messages=[{"role": "user", "content": "x" * 500_000}])
+    assert ask(shell("echo done"), long).text == "done"
+
+
+def test_a_failing_program_is_quoted_with_its_last_line(request_: Request) -> None:
+    with pytest.raises(Unavailable, match="exit status 3: out of cheese"):
+        ask(shell("echo first >&2; echo out of cheese >&2; exit 3"), request_)
+    with pytest.raises(Unavailable, match="SIGTERM: no message"):
+        ask(shell("kill -TERM $$"), request_)
+
+
+def test_a_missing_program_is_rejected_with_a_hint(request_: Request) -> None:
+    with pytest.raises(RequestRejected) as caught:
+        ask(CliProvider(command=["no-such-program"]), request_)
+    assert "install no-such-program" in caught.value.hint
+    with pytest.raises(RequestRejected, match="empty"):
+        ask(CliProvider(command=[]), request_)
+
+
+def test_it_runs_in_the_folder_it_is_given(request_: Request, tmp_path: Path) -> None:
+    (tmp_path / "desk").mkdir()
+    provider = make_provider("cli", {"command": ["pwd"], "cwd": "desk"}, base=tmp_path)
+    assert ask(provider, request_).text == str(tmp_path / "desk")
+    with pytest.raises(RequestRejected, match="no folder"):
+        ask(CliProvider(command=["pwd"], cwd="nowhere", base=tmp_path), request_)
+
+
+def test_the_environment_is_small_and_holds_no_key(
+    request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    monkeypatch.setenv("MY_TOOL_HOME", "/opt/tool")
+    monkeypatch.setenv("XDG_CONFIG_HOME", "/home/me/.config")
+    code = "import json, os; print(json.dumps(dict(os.environ)))"
+    seen = json.loads(ask(python(code), request_).text)
+    assert seen["PATH"] == os.environ["PATH"]
+    assert seen["XDG_CONFIG_HOME"] == "/home/me/.config"
+    assert not {"OPENAI_API_KEY", "MY_TOOL_HOME"} & seen.keys()
+    named = json.loads(ask(python(code, env=["OPENAI_API_KEY"]), request_).text)
+    assert named["OPENAI_API_KEY"] == "secret"
+
+
+def test_at_the_deadline_the_whole_process_group_is_killed(request_: Request, tmp_path: Path) -> None:
+    pids = tmp_path / "pids"
+    started = time.monotonic()
+    with pytest.raises(TimedOut):
+        ask(
+            shell(f"sleep 60 & echo $! > {pids}; echo $$ >> {pids}; wait"),
+            dataclasses.replace(request_, deadline_s=0.5),
+        )
+    assert time.monotonic() - started < 3
+    assert not any(is_alive(int(pid)) for pid in pids.read_text().split())
+
+
+def test_a_process_left_behind_does_not_hold_the_answer_up(request_: Request, tmp_path: Path) -> None:
+    started = time.monotonic()
+    reply = ask(shell(f"sleep 60 & echo $! > {tmp_path}/pid; echo answer"), request_)
+    assert reply.text == "answer"
+    assert time.monotonic() - started < 3
+    assert not is_alive(int((tmp_path / "pid").read_text()))
+
+
+def test_endless_output_is_cut(request_: Request) -> None:
+    reply = ask(shell("yes"), request_)
+    assert (len(reply.text), reply.finish) == (OUTPUT_LIMIT_BYTES - 1, "length")
+
+
+def test_output_that_is_not_utf8_is_still_an_answer(request_: Request) -> None:
+    assert ask(shell(r"printf 'caf\351'"), request_).text == "caf\ufffd"
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether a process runs; one that is dead and not yet waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,103 @@
+"""Answers from a JSONL file."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming import errors
+from lemming.backends.scripted import ScriptedProvider
+from lemming.calls import ask
+from lemming.errors import ConfigError, ProviderError, RequestRejected, TimedOut
+from lemming.providers import Reply, Request, make_provider
+
+
+def script(base: Path, *lines: dict[str, Any]) -> ScriptedProvider:
+    """A provider that plays these lines."""
+    (base / "script.jsonl").write_text("\n".join(json.dumps(line) for line in lines))
+    return ScriptedProvider(file="script.jsonl", base=base)
+
+
+def test_an_object_is_answered_as_json_and_text_as_it_is(tmp_path: Path, request_: Request) -> None:
+    assert ask(script(tmp_path, {"reply": {"notes": "é"}}), request_).text == '{"notes":"é"}'
+    assert ask(script(tmp_path, {"reply": "not json"}), request_).text == "not json"
+
+
+def test_usage_is_what_the_line_says(tmp_path: Path, request_: Request) -> None:
+    reply = ask(script(tmp_path, {"reply": "x", "input_tokens": 10, "output_tokens": 2}), request_)
+    assert reply == Reply(text="x", input_tokens=10, output_tokens=2, model="m")
+
+
+def test_the_first_line_whose_conditions_hold_answers(tmp_path: Path, request_: Request) -> None:
+    provider = script(
+        tmp_path,
+        {"agent": "writer", "reply": "other agent"},
+        {"agent": "planner", "tick": 4, "reply": "other tick"},
+        {"tick": 3, "step": 1, "reply": "second step"},
+        {"contains": "goodbye", "reply": "other text"},
+        {"agent": "planner", "tick": 3, "step": 0, "contains": "hello", "reply": "this one"},
+        {"agent": "*", "reply": "anything else"},
+    )
+    assert ask(provider, request_).text == "this one"
+    assert ask(provider, dataclasses.replace(request_, step=1)).text == "second step"
+    assert ask(provider, dataclasses.replace(request_, tick=9)).text == "anything else"
+    assert ask(provider, request_).text == "this one"
+
+
+def test_contains_looks_at_the_last_message_to_the_model(tmp_path: Path, request_: Request) -> None:
+    provider = script(tmp_path, {"contains": "brief", "reply": "no"}, {"contains": "Say", "reply": "yes"})
+    assert ask(provider, request_).text == "yes"
+
+
+def test_no_line_is_an_error_that_names_file_agent_and_tick(tmp_path: Path, request_: Request) -> None:
+    with pytest.raises(RequestRejected, match="agent 'planner', tick 3, step 0") as caught:
+        ask(script(tmp_path, {"agent": "writer", "reply": "x"}), request_)
+    assert caught.value.where == "script.jsonl"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"],
+)
+def test_a_line_can_be_an_error(name: str, tmp_path: Path, request_: Request) -> None:
+    with pytest.raises(ProviderError) as caught:
+        ask(script(tmp_path, {"error": name}), request_)
+    assert type(caught.value) is getattr(errors, name)
+
+
+def test_an_answer_can_take_too_long(tmp_path: Path, request_: Request) -> None:
+    slow = script(tmp_path, {"reply": "x", "delay_s": 60})
+    with pytest.raises(TimedOut):
+        ask(slow, dataclasses.replace(request_, deadline_s=0.01))
+    assert ask(script(tmp_path, {"reply": "x", "delay_s": 0.01}), request_).text == "x"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"reply": "x"', "unexpected end of JSON"),
+        ("[1]", "expected an object"),
+        ('{"reply": 7}', "/reply"),
+        ('{"agent": "planner"}', 'either "reply" or "error"'),
+        ('{"reply": "x", "error": "TimedOut"}', 'either "reply" or "error"'),
+        ('{"error": "Crash"}', "Crash"),
+        ('{"agnet": "planner", "reply": "x"}', 'did you mean "agent"?'),
+        ('{"reply": "x", "delay_s": -1}', "at least 0"),
+    ],
+)
+def test_a_wrong_line_is_named_with_its_number(line: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "script.jsonl").write_text(f'{{"reply": "x"}}\n\n{line}\n')
+    with pytest.raises(ConfigError) as caught:
+        ScriptedProvider(file="script.jsonl", base=tmp_path)
+    assert message in str(caught.value)
+    assert "script.jsonl:3:" in str(caught.value)
+    assert caught.value.problems[0].severity == "error"
+
+
+def test_a_missing_script_says_so(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"nowhere\.jsonl: the script cannot be read"):
+        make_provider("scripted", {"file": "nowhere.jsonl"}, base=tmp_path)
