@@ -96,9 +96,7 @@ def unknown_keys(plain: dict[str, Any], kind: Any, pointer: str = "") -> Iterato
         here = f"{pointer}/{key}"
         if key not in known:
             hint = nearest(key, list(known)) or f"known keys: {', '.join(known)}"
-            yield Problem(
-                f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code="LMG-301"
-            )
+            yield Problem(f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code="LMG-301")
         elif isinstance(value, dict) and (inner := known[key]):
             yield from unknown_keys(value, inner, here)
         elif isinstance(value, list) and (inner := known[key]):

@@ -85,7 +85,8 @@ class Mailroom:
         visibility: Literal["order", "tick"] = "order",
     ) -> None:
         self._base, self._tick, self._visibility = base, tick, visibility
-        self._agents = list(agents)
+        self._agents = frozenset(agents)
+        self._authors: dict[str, list[str]] = {}
         self._rank = {name: rank for rank, name in enumerate(order)}
         self._firing = frozenset(firing)
         self._names: dict[str, list[EntryName]] = {}
@@ -106,7 +107,13 @@ class Mailroom:
 
     def authors_of(self, reader: Agent) -> list[str]:
         """Return whom an agent may read, in the order of the tick."""
-        return sorted((name for name in self._agents if reader.may_read(name)), key=self._place_of)
+        if reader.name not in self._authors:
+            readable = reader.permissions.read_outboxes
+            names = self._agents if "*" in readable else self._agents.intersection(readable)
+            self._authors[reader.name] = sorted(
+                names - {reader.name}, key=lambda name: (self._place_of(name), name)
+            )
+        return self._authors[reader.name]
 
     def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
         """Return whether there is anything the agent has not been shown."""

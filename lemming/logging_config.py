@@ -13,7 +13,7 @@ from typing import Any
 
 from lemming import fs, paths
 from lemming.errors import DiskError
-from lemming.redaction import redact
+from lemming.redaction import redact_values
 
 _levels: dict[Path, int] = {}
 
@@ -59,7 +59,7 @@ class _Lines:
 
     def msg(self, line: str) -> None:
         try:
-            fs.append(self._base, self._relative, redact(line).encode("utf-8", "replace") + b"\n")
+            fs.append(self._base, self._relative, redact_values(line).encode("utf-8", "replace") + b"\n")
         except DiskError as error:
             if not error.concerns_one_file:  # a full disk stops the engine; an odd log file does not
                 raise

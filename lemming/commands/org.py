@@ -71,7 +71,9 @@ def running_engine(base: Path) -> dict[str, Any] | None:
 def describe_engine(holder: dict[str, Any]) -> str:
     """Return one line that says who runs the organisation."""
     what = holder.get("command") or "an engine"
-    return f"{what}, pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
+    return (
+        f"{what}, pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
+    )
 
 
 def last_committed_tick(base: Path) -> Record | None:

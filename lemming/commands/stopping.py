@@ -39,7 +39,9 @@ def stop_on_signals(*, quiet: bool = False) -> Iterator[StopSwitch]:
     os.set_blocking(writer, False)
     former = {number: signal.signal(number, _leave_it_to_the_pipe) for number in SIGNALS}
     former_pipe = signal.set_wakeup_fd(writer)
-    watcher = threading.Thread(target=_watch, args=(reader, switch, quiet), name="lemming-signals", daemon=True)
+    watcher = threading.Thread(
+        target=_watch, args=(reader, switch, quiet), name="lemming-signals", daemon=True
+    )
     watcher.start()
     try:
         yield switch

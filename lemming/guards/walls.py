@@ -14,7 +14,13 @@ from collections.abc import Iterable
 from typing import Any
 
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-SYSTEM_FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime")
+SYSTEM_FILES = (
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+)
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -198,14 +204,14 @@ _DENIED_WHERE_WRITABLE: dict[str, tuple[int | None, int | None]] = {
     "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54), "setxattr": (188, 5), "lsetxattr": (189, 6),
     "fsetxattr": (190, 7), "setxattrat": (463, 463), "removexattr": (197, 14), "lremovexattr": (198, 15),
     "fremovexattr": (199, 16), "removexattrat": (466, 466), "utime": (132, None), "utimes": (235, None),
-    "futimesat": (261, None), "utimensat": (280, 88), "file_setattr": (469, 469),
+    "futimesat": (261, None), "file_setattr": (469, 469),
 }  # fmt: skip
 
-_CLONE, _CLONE3 = {"x86_64": 56, "aarch64": 220}, 435
+_CLONE, _CLONE3, _UTIMENSAT = {"x86_64": 56, "aarch64": 220}, 435, {"x86_64": 280, "aarch64": 88}
 _NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag
 _X32 = 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24)  # offsets in struct seccomp_data
 _KILL, _ALLOW, _EACCES, _EPERM, _ENOSYS = 0x80000000, 0x7FFF0000, 0x0005000D, 0x00050001, 0x00050026
 
 
@@ -220,7 +226,15 @@ def seccomp_program(machine: str, *, also_metadata: bool) -> bytes:
     column = list(_ARCHITECTURES).index(machine)
     denied = _DENIED | (_DENIED_WHERE_WRITABLE if also_metadata else {})
     numbers = sorted(number for pair in denied.values() if (number := pair[column]) is not None)
-    return b"".join(_instructions(_ARCHITECTURES[machine], _CLONE[machine], numbers))
+    return b"".join(
+        (
+            *_only_on(_ARCHITECTURES[machine]),
+            *(instruction for number in numbers for instruction in _deny(number)),
+            *(_touch_only_what_is_open(_UTIMENSAT[machine]) if also_metadata else ()),
+            *_no_new_namespaces(_CLONE[machine]),
+            _step(_RETURN, _ALLOW),
+        )
+    )
 
 
 def enter_seccomp(program: bytes) -> None:
@@ -230,25 +244,40 @@ def enter_seccomp(program: bytes) -> None:
     _prctl("PR_SET_SECCOMP", 22, 2, filter_of)
 
 
-def _instructions(architecture: int, clone: int, denied: Iterable[int]) -> Iterable[bytes]:
-    """Yield the instructions; a jump's two numbers say how many to skip when it holds, and when not."""
+def _step(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
+    """Return one instruction; a jump's two numbers say how many to skip when it holds, and when not."""
+    return struct.pack("HBBI", code, if_so, if_not, value)
 
-    def step(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
-        return struct.pack("HBBI", code, if_so, if_not, value)
 
-    yield step(_LOAD, _ARCHITECTURE)
-    yield step(_EQUAL, architecture, 1, 0)
-    yield step(_RETURN, _KILL)  # a program for another architecture has other numbers for its calls
-    yield step(_LOAD, _NUMBER)
-    yield step(_AT_LEAST, _X32, 0, 1)
-    yield step(_RETURN, _KILL)
-    for number in denied:
-        yield step(_EQUAL, number, 0, 1)
-        yield step(_RETURN, _EACCES)
-    yield step(_EQUAL, _CLONE3, 0, 1)
-    yield step(_RETURN, _ENOSYS)  # its flags are out of a filter's reach; libraries fall back to clone
-    yield step(_EQUAL, clone, 0, 3)
-    yield step(_LOAD, _FIRST_ARGUMENT)
-    yield step(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
-    yield step(_RETURN, _EPERM)
-    yield step(_RETURN, _ALLOW)
+def _only_on(architecture: int) -> Iterable[bytes]:
+    yield _step(_LOAD, _ARCHITECTURE)
+    yield _step(_EQUAL, architecture, 1, 0)
+    yield _step(_RETURN, _KILL)  # a program for another architecture has other numbers for its calls
+    yield _step(_LOAD, _NUMBER)
+    yield _step(_AT_LEAST, _X32, 0, 1)
+    yield _step(_RETURN, _KILL)
+
+
+def _deny(number: int) -> Iterable[bytes]:
+    yield _step(_EQUAL, number, 0, 1)
+    yield _step(_RETURN, _EACCES)
+
+
+def _touch_only_what_is_open(utimensat: int) -> Iterable[bytes]:
+    """Allow utimensat on a descriptor (no path: its pointer is 0, both halves), and no other."""
+    yield _step(_EQUAL, utimensat, 0, 6)
+    yield _step(_LOAD, _ARGUMENTS[1])
+    yield _step(_EQUAL, 0, 0, 3)
+    yield _step(_LOAD, _ARGUMENTS[1] + 4)
+    yield _step(_EQUAL, 0, 0, 1)
+    yield _step(_RETURN, _ALLOW)
+    yield _step(_RETURN, _EACCES)
+
+
+def _no_new_namespaces(clone: int) -> Iterable[bytes]:
+    yield _step(_EQUAL, _CLONE3, 0, 1)
+    yield _step(_RETURN, _ENOSYS)  # its flags are out of a filter's reach; libraries fall back to clone
+    yield _step(_EQUAL, clone, 0, 3)
+    yield _step(_LOAD, _ARGUMENTS[0])
+    yield _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
+    yield _step(_RETURN, _EPERM)

@@ -1,0 +1,189 @@
+"""Tells a run as it happens: a line an entry, a line a tick; or with --json the engine's events, one a line."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lemming import paths
+from lemming.commands.screen import (
+    Style,
+    counted,
+    one_line,
+    painted,
+    show_json,
+    tell,
+    width_of,
+)
+from lemming.errors import ConfigError
+from lemming.messages import EntryName, read_entry
+from lemming.report import TickReport, TurnReport
+from lemming.runtime import Event
+
+_STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
+_SHORTEST_TEXT = 30
+
+NOBODY_USABLE = frozenset(
+    {"AuthenticationFailed", "Unavailable", "CircuitOpen", "TimedOut", "RateLimited", "UnknownModel"}
+)
+TURN_FAILED, NO_PROVIDER, NO_CREDITS = 1, 5, 6
+
+
+@dataclass
+class Narrator:
+    """Hears the engine's events. `stop` is set when nobody is there any more to be told."""
+
+    base: Path
+    stop: threading.Event
+    as_json: bool = False
+    quiet: bool = False
+    due: list[str] = field(default_factory=list)
+    is_cut_off: bool = False
+    _open_line: bool = False
+
+    def hear(self, event: Event) -> None:
+        """Take one event; for `lemming.engine` as `notify`."""
+        if event["type"] == "tick_started":
+            self.due = list(event["order"])
+        try:
+            self._report(event)
+        except BrokenPipeError:
+            self.is_cut_off = True
+            self.stop.set()
+
+    def _report(self, event: Event) -> None:
+        if self.as_json:
+            show_json(event["type"], {key: value for key, value in event.items() if key != "type"})
+            return
+        if event["type"] == "tick_started":
+            self._tick_started(event)
+        elif event["type"] == "turn_started":
+            self._turn_started(event)
+        elif event["type"] == "turn_ended":
+            self._turn_ended(TurnReport.from_json(event))
+        elif event["type"] == "problem":
+            self._problem(event)
+
+    def stopped(self, report: TickReport) -> None:
+        """Tell of a tick that was stopped half-way; no event of the engine says so."""
+        if self.as_json:
+            show_json("tick_stopped", report.as_json())
+            return
+        if not self.quiet:
+            done = len(report.turns) and sum(turn.agent in self.due for turn in report.turns)
+            rest = [name for name in self.due if name not in {turn.agent for turn in report.turns}]
+            waiting = f"; {', '.join(rest)} to go" if rest else ""
+            tell(f"tick {report.tick} is unfinished after {counted(done, 'turn')}{waiting}. The next run continues it.")
+
+    def ended(self, report: TickReport) -> None:
+        """Tell what a tick came to."""
+        if not self.as_json and not self.quiet:
+            tell(summary(report, self.due))
+
+    def _tick_started(self, event: Event) -> None:
+        if not self.quiet:
+            tell(f"tick {event['tick']}", style="bold")
+        for name, why in event["broken"].items():
+            tell(f"  {name}  {painted('broken', 'red', sys.stderr)}  {one_line(why, 400)}")
+
+    def _turn_started(self, event: Event) -> None:
+        if not self.quiet and sys.stderr.isatty():
+            print(f"  {self._name(event['agent'])}  …", end="", file=sys.stderr, flush=True)
+            self._open_line = True
+
+    def _turn_ended(self, turn: TurnReport) -> None:
+        if self.quiet and turn.status != "failed":
+            return
+        if self._open_line:
+            print("\r\033[K", end="", file=sys.stderr)
+            self._open_line = False
+        for line in self._lines_of(turn):
+            tell(line)
+
+    def _lines_of(self, turn: TurnReport) -> list[str]:
+        name = self._name(turn.agent)
+        if turn.status in ("failed", "skipped"):
+            head = painted(f"{turn.status:<8}", _STYLES[turn.status], sys.stderr)
+            return [f"  {name}  {head}  {one_line(turn.reason, 600)}"]
+        cost = _cost_of(turn)
+        room = max(_SHORTEST_TEXT, width_of(sys.stderr) - len(name) - len(cost) - 17)
+        shown = [(entry["kind"], one_line(self._text_of(turn.agent, entry), room)) for entry in turn.entries]
+        if not shown:
+            shown = [("", "wrote nothing")]
+        also = _besides_entries(turn)
+        if also:
+            shown.append(("", also))
+        lines = [f"  {name}  {kind:<8}  {text}" for kind, text in shown]
+        return [f"{lines[0]}  {painted(cost, 'dim', sys.stderr)}", *lines[1:]]
+
+    def _problem(self, event: Event) -> None:
+        problem = event["problem"]
+        where = problem["file"] + (f":{problem['line']}" if problem["line"] else "")
+        text = one_line(f"{where}: {problem['message']}", 400)
+        tell(f"  {self._name(event['agent'])}  {painted('ignored ', 'yellow', sys.stderr)}  {text}")
+
+    def _name(self, name: str) -> str:
+        return name.ljust(max(map(len, self.due), default=0))
+
+    def _text_of(self, author: str, entry: dict[str, str]) -> str:
+        match = paths.ENTRY_FILE.match(entry["file"].rsplit("/", 1)[-1])
+        if match is None:
+            return entry["file"]
+        try:
+            return text_of(read_entry(self.base, EntryName(int(match[1]), 0, match[2], author)).payload)
+        except (ConfigError, FileNotFoundError):  # an entry past its retention, or removed by hand
+            return entry["file"]
+
+
+def text_of(payload: dict[str, Any]) -> str:
+    """Return what a person wants to read of a payload: its text, else all of it."""
+    from lemming.jsontext import compact
+
+    text = payload.get("text")
+    shown = text if isinstance(text, str) else compact(payload).decode()
+    target = payload.get("target")
+    return f"{shown}  (to {target})" if isinstance(target, str) else shown
+
+
+def summary(report: TickReport, due: list[str]) -> str:
+    """Return the line that ends a tick."""
+    totals, after = report.totals, f"next is tick {report.tick + 1}"
+    if not due:
+        broken = "; resumes are broken, see `lemming validate`" if totals["failed"] else ""
+        return f"tick {report.tick}: nobody is due{broken}; {after}"
+    parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
+    idle = sum(turn.status == "skipped" and turn.agent in due for turn in report.turns)
+    parts += [f"{idle} skipped"] if idle else []
+    if totals["calls"]:
+        parts += [counted(totals["entries"], "entry", "entries"), counted(totals["credits"], "credit")]
+        parts += [f"${totals['cost_usd']:.4f}"] if totals["cost_usd"] is not None else []
+    return f"tick {report.tick} in {report.duration_ms / 1000:.1f}s: {', '.join(parts)}; {after}"
+
+
+def exit_status(report: TickReport, due: list[str]) -> int:
+    """Return what `run-once` ends with for a tick that was committed. See docs/cli.md."""
+    mine = [turn for turn in report.turns if turn.agent in due]
+    asked = [turn for turn in mine if turn.status != "skipped"]
+    if asked and all(turn.status == "failed" and turn.error in NOBODY_USABLE for turn in asked):
+        return NO_PROVIDER
+    if report.totals["failed"]:
+        return TURN_FAILED
+    if mine and all(turn.error == "OutOfCredits" for turn in mine):
+        return NO_CREDITS
+    return 0
+
+
+def _cost_of(turn: TurnReport) -> str:
+    cost = f"{counted(turn.credits, 'credit')}, {turn.duration_ms / 1000:.1f}s"
+    return cost if turn.cost_usd is None else f"{cost}, ${turn.cost_usd:.4f}"
+
+
+def _besides_entries(turn: TurnReport) -> str:
+    parts = [f"{tool['tool']}{'' if tool['success'] else ' (refused or failed)'}" for tool in turn.tools]
+    if turn.memory:
+        parts.append(f"remembered {', '.join(turn.memory)}")
+    parts += turn.remarks
+    return one_line("; ".join(parts), 300)

@@ -1,0 +1,103 @@
+"""The next tick as it would begin now: who fires, and what each would be sent. Looks only, holds no lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lemming.agents import Agent, AgentCredits, Survey, survey_agents
+from lemming.config import Config, credits_of
+from lemming.engine import load_tick
+from lemming.inbox import Mailroom
+from lemming.journal import Record, read_journal
+from lemming.messages import read_outbox_entries
+from lemming.plan import Plan, make_plan, seating_order
+from lemming.runtime import Runtime
+from lemming.seating import Seated, Skip, find_seat, from_record
+from lemming.turn import Seat
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A tick that has not run, or not to its end. `ended` and `started` hold the records of its turns."""
+
+    base: Path
+    config: Config
+    survey: Survey
+    plan: Plan
+    mailroom: Mailroom
+    started: dict[str, Record]
+    ended: dict[str, Record]
+
+    @property
+    def tick(self) -> int:
+        """The tick's number."""
+        return self.plan.tick
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the tick was begun already."""
+        return bool(self.started or self.ended)
+
+    def seat(self, name: str) -> Seated | Skip:
+        """Return what an agent's turn would start from, or why it would take none.
+
+        Agents that go before it in this tick have not written yet. Raises a `LemmingError` when something
+        that concerns this agent is wrong.
+        """
+        return self._find(self.survey.agents[name], self.config)
+
+    def seat_regardless(self, name: str) -> Seat:
+        """Return what an agent's turn would start from even if it would take none now."""
+        if name in self.started and name not in self.ended:
+            return from_record(self.started[name], self.config, self.tick)
+        agent = self.survey.agents[name]
+        allocation = credits_of(self.config, name, agent.credits)
+        unlimited = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
+        others = {key: value for key, value in self.config.allocations.items() if key != name}
+        eager = replace(agent, credits=unlimited, schedule=replace(agent.schedule, wake="always"))
+        found = self._find(eager, replace(self.config, allocations=others))
+        if isinstance(found, Skip):
+            raise AssertionError(f"an agent that always wakes and may spend is never skipped: {found.reason}")
+        return replace(found.seat, agent=agent)
+
+    def waits_for(self, name: str) -> list[str]:
+        """Return the agents that go before this one in the tick and whose entries it would still see."""
+        if self.config.org.visibility == "tick" or name not in self.plan.order:
+            return []
+        before = self.plan.order[: self.plan.order.index(name)]
+        return [other for other in before if self.survey.agents[name].may_read(other) and other not in self.ended]
+
+    def _find(self, agent: Agent, config: Config) -> Seated | Skip:
+        digest = self.survey.digests[agent.name]
+        return find_seat(self.base, agent, digest, config, self.mailroom, self.tick)
+
+
+def load_settings(base: Path) -> Config:
+    """Return the organisation's settings, its plugins imported. Raises `ConfigError`."""
+    return Runtime(base).load_config()
+
+
+def preview_tick(base: Path) -> Preview:
+    """Return the tick that `tick.json` names. One that was interrupted keeps the plan it began with."""
+    tick, config, survey = load_tick(base), load_settings(base), survey_agents(base)
+    records = read_journal(base, tick)
+    plan = Plan.from_json(records[0]) if records else make_plan(tick, survey, config)
+    mailroom = Mailroom(
+        base,
+        tick=tick,
+        agents=survey.agents,
+        order=seating_order(survey),
+        firing=plan.order,
+        visibility=config.org.visibility,
+    )
+    ended = _by_agent(records, "turn_committed", "turn_skipped")
+    for name, record in ended.items():
+        written = {entry["id"] for entry in record["entries"]}
+        mine = read_outbox_entries(base, name, len(written) * 2) if written else []
+        mailroom.add(name, [entry for entry in mine if entry.id in written])
+    return Preview(base, config, survey, plan, mailroom, _by_agent(records, "turn_started"), ended)
+
+
+def _by_agent(records: list[Record], *kinds: str) -> dict[str, Record]:
+    return {record["agent"]: record for record in records if record["type"] in kinds}

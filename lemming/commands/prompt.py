@@ -1,0 +1,74 @@
+"""`lemming prompt`: what an agent's model would be sent now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from lemming.commands.options import AgentName, AsJson
+from lemming.commands.org import find_agent, find_org
+from lemming.commands.preview import Preview, preview_tick
+from lemming.commands.screen import painted, printable, show, show_json, tell
+from lemming.errors import UsageError
+from lemming.plan import is_for_a_person
+from lemming.turn import Seat
+
+
+def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None:
+    """Show exactly what an agent's model would be sent now. Nothing is called or written.
+
+    With --json also the schema that constrains the answer, and the limits of the call.
+
+    \b
+    Examples:
+      lemming prompt reporter
+      lemming prompt reporter --json | jq .schema
+    """
+    base = find_org(ctx)
+    find_agent(base, agent)
+    preview = preview_tick(base)
+    if is_for_a_person(preview.survey.agents[agent], preview.config):
+        raise UsageError(f"a person speaks for {agent}; no model is ever asked", hint=f"lemming inbox {agent}")
+    seat = preview.seat_regardless(agent)
+    if as_json:
+        show_json("prompt", as_json_prompt(seat))
+        return
+    tell(_about(preview, seat), style="dim")
+    show_messages(seat)
+
+
+def show_messages(seat: Seat) -> None:
+    """Print the messages of a turn's first call, each under its role."""
+    for message in seat.prompt:
+        show(painted(f"--- {message['role']}", "bold"))
+        show(printable(message["content"]))
+
+
+def as_json_prompt(seat: Seat) -> dict[str, Any]:
+    """Return the call that a turn would begin with."""
+    entry, own = seat.model, seat.agent.model.temperature
+    return {
+        "agent": seat.agent.name,
+        "tick": seat.tick,
+        "model_key": seat.agent.model.key,
+        "provider": entry.provider,
+        "model": entry.model,
+        "temperature": entry.temperature if own is None else own,
+        "max_output_tokens": entry.max_output_tokens,
+        "messages": seat.prompt,
+        "schema": seat.schema,
+    }
+
+
+def _about(preview: Preview, seat: Seat) -> str:
+    """Return one line about a prompt: for when, for which model, how long, and what may still change."""
+    name = seat.agent.name
+    size = sum(len(message["content"].encode()) for message in seat.prompt)
+    parts = [f"{name}, tick {seat.tick}, {seat.model.provider} {seat.model.model}".rstrip()]
+    parts.append(f"about {-(-size // 4)} tokens")
+    if name in preview.plan.skipped:
+        parts.append(preview.plan.skipped[name])
+    if others := preview.waits_for(name):
+        parts.append(f"plus what {', '.join(others)} will write before it in this tick")
+    return "; ".join(parts)

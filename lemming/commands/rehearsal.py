@@ -1,0 +1,66 @@
+"""`lemming run-once --dry-run`: the plan of the tick and the prompt of each turn, and nothing is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lemming.commands.preview import Preview, preview_tick
+from lemming.commands.prompt import as_json_prompt, show_messages
+from lemming.commands.screen import one_line, painted, show, show_json, tell
+from lemming.errors import LemmingError
+from lemming.seating import Skip
+
+
+def rehearse(base: Path, *, as_json: bool) -> None:
+    """Show the next tick: who would fire, in what order, and what each would be sent."""
+    preview = preview_tick(base)
+    if as_json:
+        show_json("tick_started", preview.plan.as_json())
+    else:
+        _tell_plan(preview)
+    for name in preview.plan.order:
+        _rehearse_turn(preview, name, as_json=as_json)
+    if not as_json:
+        tell("dry run: no model was asked and nothing was written")
+
+
+def _tell_plan(preview: Preview) -> None:
+    continued = " (continued)" if preview.is_interrupted else ""
+    tell(f"tick {preview.tick}{continued}: {', '.join(preview.plan.order) or 'nobody is due'}", style="bold")
+    for name, why in preview.plan.broken.items():
+        tell(f"  {name}: broken: {one_line(why, 400)}")
+
+
+def _rehearse_turn(preview: Preview, name: str, *, as_json: bool) -> None:
+    reason = _why_no_turn(preview, name)
+    if as_json:
+        if reason:
+            show_json("no_turn", {"agent": name, "tick": preview.tick, "reason": reason})
+        else:
+            show_json("prompt", as_json_prompt(preview.seat_regardless(name)))
+        return
+    show(painted(f"=== {name}", "bold"))
+    if reason:
+        show(f"no turn: {reason}")
+    else:
+        show_messages(preview.seat_regardless(name))
+    if others := preview.waits_for(name):
+        show(f"(and whatever {', '.join(others)} would write before it in this tick)")
+    show()
+
+
+def _why_no_turn(preview: Preview, name: str) -> str:
+    """Return why an agent in the plan would not be asked now; empty when it would be."""
+    if name in preview.ended:
+        return f"already {preview.ended[name]['status']} in this tick"
+    if name in preview.survey.broken:
+        return str(preview.survey.broken[name])
+    if name not in preview.survey.agents:
+        return "the agent's folder is gone"
+    if name in preview.started:
+        return ""
+    try:
+        found = preview.seat(name)
+    except LemmingError as error:
+        return str(error)
+    return found.reason if isinstance(found, Skip) else ""

@@ -1,0 +1,65 @@
+"""`lemming run-forever`: run tick after tick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lemming import engine
+from lemming.commands.failures import BROKEN_PIPE
+from lemming.commands.narration import TURN_FAILED, Narrator
+from lemming.commands.options import AsJson, Quiet
+from lemming.commands.org import find_org
+from lemming.commands.screen import tell
+from lemming.commands.stopping import stop_on_signals
+
+
+def run_forever(
+    ctx: typer.Context,
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            "--interval", min=0, metavar="SECONDS",
+            help="From the start of one tick to the start of the next. Default: tick_interval_s of config/org.json.",
+        ),
+    ] = None,
+    max_ticks: Annotated[
+        int | None, typer.Option("--max-ticks", min=1, metavar="N", help="End after this many ticks.")
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run tick after tick.
+
+    Ctrl-C or SIGTERM ends it after the running turn (in a pause: at once) with exit status 0; a second one
+    ends it on the spot. It can be killed at any time: the next run continues where the journal ends.
+    With --max-ticks, exit status 1 says that some turn failed.
+
+    \b
+    Examples:
+      lemming run-forever --interval 10
+      lemming run-forever --max-ticks 5 --interval 0
+    """  # fmt: skip
+    base = find_org(ctx)
+    has_failures = False
+    with stop_on_signals(quiet=quiet) as switch:
+        narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
+        ticks = engine.run_forever(
+            base, interval_s=interval, max_ticks=max_ticks, notify=narrator.hear, stop=switch.stop
+        )
+        for report in ticks:
+            has_failures = has_failures or bool(report.by_status("failed"))
+            if narrator.is_cut_off:
+                break
+            if report.is_complete:
+                narrator.ended(report)
+            else:
+                narrator.stopped(report)
+    if narrator.is_cut_off:
+        raise typer.Exit(BROKEN_PIPE)
+    if switch.signal:
+        if not quiet:
+            tell("stopped")
+        return
+    raise typer.Exit(TURN_FAILED if has_failures else 0)

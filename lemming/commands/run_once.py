@@ -1,0 +1,55 @@
+"""`lemming run-once`: run one tick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lemming.commands.failures import BROKEN_PIPE
+from lemming.commands.narration import Narrator, exit_status
+from lemming.commands.options import AsJson, Quiet
+from lemming.commands.org import find_org
+
+
+def run_once(
+    ctx: typer.Context,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", "-n", help="Show who would fire and each prompt; call and write nothing.")
+    ] = False,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Run one tick.
+
+    Every agent that is due takes its turn, in order; then the tick counter moves on. A tick that was
+    interrupted is continued, without asking any model twice.
+
+    Exit status: 0 done, 1 a turn failed, 5 no model could be asked, 6 everybody is out of credits.
+
+    \b
+    Examples:
+      lemming run-once
+      lemming run-once --dry-run
+      lemming run-once --json | jq -c 'select(.type == "turn_ended") | [.agent, .status]'
+    """
+    base = find_org(ctx)
+    if dry_run:
+        from lemming.commands.rehearsal import rehearse
+
+        rehearse(base, as_json=as_json)
+        return
+    from lemming import engine
+    from lemming.commands.stopping import stop_on_signals
+
+    with stop_on_signals(quiet=quiet) as switch:
+        narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
+        report = engine.run_once(base, notify=narrator.hear, stop=switch.stop)
+        if not report.is_complete and not narrator.is_cut_off:
+            narrator.stopped(report)
+    if narrator.is_cut_off:
+        raise typer.Exit(BROKEN_PIPE)
+    if not report.is_complete:
+        raise typer.Exit(switch.exit_status)
+    narrator.ended(report)
+    raise typer.Exit(exit_status(report, narrator.due))

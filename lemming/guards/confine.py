@@ -1,0 +1,268 @@
+"""The launcher of the shell tool: runs one command behind walls and leaves nothing of it behind.
+
+A program of its own, started as `python -I -S confine.py` with an empty environment, standard library only.
+
+    stdin    one line of JSON, an `Order`; it stays open, and when it closes, the command is ended
+    stdout   one line of JSON, a `Verdict`
+    stderr   whatever the command prints
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import select
+import signal
+import sys
+import time
+from dataclasses import asdict, dataclass
+from typing import Literal, NoReturn
+
+Mode = Literal["bwrap", "landlock", "none"]
+
+FILE_SIZE_LIMIT = 64 << 20
+MEMORY_LIMIT = 2 << 30
+PROCESS_LIMIT = 256
+SECCOMP_DESCRIPTOR = 9  # where bwrap finds the filter
+_LOOK_EVERY_S = 0.1
+_SWEEP_S = 5.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to run and how. `argv` is the shell, or bubblewrap around it."""
+
+    mode: Mode
+    argv: list[str]
+    environment: dict[str, str]
+    workspace: str | None
+    timeout_s: float
+    namespaces: bool = True
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How it ended: by itself, at a limit, or not begun at all (`refused`). `walls` says what stood around it."""
+
+    ended: Literal["exit", "signal", "timeout", "processes", "cancelled", "refused"]
+    status: int = 0
+    walls: str = ""
+
+
+class Refused(Exception):
+    """The walls could not be built; nothing was run."""
+
+
+def main() -> None:
+    """Take the order, run it, give the verdict."""
+    try:
+        verdict = carry_out(Order(**json.loads(sys.stdin.buffer.readline())))
+    except (OSError, Refused) as error:
+        verdict = Verdict("refused", walls=str(error))
+    print(json.dumps(asdict(verdict)), flush=True)
+
+
+def carry_out(order: Order) -> Verdict:
+    """Run the command to its end, or to a limit's, and end everything it started."""
+    wake, alarm = os.pipe()
+    os.set_blocking(alarm, False)
+    signal.set_wakeup_fd(alarm)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    is_read_only = _prepare(order)
+    failure, report = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _become_the_command(order, is_read_only, report)
+    os.close(report)
+    try:
+        if why := os.read(failure, 4096):
+            raise Refused(why.decode())
+        ended, status = _watch(child, wake, order.timeout_s)
+    finally:
+        _sweep(child, wake)
+    return Verdict(ended, status, _describe(order, is_read_only))
+
+
+# --- before the command --------------------------------------------------------------------------
+
+
+def _prepare(order: Order) -> bool:
+    """Do what the launcher itself must do; return whether all but the workspace is read-only now."""
+    if sys.platform != "linux":
+        return False
+    from lemming.guards import walls
+
+    walls.adopt_orphans()
+    if os.geteuid() == 0 and order.workspace is not None:
+        owner = os.stat(order.workspace)
+        if owner.st_uid != 0:
+            walls.become(owner.st_uid, owner.st_gid)
+    if order.mode != "landlock":
+        return False
+    is_read_only = order.namespaces and walls.enter_namespaces(order.workspace)
+    if not is_read_only and walls.landlock_abi() < 3:
+        raise Refused(f"Landlock ABI {walls.landlock_abi()} needs namespaces beside it, and has none here")
+    return is_read_only
+
+
+def _become_the_command(order: Order, is_read_only: bool, report: int) -> NoReturn:
+    try:
+        os.setsid()
+        _wire(order)
+        _limit(order.timeout_s)
+        if sys.platform == "linux":
+            _build_walls(order, is_read_only, report)
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; a command must not
+            signal.signal(number, signal.SIG_DFL)
+        os.execve(order.argv[0], order.argv, order.environment)
+    except Exception as error:  # noqa: BLE001 - the edge of a process: its parent tells
+        os.write(report, f"{type(error).__name__}: {error}".encode())
+    os._exit(127)
+
+
+def _wire(order: Order) -> None:
+    """Give the command nothing to read, one pipe to write to, and its folder."""
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    os.dup2(2, 1)
+    os.chdir(order.workspace or "/")
+
+
+def _limit(timeout_s: float) -> None:
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_CPU: int(timeout_s) + 1,
+        resource.RLIMIT_FSIZE: FILE_SIZE_LIMIT,
+        resource.RLIMIT_AS: MEMORY_LIMIT,
+    }
+    if os.geteuid() != 0:  # root is exempt: `_is_crowded` counts instead
+        limits[resource.RLIMIT_NPROC] = _threads_of_user() + PROCESS_LIMIT
+    for kind, value in limits.items():
+        hard = resource.getrlimit(kind)[1]
+        wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (wanted, wanted))
+
+
+def _build_walls(order: Order, is_read_only: bool, report: int) -> None:
+    from lemming.guards import walls
+
+    walls.die_with_parent()
+    machine = os.uname().machine
+    if order.mode == "bwrap":
+        _hand_over(walls.seccomp_program(machine, also_metadata=False))
+    elif order.mode == "landlock":
+        program = walls.seccomp_program(machine, also_metadata=not is_read_only)
+        walls.drop_capabilities()
+        walls.gain_nothing()
+        walls.enter_landlock(order.workspace)
+        walls.enter_seccomp(program)
+
+
+def _hand_over(program: bytes) -> None:
+    outlet, inlet = os.pipe()
+    os.write(inlet, program)
+    os.close(inlet)
+    os.dup2(outlet, SECCOMP_DESCRIPTOR)
+
+
+def _describe(order: Order, is_read_only: bool) -> str:
+    if order.mode == "none":
+        return "no walls"
+    if order.mode == "bwrap":
+        return "bubblewrap and seccomp"
+    from lemming.guards import walls
+
+    rest = "namespaces" if is_read_only else "no namespaces here, so chmod, chown and utime are refused"
+    return f"Landlock ABI {walls.landlock_abi()}, seccomp, {rest}"
+
+
+# --- while it runs -------------------------------------------------------------------------------
+
+
+def _watch(
+    child: int, wake: int, timeout_s: float
+) -> tuple[Literal["exit", "signal", "timeout", "processes", "cancelled"], int]:
+    """Wait for the command's end, the deadline, too many processes, or the end of whoever ordered it."""
+    deadline = time.monotonic() + timeout_s
+    poll = select.poll()
+    poll.register(0, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    is_root = os.geteuid() == 0
+    while True:
+        status = _reap(child)
+        if status is not None:
+            code = os.waitstatus_to_exitcode(status)
+            return ("exit", code) if code >= 0 else ("signal", -code)
+        left_s = deadline - time.monotonic()
+        if left_s <= 0:
+            return "timeout", 0
+        if is_root and len(_descendants()) > PROCESS_LIMIT:
+            return "processes", 0
+        ready = [descriptor for descriptor, _ in poll.poll(1000 * (min(left_s, _LOOK_EVERY_S) if is_root else left_s))]
+        if 0 in ready:
+            return "cancelled", 0
+        if wake in ready:
+            os.read(wake, 4096)
+
+
+def _reap(child: int) -> int | None:
+    """Bury all who have ended; return the command's own status if it is among them."""
+    found = None
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == child:
+                found = ended[1]
+    return found
+
+
+def _sweep(child: int, wake: int) -> None:
+    """End everything the command started: its group, its orphans, its daemons. Returns when nobody is left."""
+    poll = select.poll()
+    poll.register(wake, select.POLLIN)
+    give_up = time.monotonic() + _SWEEP_S
+    while time.monotonic() < give_up:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(child, signal.SIGKILL)
+        for process in _descendants():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        try:
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
+        except ChildProcessError:
+            return
+        if poll.poll(10):
+            os.read(wake, 4096)
+
+
+def _descendants() -> set[int]:
+    """Return the ids of all processes below this one. Orphans come to us, so nobody gets away."""
+    children: dict[int, list[int]] = {}
+    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
+        with contextlib.suppress(OSError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
+            parent = file.read().rpartition(b")")[2].split()[1]
+            children.setdefault(int(parent), []).append(int(name))
+    found: set[int] = set()
+    pending = [os.getpid()]
+    while pending:
+        below = children.get(pending.pop(), [])
+        found.update(below)
+        pending.extend(below)
+    return found
+
+
+def _threads_of_user() -> int:
+    count = 0
+    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
+        with contextlib.suppress(OSError):
+            if os.stat(f"/proc/{name}").st_uid == os.geteuid():
+                count += len(os.listdir(f"/proc/{name}/task"))
+    return count
+
+
+if __name__ == "__main__":
+    # Behind everything else, so that nothing installed beside the package can pose as the standard library.
+    sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    main()

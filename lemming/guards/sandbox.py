@@ -1,0 +1,203 @@
+"""Runs a shell command in a sandbox, or refuses: a weaker wall is never taken in silence.
+
+The sandbox is chosen by `config/org.json shell.sandbox` and tried out once; the launcher `confine`
+builds it and watches the command.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import shutil
+import stat
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+
+from lemming import fs
+from lemming.config import Org, ShellSettings
+from lemming.errors import DiskError, PermissionDenied, ToolError
+from lemming.guards import confine
+from lemming.guards.confine import Mode, Order, Verdict
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+SCAN_LIMIT = 100_000
+NO_SANDBOX = (
+    "shell is disabled: no sandbox on this system (needs Linux >= 5.13 or bubblewrap); see `lemming doctor`"
+)
+_GRACE_S = 10.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended, and the first of what it printed out of `output_bytes`."""
+
+    verdict: Verdict
+    output: bytes
+    output_bytes: int
+
+
+def sandbox_status(org: Org) -> tuple[str, str]:
+    """Return the sandbox that the shell tool uses here, and what it is made of: for people.
+
+    The name is "bwrap", "landlock", "none" (not confined, as configured) or "off" (the tool refuses).
+    """
+    if org.shell.sandbox == "none":
+        return "none", 'commands are not confined: config/org.json shell.sandbox is "none"'
+    reasons = []
+    for mode in _candidates(org.shell):
+        works, detail = _try(mode)
+        if works:
+            return mode, detail
+        reasons.append(f"{mode}: {detail}")
+    return "off", "; ".join(reasons)
+
+
+def run_confined(command: str, base: Path, workspace: str, settings: ShellSettings) -> Outcome:
+    """Run a command in a folder of the organisation, which is made if need be, until it ends or is ended.
+
+    Raises `ToolError` when there is no sandbox, `PermissionDenied` when the folder holds a way out.
+    """
+    name, detail = sandbox_status(Org(shell=settings))
+    if name == "off":
+        insists = f' as config/org.json shell.sandbox "{settings.sandbox}" asks' * (settings.sandbox != "auto")
+        raise ToolError(NO_SANDBOX + insists, hint=detail)
+    fs.make_folder(base, workspace)
+    with contextlib.suppress(DiskError):  # a command has put something else there: it can put that right
+        fs.make_folder(base, f"{workspace}/.tmp")
+    folder = base.resolve() / workspace
+    mode: Mode = "bwrap" if name == "bwrap" else "landlock" if name == "landlock" else "none"
+    if mode != "none":
+        _refuse_readable_org(base)
+        _refuse_foreign_links(folder)
+    return _run(_order(mode, command, str(folder), settings.timeout_s), settings.max_output_bytes)
+
+
+# --- which sandbox -------------------------------------------------------------------------------
+
+
+def _candidates(settings: ShellSettings) -> tuple[Mode, ...]:
+    if sys.platform != "linux":
+        return ()
+    if settings.sandbox == "bwrap" or settings.sandbox == "landlock":
+        return (settings.sandbox,)
+    return ("bwrap", "landlock")
+
+
+@cache
+def _try(mode: Mode) -> tuple[bool, str]:
+    """Run nothing in a sandbox of this kind; return whether that works, and the walls or the reason."""
+    if mode == "bwrap" and _bubblewrap() is None:
+        return False, "bubblewrap is not installed"
+    try:
+        outcome = _run(_order(mode, ":", None, 10.0), 2000)
+    except ToolError as error:
+        return False, error.message
+    if outcome.verdict.ended == "exit" and outcome.verdict.status == 0:
+        return True, outcome.verdict.walls
+    return False, outcome.output.decode("utf-8", "replace").strip() or str(outcome.verdict)
+
+
+def _bubblewrap() -> str | None:
+    return shutil.which("bwrap", path=PATH)
+
+
+# --- what is refused beforehand ------------------------------------------------------------------
+
+
+def _refuse_readable_org(base: Path) -> None:
+    from lemming.guards.walls import SYSTEM_FOLDERS
+
+    for folder in SYSTEM_FOLDERS:
+        if base.resolve().is_relative_to(Path(folder).resolve()):
+            raise PermissionDenied(
+                f"shell: the organisation lies below {folder}, which every command may read",
+                hint="move the organisation elsewhere",
+            )
+
+
+def _refuse_foreign_links(workspace: Path) -> None:
+    """Raise if a file in the workspace has another name outside it: no sandbox stops a hard link.
+
+    Links between files of the workspace are fine.
+    """
+    names: Counter[tuple[int, int]] = Counter()
+    linked: dict[tuple[int, int], tuple[Path, int]] = {}
+    for count, entry in enumerate(_entries(workspace)):
+        if count > SCAN_LIMIT:
+            raise PermissionDenied(f"shell: the workspace holds more than {SCAN_LIMIT} files; tidy it up")
+        status = entry.stat(follow_symlinks=False)
+        if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
+            identity = status.st_dev, status.st_ino
+            names[identity] += 1
+            linked[identity] = Path(entry.path), status.st_nlink
+    for identity, (path, links) in linked.items():
+        if names[identity] < links:
+            shown = path.relative_to(workspace)
+            raise PermissionDenied(f'shell: linked file refused: "{shown}" has another name outside the workspace')
+
+
+def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
+    pending = [os.fspath(folder)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
+            for entry in entries:
+                yield entry
+                if entry.is_dir(follow_symlinks=False):
+                    pending.append(entry.path)
+
+
+# --- running -------------------------------------------------------------------------------------
+
+
+def _order(mode: Mode, command: str, workspace: str | None, timeout_s: float) -> Order:
+    shell = ["/bin/sh", "-c", command]
+    home = workspace or "/"
+    environment = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": home, "TMPDIR": f"{home.rstrip('/')}/.tmp"}
+    argv = [*_bubblewrap_argv(workspace), *shell] if mode == "bwrap" else shell
+    return Order(mode, argv, environment, workspace, timeout_s)
+
+
+def _bubblewrap_argv(workspace: str | None) -> list[str]:
+    from lemming.guards.walls import SYSTEM_FILES, SYSTEM_FOLDERS
+
+    argv = [_bubblewrap() or "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    for folder in SYSTEM_FOLDERS:
+        if os.path.islink(folder):
+            argv += ["--symlink", os.readlink(folder), folder]
+        else:
+            argv += ["--ro-bind-try", folder, folder]
+    for file in SYSTEM_FILES:
+        argv += ["--ro-bind-try", file, file]
+    argv += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--seccomp", str(confine.SECCOMP_DESCRIPTOR)]
+    return [*argv, *(["--bind", workspace, workspace, "--chdir", workspace] if workspace else []), "--"]
+
+
+def _run(order: Order, max_output_bytes: int) -> Outcome:
+    launcher = subprocess.Popen(
+        [sys.executable, "-I", "-S", confine.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env={"PATH": PATH, "LANG": "C.UTF-8"},
+        start_new_session=True,
+    )
+    with launcher:
+        assert launcher.stdin and launcher.stdout and launcher.stderr
+        try:
+            with contextlib.suppress(BrokenPipeError):  # it died at once; its verdict will be missing
+                launcher.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
+            deadline = time.monotonic() + order.timeout_s + _GRACE_S
+            output, total = _collect(launcher.stderr.fileno(), max_output_bytes, deadline)
+            verdict = _verdict(launcher.stdout.fileno(), deadline)
+        finally:
+            launcher.stdin.close()  # whatever happened here: the launcher ends the command, then itself
+            _end(launcher)
+    ...

