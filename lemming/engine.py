@@ -15,7 +15,7 @@ from lemming import fs, paths
 from lemming.agents import Agent
 from lemming.clock import Clock
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
-from lemming.journal import Journal, journal_ticks, read_journal
+from lemming.journal import Journal, is_committed, journal_ticks, last_record, read_journal
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.plan import Plan
 from lemming.report import TickReport, TurnReport
@@ -121,9 +121,10 @@ def run_forever(
 
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:
     """Return the report of a committed tick from its journal; None when it is not committed."""
-    records = read_journal(paths.as_base(base_path), tick)
-    if not records or records[-1]["type"] != "tick_committed":
+    base = paths.as_base(base_path)
+    if not is_committed(base, tick):
         return None
+    records = read_journal(base, tick)
     plan = Plan.from_json(records[0])
     turns = [TurnReport.from_json(r) for r in records if r["type"] in ("turn_committed", "turn_skipped")]
     duration = sum(turn.duration_ms for turn in turns)
@@ -144,16 +145,15 @@ def _next_tick(runtime: Runtime) -> int:
     which leaves `tick.json` alone, or somebody moved `tick.json` back.
     """
     base, tick = runtime.base, load_tick(runtime.base)
-    before = read_journal(base, tick - 1)
-    if before and before[-1]["type"] != "tick_committed":
+    if last_record(base, tick - 1) and not is_committed(base, tick - 1):
         with Journal(base, tick - 1, epoch=runtime.epoch, durability="off") as journal:
-            turns = [TurnReport.from_json(r) for r in before if r["type"] == "turn_committed"]
+            turns = [TurnReport.from_json(r) for r in journal.records if r["type"] == "turn_committed"]
             _close(journal, TickReport(tick=tick - 1, turns=tuple(turns)), advanced=True)
-    records = read_journal(base, tick)
-    if not records or records[-1]["type"] != "tick_committed":
+    record = last_record(base, tick)
+    if record is None or record["type"] != "tick_committed":
         return tick
     last = journal_ticks(base)[-1]
-    if records[-1]["advanced"] or last > tick:
+    if record["advanced"] or last > tick:
         raise TickAlreadyCommitted(
             f"tick {tick} has been run already; a tick is applied once",
             where=paths.TICK_FILE,

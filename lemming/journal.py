@@ -45,6 +45,26 @@ def read_journal(base: Path, tick: int) -> list[Record]:
     return parse_journal(raw, paths.journal_file(tick)).records
 
 
+def is_committed(base: Path, tick: int) -> bool:
+    """Return whether a tick's journal says that the tick is over, from its last line alone."""
+    record = last_record(base, tick)
+    return record is not None and record["type"] == "tick_committed"
+
+
+def last_record(base: Path, tick: int) -> Record | None:
+    """Return the last whole line of a journal without checking the chain; None when there is none."""
+    try:
+        tail = fs.read_tail(base / paths.journal_file(tick), 4096, 1)
+    except FileNotFoundError:
+        return None
+    lines = tail[: tail.rfind(b"\n") + 1].splitlines()
+    try:
+        record = parse(lines[-1], limit_bytes=LINE_LIMIT_BYTES) if lines else None
+    except JsonProblem:
+        return None
+    return record if isinstance(record, dict) and "type" in record else None
+
+
 def journal_ticks(base: Path) -> list[int]:
     """Return the ticks that have a journal, ascending."""
     names = fs.list_names(base / paths.JOURNALS)
