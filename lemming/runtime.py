@@ -11,17 +11,18 @@ import platform
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cache, partial
 from importlib import import_module
-from importlib.metadata import entry_points
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming import fs, paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, load_config
-from lemming.errors import ConfigError, NotAnOrg, OrgBusy
+from lemming.errors import ConfigError, LemmingError, NotAnOrg, OrgBusy, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
 from lemming.providers import LLMProvider, Reply, Request, make_provider
+from lemming.redaction import redact
 
 if TYPE_CHECKING:
     from lemming.circuit import Circuits
@@ -68,7 +69,13 @@ class Runtime:
     def _provider(self, entry: ModelEntry) -> LLMProvider:
         key = compact([entry.provider, entry.options, entry.attempts])
         if key not in self._providers:
-            self._providers[key] = self._make(entry)
+            try:
+                self._providers[key] = self._make(entry)
+            except LemmingError as error:
+                raise RequestRejected(error.message, where=error.where, hint=error.hint) from error
+            except Exception as error:  # the edge of a model call: a provider of somebody's own
+                why = f"provider {entry.provider} cannot be made: {type(error).__name__}: {error}"
+                raise RequestRejected(redact(why)) from error
         return self._providers[key]
 
     def _make(self, entry: ModelEntry) -> LLMProvider:
@@ -82,15 +89,26 @@ class Runtime:
         return RetryingLLMProvider(provider, attempts=entry.attempts, circuit=circuit, stop=self.stop)
 
 
+@cache
 def load_plugins(modules: tuple[str, ...]) -> None:
-    """Import the modules an organisation names, and what installed packages offer as `lemming.plugins`.
+    """Import the modules an organisation names; once is enough for a process.
 
     Raises `ConfigError` that names the module and what went wrong in it.
     """
+    for name in modules:
+        _import(name, partial(import_module, name))
+
+
+@cache
+def load_installed_plugins() -> None:
+    """Load what installed packages offer under `lemming.plugins`; done before the first turn, as it is slow.
+
+    Raises `ConfigError` that names the entry point and what went wrong in it.
+    """
+    from importlib.metadata import entry_points
+
     for entry_point in entry_points(group=PLUGIN_GROUP):
         _import(f"entry point {entry_point.name}", entry_point.load)
-    for name in modules:
-        _import(name, lambda name=name: import_module(name))  # type: ignore[misc]
 
 
 @contextlib.contextmanager

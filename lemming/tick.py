@@ -24,7 +24,7 @@ from lemming.logging_config import engine_logger, log_agent_action
 from lemming.messages import expired_entries
 from lemming.plan import Plan, make_plan, seating_order
 from lemming.report import TickReport, TurnReport
-from lemming.runtime import Runtime, Stopped
+from lemming.runtime import Runtime, Stopped, load_installed_plugins
 from lemming.seating import Skip, as_record, find_seat, from_record
 from lemming.tape import JournalTape
 from lemming.turn import Seat, TurnOutcome, take_turn
@@ -53,6 +53,8 @@ class Tick:
         else:
             plan = make_plan(tick, survey, config)
             journal.append("tick_started", at=runtime.now(), **plan.as_json())
+        if plan.order:
+            load_installed_plugins()
         runtime.notify({"type": "tick_started", **plan.as_json()})
         mailroom = Mailroom(
             runtime.base,
@@ -173,7 +175,7 @@ class Tick:
         failed = outcome.report.status == "failed"
         extra = {"state": outcome.state.as_json()} if failed else {}
         report = self._record_end("turn_committed", outcome.report, **extra)
-        if soft_cap_warned:
+        if soft_cap_warned and not failed:
             engine_logger(self.runtime.base).warning(
                 "soft_cap_reached", agent=report.agent, tick=self.plan.tick, credits=outcome.state.credits
             )

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.backends.weights import find_weights
-from lemming.errors import RequestRejected, TimedOut, UnknownModel
+from lemming.errors import RequestRejected, TimedOut, Unavailable, UnknownModel
 from lemming.providers import Backend, Finish, Reply, Request
 from lemming.redaction import excerpt
 
@@ -69,13 +69,13 @@ class _Model:
             raise RequestRejected(excerpt(str(error)), where=f"local {request.model_name}") from error
         finally:
             self._turn.release()
-        if answer.interruption is not None:
-            raise answer.interruption
         if answer.refusal:
             hint = "shorten the prompt, or raise options.n_ctx in config/models.json"
             raise RequestRejected(excerpt(answer.refusal), where=f"local {request.model_name}", hint=hint)
         if answer.is_late:
             raise _timed_out(request)
+        if not answer.is_complete:
+            raise _interruption(request)
         return answer.reply(request.model_name)
 
 
@@ -88,26 +88,23 @@ class _Answer:
     finish: Finish = "stop"
     usage: dict[str, Any] = field(default_factory=dict)
     refusal: str = ""
+    is_complete: bool = False
     is_late: bool = False
-    interruption: KeyboardInterrupt | None = None
 
     def hear(self, heard: dict[str, Any] | list[dict[str, Any]]) -> bool:
         """Take one piece of the stream; return whether the model is to stop."""
-        try:
-            for chunk in heard if isinstance(heard, list) else [heard]:
-                self._take(chunk)
-            self.is_late = time.monotonic() > self.deadline
-        except KeyboardInterrupt as error:  # llama.cpp would swallow it
-            self.interruption = error
-        return self.is_late or self.interruption is not None
+        for chunk in heard if isinstance(heard, list) else [heard]:
+            self._take(chunk)
+        self.is_late = not self.is_complete and time.monotonic() > self.deadline
+        return self.is_late
 
     def _take(self, chunk: dict[str, Any]) -> None:
         if "error" in chunk:
             self.refusal = str(chunk["error"].get("message", chunk["error"]))
         for choice in chunk.get("choices", []):
             self.pieces.append(choice["delta"].get("content") or "")
-            if choice.get("finish_reason") == "length":
-                self.finish = "length"
+            if reason := choice.get("finish_reason"):
+                self.is_complete, self.finish = True, "length" if reason == "length" else "stop"
         self.usage = chunk.get("usage") or self.usage
 
     def reply(self, model_name: str) -> Reply:
@@ -138,6 +135,16 @@ def _body(request: Request) -> dict[str, Any]:
         wanted = {"name": "turn", "schema": request.schema}
         body["response_format"] = {"type": "json_schema", "json_schema": wanted}
     return body
+
+
+def _interruption(request: Request) -> BaseException:
+    """Return the reason of an answer that ends in the middle.
+
+    llama.cpp stops at an exception in its callback, and swallows it. In the main thread that is Ctrl-C.
+    """
+    if threading.current_thread() is threading.main_thread():
+        return KeyboardInterrupt()
+    return Unavailable("the answer ended in the middle", where=f"local {request.model_name}")
 
 
 def _timed_out(request: Request) -> TimedOut:

@@ -73,10 +73,9 @@ class Narrator:
             show_json("tick_stopped", report.as_json())
             return
         if not self.quiet:
-            done = len(report.turns) and sum(turn.agent in self.due for turn in report.turns)
-            rest = [name for name in self.due if name not in {turn.agent for turn in report.turns}]
-            waiting = f"; {', '.join(rest)} to go" if rest else ""
-            tell(f"tick {report.tick} is unfinished after {counted(done, 'turn')}{waiting}. The next run continues it.")
+            ended = {turn.agent for turn in report.turns}
+            rest = ", ".join(name for name in self.due if name not in ended)
+            tell(f"tick {report.tick} is unfinished ({rest} to go); the next run continues it")
 
     def ended(self, report: TickReport) -> None:
         """Tell what a tick came to."""

@@ -63,10 +63,11 @@ class Preview:
 
     def waits_for(self, name: str) -> list[str]:
         """Return the agents that go before this one in the tick and whose entries it would still see."""
-        if self.config.org.visibility == "tick" or name not in self.plan.order:
+        reader = self.survey.agents.get(name)
+        if self.config.org.visibility == "tick" or reader is None or name not in self.plan.order:
             return []
         before = self.plan.order[: self.plan.order.index(name)]
-        return [other for other in before if self.survey.agents[name].may_read(other) and other not in self.ended]
+        return [other for other in before if reader.may_read(other) and other not in self.ended]
 
     def _find(self, agent: Agent, config: Config) -> Seated | Skip:
         digest = self.survey.digests[agent.name]

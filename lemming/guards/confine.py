@@ -25,7 +25,7 @@ Mode = Literal["bwrap", "landlock", "none"]
 FILE_SIZE_LIMIT = 64 << 20
 MEMORY_LIMIT = 2 << 30
 PROCESS_LIMIT = 256
-SECCOMP_DESCRIPTOR = 9  # where bwrap finds the filter
+SECCOMP_DESCRIPTOR = 20  # where bwrap finds the filter
 _LOOK_EVERY_S = 0.1
 _SWEEP_S = 5.0
 
@@ -44,7 +44,7 @@ class Order:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How it ended: by itself, at a limit, or not begun at all (`refused`). `walls` says what stood around it."""
+    """How it ended: by itself, at a limit, or not begun at all (`refused`); and what stood around it."""
 
     ended: Literal["exit", "signal", "timeout", "processes", "cancelled", "refused"]
     status: int = 0
@@ -116,7 +116,7 @@ def _become_the_command(order: Order, is_read_only: bool, report: int) -> NoRetu
             _build_walls(order, is_read_only, report)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; a command must not
             signal.signal(number, signal.SIG_DFL)
-        os.execve(order.argv[0], order.argv, order.environment)
+        os.execve(order.argv[0], order.argv, order.environment)  # noqa: S606 - the shell is argv[0]
     except Exception as error:  # noqa: BLE001 - the edge of a process: its parent tells
         os.write(report, f"{type(error).__name__}: {error}".encode())
     os._exit(127)
@@ -137,7 +137,7 @@ def _limit(timeout_s: float) -> None:
         resource.RLIMIT_FSIZE: FILE_SIZE_LIMIT,
         resource.RLIMIT_AS: MEMORY_LIMIT,
     }
-    if os.geteuid() != 0:  # root is exempt: `_is_crowded` counts instead
+    if os.geteuid() != 0:  # root is exempt: `_watch` counts instead
         limits[resource.RLIMIT_NPROC] = _threads_of_user() + PROCESS_LIMIT
     for kind, value in limits.items():
         hard = resource.getrlimit(kind)[1]
@@ -146,14 +146,14 @@ def _limit(timeout_s: float) -> None:
 
 
 def _build_walls(order: Order, is_read_only: bool, report: int) -> None:
-    from lemming.guards import walls
+    from lemming.guards import seccomp, walls
 
     walls.die_with_parent()
     machine = os.uname().machine
     if order.mode == "bwrap":
-        _hand_over(walls.seccomp_program(machine, also_metadata=False))
+        _hand_over(seccomp.program_for(machine, also_metadata=False))
     elif order.mode == "landlock":
-        program = walls.seccomp_program(machine, also_metadata=not is_read_only)
+        program = seccomp.program_for(machine, also_metadata=not is_read_only)
         walls.drop_capabilities()
         walls.gain_nothing()
         walls.enter_landlock(order.workspace)
@@ -190,21 +190,19 @@ def _watch(
     poll.register(0, select.POLLIN)
     poll.register(wake, select.POLLIN)
     is_root = os.geteuid() == 0
-    while True:
+    while (left_s := deadline - time.monotonic()) > 0:
         status = _reap(child)
         if status is not None:
             code = os.waitstatus_to_exitcode(status)
             return ("exit", code) if code >= 0 else ("signal", -code)
-        left_s = deadline - time.monotonic()
-        if left_s <= 0:
-            return "timeout", 0
-        if is_root and len(_descendants()) > PROCESS_LIMIT:
-            return "processes", 0
-        ready = [descriptor for descriptor, _ in poll.poll(1000 * (min(left_s, _LOOK_EVERY_S) if is_root else left_s))]
+        ready = [file for file, _ in poll.poll(1000 * (min(left_s, _LOOK_EVERY_S) if is_root else left_s))]
         if 0 in ready:
             return "cancelled", 0
         if wake in ready:
             os.read(wake, 4096)
+        elif is_root and len(_descendants()) > PROCESS_LIMIT:
+            return "processes", 0
+    return "timeout", 0
 
 
 def _reap(child: int) -> int | None:
@@ -218,16 +216,17 @@ def _reap(child: int) -> int | None:
 
 
 def _sweep(child: int, wake: int) -> None:
-    """End everything the command started: its group, its orphans, its daemons. Returns when nobody is left."""
+    """End everything the command started, orphans and daemons too. Returns when nobody is left."""
     poll = select.poll()
     poll.register(wake, select.POLLIN)
     give_up = time.monotonic() + _SWEEP_S
     while time.monotonic() < give_up:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(child, signal.SIGKILL)
         for process in _descendants():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
+        if sys.platform != "linux":
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(child, signal.SIGKILL)
         try:
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

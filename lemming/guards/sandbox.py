@@ -16,9 +16,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
+from typing import IO, cast
 
 from lemming import fs
 from lemming.config import Org, ShellSettings
@@ -32,6 +34,10 @@ NO_SANDBOX = (
     "shell is disabled: no sandbox on this system (needs Linux >= 5.13 or bubblewrap); see `lemming doctor`"
 )
 _GRACE_S = 10.0
+_BUBBLEWRAP = (
+    *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
+    *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - the command's own, and empty
+)
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,9 @@ def run_confined(command: str, base: Path, workspace: str, settings: ShellSettin
     """
     name, detail = sandbox_status(Org(shell=settings))
     if name == "off":
-        insists = f' as config/org.json shell.sandbox "{settings.sandbox}" asks' * (settings.sandbox != "auto")
+        insists = f' as config/org.json shell.sandbox "{settings.sandbox}" asks' * (
+            settings.sandbox != "auto"
+        )
         raise ToolError(NO_SANDBOX + insists, hint=detail)
     fs.make_folder(base, workspace)
     with contextlib.suppress(DiskError):  # a command has put something else there: it can put that right
@@ -140,7 +148,9 @@ def _refuse_foreign_links(workspace: Path) -> None:
     for identity, (path, links) in linked.items():
         if names[identity] < links:
             shown = path.relative_to(workspace)
-            raise PermissionDenied(f'shell: linked file refused: "{shown}" has another name outside the workspace')
+            raise PermissionDenied(
+                f'shell: linked file refused: "{shown}" has another name outside the workspace'
+            )
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
@@ -167,7 +177,7 @@ def _order(mode: Mode, command: str, workspace: str | None, timeout_s: float) ->
 def _bubblewrap_argv(workspace: str | None) -> list[str]:
     from lemming.guards.walls import SYSTEM_FILES, SYSTEM_FOLDERS
 
-    argv = [_bubblewrap() or "bwrap", "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    argv = [_bubblewrap() or "bwrap", *_BUBBLEWRAP, "--seccomp", str(confine.SECCOMP_DESCRIPTOR)]
     for folder in SYSTEM_FOLDERS:
         if os.path.islink(folder):
             argv += ["--symlink", os.readlink(folder), folder]
@@ -175,29 +185,64 @@ def _bubblewrap_argv(workspace: str | None) -> list[str]:
             argv += ["--ro-bind-try", folder, folder]
     for file in SYSTEM_FILES:
         argv += ["--ro-bind-try", file, file]
-    argv += ["--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp", "--seccomp", str(confine.SECCOMP_DESCRIPTOR)]
     return [*argv, *(["--bind", workspace, workspace, "--chdir", workspace] if workspace else []), "--"]
 
 
 def _run(order: Order, max_output_bytes: int) -> Outcome:
-    launcher = subprocess.Popen(
+    deadline = time.monotonic() + order.timeout_s + _GRACE_S
+    with subprocess.Popen(
         [sys.executable, "-I", "-S", confine.__file__],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        bufsize=0,
         env={"PATH": PATH, "LANG": "C.UTF-8"},
-        start_new_session=True,
-    )
-    with launcher:
-        assert launcher.stdin and launcher.stdout and launcher.stderr
+        start_new_session=True,  # Ctrl-C is for the engine, which then closes the launcher's input
+    ) as launcher:
+        assert launcher.stdin is not None
+        assert launcher.stdout is not None
+        assert launcher.stderr is not None
         try:
-            with contextlib.suppress(BrokenPipeError):  # it died at once; its verdict will be missing
+            with contextlib.suppress(BrokenPipeError):  # it died at once: there will be no verdict
                 launcher.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
-            deadline = time.monotonic() + order.timeout_s + _GRACE_S
-            output, total = _collect(launcher.stderr.fileno(), max_output_bytes, deadline)
-            verdict = _verdict(launcher.stdout.fileno(), deadline)
+                launcher.stdin.flush()
+            output, output_bytes = _collect(launcher.stderr.fileno(), max_output_bytes, deadline)
+            verdict, _ = _collect(launcher.stdout.fileno(), 1 << 16, deadline)
         finally:
-            launcher.stdin.close()  # whatever happened here: the launcher ends the command, then itself
             _end(launcher)
-    ...
+    return Outcome(_read_verdict(verdict, output), output, output_bytes)
+
+
+def _collect(descriptor: int, limit_bytes: int, deadline: float) -> tuple[bytes, int]:
+    """Read to the end, or to the deadline; keep the first bytes and count all."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    kept, total = bytearray(), 0
+    while (left_s := deadline - time.monotonic()) > 0:
+        if poll.poll(1000 * left_s):
+            chunk = os.read(descriptor, 1 << 16)
+            if not chunk:
+                break
+            total += len(chunk)
+            kept += chunk[: limit_bytes - len(kept)]
+    return bytes(kept), total
+
+
+def _end(launcher: subprocess.Popen[bytes]) -> None:
+    """Close the launcher's input, at which it ends the command and itself; end it if it does not."""
+    with contextlib.suppress(BrokenPipeError):
+        cast(IO[bytes], launcher.stdin).close()
+    try:
+        launcher.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        launcher.kill()
+
+
+def _read_verdict(line: bytes, output: bytes) -> Verdict:
+    try:
+        verdict = Verdict(**json.loads(line))
+    except ValueError as error:
+        said = output[-500:].decode("utf-8", "replace").strip()
+        raise ToolError(f"shell: the launcher of commands failed: {said or 'it said nothing'}") from error
+    if verdict.ended == "refused":
+        raise ToolError(f"shell: the sandbox cannot be built: {verdict.walls}")
+    return verdict

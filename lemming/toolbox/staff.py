@@ -32,7 +32,7 @@ class ListAgents(EngineTool):
         titles = {name: agent.title for name, agent in survey.agents.items()}
         titles |= dict.fromkeys(survey.broken, "(out of service: its resume is broken)")
         titles |= _staged_titles(context)
-        return ToolResult(True, "\n".join(f"{name}: {title}" for name, title in sorted(titles.items())))
+        return ToolResult(True, "\n".join(_line(name, title) for name, title in sorted(titles.items())))
 
 
 class CreateAgent(EngineTool):
@@ -73,6 +73,10 @@ class CreateAgent(EngineTool):
         )
 
 
+def _line(name: str, title: str) -> str:
+    return f"{name}: {' '.join(title.split())}" if title else name
+
+
 def _staged_titles(context: ToolContext) -> dict[str, str]:
     resumes = {
         place.split("/")[1]: parse(content)
@@ -99,15 +103,12 @@ def _refuse_more_than_own(creator: Agent, tools: list[str], read_outboxes: list[
     own = set(creator.permissions.tools) - {NOT_PASSED_ON}
     free = {name for name in tools if name in ToolRegistry.names() and ToolRegistry.get(name).always_allowed}
     if too_much := sorted(set(tools) - own - free):
-        granted = ", ".join(sorted(own)) or "none"
         raise PermissionDenied(
-            f"create_agent: tools {', '.join(too_much)} refused by your permissions.tools (to pass on: {granted})"
+            f"create_agent: {', '.join(too_much)} refused by your permissions.tools",
+            hint=f"you can pass on: {', '.join(sorted(own)) or 'none'}",
         )
-    readable = {name for name in read_outboxes if name == creator.name or creator.may_read(name)}
-    if "*" not in creator.permissions.read_outboxes and (unread := sorted(set(read_outboxes) - readable)):
-        raise PermissionDenied(
-            f"create_agent: outboxes {', '.join(unread)} refused by your permissions.read_outboxes"
-        )
+    if unread := [name for name in read_outboxes if name != creator.name and not creator.may_read(name)]:
+        raise PermissionDenied(f"create_agent: {', '.join(unread)} refused by your permissions.read_outboxes")
 
 
 def _credits(context: ToolContext, model_key: str) -> dict[str, Any]:

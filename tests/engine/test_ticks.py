@@ -9,7 +9,7 @@ import pytest
 
 from lemming.agents import Agent, AgentSchedule
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick
-from lemming.errors import CorruptState, NotAnOrg, TickAlreadyCommitted
+from lemming.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
 from lemming.journal import read_journal
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, tree
@@ -190,3 +190,17 @@ def expired_names() -> list[str]:
     from lemming.messages import entry_id
 
     return [f"00000002_{entry_id(2, 'ada', 0)}.json"]
+
+
+def test_a_provider_that_cannot_be_made_fails_only_those_who_use_it(base: Path) -> None:
+    models = {"odd": {"provider": "scripted", "options": {"fil": "x"}}}
+    make_org(base, resume("ada"), resume("bad", model={"key": "odd"}), models=models)
+    ada, bad = run_once(base).turns
+    assert (ada.status, bad.status, bad.error) == ("done", "failed", "RequestRejected")
+    assert 'did you mean "file"?' in bad.reason
+
+
+def test_a_plugin_that_cannot_be_imported_stops_the_engine_and_says_which(base: Path) -> None:
+    make_org(base, resume("ada"), org={"plugins": ["no_such_module_here"]})
+    with pytest.raises(ConfigError, match="no_such_module_here"):
+        run_once(base)

@@ -1,0 +1,43 @@
+"""`lemming outbox`: what an agent has written."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lemming.commands.entries import show_entries, show_entries_as_json
+from lemming.commands.options import AgentName, AsJson
+from lemming.commands.org import find_org, require_folder
+from lemming.commands.screen import counted, tell
+from lemming.contract import MessageKind
+from lemming.messages import outbox_problems, read_outbox_entries
+
+
+def outbox(
+    ctx: typer.Context,
+    name: AgentName,
+    number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many entries at most.")] = 20,
+    kind: Annotated[MessageKind | None, typer.Option("--kind", help="Only entries of this kind.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the newest entries an agent has written, oldest first.
+
+    \b
+    Examples:
+      lemming outbox reporter -n 5
+      lemming outbox reporter --json | jq -r .payload.text
+    """
+    base = find_org(ctx)
+    require_folder(base, name)
+    entries = read_outbox_entries(base, name, None if kind else number)
+    entries = [entry for entry in entries if kind in (None, entry.kind)][-number:]
+    if as_json:
+        show_entries_as_json(entries)
+        return
+    if entries:
+        show_entries(entries, with_author=False)
+    else:
+        tell("nothing written yet")
+    if problems := outbox_problems(base, name):
+        tell(f"{counted(len(problems), 'file')} ignored; `lemming validate {name}` says why", style="yellow")

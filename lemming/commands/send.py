@@ -1,0 +1,115 @@
+"""`lemming send`: a person speaks, by an entry in the outbox of their agent."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lemming import messages
+from lemming.agents import survey_agents
+from lemming.clock import SystemClock, timestamp
+from lemming.commands.options import AsJson, agent_names
+from lemming.commands.org import find_agent, find_org, require_folder
+from lemming.commands.screen import show, show_json, tell
+from lemming.config import load_config
+from lemming.contract import MessageKind
+from lemming.engine import load_tick
+from lemming.errors import UsageError
+from lemming.jsontext import JsonProblem, parse
+from lemming.plan import is_for_a_person
+
+
+def send(
+    ctx: typer.Context,
+    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help='What to say; "-" reads it from standard input.')] = None,
+    author: Annotated[
+        str, typer.Option("--as", metavar="NAME", help="The person's agent.", autocompletion=agent_names)
+    ] = "human",
+    to: Annotated[
+        str | None, typer.Option("--to", metavar="NAME", help="Whom it is meant for.", autocompletion=agent_names)
+    ] = None,
+    kind: Annotated[MessageKind, typer.Option("--kind", help="The kind of entry.")] = "message",
+    tag: Annotated[list[str] | None, typer.Option("--tag", help="A tag. May be repeated.")] = None,
+    payload: Annotated[
+        str | None, typer.Option("--payload", metavar="JSON", help="Further keys of the payload, as a JSON object.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write a message into a person's outbox; whoever may read it sees it in their next turn.
+
+    Prints the path of the entry. --to only marks whom it is meant for: every reader of the outbox sees it.
+
+    \b
+    Examples:
+      lemming send "Write about the ferry, please."
+      lemming send --to editor --kind request "Shorter headlines, please."
+      lemming send --payload '{"text": "see the file", "file": "shared/plan.md"}'
+    """  # fmt: skip
+    base = find_org(ctx)
+    _require_person(base, author)
+    if to is not None:
+        require_folder(base, to)
+    entry = messages.send(
+        base,
+        author,
+        tick=load_tick(base),
+        kind=kind,
+        payload=_payload(text, to, payload),
+        tags=tag or [],
+        created_at=timestamp(SystemClock().now()),
+    )
+    if as_json:
+        show_json("entry", entry.as_json())
+    else:
+        show(entry.file)
+    _tell_who_reads_it(base, author, to)
+
+
+def _require_person(base: Path, author: str) -> None:
+    agent = find_agent(base, author)
+    if not is_for_a_person(agent, load_config(base)):
+        people = [
+            name for name, other in survey_agents(base).agents.items() if is_for_a_person(other, load_config(base))
+        ]
+        raise UsageError(
+            f"{author} speaks for itself: a model answers for it",
+            hint=f"people here: {', '.join(people) or 'none; a person is an agent with model key human'}",
+        )
+
+
+def _payload(text: str | None, to: str | None, extra: str | None) -> dict[str, Any]:
+    if text is None and extra is None:
+        raise UsageError("nothing to send", hint='lemming send "some text", or --payload')
+    plain: dict[str, Any] = {}
+    if text is not None:
+        plain["text"] = sys.stdin.read().rstrip("\n") if text == "-" else text
+    if to is not None:
+        plain["target"] = to
+    return {**plain, **_parsed(extra)}
+
+
+def _parsed(extra: str | None) -> dict[str, Any]:
+    if extra is None:
+        return {}
+    try:
+        plain = parse(extra)
+    except JsonProblem as error:
+        raise UsageError(f"--payload is not JSON: {error.message}", hint="""--payload '{"key": "value"}'""") from error
+    if not isinstance(plain, dict):
+        raise UsageError("--payload must be a JSON object", hint="""--payload '{"key": "value"}'""")
+    return plain
+
+
+def _tell_who_reads_it(base: Path, author: str, to: str | None) -> None:
+    config = load_config(base)
+    agents = survey_agents(base).agents.values()
+    readers = [agent.name for agent in agents if agent.may_read(author) and not is_for_a_person(agent, config)]
+    if to is not None and to not in readers:
+        tell(f'warning: {to} cannot read it; add "{author}" to read_outboxes in agents/{to}/resume.json', style="yellow")
+    if readers:
+        tell(f"{', '.join(readers)} may read it")
+    elif to is None:
+        tell("warning: nobody may read it", style="yellow")

@@ -1,0 +1,149 @@
+"""`lemming status`: where the organisation stands."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from lemming.agents import Agent, Survey, survey_agents
+from lemming.commands.options import AsJson
+from lemming.commands.org import (
+    describe_engine,
+    find_org,
+    has_been_interrupted,
+    last_committed_tick,
+    running_engine,
+)
+from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, tell
+from lemming.config import Config, credits_of, load_config
+from lemming.engine import load_tick
+from lemming.errors import LemmingError
+from lemming.journal import Record
+from lemming.ledger import AgentState, read_state
+from lemming.plan import is_for_a_person
+from lemming.schedule import next_due
+
+
+@dataclass(frozen=True)
+class Line:
+    """One agent's line: the tick it fires next (None: never), how its last turn ended, what it has spent."""
+
+    agent: str
+    model: str = ""
+    next_tick: int | None = None
+    state: AgentState = AgentState()
+    max_credits: float | None = None
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the line as JSON values."""
+        state = self.state
+        return {
+            "agent": self.agent,
+            "model_key": self.model,
+            "next_tick": self.next_tick,
+            "last_tick": state.tick if state.status else None,
+            "last_status": state.status or None,
+            "turns": state.turns,
+            "credits": state.credits,
+            "max_credits": self.max_credits,
+            "cost_usd": state.cost_usd,
+            "problem": self.problem,
+        }
+
+
+def status(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Show where the organisation stands: the tick, who runs it, and every agent.
+
+    \b
+    Examples:
+      lemming status
+      lemming status --json | jq '.agents[] | select(.problem != "")'
+    """
+    base = find_org(ctx)
+    tick, config, survey = load_tick(base), load_config(base), survey_agents(base)
+    engine, last = running_engine(base), last_committed_tick(base)
+    is_interrupted = has_been_interrupted(base, tick)
+    lines = [_line(base, agent, config, tick) for agent in survey.agents.values()]
+    lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
+    if as_json:
+        facts = {
+            "org": str(base),
+            "tick": tick,
+            "is_interrupted": is_interrupted,
+            "engine": engine,
+            "last_tick": {"tick": last["tick"], "totals": last["totals"]} if last else None,
+            "agents": [line.as_json() for line in lines],
+        }
+        show_json("status", facts)
+        return
+    show(f"{painted(str(base), 'bold')}")
+    show(_where(tick, is_interrupted, engine))
+    if last:
+        show(f"tick {last['tick']}: {_totals(last)}")
+    show()
+    _show_lines(lines)
+    _tell_problems(lines, survey)
+
+
+def _line(base: Path, agent: Agent, config: Config, tick: int) -> Line:
+    problem, state = "", AgentState()
+    try:
+        config.model(agent.model.key)
+        state = read_state(base, agent.name)
+    except LemmingError as error:
+        problem = str(error)
+    return Line(
+        agent=agent.name,
+        model=agent.model.key,
+        next_tick=None if is_for_a_person(agent, config) else next_due(agent.schedule, tick),
+        state=state,
+        max_credits=credits_of(config, agent.name, agent.credits).max_credits,
+        problem=problem,
+    )
+
+
+def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None) -> str:
+    if engine:
+        return f"tick {tick}; running: {describe_engine(engine)}"
+    if is_interrupted:
+        return f"tick {tick} was interrupted; `lemming run-once` continues it"
+    return f"tick {tick} is next; nothing is running"
+
+
+def _totals(last: Record) -> str:
+    totals = last["totals"]
+    parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed", "skipped") if totals[status]]
+    parts += [counted(totals["entries"], "entry", "entries"), counted(totals["credits"], "credit")]
+    parts += [f"${totals['cost_usd']:.4f}"] if totals["cost_usd"] is not None else []
+    return ", ".join(parts)
+
+
+def _show_lines(lines: list[Line]) -> None:
+    if not lines:
+        show("no agents yet: `lemming agents new NAME` makes one")
+        return
+    rows = [
+        [
+            line.agent,
+            line.model or "-",
+            "-" if line.next_tick is None else str(line.next_tick),
+            f"{line.state.status} ({line.state.tick})" if line.state.status else "-",
+            str(line.state.turns),
+            f"{line.state.credits:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
+            "PROBLEM" if line.problem else "",
+        ]
+        for line in lines
+    ]
+    show_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", ""], rows)
+
+
+def _tell_problems(lines: list[Line], survey: Survey) -> None:
+    for line in lines:
+        if line.problem:
+            tell(f"{painted(line.agent, 'red')}: {one_line(line.problem, 400)}")
+    if survey.warnings:
+        tell(f"{counted(len(survey.warnings), 'warning')} about resumes; `lemming validate` shows them", style="dim")

@@ -1,0 +1,108 @@
+"""The filter of system calls (seccomp) that a command runs under, built as the kernel's own bytes. Pure.
+
+Numbers are the kernel's: `asm/unistd.h`, `linux/seccomp.h`, `linux/filter.h`, `linux/sched.h`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+
+_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+
+# Each name with its number on x86_64 and on aarch64; None where there is no such call.
+_DENIED: dict[str, tuple[int | None, int | None]] = {
+    "socket": (41, 198), "ptrace": (101, 117), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438), "kcmp": (312, 272), "mount": (165, 40),
+    "umount2": (166, 39), "chroot": (161, 51), "pivot_root": (155, 41), "move_mount": (429, 429),
+    "open_tree": (428, 428), "open_tree_attr": (467, 467), "fsopen": (430, 430), "fsconfig": (431, 431),
+    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442), "unshare": (272, 97),
+    "setns": (308, 268), "bpf": (321, 280), "perf_event_open": (298, 241), "userfaultfd": (323, 282),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218), "kexec_load": (246, 104),
+    "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273),
+    "delete_module": (176, 106), "open_by_handle_at": (304, 265), "swapon": (167, 224),
+    "swapoff": (168, 225), "reboot": (169, 142), "sethostname": (170, 161), "setdomainname": (171, 162),
+    "syslog": (103, 116), "quotactl": (179, 60), "quotactl_fd": (443, 443), "acct": (163, 89),
+    "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "clock_adjtime": (305, 266), "iopl": (172, None), "ioperm": (173, None), "shmget": (29, 194),
+    "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "fanotify_init": (300, 262),
+}  # fmt: skip
+
+# What Landlock does not rule on: it would let a command change these of any file of the same user.
+_METADATA: dict[str, tuple[int | None, int | None]] = {
+    "chmod": (90, None), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452),
+    "chown": (92, None), "fchown": (93, 55), "lchown": (94, None), "fchownat": (260, 54),
+    "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7), "setxattrat": (463, 463),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "removexattrat": (466, 466), "utime": (132, None), "utimes": (235, None), "futimesat": (261, None),
+    "file_setattr": (469, 469),
+}  # fmt: skip
+
+_CLONE, _CLONE3, _UTIMENSAT = {"x86_64": 56, "aarch64": 220}, 435, {"x86_64": 280, "aarch64": 88}
+_NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag
+_X32 = 0x40000000
+_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24)  # offsets in struct seccomp_data
+_KILL, _ALLOW, _EACCES, _EPERM, _ENOSYS = 0x80000000, 0x7FFF0000, 0x0005000D, 0x00050001, 0x00050026
+
+
+def program_for(machine: str, *, also_metadata: bool) -> bytes:
+    """Return the filter as the kernel's array of instructions; raise `OSError` for an unknown machine.
+
+    No socket, no look into other processes, no new namespace or mount; with `also_metadata`, no change
+    of a file's mode, owner or times either.
+    """
+    if machine not in _ARCHITECTURES:
+        raise OSError(f"no seccomp filter is known for {machine}")
+    column = list(_ARCHITECTURES).index(machine)
+    denied = _DENIED | (_METADATA if also_metadata else {})
+    numbers = sorted(number for pair in denied.values() if (number := pair[column]) is not None)
+    return b"".join(
+        (
+            *_only_on(_ARCHITECTURES[machine]),
+            *(instruction for number in numbers for instruction in _deny(number)),
+            *(_touch_only_what_is_open(_UTIMENSAT[machine]) if also_metadata else ()),
+            *_no_new_namespaces(_CLONE[machine]),
+            _step(_RETURN, _ALLOW),
+        )
+    )
+
+
+def _step(code: int, value: int, if_so: int = 0, if_not: int = 0) -> bytes:
+    """Return one instruction; a jump's two numbers say how many to skip when it holds, and when not."""
+    return struct.pack("HBBI", code, if_so, if_not, value)
+
+
+def _only_on(architecture: int) -> Iterable[bytes]:
+    yield _step(_LOAD, _ARCHITECTURE)
+    yield _step(_EQUAL, architecture, 1, 0)
+    yield _step(_RETURN, _KILL)  # a program for another architecture has other numbers for its calls
+    yield _step(_LOAD, _NUMBER)
+    yield _step(_AT_LEAST, _X32, 0, 1)
+    yield _step(_RETURN, _KILL)
+
+
+def _deny(number: int) -> Iterable[bytes]:
+    yield _step(_EQUAL, number, 0, 1)
+    yield _step(_RETURN, _EACCES)
+
+
+def _touch_only_what_is_open(utimensat: int) -> Iterable[bytes]:
+    """Allow utimensat on a descriptor (no path: its pointer is 0, both halves), and no other."""
+    yield _step(_EQUAL, utimensat, 0, 6)
+    yield _step(_LOAD, _ARGUMENTS[1])
+    yield _step(_EQUAL, 0, 0, 3)
+    yield _step(_LOAD, _ARGUMENTS[1] + 4)
+    yield _step(_EQUAL, 0, 0, 1)
+    yield _step(_RETURN, _ALLOW)
+    yield _step(_RETURN, _EACCES)
+
+
+def _no_new_namespaces(clone: int) -> Iterable[bytes]:
+    yield _step(_EQUAL, _CLONE3, 0, 1)
+    yield _step(_RETURN, _ENOSYS)  # its flags are out of a filter's reach; libraries fall back to clone
+    yield _step(_EQUAL, clone, 0, 3)
+    yield _step(_LOAD, _ARGUMENTS[0])
+    yield _step(_ANY_BIT, _NEW_NAMESPACES, 0, 1)
+    yield _step(_RETURN, _EPERM)

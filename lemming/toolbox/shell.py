@@ -1,0 +1,49 @@
+"""`shell`: one command in the agent's workspace, confined by `lemming.guards.sandbox`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from lemming import paths
+from lemming.errors import ToolError
+from lemming.tools import EngineTool, ToolContext, ToolResult
+
+COMMAND_LIMIT_BYTES = 64 << 10
+
+
+class Shell(EngineTool):
+    """Runs a shell command."""
+
+    name = "shell"
+    description = (
+        "Run a command with /bin/sh in your workspace. No network, and no other file can be changed."
+    )
+    repeatable = False
+    output_limit_bytes = 2 << 20  # config/org.json shell.max_output_bytes is the limit here
+
+    def plan(
+        self,
+        context: ToolContext,
+        command: Annotated[str, Field(min_length=1, description="The command line.")],
+    ) -> ToolResult:
+        """Run the command; the result starts with how it ended, and what it printed follows."""
+        from lemming.guards.sandbox import run_confined  # slow to import, and most turns run no command
+
+        if "\0" in command or len(command.encode("utf-8", "replace")) > COMMAND_LIMIT_BYTES:
+            raise ToolError(f"{self.name}: a command has no NUL and at most {COMMAND_LIMIT_BYTES} bytes")
+        settings = context.org.shell
+        outcome = run_confined(command, context.base, paths.workspace_folder(context.agent.name), settings)
+        verdict = outcome.verdict
+        how = {
+            "exit": f"exit status {verdict.status}",
+            "signal": f"killed by signal {verdict.status}",
+            "timeout": f"killed after {settings.timeout_s:g} s",
+            "processes": "killed: too many processes",
+            "cancelled": "killed: the engine was stopped",
+        }[verdict.ended]
+        text = outcome.output.decode("utf-8", "replace")
+        cut = f"\n[output cut: the first {len(outcome.output)} of {outcome.output_bytes} bytes are shown]"
+        is_cut = outcome.output_bytes > len(outcome.output)
+        return ToolResult(how == "exit status 0", f"{how}\n{text}{cut if is_cut else ''}".rstrip())
