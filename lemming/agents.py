@@ -6,6 +6,7 @@ Format: docs/resume.md. A folder whose resume is broken takes out that agent onl
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
@@ -191,18 +192,28 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
 
 
 def agent_folders(base: Path) -> list[str]:
-    """Return the names below `agents/` that are folders, or links that pose as one, sorted."""
+    """Return the names below `agents/` that are folders, or links that pose as one, sorted.
+
+    A name that is not UTF-8 is no agent's; it comes with "?" for what is not text.
+    """
     folder = base / "agents"
-    return [name for name in fs.list_names(folder) if (folder / name).is_dir()]
+    try:
+        names = fs.list_names(folder)
+    except OSError as error:
+        raise _broken("agents", f"cannot be listed: {error.strerror}", "it must be a real folder") from error
+    return [name.encode("utf-8", "replace").decode() for name in names if (folder / name).is_dir()]
 
 
 def require_own_folders(base: Path, name: str) -> None:
     """Raise `ConfigError` when something else stands where one of the agent's own folders belongs."""
     for folder in OWN_FOLDERS:
-        place = base / paths.agent_folder(name) / folder
-        if place.is_symlink() or (place.exists() and not place.is_dir()):
-            what = "a symbolic link" if place.is_symlink() else "not a folder"
-            file = f"{paths.agent_folder(name)}/{folder}"
+        file = f"{paths.agent_folder(name)}/{folder}"
+        try:
+            mode = os.lstat(f"{base}/{file}").st_mode
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISDIR(mode):
+            what = "a symbolic link" if stat.S_ISLNK(mode) else "something that is not a folder"
             raise _broken(file, f"{what} stands where the agent's {folder} belongs", "move it away")
 
 

@@ -57,7 +57,7 @@ def ask(provider: LLMProvider, request: Request) -> Reply:
         return _checked(_run_on_thread(lambda: provider.complete(request), request.deadline_s))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a model call
         # No chain: the SDK's own exceptions hold whole answers and request headers.
-        raise _as_provider_error(error, provider) from None
+        raise _as_provider_error(error, f"{type(provider).__name__} {request.model_name}".strip()) from None
 
 
 def _checked(reply: Any) -> Reply:
@@ -69,14 +69,14 @@ def _checked(reply: Any) -> Reply:
     return reply if text == reply.text else dataclasses.replace(reply, text=text)
 
 
-def _as_provider_error(error: BaseException, provider: LLMProvider) -> ProviderError:
-    name = type(provider).__name__
+def _as_provider_error(error: BaseException, name: str) -> ProviderError:
+    """Return the error that leaves the edge: of one kind, redacted, cut. `name` says who was asked."""
     if isinstance(error, ProviderError):
         known = error
     elif isinstance(error, LemmingError):
         known = RequestRejected(error.message, where=error.where, hint=error.hint)
     elif isinstance(error, TimeoutError):
-        known = TimedOut(f"{name}: no answer in time")
+        known = TimedOut("no answer in time")
     else:  # a bug in a plugin: asking again would only meet it again
         place = traceback.extract_tb(error.__traceback__)[-1]
         message = f"{name} failed: {type(error).__name__}: {error}"
@@ -86,6 +86,12 @@ def _as_provider_error(error: BaseException, provider: LLMProvider) -> ProviderE
     known.where = excerpt(known.where, _LONGEST_MESSAGE_CHARS) or name
     known.args = (known.message,)
     return known
+
+
+def timed_out(deadline_s: float) -> TimedOut:
+    """Return the error for a call that took longer than its deadline."""
+    hint = "raise deadline_s in config/models.json, or choose a faster model"
+    return TimedOut(f"no answer within {deadline_s:g} s", hint=hint)
 
 
 def _run_on_thread(work: Callable[[], T], deadline_s: float) -> T:
@@ -103,7 +109,7 @@ def _run_on_thread(work: Callable[[], T], deadline_s: float) -> T:
     try:
         return done.result(deadline_s)
     except TimeoutError:
-        raise TimedOut(f"no answer within {deadline_s:g} s") from None
+        raise timed_out(deadline_s) from None
 
 
 # --- async SDKs --------------------------------------------------------------------------------
@@ -127,7 +133,7 @@ async def _in_time(work: Callable[[], Coroutine[Any, Any, T]], deadline_s: float
         async with asyncio.timeout(deadline_s):
             return await work()
     except TimeoutError:
-        raise TimedOut(f"no answer within {deadline_s:g} s") from None
+        raise timed_out(deadline_s) from None
 
 
 class SharedClient(Generic[C]):

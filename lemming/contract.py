@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming.errors import ContractError
-from lemming.jsontext import JsonProblem, nearest, parse
+from lemming.jsontext import MAX_DEPTH, JsonProblem, nearest, parse
 from lemming.paths import MEMORY_KEY, MEMORY_KEY_RULE
 
 MessageKind = Literal["message", "report", "request", "response", "status"]
@@ -31,11 +31,15 @@ MAX_MEMORY_UPDATES = 64
 MAX_ENTRY_BYTES = 64 << 10
 MAX_TAGS = 32
 MAX_TAG_CHARS = 100
+MAX_TOOL_NAME_CHARS = 200
 MAX_PROBLEMS_QUOTED = 8
+MAX_REMARKS = 32
+# A reply goes into entries, the ledger and the journal, where it stands some levels deeper.
+MAX_REPLY_DEPTH = MAX_DEPTH - 16
 
 KEYS = ("outbox_entries", "tool_calls", "memory_updates", "notes")
 ENGINE_KEYS = ("id", "agent", "tick", "created_at", "timestamp")
-_FENCE = re.compile(r"```[a-zA-Z]*\s*\n(.*?)```", re.DOTALL)
+_FENCE = re.compile(r"```[a-zA-Z]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _CANDIDATES = 64
 
 
@@ -96,7 +100,7 @@ def parse_reply(text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRI
         reader.cap(calls, MAX_TOOL_CALLS, "tool_calls"),
         reader.cap(updates, MAX_MEMORY_UPDATES, "memory_updates"),
         notes,
-        tuple(remarks),
+        tuple(_shortened(remarks)),
     )
 
 
@@ -167,7 +171,7 @@ class _Reader:
 
     def keys(self, plain: dict[str, Any]) -> None:
         for key in plain:
-            if key not in KEYS:
+            if key not in KEYS and self._is_worth_saying():
                 hint = nearest(key, KEYS) or f"the keys are {', '.join(KEYS)}"
                 self.problems.append(f'unknown key "{key[:80]}": {hint}')
         if not any(key in plain for key in KEYS):
@@ -187,12 +191,13 @@ class _Reader:
             args = item.get("args", {})
             if "args_json" in item:
                 args = self._embedded(f"{place}/args_json", item["args_json"])
-            if not isinstance(item.get("tool"), str):
+            tool = item.get("tool")
+            if not isinstance(tool, str) or len(tool) > MAX_TOOL_NAME_CHARS:
                 self.problems.append(f"{place}/tool: expected the name of a tool")
             elif not isinstance(args, dict):
                 self.problems.append(f"{place}/args: expected an object")
             else:
-                calls.append(ToolCall(item["tool"], args))
+                calls.append(ToolCall(tool, args))
         return calls
 
     def updates(self, value: Any) -> list[MemoryUpdate]:
@@ -217,10 +222,13 @@ class _Reader:
 
     def cap(self, items: list[Any], limit: int, name: str) -> tuple[Any, ...]:
         if len(items) > limit:
-            self.remarks.append(
-                f"{name}: {len(items) - limit} of {len(items)} were left out, the limit is {limit}"
-            )
+            left_out = f"{name}: {len(items) - limit} of {len(items)} were left out, the limit is {limit}"
+            self.remarks.insert(0, left_out)
         return tuple(items[:limit])
+
+    def _is_worth_saying(self) -> bool:
+        """Whether one more problem would still be quoted; a flood of them must not hold the tick up."""
+        return len(self.problems) < MAX_PROBLEMS_QUOTED
 
     def _objects(
         self, value: Any, place: str, known: tuple[str, ...]
@@ -231,6 +239,8 @@ class _Reader:
             self.problems.append(f"{place}: expected a list")
             return
         for index, item in enumerate(value):
+            if not self._is_worth_saying():
+                return
             here = f"{place}/{index}"
             if not isinstance(item, dict):
                 self.problems.append(f"{here}: expected an object")
@@ -278,7 +288,7 @@ class _Reader:
             self.problems.append(f"{place}: expected JSON inside a text")
             return None
         try:
-            return parse(text)
+            return parse(text, max_depth=MAX_REPLY_DEPTH)
         except JsonProblem as error:
             self.problems.append(f"{place}: {error.message}")
             return None
@@ -292,7 +302,7 @@ def _find_object(text: str, remarks: list[str]) -> dict[str, Any]:
     if len(stripped.encode("utf-8", "replace")) > REPLY_LIMIT_BYTES:
         raise ContractError(f"the reply is larger than {REPLY_LIMIT_BYTES} bytes")
     try:
-        return _require_object(parse(stripped))
+        return _require_object(parse(stripped, max_depth=MAX_REPLY_DEPTH))
     except JsonProblem as error:
         fenced = _FENCE.findall(stripped)
         found = [item for block in fenced for item in _objects_in(block)] or _objects_in(stripped)
@@ -303,6 +313,11 @@ def _find_object(text: str, remarks: list[str]) -> dict[str, Any]:
             raise ContractError(f"the reply holds {len(found)} JSON objects; send exactly one") from error
         where = f" at line {error.line}, column {error.column}" if error.line else ""
         raise ContractError(f"the reply is not one JSON object: {error.message}{where}") from error
+
+
+def _shortened(remarks: list[str]) -> list[str]:
+    more = len(remarks) - MAX_REMARKS
+    return [*remarks[:MAX_REMARKS], f"and {more} more remarks"] if more > 0 else remarks
 
 
 def _require_object(value: Any) -> dict[str, Any]:
@@ -320,7 +335,7 @@ def _objects_in(text: str) -> list[dict[str, Any]]:
             break
         try:
             _, end = decoder.raw_decode(text, position)
-            value = parse(text[position:end])
+            value = parse(text[position:end], max_depth=MAX_REPLY_DEPTH)
             if isinstance(value, dict) and any(key in value for key in KEYS):
                 found.append(value)
             position = text.find("{", end)

@@ -9,6 +9,8 @@ from lemming.config import ModelEntry
 from lemming.errors import OutOfCredits
 from lemming.providers import Message, Reply
 
+MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits
+
 
 @dataclass(frozen=True)
 class Usage:
@@ -27,12 +29,12 @@ def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
 
     `cost_usd` is None, not 0, when the entry gives no price.
     """
-    estimated = reply.input_tokens is None or reply.output_tokens is None
-    tokens_in = reply.input_tokens
-    if tokens_in is None:
-        tokens_in = sum(_estimate(message["content"]) for message in messages)
-    tokens_out = _estimate(reply.text) if reply.output_tokens is None else reply.output_tokens
-    tokens_in, tokens_out = max(tokens_in, 0), max(tokens_out, 0)
+    counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
+    estimated = counted_in is None or counted_out is None
+    tokens_in = (
+        sum(_estimate(message["content"]) for message in messages) if counted_in is None else counted_in
+    )
+    tokens_out = _estimate(reply.text) if counted_out is None else counted_out
     cost = entry.per_call
     cost += tokens_in / 1000 * entry.per_1k_input_tokens + tokens_out / 1000 * entry.per_1k_output_tokens
     dollars = None
@@ -40,13 +42,14 @@ def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
         dollars = (
             tokens_in * entry.usd_per_million_input_tokens + tokens_out * entry.usd_per_million_output_tokens
         ) / 1e6
-    return Usage(tokens_in, tokens_out, max(reply.cached_tokens or 0, 0), estimated, round(cost, 6), dollars)
+    cached = _counted(reply.cached_tokens) or 0
+    return Usage(tokens_in, tokens_out, cached, estimated, round(cost, 6), dollars)
 
 
 def check_credits(entry: ModelEntry, allocation: AgentCredits, spent: float) -> None:
     """Raise `OutOfCredits` when the least that one more call can cost is more than is left."""
     limit = allocation.max_credits
-    if limit is not None and (spent >= limit or spent + entry.per_call > limit):
+    if limit is not None and (spent >= limit or round(spent + entry.per_call, 6) > limit):
         raise OutOfCredits(
             f"out of credits: {spent:g} of {limit:g} spent, a call costs {entry.per_call:g}",
             hint="grant more with `lemming credits grant`",
@@ -56,6 +59,13 @@ def check_credits(entry: ModelEntry, allocation: AgentCredits, spent: float) -> 
 def has_reached_soft_cap(allocation: AgentCredits, spent: float) -> bool:
     """Return whether the agent should be warned about its spending."""
     return allocation.soft_cap is not None and spent >= allocation.soft_cap
+
+
+def _counted(tokens: object) -> int | None:
+    """Return a backend's count; None when it says nothing, or nothing that can be a count."""
+    if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:
+        return tokens
+    return None
 
 
 def _estimate(text: str) -> int:

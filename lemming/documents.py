@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
@@ -23,6 +24,8 @@ from lemming.errors import ConfigError, Problem
 from lemming.jsontext import JsonProblem, compact, locate, nearest, parse
 
 T = TypeVar("T")
+
+MAX_PROBLEMS = 20  # of one kind in one file; finding the place of each takes a walk over the text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +73,7 @@ def read_text(raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 2
         text_of_value = compact(plain).decode()
     unknown = [
         dataclasses.replace(problem, file=file, line=line, column=column)
-        for problem in unknown_keys(plain, kind)
+        for problem in islice(unknown_keys(plain, kind), MAX_PROBLEMS)
         for line, column in [locate(text, problem.pointer)]
     ]
     try:
@@ -122,7 +125,7 @@ def _dataclass_in(hint: Any) -> Any:
 
 
 def _problems(error: ValidationError, file: str, text: str) -> Iterator[Problem]:
-    for item in error.errors(include_url=False):
+    for item in error.errors(include_url=False)[:MAX_PROBLEMS]:
         pointer = "".join(f"/{part}" for part in item["loc"] if not _is_branch(part))
         line, column = locate(text, pointer)
         if not line:  # a missing key: point at the object that should have it

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming import fs
+from lemming.errors import DiskError
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,18 @@ class FileEffect:
 
 
 def apply_effect(base: Path, effect: FileEffect, *, again: bool = False) -> None:
-    """Write one effect's file. With `again`, a file that already holds these bytes is left alone."""
+    """Write one effect's file. With `again`, a file that already holds these bytes is left alone.
+
+    Raises `DiskError`; one about a folder outside the organisation concerns that file only.
+    """
     root = Path(effect.root) if effect.root else base
     if again and _holds(root / effect.path, effect.content):
         return
-    fs.publish(root, effect.path, effect.content)
+    try:
+        fs.publish(root, effect.path, effect.content)
+    except DiskError as error:
+        error.concerns_one_file |= bool(effect.root)
+        raise
 
 
 def _holds(path: Path, content: bytes) -> bool:

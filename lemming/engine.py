@@ -24,6 +24,7 @@ from lemming.schedule import in_order, is_due
 from lemming.tick import Tick, turns_not_taken
 
 RESERVED_BYTES = 1 << 20
+LAST_TICK = 10**12 - 1  # file names have room for twelve digits
 
 
 def load_tick(base_path: str | os.PathLike[str]) -> int:
@@ -46,7 +47,7 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
             f"cannot read the tick counter: {error}", where=paths.TICK_FILE, hint=hint
         ) from error
     tick = plain.get("current_tick") if isinstance(plain, dict) else None
-    if isinstance(tick, bool) or not isinstance(tick, int) or not 0 <= tick < 10**12:
+    if isinstance(tick, bool) or not isinstance(tick, int) or not 0 <= tick <= LAST_TICK:
         message = 'expected {"current_tick": N} with a whole number N'
         raise CorruptState(message, where=paths.TICK_FILE, hint=hint)
     return tick
@@ -76,8 +77,8 @@ def run_tick(
     A tick that was committed is not run again: its recorded report is returned. A tick that was
     interrupted goes on where its journal ends. Raises `OrgBusy`, `ConfigError`, `CorruptState`, `DiskError`.
     """
-    if tick < 0:
-        raise UsageError(f"there is no tick {tick}")
+    if not 0 <= tick <= LAST_TICK:
+        raise UsageError(f"there is no tick {tick}", hint=f"ticks are 0 to {LAST_TICK}")
     with open_org(base_path, command="run_tick", clock=clock, notify=notify, stop=stop) as runtime:
         return recorded_report(runtime.base, tick) or _run(runtime, tick, advance=False)
 

@@ -210,20 +210,8 @@ class RequestRejected(ProviderError):
     code = "LMG-507"
 
 
-class LimitReached(LemmingError):
-    """A limit the operator set ended the turn."""
-
-    code = "LMG-700"
-    exit_status = 6
-
-
-class StepLimit(LimitReached):
-    """The turn used all its steps."""
-
-    code = "LMG-701"
-
-
-class OutOfCredits(LimitReached):
+class OutOfCredits(LemmingError):
     """The agent may not spend more."""
 
-    code = "LMG-702"
+    code = "LMG-701"
+    exit_status = 6

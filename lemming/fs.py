@@ -35,6 +35,10 @@ _HINTS = {
     errno.ENOTDIR: "something that is not a folder stands where a folder should be; move it away",
     errno.EIO: "the disk reported an error; the journal is kept, check the disk before running again",
 }
+# Something is wrong with that one path, or with who may write it: not with the disk.
+_ODD = frozenset({
+    errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EACCES, errno.EPERM
+})  # fmt: skip
 
 Mutation = Callable[[str, str], None]
 _observers: list[Mutation] = []
@@ -194,12 +198,7 @@ class AppendFile:
         self._root, self._relative = root, relative
         with _writing(root, relative), _parent(root, relative) as (folder, name):
             _announce("open", relative)
-            self._descriptor = os.open(name, _APPEND, 0o644, dir_fd=folder)
-            try:
-                _require_regular(self._descriptor, relative)
-            except OSError:
-                os.close(self._descriptor)
-                raise
+            self._descriptor = _open_regular(name, _APPEND, folder)
 
     def __enter__(self) -> AppendFile:
         return self
@@ -268,9 +267,11 @@ class FolderLock:
     """
 
     def __init__(self, root: Path, relative: str) -> None:
+        self._root, self._relative = root, relative
         with _writing(root, relative), _parent(root, relative) as (folder, name):
-            flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-            self._descriptor = os.open(name, flags, 0o644, dir_fd=folder)
+            self._descriptor = _open_regular(
+                name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, folder
+            )
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -287,9 +288,10 @@ class FolderLock:
 
     def describe(self, holder: bytes) -> None:
         """Replace the description of the holder."""
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
-        os.ftruncate(self._descriptor, 0)
-        _write_all(self._descriptor, holder)
+        with _writing(self._root, self._relative):
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            os.ftruncate(self._descriptor, 0)
+            _write_all(self._descriptor, holder)
 
     def release(self) -> None:
         """Let the next one in."""
@@ -311,8 +313,8 @@ def _writing(root: Path, relative: str) -> Iterator[None]:
     except OSError as error:
         hint = _HINTS.get(error.errno or 0, "check this path and run again")
         message = f"cannot write: {error.strerror or error}"
-        odd = error.errno in (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
-        raise DiskError(message, where=str(root / relative), hint=hint, concerns_one_file=odd) from error
+        where, odd = str(root / relative), error.errno in _ODD
+        raise DiskError(message, where=where, hint=hint, concerns_one_file=odd) from error
 
 
 @contextlib.contextmanager
@@ -344,8 +346,19 @@ def _open_folder(name: str, above: int, make: bool) -> int:
     return os.open(name, _FOLDER, dir_fd=above)
 
 
+def _open_regular(name: str, flags: int, folder: int) -> int:
+    descriptor = os.open(name, flags, 0o644, dir_fd=folder)
+    try:
+        _require_regular(descriptor, name)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
 def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False) -> str:
-    temporary = f".{name[:200]}.tmp"
+    start = name.encode("utf-8", "replace")[:200].decode("utf-8", "ignore")  # a name has 255 bytes at most
+    temporary = f".{start}.tmp"
     _announce("write", name)
     try:
         descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)

@@ -38,11 +38,14 @@ def read_journal(base: Path, tick: int) -> list[Record]:
 
     Raises `CorruptState` for damage anywhere but in a torn last line, which is left out.
     """
+    file = paths.journal_file(tick)
     try:
-        raw = fs.read_bytes(base / paths.journal_file(tick), LINE_LIMIT_BYTES * 16)
+        raw = fs.read_bytes(base / file, LINE_LIMIT_BYTES * 16)
     except FileNotFoundError:
         return []
-    return parse_journal(raw, paths.journal_file(tick)).records
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    return parse_journal(raw, file).records
 
 
 def is_committed(base: Path, tick: int) -> bool:
@@ -53,10 +56,13 @@ def is_committed(base: Path, tick: int) -> bool:
 
 def last_record(base: Path, tick: int) -> Record | None:
     """Return the last whole line of a journal without checking the chain; None when there is none."""
+    file = paths.journal_file(tick)
     try:
-        tail = fs.read_tail(base / paths.journal_file(tick), 4096, 1)
+        tail = fs.read_tail(base / file, 4096, 1)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise _unreadable(file, error) from error
     lines = tail[: tail.rfind(b"\n") + 1].splitlines()
     try:
         record = parse(lines[-1], limit_bytes=LINE_LIMIT_BYTES) if lines else None
@@ -67,8 +73,11 @@ def last_record(base: Path, tick: int) -> Record | None:
 
 def journal_ticks(base: Path) -> list[int]:
     """Return the ticks that have a journal, ascending."""
-    names = fs.list_names(base / paths.JOURNALS)
-    return sorted(int(name[:-6]) for name in names if name.endswith(".jsonl") and name[:-6].isdigit())
+    try:
+        names = fs.list_names(base / paths.JOURNALS)
+    except OSError as error:
+        raise _unreadable(paths.JOURNALS, error) from error
+    return sorted(int(match[1]) for name in names if (match := paths.JOURNAL_FILE.match(name)))
 
 
 def parse_journal(raw: bytes, file: str) -> Reading:
@@ -130,9 +139,20 @@ class Journal:
         self._file.reserve(extra_bytes)
 
     def append(self, kind: str, *, sync: bool = False, **fields: Any) -> Record:
-        """Write one record and return it. With `sync` and durability "turn" it survives power loss."""
-        record = {"type": kind, "epoch": self._epoch, **fields}
-        line, self._check = _close_line(redact_values(compact(record).decode()), self._check)
+        """Write one record and return it as it was written: secrets are taken out of its texts.
+
+        With `sync` and durability "turn" it survives power loss.
+        """
+        record: Record = {"type": kind, "epoch": self._epoch, **fields}
+        text = compact(record).decode()
+        if redact_values(text) != text:
+            record = {
+                "type": kind,
+                "epoch": self._epoch,
+                **{key: _redacted(value) for key, value in fields.items()},
+            }
+            text = compact(record).decode()
+        line, self._check = _close_line(text, self._check)
         self._file.append(line)
         if sync and self._durability == "turn":
             self._file.sync()
@@ -142,6 +162,15 @@ class Journal:
         """Make all records survive power loss, unless durability is "off"."""
         if self._durability != "off":
             self._file.sync()
+
+
+def _redacted(value: Any) -> Any:
+    """Return a value without secrets in its texts; a number that looks like one stays a number."""
+    if isinstance(value, str):
+        return redact_values(value)
+    if isinstance(value, dict):
+        return {redact_values(key): _redacted(item) for key, item in value.items()}
+    return [_redacted(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _close_line(text: str, previous: str) -> tuple[bytes, str]:
@@ -165,6 +194,14 @@ def _open_line(line: bytes, previous: str) -> Record | None:
 
 def _checksum(body: bytes, previous: str) -> str:
     return blake2b(body, digest_size=_CHECK_BYTES, key=previous.encode()).hexdigest()
+
+
+def _unreadable(file: str, error: OSError) -> CorruptState:
+    return CorruptState(
+        f"cannot be read: {error.strerror}",
+        where=file,
+        hint="journals are regular files in a real folder; move away what stands there",
+    )
 
 
 def _damaged(file: str, number: int, why: str) -> CorruptState:

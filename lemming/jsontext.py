@@ -10,16 +10,19 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any
 
-from pydantic_core import to_json
+from pydantic_core import PydanticSerializationError, to_json
 
 MAX_DEPTH = 64
 MAX_INTEGER = 2**53
 DEFAULT_LIMIT_BYTES = 1 << 20
 
-_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\]:,]|[^\s{}\[\]:,"]+')
+# A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*+"?|[{}\[\]:,]|[^\s{}\[\]:,"]+')
 
 
 class JsonProblem(ValueError):
@@ -38,7 +41,13 @@ class _Refused(ValueError):
         self.key = key
 
 
-def parse(raw: bytes | str, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, allow_bom: bool = False) -> Any:
+def parse(
+    raw: bytes | str,
+    *,
+    limit_bytes: int = DEFAULT_LIMIT_BYTES,
+    allow_bom: bool = False,
+    max_depth: int = MAX_DEPTH,
+) -> Any:
     """Return the value of one strict JSON text; raise `JsonProblem` for anything else.
 
     >>> parse('{"a": [1, 2.5, null]}')
@@ -58,9 +67,9 @@ def parse(raw: bytes | str, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, allow_bom
         pointer = _find_duplicate(text, error.key) if error.key is not None else ""
         raise JsonProblem(str(error), *locate(text, pointer), pointer) from error
     except RecursionError as error:
-        raise JsonProblem(f"nesting deeper than {MAX_DEPTH}") from error
-    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(value) > MAX_DEPTH:
-        raise JsonProblem(f"nesting deeper than {MAX_DEPTH}")
+        raise JsonProblem(f"nesting deeper than {max_depth}") from error
+    if text.count("[") + text.count("{") > max_depth and _depth(value) > max_depth:
+        raise JsonProblem(f"nesting deeper than {max_depth}")
     if "\\ud" in text or "\\uD" in text:
         _require_encodable(value)
     return value
@@ -68,12 +77,12 @@ def parse(raw: bytes | str, *, limit_bytes: int = DEFAULT_LIMIT_BYTES, allow_bom
 
 def pretty(value: Any) -> bytes:
     """Return the bytes of a file that people read: two spaces, key order kept, one line end."""
-    return to_json(value, indent=2) + b"\n"
+    return _dump(value, indent=2) + b"\n"
 
 
 def compact(value: Any) -> bytes:
     """Return the value on one line, without a line end."""
-    return to_json(value)
+    return _dump(value)
 
 
 def locate(text: str, pointer: str) -> tuple[int, int]:
@@ -92,6 +101,24 @@ def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
     """
     matches = get_close_matches(word, known, n=1, cutoff=0.6)
     return f'did you mean "{matches[0]}"?' if matches else ""
+
+
+def _dump(value: Any, indent: int | None = None) -> bytes:
+    """Return strict JSON; raise `ValueError` for a value that is not JSON, NaN among them.
+
+    Half of a surrogate pair, as in a file's name that is not UTF-8, is not text: it becomes "?".
+    """
+    try:
+        raw = to_json(value, indent=indent)
+    except PydanticSerializationError as error:
+        try:
+            text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
+        except TypeError:
+            raise error from None
+        raw = to_json(json.loads(text), indent=indent)
+    if b"NaN" in raw or b"Infinity" in raw:
+        json.dumps(value, allow_nan=False, default=str)  # raises unless these are words in a string
+    return raw
 
 
 def _decode(raw: bytes | str, limit_bytes: int, allow_bom: bool) -> str:
@@ -131,7 +158,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
-    if len(digits) > 16 and (len(digits) > 18 or abs(int(digits)) > MAX_INTEGER):
+    if len(digits) >= 16 and (len(digits) > 18 or abs(int(digits)) > MAX_INTEGER):
         raise _Refused("number out of range: integers must fit in 53 bits")
     return int(digits)
 
@@ -171,6 +198,7 @@ def _require_encodable(value: Any) -> None:
         raise JsonProblem("a string holds half of a surrogate pair, which is not text") from error
 
 
+@lru_cache(maxsize=1)  # several problems of one text are located one after another
 def _offsets(text: str) -> dict[str, int]:
     """Map each JSON pointer of a possibly broken text to the offset of its key or element."""
     return dict(_walk(text))
@@ -179,15 +207,16 @@ def _offsets(text: str) -> dict[str, int]:
 def _find_duplicate(text: str, key: str) -> str:
     seen: set[str] = set()
     for pointer, _ in _walk(text):
-        if pointer in seen and pointer.rsplit("/", 1)[-1] == _escape(key):
-            return pointer
-        seen.add(pointer)
+        if pointer.endswith(f"/{_escape(key)}"):
+            if pointer in seen:
+                return pointer
+            seen.add(pointer)
     return ""
 
 
-def _walk(text: str) -> list[tuple[str, int]]:
-    """Return (pointer, offset) for every key and array element, in the order of the text."""
-    found: list[tuple[str, int]] = [("", 0)]
+def _walk(text: str) -> Iterator[tuple[str, int]]:
+    """Yield (pointer, offset) for every key and array element, in the order of the text."""
+    yield "", 0
     path: list[str | int] = []
     opened: list[str] = []
     expect_key = False
@@ -195,8 +224,10 @@ def _walk(text: str) -> list[tuple[str, int]]:
         mark = token.group()
         in_array = bool(opened) and opened[-1] == "["
         if in_array and mark not in "],:}":
-            found.append((_pointer(path), token.start()))
+            yield _pointer(path), token.start()
         if mark in "{[":
+            if len(path) == MAX_DEPTH:
+                return
             opened.append(mark)
             path.append(0 if mark == "[" else "")
             expect_key = mark == "{"
@@ -212,9 +243,8 @@ def _walk(text: str) -> list[tuple[str, int]]:
                 path[-1] = str(json.loads(mark, strict=False))
             except json.JSONDecodeError:
                 path[-1] = mark.strip('"')
-            found.append((_pointer(path), token.start()))
+            yield _pointer(path), token.start()
             expect_key = False
-    return found
 
 
 def _pointer(path: list[str | int]) -> str:

@@ -5,17 +5,21 @@ What it has read, what it has spent, and the tool results it has not been shown 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from lemming import fs, paths
+from lemming.documents import adapter
 from lemming.errors import CorruptState
 from lemming.inbox import ReadMark
 from lemming.jsontext import JsonProblem, compact, parse
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
+LINE_LIMIT_BYTES = 64 << 20
 _TAIL_BYTES = 64 << 10
 
 
@@ -42,25 +46,28 @@ class AgentState:
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> AgentState:
-        """Return the state that a line describes; keys of later versions are passed over."""
-        known = {key: value for key, value in plain.items() if key in cls.__dataclass_fields__}
-        read = ReadMark.from_json(known.pop("read", {}))
-        return replace(cls(**known), read=read, results=tuple(known.get("results", ())))
+        """Return the state that a line describes; keys of later versions are passed over.
+
+        Raises `ValueError` when a value is of another type than the engine writes.
+        """
+        state: AgentState = adapter(AgentState).validate_python(plain)
+        return state
 
 
 def read_state(base: Path, agent_name: str) -> AgentState:
     """Return an agent's state; a fresh one when it has had no turn.
 
-    Raises `CorruptState` when the last whole line is not one that the engine wrote.
+    Raises `CorruptState` when the last whole line is not one that the engine wrote, or there is no file
+    but something else.
     """
     lines = _last_lines(base, agent_name, 1)
     if not lines:
         return AgentState()
     try:
-        return AgentState.from_json(parse(lines[-1], limit_bytes=1 << 24))
-    except (JsonProblem, TypeError, AttributeError) as error:
+        return AgentState.from_json(parse(lines[-1], limit_bytes=LINE_LIMIT_BYTES))
+    except ValueError as error:  # JsonProblem and pydantic's ValidationError are
         raise CorruptState(
-            f"the last line is not a turn: {error}",
+            f"the last line is not a turn: {_why(error)}",
             where=paths.ledger_file(agent_name),
             hint="remove that line by hand; the agent then continues from the one before",
         ) from error
@@ -71,7 +78,7 @@ def read_turns(base: Path, agent_name: str, limit: int) -> list[dict[str, Any]]:
     turns = []
     for line in _last_lines(base, agent_name, limit):
         try:
-            turns.append(parse(line, limit_bytes=1 << 24))
+            turns.append(parse(line, limit_bytes=LINE_LIMIT_BYTES))
         except JsonProblem:
             continue
     return turns
@@ -80,7 +87,7 @@ def read_turns(base: Path, agent_name: str, limit: int) -> list[dict[str, Any]]:
 def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     """Add a turn's line, unless it is the last line already; a torn line before it is cut off.
 
-    A ledger that has grown past a megabyte keeps its newest lines only.
+    A ledger that has grown past a megabyte keeps its newest lines, at most half of that.
     """
     relative, line = paths.ledger_file(agent_name), compact(state.as_json()) + b"\n"
     with fs.AppendFile(base, relative) as file:
@@ -93,8 +100,24 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
         if len(whole) + len(line) <= ROTATE_BYTES:
             file.append(line)
             return
-    kept = whole.splitlines(keepends=True)[-KEPT_LINES + 1 :]
-    fs.publish(base, relative, b"".join(kept) + line)
+    fs.publish(base, relative, b"".join(_newest(whole.splitlines(keepends=True))) + line)
+
+
+def _newest(lines: list[bytes]) -> list[bytes]:
+    kept, room = 0, ROTATE_BYTES // 2
+    for line in reversed(lines[-KEPT_LINES + 1 :]):
+        room -= len(line)
+        if room < 0:
+            break
+        kept += 1
+    return lines[len(lines) - kept :]
+
+
+def _why(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    first = error.errors(include_url=False)[0]
+    return f"{'/'.join(map(str, first['loc'])) or 'the line'}: {first['msg']}"
 
 
 def _last_lines(base: Path, agent_name: str, count: int) -> list[bytes]:
@@ -102,4 +125,10 @@ def _last_lines(base: Path, agent_name: str, count: int) -> list[bytes]:
         raw = fs.read_tail(base / paths.ledger_file(agent_name), _TAIL_BYTES, count)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise CorruptState(
+            f"cannot be read: {error.strerror}",
+            where=paths.ledger_file(agent_name),
+            hint="the ledger is a regular file; move away what stands there",
+        ) from error
     return raw[: raw.rfind(b"\n") + 1].splitlines()[-count:]

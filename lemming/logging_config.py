@@ -5,6 +5,7 @@ Logs are for people and tools that watch; nothing reads them back. Secrets are t
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from functools import cache, lru_cache, partial
@@ -93,5 +94,8 @@ def _processors() -> list[Any]:
 
 
 def _dumps(to_json: Any, event: dict[str, Any], **_: Any) -> str:
-    text: str = to_json(event, fallback=str).decode("utf-8", "replace")
+    try:
+        text: str = to_json(event, fallback=str).decode("utf-8", "replace")
+    except ValueError:  # half of a surrogate pair, as in a file's name that is not UTF-8
+        text = json.dumps(event, ensure_ascii=False, default=str).encode("utf-8", "replace").decode()
     return text

@@ -132,11 +132,12 @@ def send(
 def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
     """Return what the file names of an outbox say, sorted; files that are not entries are left out.
 
-    An outbox that is no folder (a link is none) has no entries; `outbox_problems` says so.
+    An outbox that is no folder (a link is none), or that may not be read, has no entries;
+    `outbox_problems` says so.
     """
     try:
         file_names = fs.list_names(base / paths.outbox_folder(agent_name))
-    except NotADirectoryError:
+    except OSError:
         return []
     found = []
     for file_name in file_names:

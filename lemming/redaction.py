@@ -17,8 +17,8 @@ _SHAPES = re.compile(
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON web token
     r"|\b(?:sk|pk|rk)-[\w-]{8,}"
     r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[abprs]-|hf_)[\w-]{8,}"
-    r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}"
-    r"|\bAIza[\w-]{20,}"
+    r"|\b(?-i:AKIA|ASIA)(?-i:[A-Z0-9]{12,})"
+    r"|\b(?-i:AIza)[\w-]{20,}"
     r"|(?<=\bBearer )[^\s\"',]{8,}"
     r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)",  # user:password in an address
     re.I | re.S,

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from tenacity import RetryCallState, Retrying
 from tenacity.retry import retry_if_exception
 
-from lemming.calls import ask
+from lemming.calls import ask, timed_out
 from lemming.circuit import Circuit
-from lemming.errors import ProviderError, TimedOut, Unavailable
+from lemming.errors import ProviderError, Unavailable
 from lemming.providers import Backend, LLMProvider, Reply, Request
 
 FIRST_PAUSE_S = 1.0
@@ -63,7 +63,7 @@ class RetryingLLMProvider(Backend):
     def _attempt(self, request: Request, ends: float) -> Reply:
         remaining_s = ends - self._clock()
         if remaining_s <= 0:
-            raise TimedOut(f"no answer within {request.deadline_s:g} s")
+            raise timed_out(request.deadline_s)
         request = dataclasses.replace(request, deadline_s=remaining_s)
         if self._circuit is None:
             return ask(self._provider, request)

@@ -99,6 +99,7 @@ def find_seat(
         read=inbox.mark,
         warned=warned,
         inputs=inputs,
+        damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
     )
     return Seated(seat, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
 
@@ -120,6 +121,7 @@ def as_record(seated: Seated) -> dict[str, Any]:
         "read": seat.read.as_json(),
         "warned": seat.warned,
         "inputs": seat.inputs,
+        "damaged": sorted(seat.damaged),
     }
 
 
@@ -140,6 +142,7 @@ def from_record(record: Record, config: Config, tick: int) -> Seat:
         read=ReadMark.from_json(record["read"]),
         warned=record["warned"],
         inputs=record["inputs"],
+        damaged=frozenset(record["damaged"]),
     )
 
 

@@ -16,10 +16,10 @@ from typing import Any
 from lemming import errors
 from lemming.clock import elapsed_ms
 from lemming.config import Org
-from lemming.contract import ToolCall
+from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.credits import usage_of
 from lemming.effects import FileEffect, apply_effect
-from lemming.errors import ProviderError
+from lemming.errors import DiskError, ProviderError
 from lemming.journal import Journal, Record
 from lemming.providers import Message, Request
 from lemming.redaction import redact_values
@@ -62,8 +62,13 @@ class JournalTape:
         if reaches_outside:
             if index in self._started:
                 return self._finish(index, call, ToolResult(False, INTERRUPTED))
-            for effect in staged.values():  # what the tool may look at must be there
-                apply_effect(self._runtime.base, effect, again=True)
+            try:
+                for effect in staged.values():  # what the tool may look at must be there
+                    apply_effect(self._runtime.base, effect, again=True)
+            except DiskError as error:
+                if not error.concerns_one_file:
+                    raise
+                return self._finish(index, call, ToolResult(False, f"{call.tool} was not run: {error}"))
             self._append("tool_started", sync=True, index=index, tool=call.tool, args=call.args)
         return self._finish(index, call, call_tool(call.tool, call.args, context), sync=reaches_outside)
 
@@ -107,9 +112,10 @@ class JournalTape:
             sync=True,
             call=call,
             at=self._runtime.now(),
-            text=redact_values(reply.text.encode("utf-8", "replace").decode()),
-            finish=reply.finish,
-            model=reply.model or seat.model.model,
+            # More than the contract takes need not be kept whole: a line of the journal has its limit too.
+            text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES].encode("utf-8", "replace").decode()),
+            finish=reply.finish if reply.finish in ("length", "refusal") else "stop",
+            model=str(reply.model or seat.model.model)[:200],
             **vars(usage),
             duration_ms=elapsed_ms(started),
         )

@@ -17,6 +17,7 @@ from lemming.credits import check_credits
 from lemming.effects import FileEffect
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
 from lemming.inbox import ReadMark
+from lemming.jsontext import compact
 from lemming.ledger import AgentState
 from lemming.memory import memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
@@ -27,6 +28,10 @@ from lemming.tools import ToolResult
 
 REPLY_CHARS_QUOTED = 4000
 RESULTS_KEPT = 64
+# What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools
+# would else end in a prompt that no model takes, and so in an agent that fails for ever.
+RESULTS_CHARS = 128_000
+ARGS_CHARS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +50,8 @@ class Seat:
     read: ReadMark
     warned: bool = False
     inputs: dict[str, Any] | None = None
+    damaged: frozenset[str] = frozenset()
+    """Keys of memories whose files a person broke: they are not written over."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,18 +199,25 @@ class _Turn:
 
     def stage_memory(self, key: str, value: Any, at: str) -> None:
         try:
+            if key in self.seat.damaged:
+                raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
             effect = memory_effect(self.seat.agent.name, key, value, at)
         except ToolError as error:
-            self.results.append(_result("memory_update", {"key": key}, ToolResult(False, str(error))))
+            self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
         else:
             self.memory[effect.place] = effect
             self.staged[effect.place] = effect
 
     def use(self, call: ToolCall, at: str) -> None:
         result = self.tape.use(len(self.results), call, at, dict(self.staged))
-        self.results.append(_result(call.tool, call.args, result))
+        self.add_result(call.tool, call.args, result)
         for effect in result.effects:
             self.staged[effect.place] = effect
+
+    def add_result(self, tool: str, args: dict[str, Any], result: ToolResult) -> None:
+        room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
+        output = _cut(result.output, room)
+        self.results.append({"tool": tool, "args": _short(args), "success": result.success, "output": output})
 
     @property
     def spent(self) -> float:
@@ -294,8 +308,14 @@ class _Turn:
         return {**self.seat.inputs, "memory": dict(sorted(memory.items()))}
 
 
-def _result(tool: str, args: Any, result: ToolResult) -> dict[str, Any]:
-    return {"tool": tool, "args": args, "success": result.success, "output": result.output}
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[:room]}\n[cut: {room} of {len(text)} characters are shown]"
+
+
+def _short(args: Any) -> Any:
+    """Return arguments as they are, or the beginning of their JSON: the agent knows what it asked for."""
+    text = compact(args).decode()
+    return args if len(text) <= ARGS_CHARS else _cut(text, ARGS_CHARS)
 
 
 def _said(text: str) -> Message:

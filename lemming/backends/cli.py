@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import IO
 
-from lemming.errors import RequestRejected, TimedOut, Unavailable
+from lemming import calls
+from lemming.errors import RequestRejected, Unavailable
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt
 
@@ -58,7 +59,7 @@ class CliProvider(Backend):
             if len(output) <= OUTPUT_LIMIT_BYTES:
                 status = process.wait(max(0.0, deadline - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired) as error:
-            raise TimedOut(f"no answer within {request.deadline_s:g} s", where=self._name) from error
+            raise calls.timed_out(request.deadline_s) from error
         finally:
             _end(process)
         text = output[:OUTPUT_LIMIT_BYTES].decode("utf-8", "replace").strip()

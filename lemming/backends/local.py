@@ -9,21 +9,23 @@ from __future__ import annotations
 import os
 import secrets
 import threading
-import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lemming import calls
 from lemming.backends.weights import find_weights
-from lemming.errors import RequestRejected, TimedOut, Unavailable, UnknownModel
+from lemming.errors import RequestRejected, Unavailable, UnknownModel
 from lemming.providers import Backend, Finish, Reply, Request
 from lemming.redaction import excerpt
 
 if TYPE_CHECKING:
     from xllamacpp import Server
 
-# The prompt is read this many tokens at a time; in between, the deadline is looked at.
-_BATCH_TOKENS = 64
+# The prompt is read this many tokens at a time; in between, it can be stopped. Another number gives
+# slightly other answers.
+_BATCH_TOKENS = 512
 
 
 class LocalProvider(Backend):
@@ -52,51 +54,54 @@ class LocalProvider(Backend):
 
 
 class _Model:
-    """A loaded model. It answers one request at a time: two at once would change both answers."""
+    """A loaded model and the one thread that works with it.
+
+    Two requests at once would change each other's answers. And on the main thread, Ctrl-C would be
+    raised inside llama.cpp's callback, which loses it and a piece of the answer with it.
+    """
 
     def __init__(self, file: Path, n_ctx: int) -> None:
         self._server = _load(file, n_ctx)
-        self._turn = threading.Lock()
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lemming-local")
 
     def answer(self, request: Request) -> Reply:
         """Return the model's answer; raise `TimedOut` at the deadline, waiting for others included."""
-        answer = _Answer(time.monotonic() + request.deadline_s)
-        if not self._turn.acquire(timeout=request.deadline_s):
-            raise _timed_out(request)
+        where = f"local {request.model_name}"
+        answer = _Answer()
+        work = self._worker.submit(self._server.handle_chat_completions, _body(request), answer.hear)
         try:
-            self._server.handle_chat_completions(_body(request), answer.hear)
+            work.result(request.deadline_s)
+        except TimeoutError:
+            raise calls.timed_out(request.deadline_s) from None
         except ValueError as error:  # a schema that llama.cpp cannot turn into a grammar
-            raise RequestRejected(excerpt(str(error)), where=f"local {request.model_name}") from error
+            raise RequestRejected(excerpt(str(error)), where=where) from error
         finally:
-            self._turn.release()
+            answer.is_wanted = False
+            work.cancel()
         if answer.refusal:
             hint = "shorten the prompt, or raise options.n_ctx in config/models.json"
-            raise RequestRejected(excerpt(answer.refusal), where=f"local {request.model_name}", hint=hint)
-        if answer.is_late:
-            raise _timed_out(request)
+            raise RequestRejected(excerpt(answer.refusal), where=where, hint=hint)
         if not answer.is_complete:
-            raise _interruption(request)
+            raise Unavailable("the answer ended in the middle", where=where)
         return answer.reply(request.model_name)
 
 
 @dataclass
 class _Answer:
-    """Collects an answer as it comes, and says stop at the deadline."""
+    """Collects an answer as it comes, and says stop when nobody waits for it any more."""
 
-    deadline: float
     pieces: list[str] = field(default_factory=list)
     finish: Finish = "stop"
     usage: dict[str, Any] = field(default_factory=dict)
     refusal: str = ""
     is_complete: bool = False
-    is_late: bool = False
+    is_wanted: bool = True
 
     def hear(self, heard: dict[str, Any] | list[dict[str, Any]]) -> bool:
         """Take one piece of the stream; return whether the model is to stop."""
         for chunk in heard if isinstance(heard, list) else [heard]:
             self._take(chunk)
-        self.is_late = not self.is_complete and time.monotonic() > self.deadline
-        return self.is_late
+        return not self.is_wanted
 
     def _take(self, chunk: dict[str, Any]) -> None:
         if "error" in chunk:
@@ -135,23 +140,6 @@ def _body(request: Request) -> dict[str, Any]:
         wanted = {"name": "turn", "schema": request.schema}
         body["response_format"] = {"type": "json_schema", "json_schema": wanted}
     return body
-
-
-def _interruption(request: Request) -> BaseException:
-    """Return the reason of an answer that ends in the middle.
-
-    llama.cpp stops at an exception in its callback, and swallows it. In the main thread that is Ctrl-C.
-    """
-    if threading.current_thread() is threading.main_thread():
-        return KeyboardInterrupt()
-    return Unavailable("the answer ended in the middle", where=f"local {request.model_name}")
-
-
-def _timed_out(request: Request) -> TimedOut:
-    hint = "a shorter prompt or a longer deadline_s in config/models.json"
-    return TimedOut(
-        f"no answer within {request.deadline_s:g} s", where=f"local {request.model_name}", hint=hint
-    )
 
 
 # --- loading -----------------------------------------------------------------------------------

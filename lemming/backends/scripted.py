@@ -13,9 +13,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from lemming import errors, fs
+from lemming import calls, errors, fs
 from lemming.documents import read_text
-from lemming.errors import ConfigError, Problem, RequestRejected, TimedOut
+from lemming.errors import ConfigError, Problem, RequestRejected
 from lemming.jsontext import compact
 from lemming.providers import Backend, Reply, Request
 
@@ -79,7 +79,7 @@ class ScriptedProvider(Backend):
 def _play(line: ScriptLine, request: Request) -> Reply:
     time.sleep(min(line.delay_s, request.deadline_s))
     if line.delay_s > request.deadline_s:
-        raise TimedOut(f"no answer within {request.deadline_s:g} s", where="scripted")
+        raise calls.timed_out(request.deadline_s)
     if line.error is not None:
         raise getattr(errors, line.error)("the script says so", where="scripted")
     text = line.reply if isinstance(line.reply, str) else compact(line.reply).decode()

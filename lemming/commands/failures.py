@@ -10,12 +10,12 @@ Exit statuses: docs/cli.md.
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import typer
@@ -23,6 +23,7 @@ import typer
 from lemming.commands import screen
 from lemming.commands.screen import Style, tell
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
+from lemming.jsontext import locate
 
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
@@ -66,6 +67,7 @@ def tell_error(error: LemmingError, base: Path | None) -> None:
 
 def tell_problem(problem: Problem, base: Path | None) -> None:
     """Tell one problem of a file, with the line it is on."""
+    problem = _located(problem, base)
     where = f"{problem.where}: " if problem.where else ""
     _tell_head(problem.severity, problem.code, f"{where}{problem.message}")
     for line in _source_lines(problem, base):
@@ -82,7 +84,7 @@ def _reported(error: Exception, base: Path | None, *, as_json: bool) -> int:
     try:
         tell_error(known, base)
         if as_json:
-            screen.show_json("error", {key: value for key, value in known.as_json().items() if key != "v"})
+            screen.show_json("error", known.as_json())
     except BrokenPipeError:
         return _silenced()
     return known.exit_status
@@ -123,7 +125,7 @@ def _unexpected(error: Exception, *, as_json: bool) -> int:
     )
     tell_error(known, None)
     if as_json:
-        screen.show_json("error", {key: value for key, value in known.as_json().items() if key != "v"})
+        screen.show_json("error", known.as_json())
     return INTERNAL_ERROR
 
 
@@ -148,6 +150,18 @@ def _tell_fix(hint: str) -> None:
         tell(f"  fix: {screen.printable(hint)}")
 
 
+def _located(problem: Problem, base: Path | None) -> Problem:
+    """Return the problem with the line its pointer names, where only the pointer was known."""
+    if base is None or problem.line or not problem.pointer:
+        return problem
+    try:
+        text = (base / problem.file).read_text("utf-8", "replace")
+    except OSError:
+        return problem
+    line, column = locate(text.removeprefix("\ufeff"), problem.pointer)
+    return replace(problem, line=line, column=column)
+
+
 def _source_lines(problem: Problem, base: Path | None) -> list[str]:
     """Return the line a problem is on and a line that points at it; nothing when it cannot be read."""
     if base is None or not problem.line or not problem.file:
@@ -164,8 +178,3 @@ def _source_lines(problem: Problem, base: Path | None) -> list[str]:
     shown = screen.printable(source[start : start + _SOURCE_WIDTH].replace("\t", " "))
     margin = " " * (len(str(problem.line)) + 3)
     return [f"  {problem.line} | {shown}", f"{margin}| {' ' * (column - start)}{'^' * width}"]
-
-
-def is_broken_pipe(error: OSError) -> bool:
-    """Return whether an error says that whoever read our output is gone."""
-    return error.errno == errno.EPIPE

@@ -1,4 +1,4 @@
-"""Tells a run as it happens: a line an entry, a line a tick; or with --json the engine's events, one a line."""
+"""Tells a run as it happens: a line an entry, a line a tick; or with --json the engine's events."""
 
 from __future__ import annotations
 
@@ -43,11 +43,13 @@ class Narrator:
     due: list[str] = field(default_factory=list)
     is_cut_off: bool = False
     _open_line: bool = False
+    _name_width: int = 0
 
     def hear(self, event: Event) -> None:
         """Take one event; for `lemming.engine` as `notify`."""
         if event["type"] == "tick_started":
             self.due = list(event["order"])
+            self._name_width = max(map(len, [*self.due, *event["broken"]]), default=0)
         try:
             self._report(event)
         except BrokenPipeError:
@@ -56,7 +58,7 @@ class Narrator:
 
     def _report(self, event: Event) -> None:
         if self.as_json:
-            show_json(event["type"], {key: value for key, value in event.items() if key != "type"})
+            show_json(event["type"], event)
             return
         if event["type"] == "tick_started":
             self._tick_started(event)
@@ -83,10 +85,10 @@ class Narrator:
             tell(summary(report, self.due))
 
     def _tick_started(self, event: Event) -> None:
-        if not self.quiet:
+        if not self.quiet and self._name_width:
             tell(f"tick {event['tick']}", style="bold")
         for name, why in event["broken"].items():
-            tell(f"  {name}  {painted('broken', 'red', sys.stderr)}  {one_line(why, 400)}")
+            tell(f"  {self._name(name)}  {painted('broken  ', 'red', sys.stderr)}  {one_line(why, 400)}")
 
     def _turn_started(self, event: Event) -> None:
         if not self.quiet and sys.stderr.isatty():
@@ -125,7 +127,7 @@ class Narrator:
         tell(f"  {self._name(event['agent'])}  {painted('ignored ', 'yellow', sys.stderr)}  {text}")
 
     def _name(self, name: str) -> str:
-        return name.ljust(max(map(len, self.due), default=0))
+        return name.ljust(self._name_width)
 
     def _text_of(self, author: str, entry: dict[str, str]) -> str:
         match = paths.ENTRY_FILE.match(entry["file"].rsplit("/", 1)[-1])
@@ -150,8 +152,10 @@ def text_of(payload: dict[str, Any]) -> str:
 def summary(report: TickReport, due: list[str]) -> str:
     """Return the line that ends a tick."""
     totals, after = report.totals, f"next is tick {report.tick + 1}"
+    if not report.turns:
+        return f"tick {report.tick}: there are no agents (`lemming agents new NAME` makes one); {after}"
     if not due:
-        broken = "; resumes are broken, see `lemming validate`" if totals["failed"] else ""
+        broken = f", {totals['failed']} broken (`lemming validate` says why)" if totals["failed"] else ""
         return f"tick {report.tick}: nobody is due{broken}; {after}"
     parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
     idle = sum(turn.status == "skipped" and turn.agent in due for turn in report.turns)

@@ -10,6 +10,11 @@ from lemming.commands.org import find_org
 from lemming.errors import NotAnOrg
 
 
+def noun(about: str) -> typer.Typer:
+    """Return an empty group of commands, for a module to fill."""
+    return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+
+
 def agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Return the agents whose names begin as typed, for the shell."""
     from lemming.agents import agent_folders
@@ -26,7 +31,7 @@ AgentName = Annotated[
 ]
 AnyAgentName = Annotated[
     str | None,
-    typer.Argument(metavar="[AGENT]", help="An agent's name; all without one.", autocompletion=agent_names),
+    typer.Argument(metavar="AGENT", help="An agent's name; all without one.", autocompletion=agent_names),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing unless something goes wrong.")]

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import typer
 
 from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
-from lemming.errors import NotAnOrg, UsageError
+from lemming.commands.session import Session
+from lemming.errors import DiskError, NotAnOrg, UsageError
 from lemming.journal import Record, journal_ticks, read_journal
 from lemming.paths import LOCK_FILE, agent_folder
 
 
-@dataclass
-class Session:
-    """What one run of the program knows: the organisation's folder, once a command has asked for it."""
-
-    base: Path | None = None
-
-
 def find_org(ctx: typer.Context) -> Path:
-    """Return the folder given with -C or LEMMING_ROOT, else the nearest organisation above the current folder.
+    """Return the folder given with -C or LEMMING_ROOT, else the nearest organisation from here upwards.
 
-    Raises `NotAnOrg`.
+    Raises `NotAnOrg` when there is none.
     """
     given: Path | None = ctx.find_root().params.get("root")
     base = _given_org(given) if given is not None else _nearest_org(Path.cwd())
@@ -65,7 +58,12 @@ def running_engine(base: Path) -> dict[str, Any] | None:
     """Return who runs this organisation now (pid, host, since, command); None when nobody does."""
     from lemming.runtime import holder_of
 
-    return holder_of(base) if (base / LOCK_FILE).exists() else None
+    if not (base / LOCK_FILE).exists():
+        return None
+    try:
+        return holder_of(base)
+    except DiskError:  # a folder that we may only look at
+        return None
 
 
 def describe_engine(holder: dict[str, Any]) -> str:

@@ -18,7 +18,9 @@ def outbox(
     ctx: typer.Context,
     name: AgentName,
     number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many entries at most.")] = 20,
-    kind: Annotated[MessageKind | None, typer.Option("--kind", help="Only entries of this kind.")] = None,
+    kind: Annotated[
+        MessageKind | None, typer.Option("--kind", metavar="KIND", help="Only entries of this kind.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show the newest entries an agent has written, oldest first.

@@ -20,7 +20,9 @@ from lemming.seating import Skip
 
 def plan(
     ctx: typer.Context,
-    ticks: Annotated[int, typer.Option("--ticks", min=1, max=10_000, help="How many ticks to show.")] = 1,
+    ticks: Annotated[
+        int, typer.Option("--ticks", min=1, max=10_000, metavar="N", help="How many ticks to show.")
+    ] = 1,
     start: Annotated[
         int | None, typer.Option("--from", min=0, metavar="T", help="The first tick; default: the next one.")
     ] = None,
@@ -75,7 +77,8 @@ def _sitting_out(preview: Preview) -> dict[str, str]:
 
 def _as_json(planned: Plan, points: dict[str, float], sits_out: dict[str, str]) -> dict[str, Any]:
     order = [
-        {"agent": name, "fire_point": points.get(name), "note": sits_out.get(name, "")} for name in planned.order
+        {"agent": name, "fire_point": points.get(name), "note": sits_out.get(name, "")}
+        for name in planned.order
     ]
     return {"tick": planned.tick, "order": order, "skipped": planned.skipped, "broken": planned.broken}
 

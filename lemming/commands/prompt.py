@@ -29,7 +29,9 @@ def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> Non
     find_agent(base, agent)
     preview = preview_tick(base)
     if is_for_a_person(preview.survey.agents[agent], preview.config):
-        raise UsageError(f"a person speaks for {agent}; no model is ever asked", hint=f"lemming inbox {agent}")
+        raise UsageError(
+            f"a person speaks for {agent}; no model is ever asked", hint=f"lemming inbox {agent}"
+        )
     seat = preview.seat_regardless(agent)
     if as_json:
         show_json("prompt", as_json_prompt(seat))

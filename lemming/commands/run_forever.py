@@ -20,8 +20,10 @@ def run_forever(
     interval: Annotated[
         float | None,
         typer.Option(
-            "--interval", min=0, metavar="SECONDS",
-            help="From the start of one tick to the start of the next. Default: tick_interval_s of config/org.json.",
+            "--interval",
+            min=0,
+            metavar="SECONDS",
+            help="From the start of one tick to the start of the next. Default: config/org.json.",
         ),
     ] = None,
     max_ticks: Annotated[

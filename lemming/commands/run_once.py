@@ -15,7 +15,7 @@ from lemming.commands.org import find_org
 def run_once(
     ctx: typer.Context,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show who would fire and each prompt; call and write nothing.")
+        bool, typer.Option("--dry-run", help="Show who would fire and each prompt; call and write nothing.")
     ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,

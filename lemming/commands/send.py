@@ -24,17 +24,26 @@ from lemming.plan import is_for_a_person
 
 def send(
     ctx: typer.Context,
-    text: Annotated[str | None, typer.Argument(metavar="[TEXT]", help='What to say; "-" reads it from standard input.')] = None,
+    text: Annotated[
+        str | None, typer.Argument(metavar="TEXT", help='What to say; "-" reads it from standard input.')
+    ] = None,
     author: Annotated[
         str, typer.Option("--as", metavar="NAME", help="The person's agent.", autocompletion=agent_names)
     ] = "human",
     to: Annotated[
-        str | None, typer.Option("--to", metavar="NAME", help="Whom it is meant for.", autocompletion=agent_names)
+        str | None,
+        typer.Option("--to", metavar="NAME", help="Whom it is meant for.", autocompletion=agent_names),
     ] = None,
-    kind: Annotated[MessageKind, typer.Option("--kind", help="The kind of entry.")] = "message",
-    tag: Annotated[list[str] | None, typer.Option("--tag", help="A tag. May be repeated.")] = None,
+    kind: Annotated[
+        MessageKind,
+        typer.Option("--kind", metavar="KIND", help="message, report, request, response or status."),
+    ] = "message",
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="TAG", help="A tag. May be repeated.")
+    ] = None,
     payload: Annotated[
-        str | None, typer.Option("--payload", metavar="JSON", help="Further keys of the payload, as a JSON object.")
+        str | None,
+        typer.Option("--payload", metavar="JSON", help="Further keys of the payload, as a JSON object."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -72,7 +81,9 @@ def _require_person(base: Path, author: str) -> None:
     agent = find_agent(base, author)
     if not is_for_a_person(agent, load_config(base)):
         people = [
-            name for name, other in survey_agents(base).agents.items() if is_for_a_person(other, load_config(base))
+            name
+            for name, other in survey_agents(base).agents.items()
+            if is_for_a_person(other, load_config(base))
         ]
         raise UsageError(
             f"{author} speaks for itself: a model answers for it",
@@ -97,7 +108,9 @@ def _parsed(extra: str | None) -> dict[str, Any]:
     try:
         plain = parse(extra)
     except JsonProblem as error:
-        raise UsageError(f"--payload is not JSON: {error.message}", hint="""--payload '{"key": "value"}'""") from error
+        raise UsageError(
+            f"--payload is not JSON: {error.message}", hint="""--payload '{"key": "value"}'"""
+        ) from error
     if not isinstance(plain, dict):
         raise UsageError("--payload must be a JSON object", hint="""--payload '{"key": "value"}'""")
     return plain
@@ -106,9 +119,14 @@ def _parsed(extra: str | None) -> dict[str, Any]:
 def _tell_who_reads_it(base: Path, author: str, to: str | None) -> None:
     config = load_config(base)
     agents = survey_agents(base).agents.values()
-    readers = [agent.name for agent in agents if agent.may_read(author) and not is_for_a_person(agent, config)]
+    readers = [
+        agent.name for agent in agents if agent.may_read(author) and not is_for_a_person(agent, config)
+    ]
     if to is not None and to not in readers:
-        tell(f'warning: {to} cannot read it; add "{author}" to read_outboxes in agents/{to}/resume.json', style="yellow")
+        tell(
+            f'warning: {to} cannot read it; add "{author}" to read_outboxes in agents/{to}/resume.json',
+            style="yellow",
+        )
     if readers:
         tell(f"{', '.join(readers)} may read it")
     elif to is None:

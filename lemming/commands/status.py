@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class Line:
     agent: str
     model: str = ""
     next_tick: int | None = None
-    state: AgentState = AgentState()
+    state: AgentState = field(default_factory=AgentState)
     max_credits: float | None = None
     problem: str = ""
 
@@ -69,6 +69,7 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
     is_interrupted = has_been_interrupted(base, tick)
     lines = [_line(base, agent, config, tick) for agent in survey.agents.values()]
     lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
+    lines.sort(key=lambda line: line.agent)
     if as_json:
         facts = {
             "org": str(base),
@@ -92,8 +93,8 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
 def _line(base: Path, agent: Agent, config: Config, tick: int) -> Line:
     problem, state = "", AgentState()
     try:
-        config.model(agent.model.key)
         state = read_state(base, agent.name)
+        config.model(agent.model.key)
     except LemmingError as error:
         problem = str(error)
     return Line(
@@ -116,7 +117,7 @@ def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None) -> st
 
 def _totals(last: Record) -> str:
     totals = last["totals"]
-    parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed", "skipped") if totals[status]]
+    parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
     parts += [counted(totals["entries"], "entry", "entries"), counted(totals["credits"], "credit")]
     parts += [f"${totals['cost_usd']:.4f}"] if totals["cost_usd"] is not None else []
     return ", ".join(parts)
@@ -146,4 +147,7 @@ def _tell_problems(lines: list[Line], survey: Survey) -> None:
         if line.problem:
             tell(f"{painted(line.agent, 'red')}: {one_line(line.problem, 400)}")
     if survey.warnings:
-        tell(f"{counted(len(survey.warnings), 'warning')} about resumes; `lemming validate` shows them", style="dim")
+        tell(
+            f"{counted(len(survey.warnings), 'warning')} about resumes; `lemming validate` shows them",
+            style="dim",
+        )

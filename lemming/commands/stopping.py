@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_FIRST = b"\nstopping after the running turn; once more ends at once, and nothing is lost\n"
+_FIRST = b"stopping after the running turn; once more ends at once, and nothing is lost\n"
 
 
 @dataclass
@@ -69,4 +69,4 @@ def _watch(reader: int, switch: StopSwitch, quiet: bool) -> None:
         switch.stop.set()
         if not quiet:
             with contextlib.suppress(OSError):
-                os.write(2, _FIRST)
+                os.write(2, b"\n" * os.isatty(2) + _FIRST)  # a terminal has just shown ^C

@@ -69,8 +69,8 @@ def write_effect(place: Place, content: bytes, staged: Mapping[str, bytes]) -> F
     """
     if len(content) > FILE_LIMIT_BYTES:
         raise place.asked.failed(f"would have {len(content)} bytes; at most {FILE_LIMIT_BYTES} are allowed")
-    *folders, name = place.parts or [""]
-    if place.is_granted_folder or any(key.startswith(f"{place.key}/") for key in staged):
+    *folders, name = place.parts
+    if any(key.startswith(f"{place.key}/") for key in staged):
         raise place.asked.failed("is a folder")
     if any(place.key.startswith(f"{key}/") for key in staged):
         raise place.asked.failed("lies below a file, not a folder")
@@ -169,12 +169,15 @@ def _read_bytes(place: Place) -> bytes:
             descriptor = _open(place, name, folder, _FILE)
     except FileNotFoundError as error:
         raise place.asked.failed("does not exist") from error
-    with open(descriptor, "rb") as file:
+    try:
         status = os.fstat(descriptor)
         _refuse_target(place, status)
         if status.st_size > FILE_LIMIT_BYTES:
             raise place.asked.failed(f"has {status.st_size} bytes; at most {FILE_LIMIT_BYTES} can be read")
-        return file.read(FILE_LIMIT_BYTES + 1)
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(FILE_LIMIT_BYTES + 1)
+    finally:
+        os.close(descriptor)
 
 
 def _refuse_target(place: Place, status: os.stat_result) -> None:

@@ -17,8 +17,7 @@ import select
 import signal
 import sys
 import time
-from dataclasses import asdict, dataclass
-from typing import Literal, NoReturn
+from typing import Literal, NamedTuple, NoReturn
 
 Mode = Literal["bwrap", "landlock", "none"]
 
@@ -30,8 +29,7 @@ _LOOK_EVERY_S = 0.1
 _SWEEP_S = 5.0
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(NamedTuple):
     """What to run and how. `argv` is the shell, or bubblewrap around it."""
 
     mode: Mode
@@ -42,8 +40,7 @@ class Order:
     namespaces: bool = True
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """How it ended: by itself, at a limit, or not begun at all (`refused`); and what stood around it."""
 
     ended: Literal["exit", "signal", "timeout", "processes", "cancelled", "refused"]
@@ -61,7 +58,7 @@ def main() -> None:
         verdict = carry_out(Order(**json.loads(sys.stdin.buffer.readline())))
     except (OSError, Refused) as error:
         verdict = Verdict("refused", walls=str(error))
-    print(json.dumps(asdict(verdict)), flush=True)
+    print(json.dumps(verdict._asdict()), flush=True)
 
 
 def carry_out(order: Order) -> Verdict:
@@ -99,11 +96,16 @@ def _prepare(order: Order) -> bool:
         owner = os.stat(order.workspace)
         if owner.st_uid != 0:
             walls.become(owner.st_uid, owner.st_gid)
+    if os.geteuid() != 0:  # root is exempt: `_watch` counts instead
+        _set_limit(resource.RLIMIT_NPROC, _threads_of_user() + PROCESS_LIMIT)
     if order.mode != "landlock":
         return False
+    abi = walls.landlock_abi()
+    if abi == 0:
+        raise Refused("this kernel has no Landlock, or it is switched off")
     is_read_only = order.namespaces and walls.enter_namespaces(order.workspace)
-    if not is_read_only and walls.landlock_abi() < 3:
-        raise Refused(f"Landlock ABI {walls.landlock_abi()} needs namespaces beside it, and has none here")
+    if not is_read_only and abi < 3:  # it would let a command truncate what it may read
+        raise Refused(f"Landlock ABI {abi} needs namespaces beside it, and this system allows none")
     return is_read_only
 
 
@@ -131,18 +133,16 @@ def _wire(order: Order) -> None:
 
 
 def _limit(timeout_s: float) -> None:
-    limits = {
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_CPU: int(timeout_s) + 1,
-        resource.RLIMIT_FSIZE: FILE_SIZE_LIMIT,
-        resource.RLIMIT_AS: MEMORY_LIMIT,
-    }
-    if os.geteuid() != 0:  # root is exempt: `_watch` counts instead
-        limits[resource.RLIMIT_NPROC] = _threads_of_user() + PROCESS_LIMIT
-    for kind, value in limits.items():
-        hard = resource.getrlimit(kind)[1]
-        wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        resource.setrlimit(kind, (wanted, wanted))
+    _set_limit(resource.RLIMIT_CORE, 0)
+    _set_limit(resource.RLIMIT_CPU, int(timeout_s) + 1)
+    _set_limit(resource.RLIMIT_FSIZE, FILE_SIZE_LIMIT)
+    _set_limit(resource.RLIMIT_AS, MEMORY_LIMIT)
+
+
+def _set_limit(kind: int, value: int) -> None:
+    hard = resource.getrlimit(kind)[1]
+    wanted = value if hard == resource.RLIM_INFINITY else min(value, hard)
+    resource.setrlimit(kind, (wanted, wanted))
 
 
 def _build_walls(order: Order, is_read_only: bool, report: int) -> None:
@@ -262,6 +262,6 @@ def _threads_of_user() -> int:
 
 
 if __name__ == "__main__":
-    # Behind everything else, so that nothing installed beside the package can pose as the standard library.
+    # At the end, so that nothing installed beside the package can pose as the standard library.
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     main()

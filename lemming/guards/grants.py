@@ -97,8 +97,10 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     root = base if is_inside else Path("/", *nearest)
     parts = target[len(org) if is_inside else len(nearest) :]
     if access == "write":
+        if target == nearest:
+            raise asked.failed("is a folder")
         _refuse_names(asked, target[len(nearest) :], parts if is_inside else ())
-    return Place(asked, base, root, "/".join(parts), is_granted_folder=len(target) == len(nearest))
+    return Place(asked, base, root, "/".join(parts), is_granted_folder=target == nearest)
 
 
 def _components(path: str) -> Components:

@@ -17,7 +17,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import IO, cast
@@ -54,15 +54,8 @@ def sandbox_status(org: Org) -> tuple[str, str]:
 
     The name is "bwrap", "landlock", "none" (not confined, as configured) or "off" (the tool refuses).
     """
-    if org.shell.sandbox == "none":
-        return "none", 'commands are not confined: config/org.json shell.sandbox is "none"'
-    reasons = []
-    for mode in _candidates(org.shell):
-        works, detail = _try(mode)
-        if works:
-            return mode, detail
-        reasons.append(f"{mode}: {detail}")
-    return "off", "; ".join(reasons)
+    mode, detail = _choose(org.shell)
+    return mode or "off", detail
 
 
 def run_confined(command: str, base: Path, workspace: str, settings: ShellSettings) -> Outcome:
@@ -70,19 +63,16 @@ def run_confined(command: str, base: Path, workspace: str, settings: ShellSettin
 
     Raises `ToolError` when there is no sandbox, `PermissionDenied` when the folder holds a way out.
     """
-    name, detail = sandbox_status(Org(shell=settings))
-    if name == "off":
-        insists = f' as config/org.json shell.sandbox "{settings.sandbox}" asks' * (
-            settings.sandbox != "auto"
-        )
-        raise ToolError(NO_SANDBOX + insists, hint=detail)
+    mode, detail = _choose(settings)
+    if mode is None:
+        raise ToolError(_why_disabled(settings), hint=detail)
+    if mode != "none":
+        _refuse_readable_org(base)
     fs.make_folder(base, workspace)
     with contextlib.suppress(DiskError):  # a command has put something else there: it can put that right
         fs.make_folder(base, f"{workspace}/.tmp")
     folder = base.resolve() / workspace
-    mode: Mode = "bwrap" if name == "bwrap" else "landlock" if name == "landlock" else "none"
     if mode != "none":
-        _refuse_readable_org(base)
         _refuse_foreign_links(folder)
     return _run(_order(mode, command, str(folder), settings.timeout_s), settings.max_output_bytes)
 
@@ -90,12 +80,28 @@ def run_confined(command: str, base: Path, workspace: str, settings: ShellSettin
 # --- which sandbox -------------------------------------------------------------------------------
 
 
-def _candidates(settings: ShellSettings) -> tuple[Mode, ...]:
+def _choose(settings: ShellSettings) -> tuple[Mode | None, str]:
+    """Return the sandbox to use and what it is made of, or None and why there is none."""
+    if settings.sandbox == "none":
+        return "none", 'commands are not confined: config/org.json shell.sandbox is "none"'
     if sys.platform != "linux":
-        return ()
-    if settings.sandbox == "bwrap" or settings.sandbox == "landlock":
-        return (settings.sandbox,)
-    return ("bwrap", "landlock")
+        return None, f"there is no sandbox for {sys.platform}"
+    candidates: tuple[Mode, ...] = (
+        ("bwrap", "landlock") if settings.sandbox == "auto" else (settings.sandbox,)
+    )
+    reasons = []
+    for mode in candidates:
+        works, detail = _try(mode)
+        if works:
+            return mode, detail
+        reasons.append(f"{mode}: {detail}")
+    return None, "; ".join(reasons)
+
+
+def _why_disabled(settings: ShellSettings) -> str:
+    if settings.sandbox == "auto":
+        return NO_SANDBOX
+    return f'shell is disabled: shell.sandbox "{settings.sandbox}" of config/org.json does not work here'
 
 
 @cache
@@ -203,7 +209,7 @@ def _run(order: Order, max_output_bytes: int) -> Outcome:
         assert launcher.stderr is not None
         try:
             with contextlib.suppress(BrokenPipeError):  # it died at once: there will be no verdict
-                launcher.stdin.write(json.dumps(asdict(order)).encode() + b"\n")
+                launcher.stdin.write(json.dumps(order._asdict()).encode() + b"\n")
                 launcher.stdin.flush()
             output, output_bytes = _collect(launcher.stderr.fileno(), max_output_bytes, deadline)
             verdict, _ = _collect(launcher.stdout.fileno(), 1 << 16, deadline)

@@ -73,11 +73,10 @@ def _sdks_are_loaded(faults: FaultServer) -> None:
         make(faults.url("ok")).complete(Request(model_name="m", messages=[{"role": "user", "content": "hi"}]))
 
 
-@pytest.fixture(params=BACKENDS.values(), ids=BACKENDS.keys())
+@pytest.fixture(params=list(BACKENDS))
 def make(request: pytest.FixtureRequest) -> Make:
     """A backend for a server's address."""
-    chosen: Make = request.param
-    return chosen
+    return BACKENDS[request.param]
 
 
 def test_an_answer_comes_with_its_usage(make: Make, faults: FaultServer, request_: Request) -> None:

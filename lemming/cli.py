@@ -1,0 +1,123 @@
+"""The command line: a table of contents. Each command is a module of `lemming.commands`."""
+
+from __future__ import annotations
+
+import io
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from lemming import __version__
+from lemming.commands.failures import guarded
+from lemming.commands.session import Session
+
+COMMANDS = {
+    "Run": {
+        "init": "Make an organisation in a folder.",
+        "run-once": "Run one tick.",
+        "run-forever": "Run tick after tick.",
+    },
+    "Look": {
+        "status": "Show where the organisation stands.",
+        "plan": "Show who fires in the coming ticks.",
+        "prompt": "Show what an agent's model would be sent now.",
+        "inbox": "Show what an agent's next turn would see.",
+        "outbox": "Show what an agent has written.",
+        "logs": "Show the engine's log, or an agent's.",
+    },
+    "Change": {
+        "send": "Write a message into a person's outbox.",
+        "agents": "List, show and make agents.",
+        "memory": "See and change what an agent remembers.",
+        "credits": "See and raise what agents may spend.",
+        "models": "See which models can be used; fetch weights.",
+    },
+    "Check": {
+        "validate": "Say all that is wrong with the files people write.",
+        "doctor": "Check the machine and the organisation.",
+        "schema": "Print the JSON Schema of a file format.",
+    },
+}
+
+
+class Contents(TyperGroup):
+    """The commands above, imported when used, so that `lemming --help` and completion are quick."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return all names in the order of the table."""
+        return [name for section in COMMANDS.values() for name in section]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command; None for a name that is none."""
+        return load_command(cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the table into the help."""
+        for title, section in COMMANDS.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(11), about) for name, about in section.items()])
+
+
+def load_command(name: str) -> Any:
+    """Return a command of the table: a noun's module has an `app`, a verb's module a function of its name."""
+    module = import_module(f"lemming.commands.{name.replace('-', '_')}")
+    if hasattr(module, "app"):
+        return typer.main.get_command(module.app)
+    verb = typer.Typer(rich_markup_mode=None, add_completion=False)
+    verb.command(name)(getattr(module, name.replace("-", "_")))
+    return typer.main.get_command(verb)
+
+
+app = typer.Typer(
+    cls=Contents, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
+)
+
+
+def _tell_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"lemming {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _global_options(
+    root: Annotated[
+        Path | None,
+        typer.Option(
+            "-C", "--root", envvar="LEMMING_ROOT", help="The organisation's folder. Default: the nearest."
+        ),
+    ] = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+) -> None:
+    """LeMMing: an organisation of AI agents in a folder.
+
+    Start with `lemming init news`. Data goes to standard output, everything else to standard error, and
+    every command takes --json.
+    """
+
+
+def run(args: list[str]) -> int:
+    """Run one command and return the exit status; docs/cli.md says what each means."""
+    session = Session()
+
+    def work() -> int:
+        command = typer.main.get_command(app)
+        status = command.main(args or ["--help"], "lemming", standalone_mode=False, obj=session)
+        return status if isinstance(status, int) else 0
+
+    return guarded(work, lambda: session.base, as_json="--json" in args)
+
+
+def main() -> None:
+    """Run the command line of this process."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # text from models may not fit an old terminal's encoding
+            stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))

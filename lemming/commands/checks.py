@@ -1,0 +1,146 @@
+"""Everything that can be known to be wrong with an organisation before it runs, as problems with a place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lemming import fs, paths
+from lemming.agents import RESUME_LIMIT_BYTES, Agent, FileAccess, agent_folders, nearest_agent, survey_agents
+from lemming.config import MODELS_FILE, Config
+from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
+from lemming.guards.access import read_allowed_text
+from lemming.guards.grants import Access, resolve
+from lemming.jsontext import locate
+from lemming.memory import read_memories
+from lemming.messages import outbox_problems
+from lemming.plan import is_for_a_person
+from lemming.providers import make_provider
+from lemming.tools import ToolRegistry
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A resume, for problems that name a place in it."""
+
+    file: str
+    text: str
+
+    def problem(self, pointer: str, message: str, hint: str, *, severity: str = "error") -> Problem:
+        line, column = locate(self.text, pointer)
+        return Problem(message, self.file, line, column, pointer, hint, severity=severity)
+
+
+def problems_of_config(base: Path, config: Config) -> Iterator[Problem]:
+    """Yield what is wrong with the settings, beyond what stops them from being read."""
+    yield from config.warnings
+    for key, entry in config.models.items():
+        try:
+            make_provider(entry.provider, entry.options, base=base)
+        except LemmingError as error:
+            yield Problem(
+                f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
+            )
+    for name in config.allocations:
+        if name not in agent_folders(base):
+            hint = nearest_agent(name, agent_folders(base))
+            yield _warning("config/credits.json", f"/{name}", f'there is no agent "{name}"', hint)
+
+
+def problems_of_agents(base: Path, config: Config | None, only: str | None) -> Iterator[Problem]:
+    """Yield what is wrong with the agents (or one of them), their outboxes and their memories.
+
+    Without settings, because they are broken themselves, resumes are only checked alone.
+    """
+    survey = survey_agents(base)
+    folders = agent_folders(base)
+    for name in folders if only is None else [only]:
+        if name in survey.broken:
+            yield from survey.broken[name].problems
+        else:
+            file = paths.resume_file(name)
+            yield from (warning for warning in survey.warnings if warning.file == file)
+            if config is not None:
+                yield from _problems_of_resume(base, survey.agents[name], config, folders)
+        if paths.AGENT_NAME.match(name):
+            yield from outbox_problems(base, name)
+            yield from read_memories(base, name).problems
+
+
+def _problems_of_resume(base: Path, agent: Agent, config: Config, folders: list[str]) -> Iterator[Problem]:
+    file = paths.resume_file(agent.name)
+    text = fs.read_bytes(base / file, RESUME_LIMIT_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
+    place = _Place(file, text)
+    yield from _about_model(place, agent, config)
+    yield from _about_readers(place, agent, folders)
+    yield from _about_tools(place, agent, config)
+    yield from _about_files(place, agent, base)
+    if not is_for_a_person(agent, config):
+        yield from _about_context(place, agent, base)
+
+
+def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    try:
+        config.model(agent.model.key)
+    except UnknownModel as error:
+        yield place.problem("/model/key", error.message, f"{error.hint} ({MODELS_FILE})")
+
+
+def _about_readers(place: _Place, agent: Agent, folders: list[str]) -> Iterator[Problem]:
+    for index, name in enumerate(agent.permissions.read_outboxes):
+        pointer = f"/permissions/read_outboxes/{index}"
+        if name == agent.name:
+            hint = "an agent always sees its own latest entries; take it out"
+            yield place.problem(pointer, "an agent does not read itself", hint, severity="warning")
+        elif name != "*" and name not in folders:
+            message = f'there is no agent "{name}"'
+            yield place.problem(pointer, message, nearest_agent(name, folders), severity="warning")
+
+
+def _about_tools(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    for index, name in enumerate(agent.permissions.tools):
+        pointer = f"/permissions/tools/{index}"
+        try:
+            ToolRegistry.get(name)
+        except ToolError as error:
+            yield place.problem(pointer, error.message, error.hint)
+        if name == "create_agent" and agent.name not in config.org.create_agent_allowed:
+            hint = 'add its name to "create_agent_allowed" in config/org.json'
+            message = f"{agent.name} may not create agents, whatever its resume says"
+            yield place.problem(pointer, message, hint, severity="warning")
+
+
+def _about_files(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]:
+    files = agent.permissions.file_access
+    grants: list[tuple[Access, list[str], Callable[[list[str]], FileAccess]]] = [
+        ("read", files.allow_read, lambda only: FileAccess(allow_read=only, allow_write=[])),
+        ("write", files.allow_write, lambda only: FileAccess(allow_read=[], allow_write=only)),
+    ]
+    for access, folders, alone in grants:
+        for index, folder in enumerate(folders):
+            pointer = f"/permissions/file_access/allow_{access}/{index}"
+            permissions = replace(agent.permissions, file_access=alone([folder]))
+            inside = f"{folder.rstrip('/')}/any"
+            try:
+                resolve(replace(agent, permissions=permissions), base, inside, access, caller="file_access")
+            except PermissionDenied as error:
+                hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
+                yield place.problem(pointer, error.message, hint)
+                continue
+            if folder.startswith("/") and not Path(folder).is_dir():
+                yield place.problem(pointer, f"there is no folder {folder}", "make it", severity="warning")
+
+
+def _about_context(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]:
+    for index, item in enumerate(agent.context):
+        try:
+            read_allowed_text(agent, base, item.file)
+        except ToolError as error:
+            yield place.problem(
+                f"/context/{index}/file", f"{error.message}; every turn would fail", error.hint
+            )
+
+
+def _warning(file: str, pointer: str, message: str, hint: str) -> Problem:
+    return Problem(message, file, pointer=pointer, hint=hint, severity="warning")

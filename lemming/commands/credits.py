@@ -1,0 +1,117 @@
+"""`lemming credits`: what agents have spent and may spend."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lemming import fs
+from lemming.agents import Agent, survey_agents
+from lemming.commands.options import AgentName, AnyAgentName, AsJson, noun
+from lemming.commands.org import find_agent, find_org, require_folder
+from lemming.commands.screen import show_json, show_table, tell
+from lemming.config import CREDITS_FILE, Config, credits_of, load_config
+from lemming.errors import UsageError
+from lemming.jsontext import parse, pretty
+from lemming.ledger import AgentState, read_state
+from lemming.plan import is_for_a_person
+
+app = noun("See and raise what agents may spend.")
+
+
+@app.command("show")
+def show_credits(ctx: typer.Context, name: AnyAgentName = None, as_json: AsJson = False) -> None:
+    """Show what agents have spent, and what they may spend."""
+    base = find_org(ctx)
+    if name is not None:
+        require_folder(base, name)
+    config, agents = load_config(base), survey_agents(base).agents
+    chosen = [
+        agent
+        for agent in agents.values()
+        if name in (None, agent.name) and not is_for_a_person(agent, config)
+    ]
+    facts = [_facts(agent, read_state(base, agent.name), config) for agent in chosen]
+    if as_json:
+        for fact in facts:
+            show_json("credits", fact)
+        return
+    rows = [
+        [
+            fact["agent"],
+            *(_number(fact[key]) for key in ("spent", "max_credits", "left", "soft_cap")),
+            _dollars(fact),
+            f"{fact['input_tokens']:,} in, {fact['output_tokens']:,} out",
+        ]
+        for fact in facts
+    ]
+    show_table(["AGENT", "SPENT", "MAX", "LEFT", "SOFT CAP", "COST", "TOKENS"], rows)
+
+
+@app.command("grant")
+def grant_credits(
+    ctx: typer.Context,
+    name: AgentName,
+    amount: Annotated[float, typer.Argument(metavar="AMOUNT", help="Credits to add to what it may spend.")],
+    as_json: AsJson = False,
+) -> None:
+    """Raise what an agent may spend. Writes max_credits in config/credits.json and leaves the rest of it.
+
+    \b
+    Example:
+      lemming credits grant reporter 500
+    """
+    base = find_org(ctx)
+    agent, config = find_agent(base, name), load_config(base)
+    before = credits_of(config, name, agent.credits).max_credits
+    if before is None:
+        raise UsageError(
+            f"{name} has no limit", hint=f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
+        )
+    after = before + amount
+    if after < 0 or amount != amount:
+        raise UsageError(f"{name} may spend {before:g}; that cannot change by {amount:g}")
+    _write(base, name, int(after) if after == int(after) else after)
+    fact = _facts(agent, read_state(base, name), load_config(base))
+    if as_json:
+        show_json("credits", fact)
+    else:
+        tell(f"{name} may spend {after:g} credits (before: {before:g}); {_number(fact['left'])} left")
+
+
+def _write(base: Path, name: str, max_credits: float) -> None:
+    """Change one number in the file; it was read as valid a moment ago, or is not there."""
+    try:
+        plain = parse(fs.read_bytes(base / CREDITS_FILE, 1 << 20), allow_bom=True)
+    except FileNotFoundError:
+        plain = {}
+    plain[name] = {**plain.get(name, {}), "max_credits": max_credits}
+    fs.publish(base, CREDITS_FILE, pretty(plain))
+
+
+def _facts(agent: Agent, state: AgentState, config: Config) -> dict[str, Any]:
+    allocation = credits_of(config, agent.name, agent.credits)
+    limit = allocation.max_credits
+    return {
+        "agent": agent.name,
+        "spent": state.credits,
+        "max_credits": limit,
+        "soft_cap": allocation.soft_cap,
+        "left": None if limit is None else max(limit - state.credits, 0.0),
+        "cost_usd": state.cost_usd,
+        "unpriced_calls": state.unpriced_calls,
+        "input_tokens": state.input_tokens,
+        "output_tokens": state.output_tokens,
+    }
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"
+
+
+def _dollars(fact: dict[str, Any]) -> str:
+    if fact["cost_usd"] is None:
+        return "-"
+    return f"${fact['cost_usd']:.4f}" + (" or more" if fact["unpriced_calls"] else "")

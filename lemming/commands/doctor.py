@@ -1,0 +1,204 @@
+"""`lemming doctor`: is this machine, and this organisation, fit to run?"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+import typer
+
+from lemming import __version__
+from lemming.agents import survey_agents
+from lemming.commands.checks import problems_of_agents, problems_of_config
+from lemming.commands.options import AsJson
+from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
+from lemming.commands.preview import load_settings
+from lemming.commands.readiness import readiness_of, shutdown_of
+from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
+from lemming.config import Config
+from lemming.engine import load_tick
+from lemming.errors import LemmingError, NotAnOrg
+from lemming.guards.sandbox import sandbox_status
+from lemming.journal import journal_ticks, read_journal
+
+Level = Literal["ok", "warn", "fail"]
+
+NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "ollama")
+OLDEST_PYTHON = (3, 11)
+LITTLE_ROOM_BYTES = 1 << 30
+_COLOURS: dict[Level, Style] = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at; `fix` says what to do when it is not well."""
+
+    level: Level
+    about: str
+    text: str
+    fix: str = ""
+
+
+def doctor(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """Check this machine and this organisation, and say how to fix what is not well.
+
+    Nothing is called, repaired or printed that is secret. Exit status 1 says that something failed.
+
+    \b
+    Example:
+      lemming doctor --json | jq -r 'select(.level != "ok") | .about + ": " + .fix'
+    """
+    findings = []
+    for finding in _look(ctx):
+        findings.append(finding)
+        if as_json:
+            show_json("finding", asdict(finding))
+        else:
+            _show(finding)
+    failed = sum(finding.level == "fail" for finding in findings)
+    if not as_json:
+        warned = sum(finding.level == "warn" for finding in findings)
+        show(f"{counted(len(findings), 'check')}: {failed} failed, {counted(warned, 'warning')}")
+    if failed:
+        raise typer.Exit(1)
+
+
+def _show(finding: Finding) -> None:
+    level = painted(f"{finding.level:<4}", _COLOURS[finding.level])
+    show(f"{level}  {finding.about:<11} {one_line(finding.text, 400)}")
+    if finding.fix and finding.level != "ok":
+        show(f"{'':<17} fix: {one_line(finding.fix, 400)}")
+
+
+def _look(ctx: typer.Context) -> Iterator[Finding]:
+    yield from _machine()
+    try:
+        base = find_org(ctx)
+    except NotAnOrg as error:
+        yield Finding("fail", "org", f"{error.where}: {error.message}", error.hint)
+        return
+    yield Finding("ok", "org", str(base))
+    yield from _each("disk", lambda: _disk(base))
+    yield from _each("lock", lambda: _lock(base))
+    yield from _each("tick", lambda: _tick(base))
+    try:
+        config = load_settings(base)
+    except LemmingError as error:
+        yield Finding("fail", "config", error.message, "lemming validate")
+        return
+    yield from _each("files", lambda: _files(base, config))
+    yield from _each("models", lambda: _models(base, config))
+    yield from _each("shell", lambda: _shell(base, config))
+
+
+def _each(about: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+    """Yield what a check finds; an error it raises is a finding too."""
+    try:
+        yield from look()
+    except LemmingError as error:
+        place = f"{error.where}: " if error.where else ""
+        yield Finding("fail", about, f"{place}{error.message}", error.hint)
+
+
+def _machine() -> Iterator[Finding]:
+    is_new_enough = sys.version_info >= OLDEST_PYTHON
+    text = f"{platform.python_version()} at {sys.executable}, LeMMing {__version__}, {platform.system()}"
+    oldest = ".".join(map(str, OLDEST_PYTHON))
+    yield Finding("ok" if is_new_enough else "fail", "python", text, f"use Python {oldest} or newer")
+    versions = {name: _version(name) for name in NEEDED}
+    missing = [name for name, version in versions.items() if version is None]
+    known = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    if missing:
+        yield Finding("fail", "packages", f"missing: {', '.join(missing)}", "pip install lemming-engine")
+    else:
+        yield Finding("ok", "packages", known)
+    embedded = _version("xllamacpp")
+    yield Finding(
+        "ok", "embedded", f"xllamacpp {embedded}" if embedded else "xllamacpp is not installed (optional)"
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _disk(base: Path) -> Iterator[Finding]:
+    if not os.access(base, os.W_OK | os.X_OK):
+        yield Finding("fail", "disk", f"{base} is not writable", "check its owner and mode")
+    free = shutil.disk_usage(base).free
+    text = f"{free / 1e9:.1f} GB free"
+    yield Finding("ok" if free >= LITTLE_ROOM_BYTES else "warn", "disk", text, "free some space")
+
+
+def _lock(base: Path) -> Iterator[Finding]:
+    engine = running_engine(base)
+    yield Finding("ok", "lock", f"held by {describe_engine(engine)}" if engine else "free")
+
+
+def _tick(base: Path) -> Iterator[Finding]:
+    tick, ticks = load_tick(base), journal_ticks(base)
+    if ticks and ticks[-1] > tick:
+        fix = f'write {{"current_tick": {ticks[-1] + 1}}} into tick.json, or move the journals away'
+        yield Finding(
+            "fail", "tick", f"tick.json says {tick}, but there is a journal of tick {ticks[-1]}", fix
+        )
+    elif has_been_interrupted(base, tick):
+        yield Finding("warn", "tick", f"tick {tick} was interrupted", "`lemming run-once` continues it")
+    elif ticks and tick > ticks[-1] + 1:
+        text = f"tick.json says {tick}, but the last journal is of tick {ticks[-1]}"
+        yield Finding("warn", "tick", text, "fine if somebody moved the clock on purpose")
+    else:
+        if ticks:
+            read_journal(base, ticks[-1])
+        yield Finding("ok", "tick", f"{tick} is next, {counted(len(ticks), 'journal')}")
+
+
+def _files(base: Path, config: Config) -> Iterator[Finding]:
+    problems = [*problems_of_config(base, config), *problems_of_agents(base, config, None)]
+    errors = [problem for problem in problems if problem.severity == "error"]
+    agents = counted(len(survey_agents(base).agents), "agent")
+    if not problems:
+        yield Finding("ok", "files", f"{agents}, everything is in order")
+        return
+    text = f"{agents}, {counted(len(errors), 'error')}, {counted(len(problems) - len(errors), 'warning')}"
+    first = (errors or problems)[0]
+    yield Finding("fail" if errors else "warn", "files", f"{text}; first: {first}", "lemming validate")
+
+
+def _models(base: Path, config: Config) -> Iterator[Finding]:
+    """Yield a finding for each model that some agent uses; the other lines of the file may wait."""
+    users: dict[str, list[str]] = {}
+    for name, agent in survey_agents(base).agents.items():
+        users.setdefault(agent.model.key, []).append(name)
+    for key, names in sorted(users.items()):
+        if key not in config.models:
+            continue  # told by the check of the files
+        entry = config.models[key]
+        found, ends = readiness_of(entry, base), shutdown_of(entry)
+        about = f'"{key}" ({entry.provider} {entry.model}) for {", ".join(names)}'.replace(" )", ")")
+        level: Level = "fail" if found.is_ready is False else "ok"
+        yield Finding(level, "model", f"{about}: {found.remark}", found.fix)
+        if ends:
+            text = f'"{key}": {entry.model} no longer answers from {ends} on'
+            yield Finding("warn", "model", text, f'name another model for "{key}" in config/models.json')
+
+
+def _shell(base: Path, config: Config) -> Iterator[Finding]:
+    users = [n for n, agent in survey_agents(base).agents.items() if "shell" in agent.permissions.tools]
+    if not users:
+        yield Finding("ok", "shell", "no agent may use the shell")
+        return
+    name, detail = sandbox_status(config.org)
+    level: Level = {"off": "fail", "none": "warn"}.get(name, "ok")  # type: ignore[assignment]
+    fix = "install bubblewrap, or take the tool away from them"
+    yield Finding(level, "shell", f"{name} for {', '.join(users)}: {detail}", fix)

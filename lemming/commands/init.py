@@ -1,0 +1,93 @@
+"""`lemming init`: make an organisation from a template."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from lemming import fs
+from lemming.commands.options import AsJson
+from lemming.commands.readiness import readiness_of
+from lemming.commands.screen import show, show_json, tell
+from lemming.config import load_config
+from lemming.errors import UsageError
+
+TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where; made if need be.")] = Path("."),
+    template: Annotated[
+        Literal["newsroom", "empty"],
+        typer.Option(
+            "--template",
+            metavar="NAME",
+            help="newsroom: three agents that work at once; empty: only the human.",
+        ),
+    ] = "newsroom",
+    as_json: AsJson = False,
+) -> None:
+    """Make an organisation in a folder. Nothing that is there is overwritten.
+
+    \b
+    Examples:
+      lemming init news
+      lemming init --template empty my-org
+    """
+    base = folder.expanduser().absolute()
+    files = template_files(template)
+    _refuse_to_overwrite(base, folder, list(files))
+    _make(base)
+    for relative, content in files.items():
+        fs.publish(base, relative, content)
+    if as_json:
+        show_json("org", {"org": str(base), "template": template, "files": list(files)})
+        return
+    for relative in files:
+        show(str(folder / relative))
+    _tell_next(base, folder, template)
+
+
+def template_files(template: str) -> dict[str, bytes]:
+    """Return the files of a template by their path in the organisation."""
+    root = TEMPLATES / template
+    return {
+        path.relative_to(root).as_posix(): path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+def _refuse_to_overwrite(base: Path, folder: Path, files: list[str]) -> None:
+    present = [file for file in files if (base / file).exists() or (base / file).is_symlink()]
+    if (base / "agents").exists():
+        present.insert(0, "agents")
+    if present:
+        names = ", ".join(present[:4]) + (", ..." if len(present) > 4 else "")
+        raise UsageError(
+            f"{names} already there; nothing was written",
+            where=str(base),
+            hint="choose another folder, or move these away",
+        )
+
+
+def _make(base: Path) -> None:
+    existing = next(above for above in (base, *base.parents) if above.exists())
+    if existing != base:
+        fs.make_folder(existing, str(base.relative_to(existing)))
+
+
+def _tell_next(base: Path, folder: Path, template: str) -> None:
+    """Say which three commands come next: into the folder, what is missing, run."""
+    steps = [] if base == Path.cwd() else [f"cd {folder}"]
+    missing = readiness_of(load_config(base).models["default"], base)
+    if template == "empty":
+        steps.append('lemming agents new planner --read human --instructions "Plan what the human asks for."')
+    if missing.is_ready is False:
+        steps.append(missing.fix)
+    steps += ["lemming run-once", "lemming status", 'lemming send "Hello, everybody."']
+    tell("next:")
+    for step in steps[:3]:
+        tell(f"  {step}")

@@ -1,0 +1,107 @@
+"""`lemming memory`: look at and change what an agent remembers."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from lemming import memory as store
+from lemming.commands.options import AgentName, AsJson, noun
+from lemming.commands.org import find_org, require_folder
+from lemming.commands.screen import show_json, show_pretty, show_table, tell
+from lemming.errors import UsageError
+from lemming.jsontext import JsonProblem, compact, nearest, parse
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The memory's name.")]
+
+app = noun("See and change what an agent remembers.")
+
+
+@app.command("list")
+def list_memories(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None:
+    """List what an agent remembers."""
+    base = find_org(ctx)
+    require_folder(base, agent)
+    memories = store.read_memories(base, agent)
+    if as_json:
+        for key, value in memories.values.items():
+            show_json("memory", {"agent": agent, "key": key, "value": value})
+    elif memories.values:
+        show_table(["KEY", "VALUE"], [[key, _shown(value)] for key, value in memories.values.items()])
+    else:
+        tell(f"{agent} remembers nothing")
+    for problem in memories.problems:
+        tell(f"ignored: {problem}", style="yellow")
+
+
+@app.command("get")
+def get_memory(ctx: typer.Context, agent: AgentName, key: Key, as_json: AsJson = False) -> None:
+    """Print one memory as JSON."""
+    base = find_org(ctx)
+    require_folder(base, agent)
+    if key not in store.list_memories(base, agent):
+        raise _no_such_memory(agent, key, store.list_memories(base, agent))
+    value = store.load_memory(base, agent, key)
+    if as_json:
+        show_json("memory", {"agent": agent, "key": key, "value": value})
+    else:
+        show_pretty(value)
+
+
+@app.command("set")
+def set_memory(
+    ctx: typer.Context,
+    agent: AgentName,
+    key: Key,
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE", help='JSON, else taken as text; "-": standard input.')
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Make an agent remember something.
+
+    \b
+    Examples:
+      lemming memory set planner goal "Finish the report"
+      lemming memory set planner limits '{"pages": 3}'
+    """
+    base = find_org(ctx)
+    require_folder(base, agent)
+    meant = _meant(sys.stdin.read() if value == "-" else value)
+    store.save_memory(base, agent, key, meant)
+    if as_json:
+        show_json("memory", {"agent": agent, "key": key, "value": meant})
+    else:
+        tell(f"{agent} remembers {key}: {_shown(meant)}")
+
+
+@app.command("rm")
+def remove_memory(ctx: typer.Context, agent: AgentName, key: Key, as_json: AsJson = False) -> None:
+    """Make an agent forget something."""
+    base = find_org(ctx)
+    require_folder(base, agent)
+    if not store.delete_memory(base, agent, key):
+        raise _no_such_memory(agent, key, store.list_memories(base, agent))
+    if as_json:
+        show_json("memory_removed", {"agent": agent, "key": key})
+    else:
+        tell(f"{agent} has forgotten {key}")
+
+
+def _meant(text: str) -> Any:
+    """Return the JSON value a text stands for, else the text itself."""
+    try:
+        return parse(text)
+    except JsonProblem:
+        return text.rstrip("\n")
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else compact(value).decode()
+
+
+def _no_such_memory(agent: str, key: str, known: list[str]) -> UsageError:
+    hint = nearest(key, known) or f"keys there: {', '.join(known) or 'none'}"
+    return UsageError(f'{agent} has no memory "{key}"', hint=hint)

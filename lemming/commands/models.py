@@ -1,0 +1,104 @@
+"""`lemming models`: what resumes may name as their model, and the weights of embedded ones."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Annotated
+
+import typer
+
+from lemming.commands.options import AsJson, Quiet, noun
+from lemming.commands.org import find_org, find_org_if_any
+from lemming.commands.preview import load_settings
+from lemming.commands.readiness import readiness_of, shutdown_of
+from lemming.commands.screen import show, show_json, show_table, tell
+from lemming.config import LOCAL_MODEL
+
+_WORDS = {True: "ready", False: "NOT READY", None: "unchecked"}
+_SAY_EVERY_S = 0.2
+
+app = noun("See which models can be used; fetch weights.")
+
+
+@app.command("list")
+def list_models(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List the model keys, and whether each can be used on this machine. Nothing is called."""
+    base = find_org(ctx)
+    config = load_settings(base)
+    rows = []
+    for key, entry in sorted(config.models.items()):
+        found, ends = readiness_of(entry, base), shutdown_of(entry)
+        if as_json:
+            facts = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": found.is_ready,
+                     "remark": found.remark, "fix": found.fix, "shutdown": ends or None}  # fmt: skip
+            show_json("model", facts)
+            continue
+        remark = f"{found.remark}: {found.fix}" if found.fix and not found.is_ready else found.remark
+        remark += f"; no longer answers from {ends}" if ends else ""
+        rows.append([key, entry.provider, entry.model or "-", _WORDS[found.is_ready], remark])
+    if not as_json:
+        show_table(["KEY", "PROVIDER", "MODEL", "STATE", ""], rows)
+
+
+@app.command("pull")
+def pull_model(
+    ctx: typer.Context,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="An embedded model, or a key that stands for one.")
+    ] = LOCAL_MODEL,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Fetch the weights of an embedded model, once for all organisations. Prints where they are.
+
+    \b
+    Example:
+      lemming models pull
+    """  # fmt: skip
+    from lemming.backends.weights import pull_weights, weights_named
+
+    base = find_org_if_any(ctx)
+    entry = load_settings(base).models.get(name) if base else None
+    if entry is not None and entry.provider == "local":
+        name = entry.model
+    wanted = weights_named(name)
+    progress = _Progress(is_shown=not quiet and not as_json)
+    if progress.is_shown:
+        tell(f"{name}: {wanted.size_bytes / 1e6:.0f} MB, licence {wanted.licence}")
+    file = pull_weights(name, progress=progress.tell)
+    progress.end()
+    if as_json:
+        show_json("weights", {"model": name, "file": str(file), "size_bytes": wanted.size_bytes})
+    else:
+        show(str(file))
+
+
+class _Progress:
+    """Says how far a download is: on a terminal in one line that changes, else once a step."""
+
+    def __init__(self, *, is_shown: bool) -> None:
+        self.is_shown = is_shown
+        self._what, self._at, self._line_is_open = "", 0.0, False
+
+    def tell(self, what: str, done: int, total: int) -> None:
+        """Take note of progress; see `lemming.backends.weights.Progress`."""
+        is_new = what != self._what
+        if not self.is_shown or (not is_new and not self._is_time(done, total)):
+            return
+        self._what, self._at = what, time.monotonic()
+        if not sys.stderr.isatty():
+            if is_new:
+                tell(what)
+            return
+        percent = f" {100 * done // total}%" if total else ""
+        print(f"\r\033[K{what}{percent}", end="", file=sys.stderr, flush=True)
+        self._line_is_open = True
+
+    def end(self) -> None:
+        """Clear the line."""
+        if self._line_is_open:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+    def _is_time(self, done: int, total: int) -> bool:
+        return sys.stderr.isatty() and (done >= total or time.monotonic() - self._at > _SAY_EVERY_S)

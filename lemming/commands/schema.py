@@ -1,0 +1,34 @@
+"""`lemming schema`: the JSON Schema of a file format."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from lemming.commands.options import AsJson
+from lemming.commands.screen import show, show_pretty
+from lemming.jsontext import compact
+from lemming.schemas import schema_of
+
+FormatName = Literal["resume", "outbox", "memory", "models", "org", "credits", "tick", "turn", "journal"]
+
+
+def schema(
+    name: Annotated[FormatName, typer.Argument(metavar="FORMAT", help="Which format.")],
+    as_json: AsJson = False,
+) -> None:
+    """Print the JSON Schema of a file format.
+
+    FORMAT is one of resume, outbox, memory, models, org, credits, tick, turn (a model's reply) and journal
+    (one line of it). With --json it is on one line.
+
+    \b
+    Example:
+      lemming schema resume > resume.schema.json
+    """
+    plain = schema_of(name)
+    if as_json:
+        show(compact(plain).decode())
+    else:
+        show_pretty(plain)

@@ -1,0 +1,13 @@
+"""What one run of the program knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass
+class Session:
+    """`base` is the organisation's folder, once a command has asked for it."""
+
+    base: Path | None = None

@@ -1,0 +1,156 @@
+"""The launcher of commands, spoken to in its own words: an order in, a verdict out."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.config import Org, ShellSettings
+from lemming.guards import confine, seccomp
+from lemming.guards.sandbox import sandbox_status
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux"),
+    pytest.mark.skipif(
+        sandbox_status(Org(shell=ShellSettings(sandbox="landlock")))[0] == "off", reason="no Landlock here"
+    ),
+]
+
+
+def carry_out(workspace: Path, command: str, **order: Any) -> tuple[dict[str, Any], str]:
+    """Let the launcher run a command; return its verdict and what the command printed."""
+    plain = {
+        "mode": "landlock",
+        "argv": ["/bin/sh", "-c", command],
+        "environment": {"PATH": "/usr/bin:/bin"},
+        "workspace": str(workspace),
+        "timeout_s": 10,
+        **order,
+    }
+    with subprocess.Popen(
+        [sys.executable, "-I", "-S", confine.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={},
+    ) as launcher:
+        assert launcher.stdin is not None
+        assert launcher.stdout is not None
+        assert launcher.stderr is not None
+        launcher.stdin.write(json.dumps(plain).encode() + b"\n")
+        launcher.stdin.flush()
+        printed = launcher.stderr.read().decode()
+        return json.loads(launcher.stdout.read()), printed
+
+
+@pytest.fixture
+def nobodys(tmp_path: Path) -> Iterator[Path]:
+    """Return a folder that belongs to another user, as seen by root."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can become somebody else")
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        workspace = Path(folder, "workspace")
+        workspace.mkdir()
+        Path(folder, "secret.txt").write_text("sk-do-not-show")
+        os.chown(workspace, 65534, 65534)
+        yield workspace
+
+
+def test_without_namespaces_no_files_mode_owner_or_time_can_be_changed(tmp_path: Path) -> None:
+    """Landlock does not rule on these, so they would reach every file of the user."""
+    (tmp_path / "workspace").mkdir()
+    outside = tmp_path / "outside"
+    outside.write_text("x")
+    before = outside.stat()
+    command = f"chmod 777 {outside}; chown 1:1 {outside}; touch -d 2020-01-01 {outside}; echo x > {outside}"
+    verdict, printed = carry_out(tmp_path / "workspace", command, namespaces=False)
+    assert outside.stat() == before
+    assert printed.count("denied") == 4
+    assert verdict["walls"].endswith("no namespaces here, so chmod, chown and utime are refused")
+
+
+def test_without_namespaces_files_can_still_be_made_and_touched(tmp_path: Path) -> None:
+    verdict, printed = carry_out(tmp_path, "touch a; touch a; echo b > b; mv b c; cat c", namespaces=False)
+    assert (verdict["ended"], verdict["status"], printed) == ("exit", 0, "b\n")
+
+
+def test_without_namespaces_daemons_are_found_and_ended(tmp_path: Path) -> None:
+    """The sweep has no process tree of its own to cut off: it follows the orphans."""
+    command = "exec 3> held; (setsid sh -c 'sleep 1000.3 & sleep 1000.3' &) ; sleep 1000.3 & echo begun"
+    os.mkfifo(tmp_path / "held")
+    held = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    verdict, printed = carry_out(tmp_path, command, namespaces=False)
+    os.set_blocking(held, True)
+    assert (verdict["ended"], printed) == ("exit", "begun\n")
+    assert os.read(held, 1) == b""  # the end of the file: nobody holds it open any more
+    os.close(held)
+
+
+def test_without_namespaces_a_command_can_die_of_a_signal(tmp_path: Path) -> None:
+    verdict, _ = carry_out(tmp_path, "kill -9 $$", namespaces=False)
+    assert (verdict["ended"], verdict["status"]) == ("signal", 9)
+
+
+def test_root_becomes_the_owner_of_the_workspace(nobodys: Path) -> None:
+    verdict, printed = carry_out(nobodys, "id -u; id -g; id -G; echo own > file; cat ../secret.txt")
+    assert verdict["walls"].startswith("Landlock")
+    assert printed.splitlines()[:3] == ["65534", "65534", "65534"]
+    assert (nobodys / "file").stat().st_uid == 65534
+    assert "sk-do-not-show" not in printed
+
+
+def test_an_ordinary_user_has_a_limit_on_processes(nobodys: Path) -> None:
+    command = "i=0; while [ $i -lt 400 ]; do sleep 1000.7 & i=$((i+1)); done; wait"
+    verdict, printed = carry_out(nobodys, command)
+    assert "fork" in printed.lower()
+    assert verdict["status"] != 0
+
+
+def test_a_launcher_that_is_told_to_stop_ends_the_command(tmp_path: Path) -> None:
+    order = {
+        "mode": "landlock",
+        "argv": ["/bin/sh", "-c", "sleep 1000.9"],
+        "environment": {},
+        "workspace": str(tmp_path),
+        "timeout_s": 60,
+    }
+    done = subprocess.run(  # its input ends with the order
+        [sys.executable, "-I", "-S", confine.__file__],
+        input=json.dumps(order).encode(),
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["ended"] == "cancelled"
+
+
+def test_what_cannot_be_started_is_a_refusal_and_not_a_result(tmp_path: Path) -> None:
+    verdict, _ = carry_out(tmp_path / "missing", "echo ran")
+    assert verdict["ended"] == "refused"
+    assert "missing" in verdict["walls"]
+    verdict, printed = carry_out(tmp_path, "", argv=["/bin/no-such-shell"])
+    assert (verdict["ended"], printed) == ("refused", "")
+
+
+def test_the_filter_is_known_for_two_machines_only() -> None:
+    for machine in ("x86_64", "aarch64"):
+        assert len(seccomp.program_for(machine, also_metadata=True)) % 8 == 0
+    with pytest.raises(OSError, match="no seccomp filter is known for riscv64"):
+        seccomp.program_for("riscv64", also_metadata=False)
+
+
+def test_programs_of_another_architecture_are_out(tmp_path: Path) -> None:
+    """The x32 calls of x86_64 have other numbers; the filter ends whoever makes one."""
+    if os.uname().machine != "x86_64" or not os.path.exists("/usr/bin/python3"):
+        pytest.skip("needs x86_64 and a system Python")
+    call = "import ctypes; ctypes.CDLL(None).syscall(0x40000000 + 39); print('REACHED')"
+    _, printed = carry_out(tmp_path, f'/usr/bin/python3 -c "{call}"; echo $?')
+    assert "REACHED" not in printed
