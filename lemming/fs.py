@@ -198,7 +198,7 @@ class AppendFile:
         self._root, self._relative = root, relative
         with _writing(root, relative), _parent(root, relative) as (folder, name):
             _announce("open", relative)
-            self._descriptor = _open_regular(name, _APPEND, folder)
+            self._descriptor = _open_regular(name, folder)
 
     def __enter__(self) -> AppendFile:
         return self
@@ -269,9 +269,7 @@ class FolderLock:
     def __init__(self, root: Path, relative: str) -> None:
         self._root, self._relative = root, relative
         with _writing(root, relative), _parent(root, relative) as (folder, name):
-            self._descriptor = _open_regular(
-                name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, folder
-            )
+            self._descriptor = _open_regular(name, folder)
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -289,7 +287,6 @@ class FolderLock:
     def describe(self, holder: bytes) -> None:
         """Replace the description of the holder."""
         with _writing(self._root, self._relative):
-            os.lseek(self._descriptor, 0, os.SEEK_SET)
             os.ftruncate(self._descriptor, 0)
             _write_all(self._descriptor, holder)
 
@@ -346,19 +343,16 @@ def _open_folder(name: str, above: int, make: bool) -> int:
     return os.open(name, _FOLDER, dir_fd=above)
 
 
-def _open_regular(name: str, flags: int, folder: int) -> int:
-    descriptor = os.open(name, flags, 0o644, dir_fd=folder)
-    try:
-        _require_regular(descriptor, name)
-    except OSError:
+def _open_regular(name: str, folder: int) -> int:
+    descriptor = os.open(name, _APPEND, 0o644, dir_fd=folder)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise
+        raise OSError(errno.EINVAL, "not a regular file", name)
     return descriptor
 
 
 def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False) -> str:
-    start = name.encode("utf-8", "replace")[:200].decode("utf-8", "ignore")  # a name has 255 bytes at most
-    temporary = f".{start}.tmp"
+    temporary = f".{os.fsdecode(os.fsencode(name)[:200])}.tmp"  # no name may have more than 255 bytes
     _announce("write", name)
     try:
         descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)

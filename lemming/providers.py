@@ -18,8 +18,9 @@ from pydantic import ValidationError
 from pydantic.errors import PydanticUserError
 
 from lemming.documents import adapter
-from lemming.errors import ConfigError, UnknownModel
+from lemming.errors import ConfigError, LemmingError, UnknownModel
 from lemming.jsontext import compact, nearest
+from lemming.redaction import redact
 
 if TYPE_CHECKING:
     from lemming.backends.anthropic import AnthropicProvider
@@ -192,7 +193,13 @@ def make_provider(name: str, options: dict[str, Any], *, base: Path | None = Non
         hint = nearest(unknown, known) or f"options of {name}: {', '.join(known) or 'none'}"
         raise ConfigError(f"provider {name}: {error}", where=_MODELS_FILE, hint=hint) from error
     _check_types(name, provider, options)
-    return provider(**options, **given)
+    try:
+        return provider(**options, **given)
+    except LemmingError:
+        raise
+    except Exception as error:  # the edge to a provider of somebody's own
+        why = redact(f"provider {name} cannot be made: {type(error).__name__}: {error}")
+        raise ConfigError(why, where=_MODELS_FILE) from error
 
 
 def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]) -> None:

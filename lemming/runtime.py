@@ -22,7 +22,6 @@ from lemming.config import Config, ModelEntry, load_config
 from lemming.errors import ConfigError, LemmingError, NotAnOrg, OrgBusy, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
 from lemming.providers import LLMProvider, Reply, Request, make_provider
-from lemming.redaction import redact
 
 if TYPE_CHECKING:
     from lemming.circuit import Circuits
@@ -73,9 +72,6 @@ class Runtime:
                 self._providers[key] = self._make(entry)
             except LemmingError as error:
                 raise RequestRejected(error.message, where=error.where, hint=error.hint) from error
-            except Exception as error:  # the edge of a model call: a provider of somebody's own
-                why = f"provider {entry.provider} cannot be made: {type(error).__name__}: {error}"
-                raise RequestRejected(redact(why)) from error
         return self._providers[key]
 
     def _make(self, entry: ModelEntry) -> LLMProvider:

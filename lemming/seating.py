@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -21,10 +22,11 @@ from lemming.errors import OutOfCredits, Problem
 from lemming.guards.access import read_allowed_text
 from lemming.inbox import Mailroom, ReadMark
 from lemming.journal import Record
+from lemming.jsontext import compact, parse
 from lemming.ledger import AgentState, read_state
 from lemming.memory import Memories, read_memories
 from lemming.prompt import Sight, brief_prompt, full_prompt
-from lemming.providers import provider_class
+from lemming.providers import LLMProvider, make_provider, provider_class
 from lemming.tools import allowed_tools
 from lemming.turn import Seat
 
@@ -72,7 +74,7 @@ def find_seat(
     org = config.org
     inbox = mailroom.inbox(agent, state.read, limit=org.inbox_limit, chars=org.inbox_chars)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
-    takes_schema = provider_class(entry.provider).takes_schema
+    takes_schema = _takes_schema(provider_class(entry.provider), entry.provider, compact(entry.options), base)
     sight = Sight(
         agent=agent,
         tick=tick,
@@ -144,6 +146,12 @@ def from_record(record: Record, config: Config, tick: int) -> Seat:
         inputs=record["inputs"],
         damaged=frozenset(record["damaged"]),
     )
+
+
+@lru_cache(maxsize=256)
+def _takes_schema(_: type[LLMProvider], provider: str, options: bytes, base: Path) -> bool:
+    """Ask a provider made with these options; the class is in the key because plugins may register anew."""
+    return make_provider(provider, parse(options), base=base).takes_schema
 
 
 def _schema(sight: Sight, entry: ModelEntry) -> dict[str, Any]:

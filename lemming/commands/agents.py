@@ -12,7 +12,7 @@ from lemming.agents import Agent, load_agent, survey_agents
 from lemming.commands.options import AgentName, AsJson, agent_names, noun
 from lemming.commands.org import find_agent, find_org, path_of_agent
 from lemming.commands.preview import load_settings
-from lemming.commands.screen import one_line, painted, show, show_json, show_table, tell
+from lemming.commands.screen import one_line, painted, printable, show, show_json, show_table, tell
 from lemming.config import Config, credits_of, load_config
 from lemming.engine import load_tick
 from lemming.errors import ToolError, UnknownModel, UsageError
@@ -56,14 +56,13 @@ def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> 
     state = read_state(base, name)
     readers = sorted(other.name for other in survey_agents(base).agents.values() if other.may_read(name))
     if as_json:
-        show_json(
-            "agent", {"agent": name, "resume": agent.plain, "readers": readers, "state": state.as_json()}
-        )
+        facts = {"readers": readers, "state": state.as_json()}
+        show_json("agent", {"agent": name, "resume": agent.plain, "problem": "", **facts})
         return
-    show(painted(f"{name}  {agent.title}".rstrip(), "bold"))
+    show(painted(one_line(f"{name}  {agent.title}"), "bold"))
     for label, value in _facts(agent, config, tick, readers, state):
-        show(f"  {label:<11} {value}")
-    show(f"\n{agent.instructions}")
+        show(f"  {label:<11} {one_line(value)}")
+    show(f"\n{printable(agent.instructions)}")
 
 
 @app.command("new")
@@ -102,7 +101,7 @@ def new_agent(
     \b
     Examples:
       lemming agents new critic --read reporter --instructions "Say what is missing in the report."
-    """  # fmt: skip
+    """
     base = find_org(ctx)
     _refuse_bad_choices(base, name, model, tool or [])
     resume = {
@@ -153,10 +152,7 @@ def _facts(
     last = f"{state.status} in tick {state.tick}, {state.turns} turns" if state.status else "never"
     return [
         ("resume", paths.resume_file(agent.name)),
-        (
-            "model",
-            f"{agent.model.key}: {entry.provider} {entry.model}" if entry else f"{agent.model.key}: UNKNOWN",
-        ),
+        ("model", f"{agent.model.key}: {f'{entry.provider} {entry.model}' if entry else 'UNKNOWN'}"),
         ("fires", f"{_rhythm(agent.schedule)}, next in tick {next_due(agent.schedule, tick)}"),
         ("reads", ", ".join(agent.permissions.read_outboxes) or "nobody"),
         ("read by", ", ".join(readers) or "nobody"),
@@ -165,7 +161,7 @@ def _facts(
         ("may write", ", ".join(files.allow_write) or "no files"),
         ("kinds", ", ".join(agent.turn.kinds)),
         ("credits", f"{state.credits:g} spent, {limit}"),
-        ("last turn", one_line(last)),
+        ("last turn", last),
     ]
 
 

@@ -55,7 +55,7 @@ def pull_model(
     \b
     Example:
       lemming models pull
-    """  # fmt: skip
+    """
     from lemming.backends.weights import pull_weights, weights_named
 
     base = find_org_if_any(ctx)

@@ -42,7 +42,7 @@ def run_forever(
     Examples:
       lemming run-forever --interval 10
       lemming run-forever --max-ticks 5 --interval 0
-    """  # fmt: skip
+    """
     base = find_org(ctx)
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:

@@ -14,12 +14,14 @@ from lemming.clock import SystemClock, timestamp
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
-from lemming.config import load_config
+from lemming.config import Config, load_config
 from lemming.contract import MessageKind
 from lemming.engine import load_tick
 from lemming.errors import UsageError
-from lemming.jsontext import JsonProblem, parse
+from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.plan import is_for_a_person
+
+PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 
 
 def send(
@@ -56,9 +58,10 @@ def send(
       lemming send "Write about the ferry, please."
       lemming send --to editor --kind request "Shorter headlines, please."
       lemming send --payload '{"text": "see the file", "file": "shared/plan.md"}'
-    """  # fmt: skip
+    """
     base = find_org(ctx)
-    _require_person(base, author)
+    config = load_config(base)
+    _require_person(base, author, config)
     if to is not None:
         require_folder(base, to)
     entry = messages.send(
@@ -66,7 +69,7 @@ def send(
         author,
         tick=load_tick(base),
         kind=kind,
-        payload=_payload(text, to, payload),
+        payload=_sendable(_payload(text, to, payload)),
         tags=tag or [],
         created_at=timestamp(SystemClock().now()),
     )
@@ -74,32 +77,40 @@ def send(
         show_json("entry", entry.as_json())
     else:
         show(entry.file)
-    _tell_who_reads_it(base, author, to)
+    _tell_who_reads_it(base, author, to, config)
 
 
-def _require_person(base: Path, author: str) -> None:
-    agent = find_agent(base, author)
-    if not is_for_a_person(agent, load_config(base)):
-        people = [
-            name
-            for name, other in survey_agents(base).agents.items()
-            if is_for_a_person(other, load_config(base))
-        ]
-        raise UsageError(
-            f"{author} speaks for itself: a model answers for it",
-            hint=f"people here: {', '.join(people) or 'none; a person is an agent with model key human'}",
-        )
+def _require_person(base: Path, author: str, config: Config) -> None:
+    if is_for_a_person(find_agent(base, author), config):
+        return
+    agents = survey_agents(base).agents.values()
+    people = ", ".join(agent.name for agent in agents if is_for_a_person(agent, config))
+    raise UsageError(
+        f"{author} speaks for itself: a model answers for it",
+        hint=f"people here: {people or 'none; an agent with the model key human is one'}",
+    )
 
 
 def _payload(text: str | None, to: str | None, extra: str | None) -> dict[str, Any]:
-    if text is None and extra is None:
+    said = sys.stdin.read().rstrip("\n") if text == "-" else text
+    if not said and extra is None:
         raise UsageError("nothing to send", hint='lemming send "some text", or --payload')
-    plain: dict[str, Any] = {}
-    if text is not None:
-        plain["text"] = sys.stdin.read().rstrip("\n") if text == "-" else text
-    if to is not None:
-        plain["target"] = to
-    return {**plain, **_parsed(extra)}
+    plain = {"text": said, "target": to}
+    return {**{key: value for key, value in plain.items() if value is not None}, **_parsed(extra)}
+
+
+def _sendable(payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload; raise `UsageError` if no reader could read it."""
+    try:
+        size = len(pretty(payload))
+    except ValueError as error:  # half of a surrogate pair: what the shell passed on was not UTF-8
+        raise UsageError("the text is not UTF-8") from error
+    if size > PAYLOAD_LIMIT_BYTES:
+        raise UsageError(
+            f"{size:,} bytes are too many for one entry, which holds {PAYLOAD_LIMIT_BYTES:,}",
+            hint="put it into a file below shared/ and send its name",
+        )
+    return payload
 
 
 def _parsed(extra: str | None) -> dict[str, Any]:
@@ -116,8 +127,7 @@ def _parsed(extra: str | None) -> dict[str, Any]:
     return plain
 
 
-def _tell_who_reads_it(base: Path, author: str, to: str | None) -> None:
-    config = load_config(base)
+def _tell_who_reads_it(base: Path, author: str, to: str | None, config: Config) -> None:
     agents = survey_agents(base).agents.values()
     readers = [
         agent.name for agent in agents if agent.may_read(author) and not is_for_a_person(agent, config)

@@ -196,7 +196,7 @@ def test_a_provider_that_cannot_be_made_fails_only_those_who_use_it(base: Path) 
     models = {"odd": {"provider": "scripted", "options": {"fil": "x"}}}
     make_org(base, resume("ada"), resume("bad", model={"key": "odd"}), models=models)
     ada, bad = run_once(base).turns
-    assert (ada.status, bad.status, bad.error) == ("done", "failed", "RequestRejected")
+    assert (ada.status, bad.status, bad.error) == ("done", "failed", "ConfigError")
     assert 'did you mean "file"?' in bad.reason
 
 
@@ -204,3 +204,26 @@ def test_a_plugin_that_cannot_be_imported_stops_the_engine_and_says_which(base: 
     make_org(base, resume("ada"), org={"plugins": ["no_such_module_here"]})
     with pytest.raises(ConfigError, match="no_such_module_here"):
         run_once(base)
+
+
+def test_a_server_without_structured_output_is_asked_in_the_guides_own_form(base: Path) -> None:
+    options = {"base_url": "http://127.0.0.1:9/v1", "json": "object"}
+    models = {
+        "plain": {"provider": "openai", "model": "m", "options": options, "attempts": 1},
+        "strict": {
+            "provider": "openai",
+            "model": "m",
+            "options": {**options, "json": "schema"},
+            "attempts": 1,
+        },
+    }
+    make_org(
+        base, resume("ada", model={"key": "plain"}), resume("bob", model={"key": "strict"}), models=models
+    )
+    report = run_once(base)
+    assert [turn.error for turn in report.turns] == ["Unavailable", "Unavailable"]
+    ada, bob = (r for r in read_journal(base, 1) if r["type"] == "turn_started")
+    assert ada["schema"] is None
+    assert '"value": "any JSON"' in ada["prompt"][-1]["content"]
+    assert bob["schema"]["required"] == ["outbox_entries", "tool_calls", "memory_updates", "notes"]
+    assert "value_json" in bob["prompt"][-1]["content"]

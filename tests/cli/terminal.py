@@ -1,0 +1,41 @@
+"""A `lemming` to type into: in this process, or in one of its own where signals and pipes matter."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+PROGRAM = [sys.executable, "-c", "from lemming.cli import main; main()"]
+REPOSITORY = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Ran:
+    """How a command ended, and what it printed."""
+
+    status: int
+    out: str
+    err: str
+
+    @property
+    def objects(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+class Lemming(Protocol):
+    """Runs one command on the organisation in `base`."""
+
+    def __call__(self, *words: str) -> Ran: ...
+
+
+def start(*words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
+    """Start `lemming` in a process of its own."""
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.Popen(
+        [*PROGRAM, *words], stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment
+    )

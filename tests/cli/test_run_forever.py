@@ -1,0 +1,120 @@
+"""`run-forever`, and how both runs are stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from terminal import Lemming, start
+
+from lemming.engine import load_tick
+from lemming.testing import make_org, resume, say
+
+STOP_SIGNALS = [
+    pytest.param(signal.SIGINT, 130, id="ctrl-c"),
+    pytest.param(signal.SIGTERM, 143, id="sigterm"),
+]
+
+
+def test_max_ticks_ends_it(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("run-forever", "--max-ticks", "3", "--interval", "0")
+    assert ran.status == 0
+    assert load_tick(base) == 4
+    assert ran.err.count("1 done") == 3
+
+
+def test_max_ticks_with_a_failed_turn_ends_with_1(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), script=[{"tick": 1, "reply": "no"}, {"reply": say("hi")}])
+    assert lemming("run-forever", "--max-ticks", "2", "--interval", "0", "-q").status == 1
+
+
+def test_a_signal_in_a_pause_ends_it_at_once_with_0(base: Path) -> None:
+    make_org(base, resume("ada"))
+    with start("-C", str(base), "run-forever", "--interval", "3600") as process:
+        _read_until(process.stderr, "next is tick 2")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert load_tick(base) == 2
+
+
+@pytest.mark.parametrize(("number", "status"), STOP_SIGNALS)
+def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, status: int) -> None:
+    answer = _org_that_waits_for_an_answer(base)
+    with start("-C", str(base), "run-once") as process:
+        with answer.open("w") as model:  # opens when the model is asked
+            process.send_signal(number)
+            _read_until(process.stderr, "stopping after the running turn")
+            model.write(json.dumps(say("done in time")))
+        heard = _read_until(process.stderr, "is unfinished")
+        assert process.wait(20) == status
+    assert "done in time" in heard
+    assert "tick 1 is unfinished (bob to go); the next run continues it" in heard
+    assert load_tick(base) == 1
+
+
+@pytest.mark.parametrize(("number", "status"), STOP_SIGNALS)
+def test_the_second_signal_ends_it_at_once(base: Path, number: int, status: int) -> None:
+    answer = _org_that_waits_for_an_answer(base)
+    with start("-C", str(base), "run-once") as process, answer.open("w"):
+        process.send_signal(number)
+        _read_until(process.stderr, "stopping after the running turn")
+        process.send_signal(number)
+        assert process.wait(20) == status
+
+
+def test_a_stopped_tick_is_told_in_json_and_continued_by_the_next_run(base: Path, lemming: Lemming) -> None:
+    answer = _org_that_waits_for_an_answer(base)
+    with start("-C", str(base), "run-forever", "--json") as process:
+        with answer.open("w") as model:
+            process.send_signal(signal.SIGINT)
+            _read_until(process.stderr, "stopping after the running turn")
+            model.write(json.dumps(say("done in time")))
+        last = _read_until(process.stdout, "tick_stopped").splitlines()[-1]
+        assert process.wait(20) == 0
+    assert json.loads(last)["is_complete"] is False
+    assert lemming("status", "--json").objects[0]["is_interrupted"] is True
+    assert "tick 1 was interrupted" in lemming("status").out
+    assert "already done in this tick" in lemming("run-once", "--dry-run").out
+    _answer_with_a_script(base)
+    ran = lemming("run-once", "--json")
+    assert [event["agent"] for event in ran.objects if event["type"] == "model_asked"] == ["bob"]
+    assert load_tick(base) == 2
+
+
+def _org_that_waits_for_an_answer(base: Path) -> Path:
+    """Make an organisation whose model answers what is written into the pipe that is returned."""
+    make_org(base, resume("ada"), resume("bob"), models={"scripted": _program("cat", "answer")})
+    os.mkfifo(base / "answer")
+    return base / "answer"
+
+
+def _answer_with_a_script(base: Path) -> None:
+    make_org(base)
+
+
+def _program(*command: str) -> dict[str, Any]:
+    return {"provider": "cli", "options": {"command": list(command), "cwd": "."}}
+
+
+def _read_until(stream: Any, words: str) -> str:
+    """Return what a process says up to and including the line that holds these words."""
+    heard = ""
+    for line in stream:
+        heard += line
+        if words in line:
+            return heard
+    raise AssertionError(f"{words!r} was never said: {heard}")
+
+
+def test_no_signal_is_left_caught(base: Path, lemming: Lemming) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    make_org(base, resume("ada"))
+    lemming("run-once", "-q")
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert subprocess.run(["true"], check=False).returncode == 0

@@ -1,0 +1,164 @@
+"""`run-once`: what it says, what it prints, what it ends with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from terminal import Lemming, start
+
+from lemming.commands.screen import one_line
+from lemming.runtime import open_org
+from lemming.testing import make_org, resume, say, tree
+
+EVENTS = ["tick_started", "turn_started", "model_asked", "turn_ended", "tick_committed"]
+
+
+def test_a_turn_is_told_in_one_line_with_the_text_it_wrote(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("The ferry is late.", kind="report")}])
+    ran = lemming("run-once")
+    assert ran.status == 0
+    assert ran.out == ""
+    lines = ran.err.splitlines()
+    assert lines[0] == "tick 1"
+    assert lines[1].startswith("  ada  report    The ferry is late.  1 credit")
+    assert lines[2].startswith("  bob  report    The ferry is late.")
+    assert "2 done, 2 entries, 2 credits; next is tick 2" in lines[3]
+
+
+def test_json_prints_the_events_in_order_and_says_nothing_else(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("run-once", "--json")
+    assert [event["type"] for event in ran.objects] == EVENTS
+    assert {event["v"] for event in ran.objects} == {1}
+    assert ran.objects[-1]["totals"]["done"] == 1
+    assert ran.err == ""
+
+
+def test_quiet_says_nothing_when_all_is_well(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("run-once", "-q")
+    assert (ran.status, ran.out, ran.err) == (0, "", "")
+
+
+def test_tools_and_memories_are_told_beside_the_entry(base: Path, lemming: Lemming) -> None:
+    calls = [{"tool": "shell", "args": {"command": "ls"}}]
+    reply = say("hi", tool_calls=calls, memory_updates=[{"key": "goal", "value": 1}])
+    make_org(base, resume("ada"), script=[{"reply": reply}])
+    assert "shell (refused or failed); remembered goal" in lemming("run-once").err
+
+
+def test_text_of_a_model_cannot_steer_the_terminal(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), script=[{"reply": say("\x1b]0;owned\x07 hi\r\nthere")}])
+    assert "?]0;owned? hi there" in lemming("run-once").err
+    assert "\x1b" not in lemming("outbox", "ada").out
+
+
+def test_nobody_due_is_no_failure(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 7}))
+    ran = lemming("run-once")
+    assert (ran.status, ran.err) == (0, "tick 1: nobody is due; next is tick 2\n")
+
+
+def test_no_agents_at_all_is_said_with_the_way_out(base: Path, lemming: Lemming) -> None:
+    (base / "agents").mkdir(parents=True)
+    assert "lemming agents new NAME" in lemming("run-once").err
+
+
+def test_a_broken_resume_is_told_and_ends_with_1(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob", schedule="daily"))
+    ran = lemming("run-once")
+    assert ran.status == 1
+    assert "bob  broken    agents/bob/resume.json" in ran.err
+    assert "ada  message" in ran.err
+
+
+Script = list[dict[str, Any]]
+REFUSED: dict[str, Any] = {"error": "AuthenticationFailed"}
+
+
+@pytest.mark.parametrize(
+    ("script", "status"),
+    [
+        pytest.param([{"reply": say("hi")}], 0, id="done"),
+        pytest.param([{"agent": "ada", "reply": "not JSON"}, {"reply": say("hi")}], 1, id="one failed"),
+        pytest.param([{"agent": "ada", **REFUSED}, {"reply": say("hi")}], 1, id="one refused"),
+        pytest.param([{"agent": "ada", **REFUSED}, {"reply": "not JSON"}], 1, id="failed differently"),
+        pytest.param([REFUSED], 5, id="all refused"),
+        pytest.param([{"error": "UnknownModel"}], 5, id="no such model"),
+        pytest.param([{"error": "RequestRejected"}], 1, id="all rejected"),
+    ],
+)
+def test_the_exit_status_says_how_it_went(base: Path, lemming: Lemming, script: Script, status: int) -> None:
+    make_org(base, resume("ada"), resume("bob"), script=script, models=_one_attempt())
+    assert lemming("run-once", "-q").status == status
+
+
+def test_everybody_out_of_credits_ends_with_6(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 1}), resume("bob", credits={"max_credits": 1}))
+    assert lemming("run-once").status == 0
+    assert lemming("run-once").status == 6
+
+
+def test_somebody_out_of_credits_is_no_failure(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 0}), resume("bob"))
+    ran = lemming("run-once")
+    assert ran.status == 0
+    assert "ada  skipped   out of credits" in ran.err
+
+
+def test_a_running_engine_is_named_and_ends_with_4(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    with open_org(base, command="run-forever"):
+        ran = lemming("run-once")
+    assert ran.status == 4
+    assert ran.err.startswith("error[LMG-103]:")
+    assert "(run-forever)" in ran.err
+
+
+def test_a_dry_run_shows_every_prompt_and_changes_nothing(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob", instructions="Count the sheep."))
+    before = tree(base, without=())
+    with open_org(base):  # another engine is no hindrance
+        held = tree(base, without=())
+        ran = lemming("run-once", "--dry-run")
+        assert tree(base, without=()) == held
+    assert ran.status == 0
+    assert ran.out.index("=== ada") < ran.out.index("=== bob") < ran.out.index("Count the sheep.")
+    assert "whatever ada would write before it" in ran.out
+    assert {name: text for name, text in tree(base, without=()).items() if ".lemming" not in name} == before
+
+
+def test_a_dry_run_says_who_would_take_no_turn(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 0}), resume("bob", model={"key": "gone"}))
+    kinds = [
+        (event["type"], event.get("reason", ""))
+        for event in lemming("run-once", "--dry-run", "--json").objects
+    ]
+    assert [kind for kind, _ in kinds] == ["tick_started", "no_turn", "no_turn"]
+    assert "out of credits" in kinds[1][1]
+    assert 'no model key "gone"' in kinds[2][1]
+
+
+def test_when_the_reader_is_gone_the_turn_ends_and_nothing_more_is_said(base: Path) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    process = start("-C", str(base), "run-once", "--json")
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    with process:
+        assert process.stderr.read() == ""
+        assert process.wait() == 141
+    assert (
+        json.loads((base / "logs/ticks/00000001.jsonl").read_text().splitlines()[0])["type"] == "tick_started"
+    )
+
+
+def test_a_long_text_is_cut_with_a_mark() -> None:
+    assert one_line("word " * 100, 20) == "word word word word…"
+
+
+def _one_attempt() -> dict[str, Any]:
+    return {"scripted": {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}}
