@@ -227,7 +227,7 @@ def _load(base: Path, name: str) -> tuple[Agent, bytes, tuple[Problem, ...]]:
         resume = paths.resume_file(name)
     except ValueError as error:
         raise _broken(f"agents/{name}", f"not an agent's folder: {error}", "rename the folder") from error
-    if (base / paths.agent_folder(name)).is_symlink():
+    if os.path.islink(f"{base}/{paths.agent_folder(name)}"):
         raise _broken(
             f"agents/{name}", "symbolic link refused: an agent must be a real folder", "copy it here"
         )

@@ -49,7 +49,7 @@ def read_document(base: Path, relative: str, kind: type[T], *, limit_bytes: int 
     Raises `FileNotFoundError` when there is no such file.
     """
     try:
-        raw = fs.read_bytes(base / relative, limit_bytes)
+        raw = fs.read_bytes(f"{base}/{relative}", limit_bytes)
     except FileNotFoundError:
         raise
     except OSError as error:

@@ -49,7 +49,7 @@ def apply_effect(base: Path, effect: FileEffect, *, again: bool = False) -> None
     Raises `DiskError`; one about a folder outside the organisation concerns that file only.
     """
     root = Path(effect.root) if effect.root else base
-    if again and _holds(root / effect.path, effect.content):
+    if again and _holds(f"{root}/{effect.path}", effect.content):
         return
     try:
         fs.publish(root, effect.path, effect.content)
@@ -58,7 +58,7 @@ def apply_effect(base: Path, effect: FileEffect, *, again: bool = False) -> None
         raise
 
 
-def _holds(path: Path, content: bytes) -> bool:
+def _holds(path: str, content: bytes) -> bool:
     try:
         return fs.read_bytes(path, len(content)) == content
     except OSError:

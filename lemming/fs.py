@@ -320,7 +320,7 @@ def _parent(root: Path, relative: str, *, make: bool = True) -> Iterator[tuple[i
     *folders, name = relative.split("/")
     if ".." in folders or name == ".." or relative.startswith("/") or "\0" in relative:
         raise OSError(errno.EINVAL, "not a path below the root", relative)
-    descriptor = os.open(root, _ROOT)
+    descriptor = os.open(str(root), _ROOT)
     try:
         for folder in folders:
             inner = _open_folder(folder, descriptor, make)

@@ -122,7 +122,7 @@ def _why(error: ValueError) -> str:
 
 def _last_lines(base: Path, agent_name: str, count: int) -> list[bytes]:
     try:
-        raw = fs.read_tail(base / paths.ledger_file(agent_name), _TAIL_BYTES, count)
+        raw = fs.read_tail(f"{base}/{paths.ledger_file(agent_name)}", _TAIL_BYTES, count)
     except FileNotFoundError:
         return []
     except OSError as error:

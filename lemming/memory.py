@@ -231,7 +231,7 @@ def _why_not_kept(error: Exception) -> str:
 def _names(base: Path, agent_name: str) -> list[str]:
     folder = paths.memory_folder(agent_name)
     try:
-        return [name for name in fs.list_names(base / folder) if name.endswith(".json")]
+        return [name for name in fs.list_names(f"{base}/{folder}") if name.endswith(".json")]
     except OSError as error:
         raise _Damage(f"not a plain folder: {error.strerror}", folder) from error
 
@@ -255,7 +255,7 @@ def _load_list(base_path: str | os.PathLike[str], agent_name: str, key: str) -> 
 
 def _read(base: Path, file: str) -> bytes:
     try:
-        return fs.read_bytes(base / file, MEMORY_LIMIT_BYTES)
+        return fs.read_bytes(f"{base}/{file}", MEMORY_LIMIT_BYTES)
     except FileNotFoundError:
         raise
     except OSError as error:

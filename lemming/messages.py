@@ -136,7 +136,7 @@ def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
     `outbox_problems` says so.
     """
     try:
-        file_names = fs.list_names(base / paths.outbox_folder(agent_name))
+        file_names = fs.list_names(f"{base}/{paths.outbox_folder(agent_name)}")
     except OSError:
         return []
     found = []

@@ -77,7 +77,8 @@ class ScriptedProvider(Backend):
 
 
 def _play(line: ScriptLine, request: Request) -> Reply:
-    time.sleep(min(line.delay_s, request.deadline_s))
+    if line.delay_s:
+        time.sleep(min(line.delay_s, request.deadline_s))
     if line.delay_s > request.deadline_s:
         raise calls.timed_out(request.deadline_s)
     if line.error is not None:

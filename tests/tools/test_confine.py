@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,28 +26,31 @@ pytestmark = [
 ]
 
 
-def carry_out(workspace: Path, command: str, **order: Any) -> tuple[dict[str, Any], str]:
-    """Let the launcher run a command; return its verdict and what the command printed."""
-    plain = {
+@contextmanager
+def launched(workspace: Path, command: str, **changes: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a launcher and give it an order; its input stays open."""
+    order = {
         "mode": "landlock",
         "argv": ["/bin/sh", "-c", command],
         "environment": {"PATH": "/usr/bin:/bin"},
         "workspace": str(workspace),
         "timeout_s": 10,
-        **order,
+        **changes,
     }
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", confine.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={},
-    ) as launcher:
+    argv = [sys.executable, "-I", "-S", confine.__file__]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, env={}) as launcher:
         assert launcher.stdin is not None
+        launcher.stdin.write(json.dumps(order).encode() + b"\n")
+        launcher.stdin.flush()
+        yield launcher
+
+
+def carry_out(workspace: Path, command: str, **changes: Any) -> tuple[dict[str, Any], str]:
+    """Let the launcher run a command; return its verdict and what the command printed."""
+    with launched(workspace, command, **changes) as launcher:
         assert launcher.stdout is not None
         assert launcher.stderr is not None
-        launcher.stdin.write(json.dumps(plain).encode() + b"\n")
-        launcher.stdin.flush()
         printed = launcher.stderr.read().decode()
         return json.loads(launcher.stdout.read()), printed
 
@@ -116,20 +120,18 @@ def test_an_ordinary_user_has_a_limit_on_processes(nobodys: Path) -> None:
 
 
 def test_a_launcher_that_is_told_to_stop_ends_the_command(tmp_path: Path) -> None:
-    order = {
-        "mode": "landlock",
-        "argv": ["/bin/sh", "-c", "sleep 1000.9"],
-        "environment": {},
-        "workspace": str(tmp_path),
-        "timeout_s": 60,
-    }
-    done = subprocess.run(  # its input ends with the order
-        [sys.executable, "-I", "-S", confine.__file__],
-        input=json.dumps(order).encode(),
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(done.stdout)["ended"] == "cancelled"
+    os.mkfifo(tmp_path / "held")
+    with launched(tmp_path, "sleep 1000.9 > held") as launcher, open(tmp_path / "held", "rb") as held:
+        output, _ = launcher.communicate()  # closes its input
+        assert json.loads(output)["ended"] == "cancelled"
+        assert held.read() == b""
+
+
+def test_a_command_dies_with_its_launcher(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "held")
+    with launched(tmp_path, "exec sleep 1000.9 > held") as launcher, open(tmp_path / "held", "rb") as held:
+        launcher.kill()
+        assert held.read() == b""  # at once, and not at the end of the sleep
 
 
 def test_what_cannot_be_started_is_a_refusal_and_not_a_result(tmp_path: Path) -> None:

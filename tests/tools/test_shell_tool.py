@@ -264,6 +264,12 @@ attempt("shared memory", libc.shmget(1, 1, 0o1600))
     assert output.count("refused") == 9
 
 
+def test_root_has_no_privileges_inside(desk: Desk) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root has any")
+    assert desk.do("shell", command="touch a; chown 1:1 a || echo refused").endswith("refused")
+
+
 def test_a_hard_link_to_outside_keeps_every_command_from_running(desk: Desk) -> None:
     os.link(desk.base / "config/credits.json", desk.workspace / "innocent.txt")
     assert desk.refusal("shell", command="cat innocent.txt") == (
