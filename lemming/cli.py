@@ -14,6 +14,8 @@ from typer.core import TyperGroup
 from lemming import __version__
 from lemming.commands.failures import guarded
 from lemming.commands.session import Session
+from lemming.errors import UsageError
+from lemming.jsontext import nearest
 
 COMMANDS = {
     "Run": {
@@ -54,6 +56,14 @@ class Contents(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command; None for a name that is none."""
         return load_command(cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, the command and the other words; raise `UsageError` with the nearest name."""
+        names = self.list_commands(ctx)
+        if args[0] not in names and not ctx.resilient_parsing:
+            hint = nearest(args[0], names) or "lemming --help"
+            raise UsageError(f'there is no command "{args[0]}"', hint=hint)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the table into the help."""

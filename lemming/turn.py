@@ -203,6 +203,7 @@ class _Turn:
                 raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
             effect = memory_effect(self.seat.agent.name, key, value, at)
         except ToolError as error:
+            self.remarks.append(f"not kept: {error}"[:500])
             self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
         else:
             self.memory[effect.place] = effect

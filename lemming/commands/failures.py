@@ -21,7 +21,7 @@ from pathlib import Path
 import typer
 
 from lemming.commands import screen
-from lemming.commands.screen import Style, tell
+from lemming.commands.screen import ReaderGone, Style, tell
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
 from lemming.jsontext import locate
 
@@ -42,10 +42,9 @@ def guarded(work: Callable[[], int], base: Callable[[], Path | None], *, as_json
     """
     try:
         status = work()
-        sys.stdout.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
-    except BrokenPipeError:
+    except ReaderGone:
         return _silenced()
     except typer.Abort:
         return 1
@@ -85,7 +84,7 @@ def _reported(error: Exception, base: Path | None, *, as_json: bool) -> int:
         tell_error(known, base)
         if as_json:
             screen.show_json("error", known.as_json())
-    except BrokenPipeError:
+    except ReaderGone:
         return _silenced()
     return known.exit_status
 

@@ -12,8 +12,9 @@ from lemming.commands.options import AsJson, Quiet, noun
 from lemming.commands.org import find_org, find_org_if_any
 from lemming.commands.preview import load_settings
 from lemming.commands.readiness import readiness_of, shutdown_of
-from lemming.commands.screen import show, show_json, show_table, tell
+from lemming.commands.screen import show, show_json, show_table, tell, write
 from lemming.config import LOCAL_MODEL
+from lemming.errors import UnknownModel
 
 _WORDS = {True: "ready", False: "NOT READY", None: "unchecked"}
 _SAY_EVERY_S = 0.2
@@ -47,10 +48,15 @@ def pull_model(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="An embedded model, or a key that stands for one.")
     ] = LOCAL_MODEL,
+    if_missing: Annotated[
+        bool, typer.Option("--if-missing", help="Do and say nothing when they are on this machine.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Fetch the weights of an embedded model, once for all organisations. Prints where they are.
+
+    Weights that are there already are checked, and fetched again if they are damaged.
 
     \b
     Example:
@@ -63,6 +69,8 @@ def pull_model(
     if entry is not None and entry.provider == "local":
         name = entry.model
     wanted = weights_named(name)
+    if if_missing and _are_here(name):
+        return
     progress = _Progress(is_shown=not quiet and not as_json)
     if progress.is_shown:
         tell(f"{name}: {wanted.size_bytes / 1e6:.0f} MB, licence {wanted.licence}")
@@ -72,6 +80,16 @@ def pull_model(
         show_json("weights", {"model": name, "file": str(file), "size_bytes": wanted.size_bytes})
     else:
         show(str(file))
+
+
+def _are_here(name: str) -> bool:
+    from lemming.backends.weights import find_weights
+
+    try:
+        find_weights(name)
+    except UnknownModel:
+        return False
+    return True
 
 
 class _Progress:
@@ -92,13 +110,13 @@ class _Progress:
                 tell(what)
             return
         percent = f" {100 * done // total}%" if total else ""
-        print(f"\r\033[K{what}{percent}", end="", file=sys.stderr, flush=True)
+        write(f"\r\033[K{what}{percent}", sys.stderr)
         self._line_is_open = True
 
     def end(self) -> None:
         """Clear the line."""
         if self._line_is_open:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+            write("\r\033[K", sys.stderr)
 
     def _is_time(self, done: int, total: int) -> bool:
         return sys.stderr.isatty() and (done >= total or time.monotonic() - self._at > _SAY_EVERY_S)

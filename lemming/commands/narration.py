@@ -10,6 +10,7 @@ from typing import Any
 
 from lemming import paths
 from lemming.commands.screen import (
+    ReaderGone,
     Style,
     counted,
     one_line,
@@ -17,6 +18,7 @@ from lemming.commands.screen import (
     show_json,
     tell,
     width_of,
+    write,
 )
 from lemming.errors import ConfigError
 from lemming.messages import EntryName, read_entry
@@ -52,7 +54,7 @@ class Narrator:
             self._name_width = max(map(len, [*self.due, *event["broken"]]), default=0)
         try:
             self._report(event)
-        except BrokenPipeError:
+        except ReaderGone:
             self.is_cut_off = True
             self.stop.set()
 
@@ -92,14 +94,14 @@ class Narrator:
 
     def _turn_started(self, event: Event) -> None:
         if not self.quiet and sys.stderr.isatty():
-            print(f"  {self._name(event['agent'])}  …", end="", file=sys.stderr, flush=True)
+            write(f"  {self._name(event['agent'])}  …", sys.stderr)
             self._open_line = True
 
     def _turn_ended(self, turn: TurnReport) -> None:
         if self.quiet and turn.status != "failed":
             return
         if self._open_line:
-            print("\r\033[K", end="", file=sys.stderr)
+            write("\r\033[K", sys.stderr)
             self._open_line = False
         for line in self._lines_of(turn):
             tell(line)

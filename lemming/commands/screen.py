@@ -14,28 +14,41 @@ _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _WIDTH_OF_A_FILE = 160
 
 
+class ReaderGone(Exception):
+    """Whoever read our output has stopped: `lemming ... | head`."""
+
+
 def show(text: str = "") -> None:
     """Print data."""
-    print(text, flush=True)
+    write(f"{text}\n", sys.stdout)
 
 
 def show_json(kind: str, plain: Mapping[str, Any]) -> None:
     """Print one object on one line, with its version and its type in front."""
     from lemming.jsontext import compact
 
-    print(compact({"v": 1, "type": kind, **plain}).decode(), flush=True)
+    show(compact({"v": 1, "type": kind, **plain}).decode())
 
 
 def show_pretty(plain: Any) -> None:
     """Print JSON for people: several lines, indented."""
     from lemming.jsontext import pretty
 
-    print(pretty(plain).decode(), end="", flush=True)
+    write(pretty(plain).decode(), sys.stdout)
 
 
 def tell(text: str = "", *, style: Style = "plain") -> None:
     """Say something to the person at the keyboard."""
-    print(painted(text, style, sys.stderr), file=sys.stderr, flush=True)
+    write(f"{painted(text, style, sys.stderr)}\n", sys.stderr)
+
+
+def write(text: str, stream: TextIO) -> None:
+    """Write text at once; raise `ReaderGone` when nobody is there to take it."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError as error:
+        raise ReaderGone from error
 
 
 def painted(text: str, style: Style, stream: TextIO | None = None) -> str:

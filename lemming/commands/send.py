@@ -100,11 +100,8 @@ def _payload(text: str | None, to: str | None, extra: str | None) -> dict[str, A
 
 
 def _sendable(payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the payload; raise `UsageError` if no reader could read it."""
-    try:
-        size = len(pretty(payload))
-    except ValueError as error:  # half of a surrogate pair: what the shell passed on was not UTF-8
-        raise UsageError("the text is not UTF-8") from error
+    """Return the payload; raise `UsageError` if it is too large to be read as an entry."""
+    size = len(pretty(payload))
     if size > PAYLOAD_LIMIT_BYTES:
         raise UsageError(
             f"{size:,} bytes are too many for one entry, which holds {PAYLOAD_LIMIT_BYTES:,}",

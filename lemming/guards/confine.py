@@ -20,17 +20,22 @@ import time
 from typing import Literal, NamedTuple, NoReturn
 
 Mode = Literal["bwrap", "landlock", "none"]
+Ended = Literal["exit", "signal", "timeout", "processes", "cancelled", "refused"]
 
 FILE_SIZE_LIMIT = 64 << 20
 MEMORY_LIMIT = 2 << 30
 PROCESS_LIMIT = 256
+TEMPORARY = ".tmp"
 SECCOMP_DESCRIPTOR = 20  # where bwrap finds the filter
 _LOOK_EVERY_S = 0.1
 _SWEEP_S = 5.0
 
 
 class Order(NamedTuple):
-    """What to run and how. `argv` is the shell, or bubblewrap around it."""
+    """What to run and how. `argv` is the shell, or bubblewrap around it.
+
+    `namespaces` is false only where a test wants to see what the other walls hold by themselves.
+    """
 
     mode: Mode
     argv: list[str]
@@ -43,7 +48,7 @@ class Order(NamedTuple):
 class Verdict(NamedTuple):
     """How it ended: by itself, at a limit, or not begun at all (`refused`); and what stood around it."""
 
-    ended: Literal["exit", "signal", "timeout", "processes", "cancelled", "refused"]
+    ended: Ended
     status: int = 0
     walls: str = ""
 
@@ -115,7 +120,7 @@ def _become_the_command(order: Order, is_read_only: bool, report: int) -> NoRetu
         _wire(order)
         _limit(order.timeout_s)
         if sys.platform == "linux":
-            _build_walls(order, is_read_only, report)
+            _build_walls(order, is_read_only)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; a command must not
             signal.signal(number, signal.SIG_DFL)
         os.execve(order.argv[0], order.argv, order.environment)  # noqa: S606 - the shell is argv[0]
@@ -125,11 +130,14 @@ def _become_the_command(order: Order, is_read_only: bool, report: int) -> NoRetu
 
 
 def _wire(order: Order) -> None:
-    """Give the command nothing to read, one pipe to write to, and its folder."""
+    """Give the command nothing to read, one pipe to write to, its folder, and one for temporary files."""
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.chdir(order.workspace or "/")
+    if order.workspace is not None:
+        with contextlib.suppress(OSError):  # it is there, or a command has spoilt it and can put it right
+            os.mkdir(TEMPORARY)
 
 
 def _limit(timeout_s: float) -> None:
@@ -145,19 +153,17 @@ def _set_limit(kind: int, value: int) -> None:
     resource.setrlimit(kind, (wanted, wanted))
 
 
-def _build_walls(order: Order, is_read_only: bool, report: int) -> None:
-    from lemming.guards import seccomp, walls
+def _build_walls(order: Order, is_read_only: bool) -> None:
+    from lemming.guards import walls
 
     walls.die_with_parent()
-    machine = os.uname().machine
     if order.mode == "bwrap":
-        _hand_over(seccomp.program_for(machine, also_metadata=False))
+        _hand_over(walls.seccomp_program(also_metadata=False))
     elif order.mode == "landlock":
-        program = seccomp.program_for(machine, also_metadata=not is_read_only)
         walls.drop_capabilities()
         walls.gain_nothing()
         walls.enter_landlock(order.workspace)
-        walls.enter_seccomp(program)
+        walls.enter_seccomp(walls.seccomp_program(also_metadata=not is_read_only))
 
 
 def _hand_over(program: bytes) -> None:
@@ -181,9 +187,7 @@ def _describe(order: Order, is_read_only: bool) -> str:
 # --- while it runs -------------------------------------------------------------------------------
 
 
-def _watch(
-    child: int, wake: int, timeout_s: float
-) -> tuple[Literal["exit", "signal", "timeout", "processes", "cancelled"], int]:
+def _watch(child: int, wake: int, timeout_s: float) -> tuple[Ended, int]:
     """Wait for the command's end, the deadline, too many processes, or the end of whoever ordered it."""
     deadline = time.monotonic() + timeout_s
     poll = select.poll()
@@ -236,29 +240,33 @@ def _sweep(child: int, wake: int) -> None:
             os.read(wake, 4096)
 
 
-def _descendants() -> set[int]:
-    """Return the ids of all processes below this one. Orphans come to us, so nobody gets away."""
+def _descendants() -> list[int]:
+    """Return the ids of all processes below this one, parents first, so that none sees its children die.
+
+    Orphans come to us, so nobody gets away.
+    """
     children: dict[int, list[int]] = {}
-    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
-        with contextlib.suppress(OSError, ValueError), open(f"/proc/{name}/stat", "rb") as file:
+    for name in _process_names():
+        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
             parent = file.read().rpartition(b")")[2].split()[1]
             children.setdefault(int(parent), []).append(int(name))
-    found: set[int] = set()
-    pending = [os.getpid()]
-    while pending:
-        below = children.get(pending.pop(), [])
-        found.update(below)
-        pending.extend(below)
+    found = children.get(os.getpid(), [])
+    for process in found:
+        found.extend(children.get(process, []))
     return found
 
 
 def _threads_of_user() -> int:
     count = 0
-    for name in filter(str.isdigit, os.listdir("/proc") if os.path.isdir("/proc") else []):
+    for name in _process_names():
         with contextlib.suppress(OSError):
             if os.stat(f"/proc/{name}").st_uid == os.geteuid():
                 count += len(os.listdir(f"/proc/{name}/task"))
     return count
+
+
+def _process_names() -> list[str]:
+    return [name for name in os.listdir("/proc") if name.isdigit()] if os.path.isdir("/proc") else []
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from typing import IO, cast
 
 from lemming import fs
 from lemming.config import Org, ShellSettings
-from lemming.errors import DiskError, PermissionDenied, ToolError
+from lemming.errors import PermissionDenied, ToolError
 from lemming.guards import confine
 from lemming.guards.confine import Mode, Order, Verdict
 
@@ -69,8 +69,6 @@ def run_confined(command: str, base: Path, workspace: str, settings: ShellSettin
     if mode != "none":
         _refuse_readable_org(base)
     fs.make_folder(base, workspace)
-    with contextlib.suppress(DiskError):  # a command has put something else there: it can put that right
-        fs.make_folder(base, f"{workspace}/.tmp")
     folder = base.resolve() / workspace
     if mode != "none":
         _refuse_foreign_links(folder)
@@ -175,7 +173,7 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
 def _order(mode: Mode, command: str, workspace: str | None, timeout_s: float) -> Order:
     shell = ["/bin/sh", "-c", command]
     home = workspace or "/"
-    environment = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": home, "TMPDIR": f"{home.rstrip('/')}/.tmp"}
+    environment = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": home, "TMPDIR": f"{home}/{confine.TEMPORARY}"}
     argv = [*_bubblewrap_argv(workspace), *shell] if mode == "bwrap" else shell
     return Order(mode, argv, environment, workspace, timeout_s)
 
@@ -196,14 +194,7 @@ def _bubblewrap_argv(workspace: str | None) -> list[str]:
 
 def _run(order: Order, max_output_bytes: int) -> Outcome:
     deadline = time.monotonic() + order.timeout_s + _GRACE_S
-    with subprocess.Popen(
-        [sys.executable, "-I", "-S", confine.__file__],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={"PATH": PATH, "LANG": "C.UTF-8"},
-        start_new_session=True,  # Ctrl-C is for the engine, which then closes the launcher's input
-    ) as launcher:
+    with _start_launcher() as launcher:
         assert launcher.stdin is not None
         assert launcher.stdout is not None
         assert launcher.stderr is not None
@@ -216,6 +207,20 @@ def _run(order: Order, max_output_bytes: int) -> Outcome:
         finally:
             _end(launcher)
     return Outcome(_read_verdict(verdict, output), output, output_bytes)
+
+
+def _start_launcher() -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", confine.__file__],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={"PATH": PATH, "LANG": "C.UTF-8"},
+            start_new_session=True,  # Ctrl-C is for the engine, which then closes the launcher's input
+        )
+    except OSError as error:
+        raise ToolError(f"shell: the launcher of commands cannot be started: {error}") from error
 
 
 def _collect(descriptor: int, limit_bytes: int, deadline: float) -> tuple[bytes, int]:

@@ -12,6 +12,8 @@ import os
 import struct
 from typing import Any
 
+from lemming.guards.seccomp import program_for
+
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SYSTEM_FILES = (
     "/etc/alternatives",
@@ -76,6 +78,11 @@ def become(uid: int, gid: int) -> None:
     os.setresgid(gid, gid, gid)
     os.setresuid(uid, uid, uid)
     _prctl("PR_SET_DUMPABLE", 4, 1)  # else /proc/self still belongs to root, and no namespace can be made
+
+
+def seccomp_program(*, also_metadata: bool) -> bytes:
+    """Return the filter of system calls for this machine."""
+    return program_for(os.uname().machine, also_metadata=also_metadata)
 
 
 def enter_seccomp(program: bytes) -> None:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 PROGRAM = [sys.executable, "-c", "from lemming.cli import main; main()"]
 REPOSITORY = Path(__file__).parents[2]
@@ -39,3 +39,14 @@ def start(*words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
     return subprocess.Popen(
         [*PROGRAM, *words], stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment
     )
+
+
+def read_until(stream: IO[str] | None, words: str) -> str:
+    """Return what a process says up to and including the line that holds these words."""
+    assert stream is not None
+    heard = ""
+    for line in stream:
+        heard += line
+        if words in line:
+            return heard
+    raise AssertionError(f"{words!r} was never said: {heard}")

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from terminal import Lemming, start
+from terminal import Lemming, read_until, start
 
 from lemming.engine import load_tick
 from lemming.testing import make_org, resume, say
@@ -37,7 +37,7 @@ def test_max_ticks_with_a_failed_turn_ends_with_1(base: Path, lemming: Lemming) 
 def test_a_signal_in_a_pause_ends_it_at_once_with_0(base: Path) -> None:
     make_org(base, resume("ada"))
     with start("-C", str(base), "run-forever", "--interval", "3600") as process:
-        _read_until(process.stderr, "next is tick 2")
+        read_until(process.stderr, "next is tick 2")
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
     assert load_tick(base) == 2
@@ -49,9 +49,9 @@ def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, sta
     with start("-C", str(base), "run-once") as process:
         with answer.open("w") as model:  # opens when the model is asked
             process.send_signal(number)
-            _read_until(process.stderr, "stopping after the running turn")
+            read_until(process.stderr, "stopping after the running turn")
             model.write(json.dumps(say("done in time")))
-        heard = _read_until(process.stderr, "is unfinished")
+        heard = read_until(process.stderr, "is unfinished")
         assert process.wait(20) == status
     assert "done in time" in heard
     assert "tick 1 is unfinished (bob to go); the next run continues it" in heard
@@ -63,7 +63,7 @@ def test_the_second_signal_ends_it_at_once(base: Path, number: int, status: int)
     answer = _org_that_waits_for_an_answer(base)
     with start("-C", str(base), "run-once") as process, answer.open("w"):
         process.send_signal(number)
-        _read_until(process.stderr, "stopping after the running turn")
+        read_until(process.stderr, "stopping after the running turn")
         process.send_signal(number)
         assert process.wait(20) == status
 
@@ -73,9 +73,9 @@ def test_a_stopped_tick_is_told_in_json_and_continued_by_the_next_run(base: Path
     with start("-C", str(base), "run-forever", "--json") as process:
         with answer.open("w") as model:
             process.send_signal(signal.SIGINT)
-            _read_until(process.stderr, "stopping after the running turn")
+            read_until(process.stderr, "stopping after the running turn")
             model.write(json.dumps(say("done in time")))
-        last = _read_until(process.stdout, "tick_stopped").splitlines()[-1]
+        last = read_until(process.stdout, "tick_stopped").splitlines()[-1]
         assert process.wait(20) == 0
     assert json.loads(last)["is_complete"] is False
     assert lemming("status", "--json").objects[0]["is_interrupted"] is True
@@ -100,16 +100,6 @@ def _answer_with_a_script(base: Path) -> None:
 
 def _program(*command: str) -> dict[str, Any]:
     return {"provider": "cli", "options": {"command": list(command), "cwd": "."}}
-
-
-def _read_until(stream: Any, words: str) -> str:
-    """Return what a process says up to and including the line that holds these words."""
-    heard = ""
-    for line in stream:
-        heard += line
-        if words in line:
-            return heard
-    raise AssertionError(f"{words!r} was never said: {heard}")
 
 
 def test_no_signal_is_left_caught(base: Path, lemming: Lemming) -> None:

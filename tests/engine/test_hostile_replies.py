@@ -1,4 +1,4 @@
-"""Seventy-odd hostile replies, each through real ticks: the turn is its author's own affair and nobody else's.
+"""Hostile replies, each through real ticks: a turn is its author's own affair and nobody else's.
 
 Three agents give the reply (one step and a correction; three steps without; three steps with one), others
 work around them. Whatever the reply, the tick ends, the others are done, what is on disk is sound, nothing
@@ -69,6 +69,7 @@ def nested(depth: int) -> Any:
 
 
 CONTRACT = json.dumps(say("hi"))
+HALF = "\ud800"  # of a surrogate pair; json.dumps writes it as an escape
 DEEP = json.dumps({"a": nested(62)})
 PATHS = "refused by permissions.file_access"
 KEY_RULE = "a memory key has 1 to 120 characters"
@@ -112,15 +113,15 @@ FAILED: dict[str, tuple[str, str]] = {
         json.dumps({"memory_updates": [{"key": "k", "value_json": DEEP}]}),
         "nesting deeper",
     ),
-    "ten megabytes": ("x" * (10 << 20), "larger than 1048576 bytes"),
+    "three megabytes": ("x" * (3 << 20), "larger than 1048576 bytes"),
     "a contract of two megabytes": (json.dumps(say("x", notes="x" * (2 << 20))), "larger than 1048576 bytes"),
     "a payload of a megabyte": (entries(entry(payload={"text": "x" * 900_000})), "larger than 65536 bytes"),
     "an unknown key": ('{"notes": "x", "actions": []}', 'unknown key "actions"'),
     "a key with a Cyrillic letter": ('{"notes": "x", "outbox_entri\u0435s": []}', "unknown key"),
     "a key with a hidden character": ('{"notes": "x", "tool\u200b_calls": []}', "unknown key"),
     "a forged author at the top": ('{"notes": "x", "agent": "human"}', 'unknown key "agent"'),
-    "60,000 unknown keys": (json.dumps({f"key{i}": 1 for i in range(60_000)}), "unknown key"),
-    "60,000 bad entries": (entries(*[{"kindd": 1}] * 60_000), "unknown key"),
+    "20,000 unknown keys": (json.dumps({f"key{i}": 1 for i in range(20_000)}), "unknown key"),
+    "20,000 bad entries": (entries(*[{"kindd": 1}] * 20_000), "unknown key"),
     "entries as an object": ('{"outbox_entries": {}}', "/outbox_entries: expected a list"),
     "entries as text": ('{"outbox_entries": "hi"}', "/outbox_entries: expected a list"),
     "an entry that is text": (entries("hi"), "/outbox_entries/0: expected an object"),
@@ -158,13 +159,13 @@ FAILED: dict[str, tuple[str, str]] = {
     "a memory without a value": ('{"memory_updates": [{"key": "k"}]}', "/memory_updates/0/value"),
     "notes that are an object": ('{"notes": {"outbox_entries": []}}', "/notes: expected text"),
     "a raw control character": ('{"notes": "a\nb\x00c"}', "invalid control character"),
-    "half a character in a payload": (r'{"outbox_entries": [{"kind": "message", "payload": {"t": "\ud800"}}]}', "surrogate"),  # fmt: skip
-    "half a character as a key": (r'{"memory_updates": [{"key": "\udfff", "value": 1}]}', "surrogate"),
-    "half a character in an argument": (r'{"tool_calls": [{"tool": "file_read", "args": {"path": "\udc00"}}]}', "surrogate"),  # fmt: skip
+    "half a character in a payload": (entries(entry(payload={"text": HALF})), "surrogate"),
+    "half a character as a key": (remember(HALF), "surrogate"),
+    "half a character in an argument": (use("file_read", path=HALF), "surrogate"),
     "a fence without end": ("```" + "\n" * 300_000 + "x", "not one JSON object"),
-    "a string without end": ('[{"a": 1, "a": 1}, "' + '\\"' * 200_000, 'duplicate key "a"'),
-    "a duplicate far inside": ("[" * 900 + "1," * 200_000 + '{"a": 1, "a": 1}', 'duplicate key "a"'),
-}  # fmt: skip
+    "a string without end": ('[{"a": 1, "a": 1}, "' + '\\"' * 100_000, 'duplicate key "a"'),
+    "a duplicate far inside": ("[" * 900 + "1," * 50_000 + '{"a": 1, "a": 1}', 'duplicate key "a"'),
+}
 
 # What stands, and the words that the journal has for it: a remark, or what the tool told the agent.
 STANDS: dict[str, tuple[str, str]] = {
@@ -176,8 +177,8 @@ STANDS: dict[str, tuple[str, str]] = {
         entries(entry(id="x", agent="human", tick=99, created_at="never", timestamp="never")),
         "ignored, the engine sets it",
     ),
-    "20,000 forged identities": (
-        entries(*[entry(payload={}, id="x", tick=1)] * 10_000),
+    "2,000 forged identities": (
+        entries(*[entry(payload={}, id="x", tick=1)] * 1000),
         "more remarks",
     ),
     "a forged identity in the payload": (
@@ -229,9 +230,12 @@ STANDS: dict[str, tuple[str, str]] = {
     "a look at the environment": (use("file_read", path="/proc/self/environ"), PATHS),
     "a look at another's resume": (use("file_read", path="../../ada/resume.json"), PATHS),
     "a look outside": (use("file_list", path="@OUTSIDE@"), PATHS),
-    "a huge output, 64 times": (calls(*[{"tool": "file_read", "args": {"path": "big.txt"}}] * 64), "[cut: the first"),
+    "a huge output, 64 times": (
+        calls(*[{"tool": "file_read", "args": {"path": "big.txt"}}] * 64),
+        "[cut: the first 32768 of 64000 bytes are shown]",
+    ),
     "arguments of 900 kilobytes": (use("no_such_tool", content="x" * 900_000), 'no tool "no_such_tool"'),
-}  # fmt: skip
+}
 
 CASES = [
     *(pytest.param("failed", *case, id=name) for name, case in FAILED.items()),
@@ -270,12 +274,12 @@ def make(tmp_path: Path, name: str, reply: str) -> Path:
     for hostile_name in HOSTILE:
         workspace = base / "agents" / hostile_name / "workspace"
         workspace.mkdir()
-        (workspace / "big.txt").write_text("0123456789abcdef" * 12_000)
+        (workspace / "big.txt").write_text("0123456789abcdef" * 4000)
     return base
 
 
 def around(base: Path) -> dict[str, bytes]:
-    """Return all files but those of the hostile agents, and the reader's state: it has read what they wrote."""
+    """Return all files but those of the hostile agents, and the state of the reader, who has read them."""
     own = tuple(f"org/agents/{name}/" for name in HOSTILE)
     mine = ("org/agents/reader/turns.jsonl", f"org/{REPLY_FILE}")
     found = tree(base.parent, without=(".lemming", "logs"))
@@ -283,48 +287,50 @@ def around(base: Path) -> dict[str, bytes]:
 
 
 @pytest.fixture(scope="module")
-def quiet_day(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What is around the three agents after two ticks in which they say something harmless."""
+def quiet_days(tmp_path_factory: pytest.TempPathFactory) -> dict[int, dict[str, bytes]]:
+    """What is around the three agents after one tick, and after two, in which they say something harmless."""
     register_provider("verbatim", Verbatim)
     base = make(tmp_path_factory.mktemp("quiet"), "case", CONTRACT)
-    for _ in range(2):
-        run_once(base, clock=FrozenClock())
-    return around(base)
+    return {run_once(base, clock=FrozenClock()).tick: around(base) for _ in range(2)}
 
 
 def assert_sound(base: Path) -> None:
     """Every file parses strictly, and every entry is what its place says."""
     for path in base.rglob("*.json"):
         parse(path.read_bytes())
-    for path in [*base.rglob("*.jsonl"), *base.rglob("*.log")]:
+    for path in [*base.rglob("turns.jsonl"), *base.rglob("*.log")]:  # journals are read strictly anyway
         for line in path.read_bytes().splitlines():
             parse(line, limit_bytes=64 << 20)
+    ids = {
+        entry_id(tick, name, index) for tick in (1, 2) for name in (*HOSTILE, *OTHERS) for index in range(64)
+    }
     for name in (*HOSTILE, *OTHERS):
         assert outbox_problems(base, name) == []
         for found in read_outbox_entries(base, name):
             assert found.agent == name
-            assert found.id in {entry_id(found.tick, name, index) for index in range(64)}
+            assert found.id in ids
             assert found.tick < load_tick(base)
             assert found.created_at == NOON
 
 
-def said(base: Path, tick: int, agent: str) -> str:
+def said(journal: list[dict[str, Any]], agent: str) -> str:
     """Return all that the journal says about an agent's turn, but the reply itself."""
-    records = [record for record in read_journal(base, tick) if record.get("agent") == agent]
+    records = [record for record in journal if record.get("agent") == agent]
     told = [record["output"] for record in records if record["type"] == "tool_finished"]
     ended = next(record for record in records if record["type"] == "turn_committed")
-    kept = [result["output"] for result in ended.get("state", {}).get("results", ())]
-    return "\n".join([ended["reason"], *ended["remarks"], *told, *kept])
+    return "\n".join([ended["reason"], *ended["remarks"], *told])
 
 
 @pytest.mark.parametrize(("outcome", "reply", "words"), CASES)
 def test_a_hostile_reply_harms_nobody_else(
-    tmp_path: Path, quiet_day: dict[str, bytes], outcome: str, reply: str, words: str
+    tmp_path: Path, quiet_days: dict[int, dict[str, bytes]], outcome: str, reply: str, words: str
 ) -> None:
     base = make(tmp_path, "case", reply)
-    for tick in (1, 2):
+    ticks = (1, 2) if outcome == "stands" else (1,)  # what was taken is shown to its author, and to others
+    for tick in ticks:
         turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
         assert load_tick(base) == tick + 1
+        journal = read_journal(base, tick)
         assert {turns[name].status for name in OTHERS} == {"done"}
         for name, limits in HOSTILE.items():
             assert (turns[name].status == "failed") == (outcome == "failed"), turns[name].reason
@@ -332,15 +338,9 @@ def test_a_hostile_reply_harms_nobody_else(
                 assert turns[name].error == "ContractError"
                 assert turns[name].calls == 1 + limits["repairs"]
                 assert turns[name].entries == turns[name].files == []
-            assert words in said(base, tick, name) + memory_results(base, name)
+            assert words in said(journal, name)
     assert_sound(base)
-    assert around(base) == quiet_day
-
-
-def memory_results(base: Path, agent: str) -> str:
-    """Return what an agent will be told: a memory that cannot be kept is a result, but no tool was called."""
-    last = (base / f"agents/{agent}/turns.jsonl").read_bytes().splitlines()[-1]
-    return "\n".join(result["output"] for result in parse(last)["results"])
+    assert around(base) == quiet_days[ticks[-1]]
 
 
 @pytest.mark.parametrize("name", ["5,000 entries", "a huge output, 64 times", "arguments of 900 kilobytes"])
@@ -348,9 +348,9 @@ def test_what_an_agent_is_told_and_leaves_behind_stays_within_bounds(tmp_path: P
     base = make(tmp_path, "case", STANDS[name][0])
     for _ in range(3):
         run_once(base, clock=FrozenClock())
+    prompts = [record["prompt"] for record in read_journal(base, 3) if record["type"] == "turn_started"]
+    assert max(len(json.dumps(prompt)) for prompt in prompts) < 250_000
     for agent in HOSTILE:
-        prompts = [r["prompt"] for r in read_journal(base, 3) if r["type"] == "turn_started"]
-        assert max(len(json.dumps(prompt)) for prompt in prompts) < 250_000
         assert (base / f"agents/{agent}/turns.jsonl").stat().st_size < 2 << 20
         assert len(read_outbox_entries(base, agent)) <= 64 * 3
 

@@ -1,0 +1,225 @@
+"""The commands that change files: init, send, agents new, memory, credits."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from terminal import Lemming
+
+from lemming import fs
+from lemming.agents import load_agent
+from lemming.commands.init import TEMPLATES, template_files
+from lemming.config import load_config
+from lemming.memory import load_memory
+from lemming.testing import make_org, resume, tree
+
+HUMAN = resume("human", model={"key": "human"})
+REPOSITORY = TEMPLATES.parent.parent
+
+
+# --- init ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("template", ["newsroom", "empty"])
+def test_a_new_org_is_in_order_and_its_clock_stands_at_1(
+    tmp_path: Path, bare: Lemming, template: str
+) -> None:
+    folder = tmp_path / "deep" / "news"
+    ran = bare("init", str(folder), "--template", template)
+    assert ran.status == 0
+    assert sorted(ran.out.splitlines()) == sorted(str(folder / file) for file in tree(folder, without=()))
+    checked = bare("-C", str(folder), "validate")
+    assert (checked.status, checked.err) == (0, "everything is in order\n")
+    assert (folder / "tick.json").read_text() == '{\n  "current_tick": 1\n}\n'
+    assert bare("-C", str(folder), "plan").status == 0
+
+
+def test_init_ends_with_three_commands_to_type_next(tmp_path: Path, bare: Lemming) -> None:
+    lines = bare("init", str(tmp_path / "news")).err.splitlines()
+    assert lines[:2] == ["next:", f"  cd {tmp_path / 'news'}"]
+    assert len(lines) == 4
+
+
+def test_init_overwrites_nothing(tmp_path: Path, bare: Lemming) -> None:
+    (tmp_path / "tick.json").write_text("mine")
+    ran = bare("init", str(tmp_path))
+    assert ran.status == 2
+    assert "tick.json already there; nothing was written" in ran.err
+    assert list(tmp_path.iterdir()) == [tmp_path / "tick.json"]
+
+
+def test_the_repository_itself_is_the_newsroom() -> None:
+    for file, content in template_files("newsroom").items():
+        if file != ".gitignore":
+            assert (REPOSITORY / file).read_bytes() == content, file
+
+
+def test_each_model_of_the_newsroom_is_one_line() -> None:
+    lines = template_files("newsroom")["config/models.json"].decode().splitlines()
+    keys = ["default", "gpt-4o-mini", "claude", "llama", "human"]
+    assert [next(iter(json.loads("{" + line.strip().rstrip(",") + "}"))) for line in lines[1:-1]] == keys
+
+
+# --- send ----------------------------------------------------------------------------------------
+
+
+def test_a_message_is_an_entry_in_the_persons_outbox(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, resume("ada"))
+    ran = lemming("send", "Hello.", "--to", "ada", "--kind", "request", "--tag", "a", "--tag", "b")
+    assert ran.status == 0
+    entry = json.loads((base / ran.out.strip()).read_text())
+    assert entry["payload"] == {"text": "Hello.", "target": "ada"}
+    assert (entry["agent"], entry["tick"], entry["kind"]) == ("human", 1, "request")
+    assert entry["tags"] == ["a", "b"]
+    assert ran.err == "ada may read it\n"
+    assert "Hello." in lemming("inbox", "ada").out
+
+
+def test_a_payload_is_merged_and_text_may_come_from_a_pipe(
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_org(base, HUMAN)
+    monkeypatch.setattr(sys, "stdin", io.StringIO("from a pipe\n"))
+    ran = lemming("send", "-", "--payload", '{"page": 3}', "--json")
+    assert ran.objects[0]["payload"] == {"text": "from a pipe", "page": 3}
+
+
+def test_a_reader_who_cannot_read_it_is_a_warning(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]}))
+    ran = lemming("send", "Hello.", "--to", "bob")
+    assert ran.status == 0
+    assert 'warning: bob cannot read it; add "human" to read_outboxes in agents/bob/resume.json' in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["Hello.", "--as", "ada"], "ada speaks for itself"),
+        (["Hello.", "--as", "humn"], 'did you mean "human"?'),
+        (["Hello.", "--to", "adda"], 'did you mean "ada"?'),
+        ([], "nothing to send"),
+        ([""], "nothing to send"),
+        (["--payload", "{"], "--payload is not JSON: "),
+        (["--payload", "[]"], "--payload must be a JSON object"),
+        (["x" * 300_000], "put it into a file"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused(base: Path, lemming: Lemming, words: list[str], said: str) -> None:
+    make_org(base, HUMAN, resume("ada"))
+    ran = lemming("send", *words)
+    assert ran.status == 2
+    assert said in ran.err
+    assert not (base / "agents/human/outbox").exists()
+
+
+# --- agents --------------------------------------------------------------------------------------
+
+
+def test_a_new_agent_has_the_resume_that_was_asked_for(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming(
+        "agents", "new", "sub-editor", "--read", "ada", "--read", "bob", "--tool", "file_read",
+        "--model", "scripted", "--every", "3", "--offset", "1", "--instructions", "Shorten it.",
+    )  # fmt: skip
+    assert ran.status == 0
+    agent = load_agent(base, "sub-editor")
+    assert agent.title == "Sub Editor"
+    assert agent.permissions.read_outboxes == ["ada", "bob"]
+    assert agent.permissions.tools == ["file_read"]
+    assert (agent.schedule.run_every_n_ticks, agent.schedule.phase_offset) == (3, 1)
+    assert "sub-editor fires first in tick 2" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["ada"], 'there is an agent "ada" already'),
+        (["Ada"], "a name has 1 to 63 characters"),
+        (["../bob"], "a name has 1 to 63 characters"),
+        (["bob", "--model", "scriptd"], 'did you mean "scripted"?'),
+        (["bob", "--tool", "file_raed"], 'did you mean "file_read"?'),
+    ],
+)
+def test_an_agent_that_cannot_be_is_refused(
+    base: Path, lemming: Lemming, words: list[str], said: str
+) -> None:
+    make_org(base, resume("ada"))
+    before = tree(base)
+    ran = lemming("agents", "new", *words)
+    assert ran.status == 2
+    assert said in ran.err
+    assert tree(base) == before
+
+
+# --- memory --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("word", "value"),
+    [("plain words", "plain words"), ('{"pages": 3}', {"pages": 3}), ("3", 3), ('"3"', "3"), ("NaN", "NaN")],
+)
+def test_a_memory_is_json_where_it_reads_as_json_else_text(
+    base: Path, lemming: Lemming, word: str, value: object
+) -> None:
+    make_org(base, resume("ada"))
+    assert lemming("memory", "set", "ada", "goal", word).status == 0
+    assert load_memory(base, "ada", "goal") == value
+    assert json.loads(lemming("memory", "get", "ada", "goal").out) == value
+
+
+def test_memories_are_listed_and_forgotten(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    lemming("memory", "set", "ada", "goal", "ship")
+    assert lemming("memory", "list", "ada").out.splitlines()[1].split() == ["goal", "ship"]
+    assert lemming("memory", "rm", "ada", "goal").status == 0
+    ran = lemming("memory", "rm", "ada", "goal")
+    assert ran.status == 2
+    assert 'ada has no memory "goal"' in ran.err
+
+
+def test_a_memory_that_is_not_there_gets_the_nearest_key(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    lemming("memory", "set", "ada", "goal", "ship")
+    assert 'did you mean "goal"?' in lemming("memory", "get", "ada", "gaol").err
+
+
+# --- credits -------------------------------------------------------------------------------------
+
+
+def test_a_grant_adds_to_the_limit_and_leaves_the_rest_of_the_file(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 10}), resume("bob"))
+    kept = {"bob": {"max_credits": 5, "note": "mine"}, "ada": {"soft_cap": 8}}
+    fs.publish(base, "config/credits.json", json.dumps(kept).encode())
+    ran = lemming("credits", "grant", "ada", "2.5")
+    assert ran.status == 0
+    assert "ada may spend 12.5 credits (before: 10); 12.5 left" in ran.err
+    assert json.loads((base / "config/credits.json").read_text()) == {
+        "bob": {"max_credits": 5, "note": "mine"},
+        "ada": {"soft_cap": 8, "max_credits": 12.5},
+    }
+
+
+def test_a_grant_makes_the_file_if_need_be_and_lets_the_agent_run_again(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 0}))
+    assert lemming("run-once", "-q").status == 6
+    assert lemming("credits", "grant", "ada", "1", "--json").objects[0]["left"] == 1
+    assert load_config(base).allocations["ada"].max_credits == 1
+    assert lemming("run-once", "-q").status == 0
+
+
+def test_a_grant_without_a_limit_is_refused(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("credits", "grant", "ada", "1")
+    assert ran.status == 2
+    assert "ada has no limit" in ran.err
+
+
+def test_credits_are_shown_with_what_is_left(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 10, "soft_cap": 5}), HUMAN)
+    lemming("run-once", "-q")
+    rows = [line.split()[:5] for line in lemming("credits", "show").out.splitlines()]
+    assert rows[1:] == [["ada", "1", "10", "9", "5"]]

@@ -1,0 +1,314 @@
+"""The commands that only look: status, plan, prompt, inbox, outbox, logs, agents, doctor."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+from terminal import Lemming, read_until, start
+
+from lemming import fs
+from lemming.engine import persist_tick
+from lemming.messages import send
+from lemming.runtime import open_org
+from lemming.testing import make_org, resume, say, tree
+
+EVERY_LOOK = [
+    ["status"],
+    ["plan", "--ticks", "3"],
+    ["prompt", "ada"],
+    ["inbox", "ada"],
+    ["outbox", "ada"],
+    ["logs"],
+    ["logs", "ada"],
+    ["agents", "list"],
+    ["agents", "show", "ada"],
+    ["memory", "list", "ada"],
+    ["credits", "show"],
+    ["models", "list"],
+    ["validate"],
+    ["doctor"],
+]
+
+
+@pytest.mark.parametrize("words", EVERY_LOOK, ids=" ".join)
+def test_looking_changes_nothing_and_works_beside_an_engine(
+    base: Path, lemming: Lemming, words: list[str]
+) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    lemming("run-once", "-q")
+    with open_org(base):
+        before = tree(base, without=())
+        ran = lemming(*words)
+        assert tree(base, without=()) == before
+    assert ran.status == 0
+
+
+@pytest.mark.parametrize("words", EVERY_LOOK, ids=" ".join)
+def test_json_is_one_object_a_line_each_with_version_and_type(
+    base: Path, lemming: Lemming, words: list[str]
+) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    lemming("run-once", "-q")
+    for plain in lemming(*words, "--json").objects:
+        assert list(plain)[:2] == ["v", "type"]
+        assert plain["v"] == 1
+
+
+# --- status --------------------------------------------------------------------------------------
+
+
+def test_status_shows_every_agent_and_the_last_tick(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base, resume("ada", credits={"max_credits": 10}), resume("bob", schedule={"run_every_n_ticks": 5})
+    )
+    lemming("run-once", "-q")
+    lines = lemming("status").out.splitlines()
+    assert lines[1] == "tick 2 is next; nothing is running"
+    assert lines[2] == "tick 1: 1 done, 1 entry, 1 credit"
+    assert lines[5].split() == ["ada", "scripted", "2", "done", "(1)", "1", "1", "of", "10"]
+    assert lines[6].split() == ["bob", "scripted", "5", "-", "0", "0"]
+
+
+def test_status_names_the_running_engine(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    with open_org(base, command="run-forever"):
+        assert "running: run-forever, pid" in lemming("status").out
+        assert lemming("status", "--json").objects[0]["engine"]["command"] == "run-forever"
+    assert lemming("status", "--json").objects[0]["engine"] is None
+
+
+def test_status_marks_what_is_broken_and_says_why(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", model={"key": "scriptd"}), resume("bob", schedule="daily"))
+    ran = lemming("status")
+    assert ran.status == 0
+    assert ran.out.count("PROBLEM") == 2
+    assert 'no model key "scriptd" (did you mean "scripted"?)' in ran.err
+    assert "bob: agents/bob/resume.json" in ran.err
+
+
+# --- plan and prompt -----------------------------------------------------------------------------
+
+
+def test_plan_shows_order_fire_points_and_why_the_others_rest(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base,
+        resume("ada", schedule={"run_every_n_ticks": 4, "phase_offset": 1}),
+        resume("bob", schedule={"run_every_n_ticks": 4, "phase_offset": 2}),
+        resume("cyd", schedule={"run_every_n_ticks": 1}),
+        resume("human", model={"key": "human"}),
+    )
+    lines = lemming("plan", "--from", "2", "--ticks", "2").out.splitlines()
+    assert [line.split()[:2] for line in lines[:3]] == [["tick", "2"], ["0.00", "cyd"], ["0.50", "bob"]]
+    assert lines[3].split() == ["-", "ada", "not", "due", "until", "tick", "3"]
+    assert lines[4].split() == ["-", "human", "a", "person", "speaks", "for", "it"]
+    assert [line.split()[:2] for line in lines[5:8]] == [["tick", "3"], ["0.00", "cyd"], ["0.75", "ada"]]
+
+
+def test_plan_says_who_would_sit_the_next_tick_out(base: Path, lemming: Lemming) -> None:
+    changed = {"schedule": {"wake": "changed"}}
+    make_org(
+        base,
+        resume("ada", permissions={"read_outboxes": []}, **changed),
+        resume("bob", permissions={"read_outboxes": ["ada"]}, **changed),
+        resume("cyd", credits={"max_credits": 0}),
+        resume("dan", model={"key": "gone"}),
+    )
+    lemming("run-once", "-q")
+    notes = {line["agent"]: line["note"] for line in lemming("plan", "--json").objects[0]["order"]}
+    assert notes["ada"] == "would be skipped: nothing it reads has changed since tick 1"
+    assert notes["bob"].endswith("since tick 1, unless ada writes first")
+    assert notes["cyd"].startswith("would be skipped: out of credits: 0 of 0 spent")
+    assert notes["dan"].startswith("would fail: ")
+
+
+def test_prompt_is_what_the_next_turn_is_sent(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob", schedule={"run_every_n_ticks": 2}))
+    send(base, "bob", tick=1, kind="message", payload={"text": "hello"}, tags=[], created_at="")
+    shown = lemming("prompt", "ada", "--json").objects[0]
+    lemming("run-once", "-q")
+    records = [json.loads(line) for line in (base / "logs/ticks/00000001.jsonl").read_text().splitlines()]
+    started = next(record for record in records if record["type"] == "turn_started")
+    assert shown["messages"] == started["prompt"]
+    assert shown["schema"] == started["schema"]
+
+
+def test_prompt_shows_also_who_is_idle_broke_or_not_due(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base,
+        resume("ada", schedule={"wake": "changed"}),
+        resume("bob", credits={"max_credits": 0}),
+        resume("cyd", schedule={"run_every_n_ticks": 9}),
+    )
+    lemming("run-once", "-q")
+    for name in ("ada", "bob", "cyd"):
+        ran = lemming("prompt", name)
+        assert ran.status == 0
+        assert f"You are {name}." in ran.out
+    assert "not due until tick 9" in lemming("prompt", "cyd").err
+
+
+def test_prompt_of_a_person_is_refused(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("human", model={"key": "human"}))
+    ran = lemming("prompt", "human")
+    assert ran.status == 2
+    assert "lemming inbox human" in ran.err
+
+
+def test_an_unknown_agent_gets_the_nearest_name(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("reporter"))
+    for words in (
+        ["prompt", "reportr"],
+        ["inbox", "reportr"],
+        ["outbox", "reportr"],
+        ["validate", "reportr"],
+    ):
+        ran = lemming(*words)
+        assert ran.status == 2
+        assert 'fix: did you mean "reporter"?' in ran.err
+
+
+# --- entries and logs ----------------------------------------------------------------------------
+
+
+def test_an_inbox_marks_what_is_new(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob", schedule={"run_every_n_ticks": 9}))
+    send(base, "bob", tick=1, kind="message", payload={"text": "first"}, tags=[], created_at="")
+    lemming("run-once", "-q")
+    send(base, "bob", tick=2, kind="request", payload={"text": "second"}, tags=["soon"], created_at="")
+    assert lemming("inbox", "ada").out.splitlines() == [
+        "* 2  bob  request   second  #soon",
+        "  1  bob  message   first",
+    ]
+    assert [entry["is_unread"] for entry in lemming("inbox", "ada", "--json").objects] == [True, False]
+
+
+def test_a_persons_inbox_is_the_newest_in_the_order_of_the_ticks(base: Path, lemming: Lemming) -> None:
+    late = resume("ada", schedule={"run_every_n_ticks": 2, "phase_offset": 1})
+    make_org(base, late, resume("bob"), resume("human", model={"key": "human"}))
+    lemming("run-once", "-q")
+    lemming("run-once", "-q")
+    assert [line.split()[:2] for line in lemming("inbox", "human").out.splitlines()] == [
+        ["1", "bob"],
+        ["1", "ada"],
+        ["2", "bob"],
+    ]
+    assert len(lemming("inbox", "human", "-n", "1").out.splitlines()) == 1
+
+
+def test_an_outbox_can_be_narrowed(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    for number, kind in enumerate(("message", "report", "message", "report"), 1):
+        send(base, "ada", tick=number, kind=kind, payload={"n": number}, tags=[], created_at="")  # type: ignore[arg-type]
+    assert [entry["tick"] for entry in lemming("outbox", "ada", "-n", "2", "--json").objects] == [3, 4]
+    assert lemming("outbox", "ada", "--kind", "report").out.splitlines() == [
+        '2  report    {"n":2}',
+        '4  report    {"n":4}',
+    ]
+
+
+def test_files_an_outbox_ignores_are_mentioned(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    fs.publish(base, "agents/ada/outbox/notes.txt", b"hello")
+    assert "1 file ignored; `lemming validate ada` says why" in lemming("outbox", "ada").err
+
+
+def test_logs_are_lines_for_people(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base, resume("ada"), resume("bob"), script=[{"agent": "bob", "reply": "no"}, {"reply": say("hi")}]
+    )
+    lemming("run-once", "-q")
+    assert "tick 1  ada  turn done  entries=1" in lemming("logs", "-n", "2").out
+    assert "tick 1  bob  agent_failed failed" in lemming("logs", "bob").out
+    assert [line["agent"] for line in lemming("logs", "--json").objects] == ["ada", "bob"]
+    assert len(lemming("logs", "-n", "1").out.splitlines()) == 1
+
+
+def test_logs_follow_what_is_added(base: Path) -> None:
+    make_org(base, resume("ada"))
+    fs.append(base, "logs/engine.log", b'{"event": "one"}\n{"event": "tw')
+    with start("-C", str(base), "logs", "-f") as process:
+        read_until(process.stdout, "one")
+        fs.append(base, "logs/engine.log", b'o"}\n')
+        assert read_until(process.stdout, "two") == "two\n"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+# --- doctor --------------------------------------------------------------------------------------
+
+
+def test_doctor_is_content_with_a_good_org(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("doctor", "--json")
+    assert ran.status == 0
+    assert {finding["about"] for finding in ran.objects} >= {"python", "packages", "org", "disk", "tick"}
+    assert {finding["level"] for finding in ran.objects} == {"ok"}
+
+
+def test_doctor_never_prints_a_key(base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-not-to-be-seen")
+    make_org(base, resume("ada", model={"key": "gpt"}), models={"gpt": {"provider": "openai", "model": "m"}})
+    ran = lemming("doctor")
+    assert "OPENAI_API_KEY is set" in ran.out
+    assert "not-to-be-seen" not in ran.out
+
+
+def test_doctor_says_what_is_missing_and_how_to_mend_it(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base,
+        resume("ada", model={"key": "gpt"}),
+        resume("bob", permissions={"tools": ["shel"]}),
+        models={"gpt": {"provider": "openai", "model": "gpt-4o-mini"}},
+    )
+    ran = lemming("doctor")
+    assert ran.status == 1
+    assert "OPENAI_API_KEY is not set" in ran.out
+    assert "gpt-4o-mini no longer answers from 2027-01-14 on" in ran.out
+    assert "2 agents, 1 error, 0 warnings" in ran.out
+
+
+def test_doctor_sees_a_tick_that_was_moved_back(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    lemming("run-forever", "--max-ticks", "2", "--interval", "0", "-q")
+    persist_tick(base, 1)
+    ran = lemming("doctor")
+    assert ran.status == 1
+    assert 'write {"current_tick": 3} into tick.json' in ran.out
+
+
+def test_doctor_without_an_org_says_how_to_make_one(
+    tmp_path: Path, bare: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = bare("doctor")
+    assert ran.status == 1
+    assert "lemming init" in ran.out
+
+
+def test_models_are_listed_with_what_each_still_needs(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base,
+        resume("ada"),
+        models={
+            "gpt": {"provider": "openai", "model": "m"},
+            "own": {"provider": "openai", "options": {"base_url": "http://127.0.0.1:1/v1"}},
+            "prog": {"provider": "cli", "options": {"command": ["no-such-program"]}},
+            "typo": {"provider": "opnai"},
+        },
+    )
+    found = {model["key"]: model for model in lemming("models", "list", "--json").objects}
+    assert {key: model["is_ready"] for key, model in found.items() if key != "default"} == {
+        "gpt": False,
+        "human": True,
+        "own": None,
+        "prog": False,
+        "scripted": None,
+        "typo": False,
+    }
+    assert found["gpt"]["fix"] == "export OPENAI_API_KEY=..."
+    assert found["typo"]["fix"] == 'did you mean "openai"?'

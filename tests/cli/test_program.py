@@ -1,0 +1,101 @@
+"""The program as a whole: quick to start, complete in its help, documented as it is."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from terminal import PROGRAM, REPOSITORY, Lemming
+
+from lemming import __version__, reference
+from lemming.cli import COMMANDS, load_command
+from lemming.testing import make_org, resume
+
+MODELS = {"openai", "anthropic", "ollama", "xllamacpp", "httpx", "httpx2"}
+AFTER = "import sys; from lemming.cli import run; run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
+NAMES = [name for section in COMMANDS.values() for name in section]
+
+
+@pytest.mark.parametrize(
+    ("words", "unwanted"),
+    [
+        (["--help"], MODELS | {"structlog", "tenacity", "asyncio", "pydantic", "rich"}),
+        (["status"], MODELS | {"structlog", "tenacity", "asyncio", "rich"}),
+        (["run-once", "--json"], MODELS | {"tenacity", "asyncio", "rich"}),
+    ],
+    ids=["help", "status", "idle tick"],
+)
+def test_start_up_imports_only_what_it_needs(base: Path, words: list[str], unwanted: set[str]) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 9}))
+    done = subprocess.run(
+        [sys.executable, "-c", AFTER, "-C", str(base), *words],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert unwanted & set(done.stderr.split()) == set()
+
+
+def test_nothing_but_help_without_a_command(bare: Lemming) -> None:
+    ran = bare()
+    assert ran.status == 0
+    assert [name for name in NAMES if f"  {name} " not in ran.out] == []
+
+
+def test_the_version_is_told(bare: Lemming) -> None:
+    assert bare("--version").out == f"lemming {__version__}\n"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_command_has_help_and_takes_json(bare: Lemming, name: str) -> None:
+    assert bare(name, "--help").status == 0
+    command = load_command(name)
+    for one in getattr(command, "commands", {"": command}).values():
+        assert one.help, one.name
+        assert any("--json" in parameter.opts for parameter in one.params), one.name
+
+
+@pytest.mark.parametrize("name", ["agents", "memory", "credits", "models"])
+def test_a_noun_is_described_as_in_the_table(name: str) -> None:
+    about = next(section[name] for section in COMMANDS.values() if name in section)
+    assert load_command(name).help == about
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("lemming s", ["status", "send", "schema"]),
+        ("lemming prompt a", ["ada", "amy"]),
+        ("lemming outbox ada --k", ["--kind"]),
+        ("lemming memory ", ["list", "get", "set", "rm"]),
+    ],
+)
+def test_the_shell_completes_commands_and_agents(base: Path, typed: str, offered: list[str]) -> None:
+    make_org(base, resume("ada"), resume("amy"), resume("bob"))
+    words = typed.split(" ")
+    asked = {"_LEMMING_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(len(words) - 1)}
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), "LEMMING_ROOT": str(base), **asked}
+    done = subprocess.run(PROGRAM, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == offered
+
+
+@pytest.mark.parametrize("page", ["cli.md", "resume.md"])
+def test_the_generated_pages_are_up_to_date(page: str) -> None:
+    docs = REPOSITORY / "docs"
+    assert (docs / page).read_text() == reference.pages(docs)[page], "run `make docs`"
+
+
+def test_every_exit_status_is_documented() -> None:
+    from lemming import errors
+    from lemming.commands import failures, narration
+
+    known = {kind.exit_status for _, kind in inspect.getmembers(errors) if hasattr(kind, "exit_status")}
+    known |= {failures.INTERNAL_ERROR, failures.INTERRUPTED, failures.BROKEN_PIPE}
+    known |= {narration.NO_PROVIDER, narration.NO_CREDITS, narration.TURN_FAILED}
+    table = (REPOSITORY / "docs/cli.md").read_text().partition("## Exit status")[2].partition("## ")[0]
+    assert [status for status in sorted(known) if str(status) not in table] == []

@@ -1,0 +1,93 @@
+"""`validate` finds what would otherwise show at run time, and points at it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from terminal import Lemming
+
+from lemming import fs
+from lemming.testing import make_org, resume
+
+PERMISSIONS = "/permissions"
+FILES = "/permissions/file_access"
+
+
+def permissions(**blocks: Any) -> dict[str, Any]:
+    """Return the block of a resume that grants these."""
+    return {"permissions": blocks}
+
+
+def file_access(**folders: list[str]) -> dict[str, Any]:
+    """Return the block of a resume that grants these folders."""
+    return permissions(file_access=folders)
+
+
+MISTAKES: list[tuple[dict[str, Any], str, str, str]] = [
+    ({"model": {"key": "scriptd"}}, "error", "/model/key", 'did you mean "scripted"?'),
+    (permissions(tools=["shel"]), "error", f"{PERMISSIONS}/tools/0", 'did you mean "shell"?'),
+    (permissions(tools=["create_agent"]), "warning", f"{PERMISSIONS}/tools/0", "create_agent_allowed"),
+    (permissions(read_outboxes=["bbo"]), "warning", f"{PERMISSIONS}/read_outboxes/0", 'did you mean "bob"?'),
+    (permissions(read_outboxes=["ada"]), "warning", f"{PERMISSIONS}/read_outboxes/0", "own latest entries"),
+    (file_access(allow_read=["./workspace", "../x"]), "error", f"{FILES}/allow_read/1", "use ./workspace"),
+    (file_access(allow_write=["data"]), "error", f"{FILES}/allow_write/0", "use ./workspace"),
+    (file_access(allow_read=["/no/such/folder"]), "warning", f"{FILES}/allow_read/0", "make it"),
+    ({"context": [{"file": "./workspace/gone.txt"}]}, "error", "/context/0/file", ""),
+    ({"schedule": {"wake": "sometimes"}}, "error", "/schedule/wake", ""),
+    ({"shedule": {}}, "warning", "/shedule", 'did you mean "schedule"?'),
+]
+
+
+@pytest.mark.parametrize(("blocks", "severity", "pointer", "hint"), MISTAKES)
+def test_a_mistake_in_a_resume_is_found_at_its_place(
+    base: Path, lemming: Lemming, blocks: dict[str, Any], severity: str, pointer: str, hint: str
+) -> None:
+    make_org(base, resume("ada", **blocks), resume("bob"))
+    ran = lemming("validate", "--json")
+    (problem,) = ran.objects
+    assert (problem["severity"], problem["pointer"]) == (severity, pointer)
+    assert problem["file"] == "agents/ada/resume.json"
+    assert problem["line"] > 0
+    assert hint in problem["hint"]
+    assert ran.status == (3 if severity == "error" else 0)
+
+
+def test_mistakes_outside_resumes_are_found(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base,
+        resume("ada"),
+        models={"gpt": {"provider": "opnai"}, "old": {"provider": "openai", "options": {"base_ulr": "x"}}},
+    )
+    fs.publish(base, "config/credits.json", b'{"adda": {"max_credits": 3}}')
+    fs.publish(base, "agents/ada/outbox/notes.txt", b"hello")
+    fs.publish(base, "agents/ada/memory/goal.json", b"{")
+    ran = lemming("validate", "--json")
+    assert {problem["file"]: problem["severity"] for problem in ran.objects} == {
+        "config/models.json": "error",
+        "config/credits.json": "warning",
+        "agents/ada/outbox/notes.txt": "error",
+        "agents/ada/memory/goal.json": "error",
+    }
+    assert sum(problem["file"] == "config/models.json" for problem in ran.objects) == 2
+    assert ran.status == 3
+
+
+def test_broken_settings_do_not_hide_broken_resumes(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", schedule="daily"))
+    fs.publish(base, "config/org.json", b'{"inbox_limit": -1}')
+    files = [problem["file"] for problem in lemming("validate", "--json").objects]
+    assert files == ["config/org.json", "agents/ada/resume.json"]
+
+
+def test_one_agent_can_be_checked_alone(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob", schedule="daily"))
+    assert lemming("validate", "ada").status == 0
+    assert lemming("validate", "bob").status == 3
+
+
+def test_a_clean_org_is_said_to_be_in_order(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("validate")
+    assert (ran.status, ran.out, ran.err) == (0, "", "everything is in order\n")
