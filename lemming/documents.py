@@ -53,7 +53,7 @@ def read_document(base: Path, relative: str, kind: type[T], *, limit_bytes: int 
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _config_error(Problem(_why_unreadable(error), file=relative, code="LMG-303")) from error
+        raise _config_error(Problem(why_unreadable(error), file=relative, code="LMG-303")) from error
     return read_text(raw, relative, kind, limit_bytes=limit_bytes)
 
 
@@ -180,7 +180,8 @@ def _config_error(problem: Problem) -> ConfigError:
     return ConfigError(str(problem), problems=(problem,))
 
 
-def _why_unreadable(error: OSError) -> str:
+def why_unreadable(error: OSError) -> str:
+    """Return in plain words why a file of the organisation cannot be read."""
     if error.errno in (errno.ELOOP, errno.EMLINK):
         return "symbolic link refused: a file of the organisation must be a regular file"
     return {

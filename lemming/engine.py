@@ -10,10 +10,12 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from lemming import fs, paths
 from lemming.agents import Agent
 from lemming.clock import Clock
+from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.journal import Journal, is_committed, journal_ticks, last_record, read_journal
 from lemming.jsontext import JsonProblem, parse, pretty
@@ -35,7 +37,7 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
     base = paths.as_base(base_path)
     ticks = journal_ticks(base)
     known = f"the last journal is of tick {ticks[-1]}" if ticks else "there is no journal"
-    hint = f'{known}; write {{"current_tick": {ticks[-1] + 1 if ticks else 1}}} into it'
+    hint = f'{known}; write {{"current_tick": {_tick_by_journals(base, ticks)}}} into it'
     try:
         plain = parse(fs.read_bytes(base / paths.TICK_FILE, 4096), allow_bom=True)
     except FileNotFoundError as error:
@@ -43,8 +45,9 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
             return 1
         raise CorruptState("the tick counter is gone", where=paths.TICK_FILE, hint=hint) from error
     except (OSError, JsonProblem) as error:
+        why = why_unreadable(error) if isinstance(error, OSError) else str(error)
         raise CorruptState(
-            f"cannot read the tick counter: {error}", where=paths.TICK_FILE, hint=hint
+            f"cannot read the tick counter: {why}", where=paths.TICK_FILE, hint=hint
         ) from error
     tick = plain.get("current_tick") if isinstance(plain, dict) else None
     if isinstance(tick, bool) or not isinstance(tick, int) or not 0 <= tick <= LAST_TICK:
@@ -153,15 +156,22 @@ def _next_tick(runtime: Runtime) -> int:
     record = last_record(base, tick)
     if record is None or record["type"] != "tick_committed":
         return tick
-    last = journal_ticks(base)[-1]
-    if record["advanced"] or last > tick:
+    ticks = journal_ticks(base)
+    if record["advanced"] or ticks[-1] > tick:
         raise TickAlreadyCommitted(
             f"tick {tick} has been run already; a tick is applied once",
             where=paths.TICK_FILE,
-            hint=f'to go on, write {{"current_tick": {last + 1}}} into it',
+            hint=f'to go on, write {{"current_tick": {_tick_by_journals(base, ticks)}}} into it',
         )
     persist_tick(base, tick + 1)
     return tick + 1
+
+
+def _tick_by_journals(base: Path, ticks: list[int]) -> int:
+    """Return the tick that runs next as the journals tell it: an interrupted one runs again."""
+    if not ticks:
+        return 1
+    return ticks[-1] + is_committed(base, ticks[-1])
 
 
 def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lemming import fs, paths
+from lemming.documents import why_unreadable
 from lemming.errors import CorruptState
 from lemming.jsontext import JsonProblem, compact, parse
 from lemming.redaction import redact_values
@@ -198,7 +199,7 @@ def _checksum(body: bytes, previous: str) -> str:
 
 def _unreadable(file: str, error: OSError) -> CorruptState:
     return CorruptState(
-        f"cannot be read: {error.strerror}",
+        why_unreadable(error),
         where=file,
         hint="journals are regular files in a real folder; move away what stands there",
     )

@@ -36,9 +36,9 @@ class JsonProblem(ValueError):
 class _Refused(ValueError):
     """Raised inside the parser's hooks, where no position is known."""
 
-    def __init__(self, message: str, key: str | None = None) -> None:
+    def __init__(self, message: str, *, key: str | None = None, literal: str = "") -> None:
         super().__init__(message)
-        self.key = key
+        self.key, self.literal = key, literal
 
 
 def parse(
@@ -64,7 +64,8 @@ def parse(
             raise JsonProblem("unexpected end of JSON", error.lineno, error.colno) from error
         raise JsonProblem(_plain(error.msg), error.lineno, error.colno) from error
     except _Refused as error:
-        pointer = _find_duplicate(text, error.key) if error.key is not None else ""
+        is_duplicate = error.key is not None
+        pointer = _find_duplicate(text, error.key or "") if is_duplicate else _find_value(text, error.literal)
         raise JsonProblem(str(error), *locate(text, pointer), pointer) from error
     except RecursionError as error:
         raise JsonProblem(f"nesting deeper than {max_depth}") from error
@@ -143,7 +144,7 @@ def _decode(raw: bytes | str, limit_bytes: int, allow_bom: bool) -> str:
 
 
 def _plain(message: str) -> str:
-    return message[0].lower() + message[1:]
+    return message[0].lower() + message[1:].removesuffix(" at").removesuffix(" starting")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -152,26 +153,26 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise _Refused(f'duplicate key "{key}"', key)
+                raise _Refused(f'duplicate key "{key}"', key=key)
             seen.add(key)
     return result
 
 
 def _integer(digits: str) -> int:
     if len(digits) >= 16 and (len(digits) > 18 or abs(int(digits)) > MAX_INTEGER):
-        raise _Refused("number out of range: integers must fit in 53 bits")
+        raise _Refused("number out of range: integers must fit in 53 bits", literal=digits)
     return int(digits)
 
 
 def _number(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise _Refused("number out of range")
+        raise _Refused("number out of range", literal=digits)
     return value
 
 
 def _constant(name: str) -> None:
-    raise _Refused(f"{name} is not JSON")
+    raise _Refused(f"{name} is not JSON", literal=name)
 
 
 _DECODER = json.JSONDecoder(
@@ -212,6 +213,17 @@ def _find_duplicate(text: str, key: str) -> str:
                 return pointer
             seen.add(pointer)
     return ""
+
+
+def _find_value(text: str, literal: str) -> str:
+    """Return the pointer of the first value that is written like this."""
+    offset = next((token.start() for token in _TOKEN.finditer(text) if token.group() == literal), 0)
+    pointer = ""
+    for found, start in _walk(text):
+        if start > offset:
+            break
+        pointer = found
+    return pointer
 
 
 def _walk(text: str) -> Iterator[tuple[str, int]]:

@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from lemming import fs, paths
-from lemming.documents import adapter
+from lemming.documents import adapter, why_unreadable
 from lemming.errors import CorruptState
 from lemming.inbox import ReadMark
 from lemming.jsontext import JsonProblem, compact, parse
@@ -127,7 +127,7 @@ def _last_lines(base: Path, agent_name: str, count: int) -> list[bytes]:
         return []
     except OSError as error:
         raise CorruptState(
-            f"cannot be read: {error.strerror}",
+            why_unreadable(error),
             where=paths.ledger_file(agent_name),
             hint="the ledger is a regular file; move away what stands there",
         ) from error
