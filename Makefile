@@ -49,9 +49,9 @@ $(VENV)/pip:
 	@touch $@
 
 $(VENV)/run: $(VENV)/pip pyproject.toml
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[local]'
+	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[local]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/pip pyproject.toml
-	@$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[local,dev]'
+	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[local,dev]'
 	@touch $@ $(VENV)/run

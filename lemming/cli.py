@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from lemming import __version__
 from lemming.commands.failures import guarded
+from lemming.commands.screen import show
 from lemming.commands.session import Session
 from lemming.errors import UsageError
 from lemming.jsontext import nearest
@@ -89,7 +90,7 @@ app = typer.Typer(
 
 def _tell_version(is_asked: bool) -> None:
     if is_asked:
-        typer.echo(f"lemming {__version__}")
+        show(f"lemming {__version__}")
         raise typer.Exit
 
 

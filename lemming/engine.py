@@ -26,6 +26,7 @@ from lemming.schedule import in_order, is_due
 from lemming.tick import Tick, turns_not_taken
 
 RESERVED_BYTES = 1 << 20
+ENDS = ("turn_committed", "turn_skipped")
 LAST_TICK = 10**12 - 1  # file names have room for twelve digits
 
 
@@ -130,7 +131,7 @@ def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport 
         return None
     records = read_journal(base, tick)
     plan = Plan.from_json(records[0])
-    turns = [TurnReport.from_json(r) for r in records if r["type"] in ("turn_committed", "turn_skipped")]
+    turns = [TurnReport.from_json(record) for record in records if record["type"] in ENDS]
     duration = sum(turn.duration_ms for turn in turns)
     return TickReport(
         tick=tick, turns=(*turns, *turns_not_taken(plan)), was_recorded=True, duration_ms=duration
@@ -151,6 +152,7 @@ def _next_tick(runtime: Runtime) -> int:
     base, tick = runtime.base, load_tick(runtime.base)
     if last_record(base, tick - 1) and not is_committed(base, tick - 1):
         with Journal(base, tick - 1, epoch=runtime.epoch, durability="off") as journal:
+            _require_all_turns(journal)
             turns = [TurnReport.from_json(r) for r in journal.records if r["type"] == "turn_committed"]
             _close(journal, TickReport(tick=tick - 1, turns=tuple(turns)), advanced=True)
     record = last_record(base, tick)
@@ -165,6 +167,20 @@ def _next_tick(runtime: Runtime) -> int:
         )
     persist_tick(base, tick + 1)
     return tick + 1
+
+
+def _require_all_turns(journal: Journal) -> None:
+    """Raise `CorruptState` if the tick stopped half-way: then somebody moved `tick.json` past it."""
+    ended = {record["agent"] for record in journal.records if record["type"] in ENDS}
+    order = Plan.from_json(journal.records[0]).order if journal.records else []
+    missing = [name for name in order if name not in ended]
+    if missing:
+        raise CorruptState(
+            f"tick {journal.tick} was interrupted in the turn of {missing[0]} and has not been finished",
+            where=paths.TICK_FILE,
+            hint=f'to finish it, write {{"current_tick": {journal.tick}}}; to give it up, move '
+            f"{paths.journal_file(journal.tick)} away",
+        )
 
 
 def _tick_by_journals(base: Path, ticks: list[int]) -> int:

@@ -201,9 +201,10 @@ def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
             raise ToolError(f"{name}: args must be an object")
         return _readable(tool, tool.invoke(context, tool.check(arguments)))
     except LemmingError as error:
-        return ToolResult(False, str(error))
+        why = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
-        return ToolResult(False, f"{name} failed: {type(error).__name__}: {error}")
+        why = f"{name} failed: {type(error).__name__}: {error}"
+    return ToolResult(False, _cut(why, Tool.output_limit_bytes))
 
 
 def _not_allowed(name: str, context: ToolContext) -> PermissionDenied:
@@ -221,8 +222,13 @@ def _readable(tool: Tool, result: Any) -> ToolResult:
         raise ToolError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
     if not isinstance(result.output, str):
         raise ToolError(f"{tool.name} returned output of type {type(result.output).__name__}, not text")
-    raw, limit = result.output.encode("utf-8", "replace"), tool.output_limit_bytes
-    output = raw[:limit].decode("utf-8", "ignore")
-    if len(raw) > limit:
-        output += f"\n[cut: the first {limit} of {len(raw)} bytes are shown]"
-    return replace(result, output=output)
+    return replace(result, output=_cut(result.output, tool.output_limit_bytes))
+
+
+def _cut(text: str, limit_bytes: int) -> str:
+    """Return text that UTF-8 can hold, at most so much of it, and a note when that is not all."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= limit_bytes:
+        return raw.decode("utf-8")
+    kept = raw[:limit_bytes].decode("utf-8", "ignore")
+    return f"{kept}\n[cut: the first {limit_bytes} of {len(raw)} bytes are shown]"

@@ -1,9 +1,9 @@
 """The edge of the process: every way a command can end badly becomes a few lines and an exit status.
 
-    error[LMG-302]: agents/ada/resume.json:4:3 /schedule: expected an object, found text
-       4 |   "schedule": "daily",
-         |   ^^^^^^^^^^
-      fix: lemming schema resume
+    warning[LMG-301]: agents/ada/resume.json:4:3 /modle: unknown key "modle"
+      4 |   "modle": {"key": "fast"},
+        |   ^^^^^^^
+      fix: did you mean "model"?
 
 Exit statuses: docs/cli.md.
 """
@@ -76,17 +76,16 @@ def tell_problem(problem: Problem, base: Path | None) -> None:
 
 def _reported(error: Exception, base: Path | None, *, as_json: bool) -> int:
     known = _as_lemming_error(error)
-    if known is None:
-        return _unexpected(error, as_json=as_json)
     if os.environ.get(DEBUG_ENV):
         traceback.print_exception(error)
+    shown = known or _internal_error(error)
     try:
-        tell_error(known, base)
+        tell_error(shown, base)
         if as_json:
-            screen.show_json("error", known.as_json())
+            screen.show_json("error", shown.as_json())
     except ReaderGone:
         return _silenced()
-    return known.exit_status
+    return known.exit_status if known else INTERNAL_ERROR
 
 
 def _as_lemming_error(error: Exception) -> LemmingError | None:
@@ -112,20 +111,13 @@ def _usage_error(error: typer.TyperException) -> UsageError:
     return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 
 
-def _unexpected(error: Exception, *, as_json: bool) -> int:
-    if os.environ.get(DEBUG_ENV):
-        traceback.print_exception(error)
+def _internal_error(error: Exception) -> LemmingError:
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    place = f"{Path(frame.filename).name}:{frame.lineno}"
-    known = LemmingError(
+    return LemmingError(
         f"internal error: {type(error).__name__}: {screen.one_line(str(error), 300)}",
-        where=place,
+        where=f"{Path(frame.filename).name}:{frame.lineno}",
         hint=f"this is a mistake in LeMMing or in a plugin; {DEBUG_ENV}=1 shows the traceback",
     )
-    tell_error(known, None)
-    if as_json:
-        screen.show_json("error", known.as_json())
-    return INTERNAL_ERROR
 
 
 def _silenced() -> int:
@@ -166,8 +158,7 @@ def _source_lines(problem: Problem, base: Path | None) -> list[str]:
     if base is None or not problem.line or not problem.file:
         return []
     try:
-        lines = (base / problem.file).read_text("utf-8", "replace").splitlines()
-        source = lines[problem.line - 1]
+        source = (base / problem.file).read_text("utf-8", "replace").split("\n")[problem.line - 1]
     except (OSError, IndexError):
         return []
     column = max(problem.column, 1) - 1

@@ -87,7 +87,7 @@ def _tell_next(base: Path, folder: Path, template: str) -> None:
         steps.append('lemming agents new planner --read human --instructions "Plan what the human asks for."')
     if missing.is_ready is False:
         steps.append(missing.fix)
-    steps += ["lemming run-once", "lemming status", 'lemming send "Hello, everybody."']
+    steps += ["lemming run-once", "lemming inbox human", "lemming status"]
     tell("next:")
     for step in steps[:3]:
         tell(f"  {step}")

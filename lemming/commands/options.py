@@ -7,12 +7,20 @@ from typing import Annotated
 import typer
 
 from lemming.commands.org import find_org
+from lemming.commands.screen import show
 from lemming.errors import NotAnOrg
 
 
 def noun(about: str) -> typer.Typer:
-    """Return an empty group of commands, for a module to fill."""
-    return typer.Typer(help=about, no_args_is_help=True, rich_markup_mode=None, add_completion=False)
+    """Return an empty group of commands, for a module to fill. Alone it shows its help."""
+    group = typer.Typer(rich_markup_mode=None, add_completion=False)
+
+    @group.callback(help=about, invoke_without_command=True)
+    def show_help(ctx: typer.Context) -> None:
+        if ctx.invoked_subcommand is None:
+            show(ctx.get_help())
+
+    return group
 
 
 def agent_names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -10,7 +10,7 @@ import typer
 from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.commands.session import Session
 from lemming.errors import DiskError, NotAnOrg, UsageError
-from lemming.journal import Record, journal_ticks, read_journal
+from lemming.journal import Record, journal_ticks, last_record
 from lemming.paths import LOCK_FILE, agent_folder
 
 
@@ -77,16 +77,16 @@ def describe_engine(holder: dict[str, Any]) -> str:
 def last_committed_tick(base: Path) -> Record | None:
     """Return the last record of the newest tick that ended: its number and its totals."""
     for tick in reversed(journal_ticks(base)[-2:]):
-        records = read_journal(base, tick)
-        if records and records[-1]["type"] == "tick_committed":
-            return records[-1]
+        record = last_record(base, tick)
+        if record and record["type"] == "tick_committed":
+            return record
     return None
 
 
 def has_been_interrupted(base: Path, tick: int) -> bool:
     """Return whether a tick was begun and has not ended."""
-    records = read_journal(base, tick)
-    return bool(records) and records[-1]["type"] != "tick_committed"
+    record = last_record(base, tick)
+    return record is not None and record["type"] != "tick_committed"
 
 
 def _given_org(folder: Path) -> Path:

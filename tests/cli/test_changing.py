@@ -12,8 +12,9 @@ from terminal import Lemming
 
 from lemming import fs
 from lemming.agents import load_agent
+from lemming.backends.weights import weights_named
 from lemming.commands.init import TEMPLATES, template_files
-from lemming.config import load_config
+from lemming.config import LOCAL_MODEL, load_config
 from lemming.memory import load_memory
 from lemming.testing import make_org, resume, tree
 
@@ -223,3 +224,25 @@ def test_credits_are_shown_with_what_is_left(base: Path, lemming: Lemming) -> No
     lemming("run-once", "-q")
     rows = [line.split()[:5] for line in lemming("credits", "show").out.splitlines()]
     assert rows[1:] == [["ada", "1", "10", "9", "5"]]
+
+
+# --- models --------------------------------------------------------------------------------------
+
+
+def test_weights_that_are_here_are_not_pulled_again_if_only_missing_ones_are_wanted(
+    base: Path, lemming: Lemming, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_org(base, resume("ada"))
+    wanted = weights_named(LOCAL_MODEL)
+    monkeypatch.setenv("LEMMING_MODELS_DIR", str(tmp_path))
+    with (tmp_path / wanted.file).open("wb") as file:
+        file.truncate(wanted.size_bytes)
+    ran = lemming("models", "pull", "default", "--if-missing")
+    assert (ran.status, ran.out, ran.err) == (0, "", "")
+
+
+def test_weights_that_nobody_has_are_an_error_with_the_nearest_name(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("models", "pull", "smollm2-135m-instrct")
+    assert ran.status == 1
+    assert f'did you mean "{LOCAL_MODEL}"?' in ran.err

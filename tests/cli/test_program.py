@@ -66,6 +66,13 @@ def test_a_noun_is_described_as_in_the_table(name: str) -> None:
     assert load_command(name).help == about
 
 
+@pytest.mark.parametrize("name", ["agents", "memory", "credits", "models"])
+def test_a_noun_alone_shows_its_help(bare: Lemming, name: str) -> None:
+    ran = bare(name)
+    assert (ran.status, ran.err) == (0, "")
+    assert ran.out == bare(name, "--help").out
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [

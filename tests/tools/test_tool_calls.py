@@ -41,6 +41,8 @@ class Probe(Tool):
             sys.exit(3)
         if do == "crash":
             raise KeyError("pocket")
+        if do == "crash oddly":
+            raise ValueError("\ud800" + "x" * 100_000)
         if do == "long":
             return ToolResult(True, "é" * 40_000)
         if do == "surrogate":
@@ -188,6 +190,12 @@ def test_create_agent_needs_the_organisations_word_too(tmp_path: Path) -> None:
 )
 def test_a_tool_that_misbehaves_becomes_a_failed_result(desk: Desk, do: str, output: str) -> None:
     assert desk.call("probe", do=do) == ToolResult(False, output)
+
+
+def test_an_errors_text_is_cut_and_cleaned_too(desk: Desk) -> None:
+    output = desk.refusal("probe", do="crash oddly")
+    assert output.startswith("probe failed: ValueError: ?xxx")
+    assert output.endswith("x\n[cut: the first 32768 of 100027 bytes are shown]")
 
 
 def test_long_output_is_cut_and_the_cut_is_marked(desk: Desk) -> None:

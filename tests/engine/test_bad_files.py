@@ -1,0 +1,482 @@
+"""Files that people, editors and strangers leave in the folder: each with the message a person needs.
+
+A bad resume, entry or memory takes out itself only; a bad setting or a bad clock stops the engine before
+anything is paid for, and is left as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.agents import survey_agents
+from lemming.engine import load_tick, run_once
+from lemming.errors import ConfigError, CorruptState, DiskError, LemmingError
+from lemming.journal import read_journal
+from lemming.ledger import read_state
+from lemming.messages import outbox_problems, read_outbox_entries
+from lemming.report import TickReport
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
+
+GOOD = json.dumps(resume("beta"), indent=2)
+NAME_RULE = "a name has 1 to 63 characters a-z, 0-9, _ and -, and starts with a letter or digit"
+Content = bytes | str | Callable[[Path], object]
+
+
+@pytest.fixture
+def org(base: Path) -> Path:
+    return make_org(base, resume("ada"), resume("zed"), org={"durability": "off"})
+
+
+def put(path: Path, content: Content) -> None:
+    """Put bytes, text, or whatever the function makes at a path, in place of what was there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_file():
+        path.unlink()
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def run_with(org: Path, file: str, content: Content) -> dict[str, str]:
+    """Run a tick with this content in a file; return why turns failed. Ada and zed must have had theirs."""
+    put(org / file, content)
+    report = run_once(org, clock=FrozenClock())
+    assert {"ada", "zed"} <= {turn.agent for turn in report.by_status("done")}
+    assert load_tick(org) == report.tick + 1
+    return {turn.agent: turn.reason for turn in report.by_status("failed")}
+
+
+def schedule(literal: str) -> str:
+    plain = resume("beta", schedule={"run_every_n_ticks": "N"})
+    return json.dumps(plain, indent=2).replace('"N"', literal)
+
+
+def a_device(path: Path) -> None:
+    try:
+        os.mknod(path, 0o600 | 0o020000, os.makedev(1, 3))
+    except PermissionError:
+        pytest.skip("only root may make a device")
+
+
+def a_link_to(target: str) -> Callable[[Path], object]:
+    return lambda path: path.symlink_to(target)
+
+
+RESUME = "agents/beta/resume.json"
+EVERY = f"{RESUME}:15:5 /schedule/run_every_n_ticks"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param('{"name": "beta", ', f"{RESUME}:1:18: unexpected end of JSON", id="truncated"),
+        pytest.param(GOOD[:60], f"{RESUME}:5:5: unterminated string", id="truncated in a string"),
+        pytest.param("", f"{RESUME}:1:1: unexpected end of JSON", id="empty"),
+        pytest.param(
+            b'{"name": "beta",\n "title": "caf\xff"}', f"{RESUME}:2:15: byte 0xff at offset 31 is not UTF-8", id="not UTF-8"
+        ),
+        pytest.param(
+            GOOD.encode("utf-16"), f"{RESUME}:1:1: byte 0xff at offset 0 is not UTF-8", id="UTF-16"
+        ),
+        pytest.param(
+            "[]", f"{RESUME}:1:1: expected an object, found a list (the file must start with {{)", id="a list"
+        ),
+        pytest.param("[" * 200_000, f"{RESUME}: nesting deeper than 64", id="200,000 deep"),
+        pytest.param(
+            schedule("9" * 5000), f"{EVERY}: number out of range: integers must fit in 53 bits", id="5000 digits"
+        ),
+        pytest.param(
+            schedule("9007199254740993"), f"{EVERY}: number out of range: integers must fit in 53 bits", id="2^53+1"
+        ),
+        pytest.param(schedule('"abc"'), f'{EVERY}: expected a whole number, found "abc"', id="every abc"),
+        pytest.param(schedule("0"), f"{EVERY}: expected a number of at least 1, found 0", id="every 0"),
+        pytest.param(schedule("-1"), f"{EVERY}: expected a number of at least 1, found -1", id="every -1"),
+        pytest.param(schedule("1.5"), f"{EVERY}: expected a whole number, found 1.5", id="every 1.5"),
+        pytest.param(schedule("true"), f"{EVERY}: expected a whole number, found true", id="every true"),
+        pytest.param(schedule("NaN"), f"{EVERY}: NaN is not JSON", id="every NaN"),
+        pytest.param(
+            '{\n "name": "beta",\n "permissions": {\n  "tools": [],\n  "tools": ["shell"]\n }\n}',
+            f'{RESUME}:5:3 /permissions/tools: duplicate key "tools"',
+            id="a duplicate key",
+        ),
+        pytest.param(
+            json.dumps(resume("ada")),
+            f'{RESUME} /name: the name is "ada" but the folder is "beta"; the folder is the identity '
+            '(set "name": "beta" or rename the folder)',
+            id="another's name",
+        ),
+        pytest.param(
+            json.dumps(resume("../../evil")),
+            f'{RESUME} /name: the name is "../../evil" but the folder is "beta"; the folder is the identity '
+            '(set "name": "beta" or rename the folder)',
+            id="a path as name",
+        ),
+        pytest.param(os.mkfifo, f"{RESUME}: not a regular file", id="a pipe"),
+        pytest.param(Path.mkdir, f"{RESUME}: not a regular file", id="a folder"),
+        pytest.param(a_device, f"{RESUME}: not a regular file", id="a device"),
+        pytest.param(
+            a_link_to("/etc/passwd"),
+            f"{RESUME}: symbolic link refused: a file of the organisation must be a regular file",
+            id="a link",
+        ),
+        pytest.param(
+            GOOD.replace("}\n}", '},\n "x": "' + "y" * 300_000 + '"}'), f"{RESUME}: larger than 262144 bytes", id="large"
+        ),
+        pytest.param(
+            lambda path: None,
+            f"{RESUME}: there is no such file (write {RESUME}, or create it with `lemming agents new beta`)",
+            id="not there",
+        ),
+    ],
+)  # fmt: skip
+def test_a_bad_resume_takes_out_that_agent_only_and_says_where(
+    org: Path, content: Content, message: str
+) -> None:
+    assert run_with(org, RESUME, content) == {"beta": message}
+
+
+def test_the_content_behind_a_link_is_not_echoed(org: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("the words of a secret")
+    run_with(org, RESUME, a_link_to(str(tmp_path / "secret")))
+    assert b"the words" not in b"".join(tree(org, without=()).values())
+
+
+def test_a_byte_order_mark_is_accepted_with_a_warning(org: Path) -> None:
+    assert run_with(org, RESUME, b"\xef\xbb\xbf" + GOOD.encode()) == {}
+    (warning,) = survey_agents(org).warnings
+    assert str(warning) == f"{RESUME}:1:1: starts with a byte order mark; it is ignored"
+
+
+@pytest.mark.parametrize("name", ["CON", "Beta", "e\u0301te\u0301", "x" * 100, "-beta", "a b", "be.ta"])
+def test_a_folder_whose_name_is_no_name_is_said_to_be_none(org: Path, name: str) -> None:
+    plain = json.dumps(resume(name))
+    reason = f"agents/{name}: not an agent's folder: {name[:80]!r}: {NAME_RULE} (rename the folder)"
+    assert run_with(org, f"agents/{name}/resume.json", plain) == {name: reason}
+
+
+def test_a_folder_whose_name_is_not_text_is_reported_and_stops_nobody(org: Path) -> None:
+    os.mkdir(os.fsencode(org / "agents") + b"/\xff\xfe")
+    report = run_once(org)
+    assert [turn.agent for turn in report.by_status("failed")] == ["??"]
+    assert len(report.by_status("done")) == 2
+
+
+def test_a_cycle_of_links_is_refused_and_not_followed(org: Path) -> None:
+    (org / "agents/self").symlink_to("self")
+    reasons = run_with(org, "agents/loop", a_link_to(".."))
+    assert reasons == {
+        "loop": "agents/loop: symbolic link refused: an agent must be a real folder (copy it here)"
+    }
+
+
+def test_a_resume_with_thousands_of_problems_names_the_first_ones_at_once(org: Path) -> None:
+    plain = resume("beta", permissions={"read_outboxes": [1] * 30_000})
+    plain |= {f"key{number}": 1 for number in range(3000)}
+    reasons = run_with(org, RESUME, json.dumps(plain))
+    assert "/permissions/read_outboxes/0: expected text, found 1" in reasons["beta"]
+    assert len(survey_agents(org).broken["beta"].problems) == 40
+
+
+def test_300_folders_of_which_half_are_broken_are_all_reported(org: Path) -> None:
+    for number in range(300):
+        content = resume(f"agent{number:03d}") if number % 2 else {"name": "?"}
+        put(org / f"agents/agent{number:03d}/resume.json", json.dumps(content))
+    report = run_once(org)
+    assert (len(report.by_status("done")), len(report.by_status("failed"))) == (152, 150)
+
+
+# --- the clock ---------------------------------------------------------------------------------
+
+
+TO_2 = 'the last journal is of tick 1; write {"current_tick": 2} into it'
+NO_TICK = 'expected {"current_tick": N} with a whole number N'
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        pytest.param("", "cannot read the tick counter: unexpected end of JSON", id="empty"),
+        pytest.param("forty", "cannot read the tick counter: expecting value", id="text"),
+        pytest.param('{"current_tick": -1}', NO_TICK, id="negative"),
+        pytest.param('{"current_tick": 2.0}', NO_TICK, id="a fraction"),
+        pytest.param('{"current_tick": true}', NO_TICK, id="true"),
+        pytest.param('{"current_tick": "2"}', NO_TICK, id="a word"),
+        pytest.param("[2]", NO_TICK, id="a list"),
+        pytest.param('{"current_tick": 1000000000000}', NO_TICK, id="thirteen digits"),
+        pytest.param(
+            '{"current_tick": 1180591620717411303424}',
+            "cannot read the tick counter: number out of range: integers must fit in 53 bits",
+            id="2^70",
+        ),
+        pytest.param(
+            '{"current_tick": 2, "current_tick": 9}',
+            'cannot read the tick counter: duplicate key "current_tick"',
+            id="twice",
+        ),
+        pytest.param(b"\xff\xfe", "cannot read the tick counter: byte 0xff at offset 0 is not UTF-8", id="bytes"),
+        pytest.param(os.mkfifo, "cannot read the tick counter: not a regular file", id="a pipe"),
+        pytest.param(Path.mkdir, "cannot read the tick counter: not a regular file", id="a folder"),
+        pytest.param(
+            a_link_to("/etc/passwd"),
+            "cannot read the tick counter: symbolic link refused: a file of the organisation must be a regular file",
+            id="a link",
+        ),
+    ],
+)  # fmt: skip
+def test_a_clock_that_cannot_be_read_stops_the_engine_and_is_left_as_it_is(
+    org: Path, content: Content, why: str
+) -> None:
+    run_once(org)
+    put(org / "tick.json", content)
+    before = tree(org, without=(".lemming",))
+    with pytest.raises(CorruptState) as caught:
+        run_once(org)
+    assert str(caught.value) == f"tick.json: {why} ({TO_2})"
+    assert tree(org, without=(".lemming",)) == before
+
+
+def test_the_way_out_after_an_interrupted_tick_is_to_run_that_tick_again(org: Path) -> None:
+    with pytest.raises(Crash), crash_at(14):
+        run_once(org)
+    (org / "tick.json").write_text("")
+    with pytest.raises(CorruptState, match=r'write \{"current_tick": 1\} into it'):
+        run_once(org)
+
+
+def test_a_clock_moved_past_an_interrupted_tick_is_refused(org: Path) -> None:
+    with pytest.raises(Crash), crash_at(14):
+        run_once(org)
+    (org / "tick.json").write_text('{"current_tick": 2}')
+    with pytest.raises(CorruptState) as caught:
+        run_once(org)
+    assert str(caught.value) == (
+        "tick.json: tick 1 was interrupted in the turn of ada and has not been finished (to finish it, "
+        'write {"current_tick": 1}; to give it up, move logs/ticks/00000001.jsonl away)'
+    )
+    (org / "tick.json").write_text('{"current_tick": 1}')
+    assert [run_once(org).tick for _ in range(2)] == [1, 2]
+
+
+# --- settings ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("credits.json", '{"ada": {"max_credits"', "config/credits.json:1:23: unexpected end of JSON"),
+        (
+            "credits.json",
+            '{"ada": {"max_credits": "many"}}',
+            'config/credits.json:1:10 /ada/max_credits: expected a number, found "many"',
+        ),
+        ("credits.json", '{"ada": 5}', "config/credits.json:1:2 /ada: expected an object, found a number"),
+        ("credits.json", "[]", "config/credits.json:1:1: expected an object, found a list (the file must start with {)"),
+        ("models.json", '{"a": {"provider": 5}}', "config/models.json:1:8 /a/provider: expected text, found 5"),
+        (
+            "org.json",
+            '{"durability": "sometimes"}',
+            "config/org.json:1:2 /durability: expected 'turn', 'tick' or 'off', found \"sometimes\"",
+        ),
+        (
+            "org.json",
+            '{"plugins": ["no_such_module"]}',
+            "config/org.json: plugin no_such_module cannot be imported: ModuleNotFoundError: "
+            "No module named 'no_such_module' (install it, or take it out of `plugins`)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_wrong_setting_stops_the_engine_before_anybody_is_asked(
+    org: Path, file: str, content: str, message: str
+) -> None:
+    (org / "config" / file).write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        run_once(org)
+    assert str(caught.value) == message
+    assert read_journal(org, 1) == []
+    assert (org / "config" / file).read_text() == content
+
+
+def test_all_wrong_settings_are_said_at_once(org: Path) -> None:
+    (org / "config/org.json").write_text('{"max_attempts": 0, "inbox_limit": -1}')
+    (org / "config/credits.json").write_text('{"ada": {"soft_cap": false}}')
+    with pytest.raises(ConfigError) as caught:
+        run_once(org)
+    assert [problem.pointer for problem in caught.value.problems] == [
+        "/inbox_limit",
+        "/max_attempts",
+        "/ada/soft_cap",
+    ]
+
+
+# --- outboxes, memories, ledgers ---------------------------------------------------------------
+
+
+FORGED = {
+    "id": "abc",
+    "tick": 0,
+    "agent": "ada",
+    "kind": "message",
+    "payload": {},
+    "tags": [],
+    "created_at": "",
+}
+IDENTITY = "(the folder and the file's name are the identity)"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"agent": "human"}, f" /agent: entry ignored: claims agent 'human', but its place says 'ada' {IDENTITY}"),
+        ({"tick": 7}, f" /tick: entry ignored: claims tick '7', but its place says 0 {IDENTITY}"),
+        ({"id": "def"}, f" /id: entry ignored: claims id 'def', but its place says 'abc' {IDENTITY}"),
+        ({"tick": "0"}, ':3:3 /tick: expected a whole number, found "0"'),
+        ({"payload": []}, ":6:3 /payload: expected an object, found a list"),
+        ({"kind": "shout"}, ":5:3 /kind: expected 'message', 'report', 'request', 'response' or 'status', found \"shout\""),
+        ({"extra": 1}, ' /extra: entry ignored: unknown key "extra" (an entry has exactly seven keys)'),
+    ],
+)  # fmt: skip
+def test_a_forged_or_wrong_entry_is_ignored_with_the_reason(
+    org: Path, change: dict[str, Any], message: str
+) -> None:
+    place = "agents/ada/outbox/00000000_abc.json"
+    assert run_with(org, place, json.dumps({**FORGED, **change}, indent=2)) == {}
+    assert [entry.tick for entry in read_outbox_entries(org, "ada")] == [1]
+    assert [str(problem) for problem in outbox_problems(org, "ada")] == [place + message]
+    logged = [json.loads(line) for line in (org / "logs/engine.log").read_text().splitlines()]
+    assert [line["problem"] for line in logged if line["event"] == "file_ignored"] == [place + message]
+
+
+@pytest.mark.parametrize(
+    "make", [os.mkfifo, Path.mkdir, a_link_to("/etc/passwd")], ids=["pipe", "folder", "link"]
+)
+def test_something_else_in_an_entrys_place_is_ignored(org: Path, make: Callable[[Path], object]) -> None:
+    assert run_with(org, "agents/ada/outbox/00000000_abc.json", make) == {}
+    assert len(outbox_problems(org, "ada")) == 1
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["..%2fx.json", "00000001_..%2f.json", "00000001_" + "a" * 200 + ".json", "a\nb.json", "-rf.json",
+     "\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0661_abc.json"],
+)  # fmt: skip
+def test_a_file_that_is_not_named_like_an_entry_is_left_alone(org: Path, name: str) -> None:
+    assert run_with(org, f"agents/ada/outbox/{name}", json.dumps(FORGED)) == {}
+    (problem,) = outbox_problems(org, "ada")
+    assert problem.message == "ignored: not an entry's file name"
+    assert (org / "agents/ada/outbox" / name).exists()
+
+
+@pytest.mark.parametrize("folder", ["outbox", "memory", "workspace", "logs"])
+def test_a_folder_that_is_a_link_to_elsewhere_fails_its_agent_and_nothing_is_written_there(
+    org: Path, tmp_path: Path, folder: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    put(org / RESUME, GOOD)
+    reasons = run_with(org, f"agents/beta/{folder}", a_link_to(str(tmp_path / "elsewhere")))
+    assert reasons == {
+        "beta": f"agents/beta/{folder}: a symbolic link stands where the agent's {folder} belongs (move it away)"
+    }
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        ("[]", "the last line is not a turn: the line: "),
+        ('{"credits": "many"}', "the last line is not a turn: credits: "),
+        ('{"turns": null}', "the last line is not a turn: turns: "),
+        ('{"results": ["x"]}', "the last line is not a turn: results/0: "),
+        ('{"read": {"through": "ab"}}', "the last line is not a turn: read/through: "),
+        ('{"credits": NaN}', "the last line is not a turn: NaN is not JSON"),
+        (os.mkfifo, "not a regular file"),
+        (Path.mkdir, "not a regular file"),
+        (a_link_to("/etc/passwd"), "symbolic link refused"),
+    ],
+)
+def test_a_ledger_that_cannot_be_read_fails_its_agent_and_is_left_as_it_is(
+    org: Path, content: Content, why: str
+) -> None:
+    put(org / RESUME, GOOD)
+    ledger = org / "agents/beta/turns.jsonl"
+    reasons = run_with(
+        org, "agents/beta/turns.jsonl", f"{content}\n" if isinstance(content, str) else content
+    )
+    assert reasons["beta"].startswith(f"agents/beta/turns.jsonl: {why}")
+    if isinstance(content, str):
+        assert ledger.read_text() == f"{content}\n"
+
+
+@pytest.mark.parametrize(
+    "content", ['{"key": "plan", "value": [1, 2', os.mkfifo, Path.mkdir], ids=["torn", "pipe", "folder"]
+)
+def test_a_memory_that_a_person_broke_is_not_written_over_and_the_agent_is_told(
+    base: Path, content: Content
+) -> None:
+    reply = say("hi", memory_updates=[{"key": "plan", "value": 1}, {"key": "other", "value": 2}])
+    make_org(
+        base,
+        resume("ada"),
+        resume("beta"),
+        resume("zed"),
+        script=[{"agent": "beta", "reply": reply}, {"reply": say("hi")}],
+    )
+    place = base / "agents/beta/memory/plan.json"
+    assert run_with(base, "agents/beta/memory/plan.json", content) == {}
+    if isinstance(content, str):
+        assert place.read_text() == content
+    assert json.loads((base / "agents/beta/memory/other.json").read_text())["value"] == 2
+    (result,) = read_state(base, "beta").results
+    assert result["output"] == 'memory "plan": its file is damaged; a person must repair or remove it'
+
+
+def test_a_memory_file_whose_name_is_not_text_is_reported_and_stops_nobody(org: Path) -> None:
+    folder = org / "agents/ada/memory"
+    folder.mkdir()
+    (folder / os.fsdecode(b"\xff.json")).write_text("{}")
+    assert len(run_once(org).by_status("done")) == 2
+    assert "file_ignored" in (org / "logs/engine.log").read_text()
+
+
+# --- the engine's own places -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("place", "content", "error", "message"),
+    [
+        ("agents", a_link_to("people"), ConfigError, "agents: cannot be listed: Not a directory (it must be a real folder)"),
+        ("logs/ticks", a_link_to("/tmp"), CorruptState, "logs/ticks: cannot be read: Not a directory"),
+        ("logs/ticks/00000001.jsonl", Path.mkdir, LemmingError, "00000001.jsonl: "),
+        ("logs/ticks", "a file", CorruptState, "logs/ticks: cannot be read: Not a directory"),
+        (".lemming/lock", os.mkfifo, DiskError, ".lemming/lock: cannot write: not a regular file"),
+        (".lemming/lock", a_link_to("/etc/passwd"), DiskError, ".lemming/lock: cannot write: "),
+        (".lemming", "a file", DiskError, ".lemming/lock: cannot write: Not a directory"),
+    ],
+)  # fmt: skip
+def test_something_else_in_one_of_the_engines_places_is_said_and_not_followed(
+    org: Path, place: str, content: Content, error: type[LemmingError], message: str
+) -> None:
+    (org / "tick.json").write_text('{"current_tick": 1}')
+    if place == "agents":
+        (org / "agents").rename(org / "people")
+    put(org / place, content)
+    with pytest.raises(error) as caught:
+        run_once(org)
+    assert message in str(caught.value)
+
+
+def test_a_lock_file_full_of_nonsense_is_no_obstacle(org: Path) -> None:
+    put(org / ".lemming/lock", b"\xff\xfe{{{{")
+    assert isinstance(run_once(org), TickReport)
+
+
+def test_names_that_only_look_like_journals_are_left_alone(org: Path) -> None:
+    put(org / "logs/ticks/\u00b2\u00b2\u00b2\u00b2\u00b2\u00b2\u00b2\u00b2.jsonl", "")
+    put(org / "logs/ticks/notes.txt", "")
+    assert run_once(org).tick == 1
