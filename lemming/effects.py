@@ -43,7 +43,7 @@ class FileEffect:
         return cls(plain["path"], plain["text"].encode("utf-8"), plain["root"])
 
 
-def apply_effect(base: Path, effect: FileEffect, *, again: bool = False) -> None:
+def apply_effect(base: Path, effect: FileEffect, *, again: bool = False, sync: bool = False) -> None:
     """Write one effect's file. With `again`, a file that already holds these bytes is left alone.
 
     Raises `DiskError`; one about a folder outside the organisation concerns that file only.
@@ -52,7 +52,7 @@ def apply_effect(base: Path, effect: FileEffect, *, again: bool = False) -> None
     if again and _holds(f"{root}/{effect.path}", effect.content):
         return
     try:
-        fs.publish(root, effect.path, effect.content)
+        fs.publish(root, effect.path, effect.content, sync=sync)
     except DiskError as error:
         error.concerns_one_file |= bool(effect.root)
         raise

@@ -58,19 +58,25 @@ class JournalTape:
             staged={place: effect.content for place, effect in staged.items()},
         )
         tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
-        reaches_outside = tool is not None and not tool.repeatable
-        if reaches_outside:
-            if index in self._started:
-                return self._finish(index, call, ToolResult(False, INTERRUPTED))
-            try:
-                for effect in staged.values():  # what the tool may look at must be there
-                    apply_effect(self._runtime.base, effect, again=True)
-            except DiskError as error:
-                if not error.concerns_one_file:
-                    raise
-                return self._finish(index, call, ToolResult(False, f"{call.tool} was not run: {error}"))
-            self._append("tool_started", sync=True, index=index, tool=call.tool, args=call.args)
-        return self._finish(index, call, call_tool(call.tool, call.args, context), sync=reaches_outside)
+        if tool is None or tool.repeatable:
+            return self._finish(index, call, call_tool(call.tool, call.args, context))
+        if index in self._started:
+            return self._finish(index, call, ToolResult(False, INTERRUPTED))
+        try:
+            for effect in staged.values():  # what the tool may look at must be there, and stay there
+                apply_effect(self._runtime.base, effect, again=True, sync=self._org.durability == "turn")
+        except DiskError as error:
+            if not error.concerns_one_file:
+                raise
+            return self._finish(index, call, ToolResult(False, f"{call.tool} was not run: {error}"))
+        self._started[index] = self._append(
+            "tool_started", sync=True, index=index, tool=call.tool, args=call.args
+        )
+        return self._finish(index, call, call_tool(call.tool, call.args, context), sync=True)
+
+    def reached_outside(self, index: int) -> bool:
+        """Return whether that call had effects of its own, before which the staged files were written."""
+        return index in self._started
 
     def _finish(self, index: int, call: ToolCall, result: ToolResult, *, sync: bool = False) -> ToolResult:
         record = self._append(

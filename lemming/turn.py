@@ -82,6 +82,10 @@ class Tape(Protocol):
         """Return the result of the turn's tool call number `index`."""
         ...
 
+    def reached_outside(self, index: int) -> bool:
+        """Return whether that call had effects of its own, before which `use` wrote what was staged."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class TurnOutcome:
@@ -108,6 +112,7 @@ class _Turn:
     answers: list[Answer] = field(default_factory=list)
     entries: list[OutboxEntry] = field(default_factory=list)
     staged: dict[str, FileEffect] = field(default_factory=dict)
+    settled: dict[str, FileEffect] = field(default_factory=dict)
     memory: dict[str, FileEffect] = field(default_factory=dict)
     results: list[dict[str, Any]] = field(default_factory=list)
     shown: int = 0
@@ -210,8 +215,12 @@ class _Turn:
             self.staged[effect.place] = effect
 
     def use(self, call: ToolCall, at: str) -> None:
-        result = self.tape.use(len(self.results), call, at, dict(self.staged))
+        index, staged = len(self.results), dict(self.staged)
+        result = self.tape.use(index, call, at, staged)
         self.add_result(call.tool, call.args, result)
+        if self.tape.reached_outside(index):  # they are written, and were the tool's to change
+            self.settled.update(staged)
+            self.staged.clear()
         for effect in result.effects:
             self.staged[effect.place] = effect
 
@@ -303,7 +312,7 @@ class _Turn:
             return None
         memory = dict(self.seat.inputs["memory"])
         prefix = f"agents/{self.seat.agent.name}/memory/"
-        for place, effect in self.staged.items():
+        for place, effect in {**self.settled, **self.staged}.items():
             if place.startswith(prefix):
                 memory[place.removeprefix(prefix).removesuffix(".json")] = effect.digest
         return {**self.seat.inputs, "memory": dict(sorted(memory.items()))}

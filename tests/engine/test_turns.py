@@ -11,6 +11,7 @@ from lemming.journal import read_journal
 from lemming.ledger import read_state
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
+from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
 def prompts(base: Path, tick: int, agent: str) -> str:
@@ -221,3 +222,34 @@ def test_context_files_are_in_the_prompt_one_line_a_turn(base: Path) -> None:
         True,
     ]
     assert "second" not in prompts(base, 1, "ada")
+
+
+class Stamp(Tool):
+    """Appends to a file of the workspace, as a shell command might."""
+
+    name = "stamp"
+    description = "Stamps a paper."
+
+    def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
+        paper = base_path / f"agents/{agent_name}/workspace/paper.txt"
+        paper.write_text(paper.read_text() + "stamped\n")
+        return ToolResult(True, "done")
+
+
+def test_a_tool_that_reaches_outside_sees_what_was_staged_and_what_it_changes_stays(base: Path) -> None:
+    ToolRegistry.register(Stamp())
+    calls = [
+        call("file_write", path="paper.txt", content="written\n"),
+        call("stamp"),
+        call("file_read", path="paper.txt"),
+    ]
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["file_write", "file_read", "stamp"]}),
+        script=[{"reply": say("x", tool_calls=calls)}],
+    )
+    (turn,) = run_once(base).turns
+    ToolRegistry.unregister("stamp")
+    assert [tool["success"] for tool in turn.tools] == [True, True, True]
+    assert (base / "agents/ada/workspace/paper.txt").read_text() == "written\nstamped\n"
+    assert read_state(base, "ada").results[2]["output"] == "written\nstamped\n"
