@@ -9,6 +9,7 @@ import contextlib
 import os
 import platform
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 Event = dict[str, Any]
 Notify = Callable[[Event], None]
 PLUGIN_GROUP = "lemming.plugins"
+LOOKS_WAITED_FOR = 25
 
 
 def ignore(_: Event) -> None:
@@ -133,6 +135,7 @@ def open_org(
         lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
         yield Runtime(base, clock, notify, stop or threading.Event(), epoch)
     finally:
+        lock.describe(pretty({"epoch": epoch}))
         lock.release()
 
 
@@ -146,17 +149,22 @@ def holder_of(base: Path) -> dict[str, Any] | None:
 
 
 def _lock(base: Path) -> fs.FolderLock:
-    try:
-        return fs.FolderLock(base, paths.LOCK_FILE)
-    except OrgBusy as error:
-        holder = _describe(error.message.encode())
-        who = f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
-        command = f" ({holder['command']})" if holder.get("command") else ""
-        raise OrgBusy(
-            f"another engine is running here: {who}{command}",
-            where=str(base),
-            hint="wait for it or stop it; looking (`lemming status`, `ls`, `jq`) is always safe",
-        ) from error
+    for _ in range(LOOKS_WAITED_FOR):
+        try:
+            return fs.FolderLock(base, paths.LOCK_FILE)
+        except OrgBusy as error:
+            holder = _describe(error.message.encode())
+            if "pid" in holder:
+                raise _busy(base, holder) from error
+        time.sleep(0.02)  # no engine, but somebody who looks whether there is one
+    raise _busy(base, {})
+
+
+def _busy(base: Path, holder: dict[str, Any]) -> OrgBusy:
+    who = f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
+    command = f" ({holder['command']})" if holder.get("command") else ""
+    hint = "wait for it or stop it; looking (`lemming status`, `ls`, `jq`) is always safe"
+    return OrgBusy(f"another engine is running here: {who}{command}", where=str(base), hint=hint)
 
 
 def _next_epoch(lock: fs.FolderLock) -> int:

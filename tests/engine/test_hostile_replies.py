@@ -449,10 +449,9 @@ def test_an_error_that_is_not_text_is_recorded_as_text(org: Path) -> None:
 
 
 def test_a_staged_file_that_cannot_be_written_keeps_a_tool_from_running(org: Path) -> None:
-    (org / "agents/mallory/workspace/notes.txt/x").mkdir(parents=True)
     writing = {"tool": "file_write", "args": {"path": "new.txt", "content": "x"}}
     reply = say("hi", tool_calls=[writing, {"tool": "ping", "args": {}}])
-    (org / "agents/mallory/workspace/.new.txt.tmp").mkdir()
+    (org / "agents/mallory/workspace/.new.txt.tmp").mkdir(parents=True)
     turns = run_twice(org, Reply(text=json.dumps(reply)))
     assert [tool["success"] for tool in turns[0].tools] == [True, False]
     assert "ping was not run" in said(read_journal(org, 1), "mallory")

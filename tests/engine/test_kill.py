@@ -1,0 +1,248 @@
+"""Real processes, killed with SIGKILL while they work: the next run comes to the same files and pays nothing twice.
+
+The instants are found by watching the journal grow. What a model call and a tool call cost outside is
+counted in files that lie outside the organisation.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.engine import load_tick, run_once
+from lemming.errors import OrgBusy
+from lemming.journal import Record, journal_ticks, read_journal
+from lemming.runtime import holder_of
+from lemming.testing import make_org, resume, say, tree
+
+pytestmark = pytest.mark.crash
+
+TICKS = 2
+ANSWER_S = 0.08
+PATIENCE_S = 20.0
+REPOSITORY = Path(__file__).parents[2]
+TIMES = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
+
+PLUGIN = """
+import os, time
+from lemming.backends.scripted import ScriptedProvider
+from lemming.providers import register_provider
+from lemming.tools import Tool, ToolRegistry, ToolResult
+
+def note(line):
+    with open(os.environ["LEMMING_TEST_BILL"], "a") as bill:
+        bill.write(line + "\\n")
+
+class Metered(ScriptedProvider):
+    def complete(self, request):
+        reply = super().complete(request)
+        note(f"call {request.tick} {request.agent} {request.step}")
+        return reply
+
+class Bell(Tool):
+    name = "bell"
+    description = "Rings a bell."
+
+    def execute(self, agent_name, base_path):
+        note("bell")
+        time.sleep(0.08)
+        return ToolResult(True, "rung")
+
+register_provider("metered", Metered)
+ToolRegistry.register(Bell())
+"""
+
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Path:
+    """A folder with the plugin; organisations and bills are put beside it."""
+    (tmp_path / "metered_plugin.py").write_text(PLUGIN)
+    return tmp_path
+
+
+def make(workshop: Path, name: str) -> Path:
+    counted = {"input_tokens": 10, "output_tokens": 5, "delay_s": ANSWER_S}
+    ring = say("ringing", tool_calls=[{"tool": "bell", "args": {}}])
+    kept = say("news", memory_updates=[{"key": "last", "value": "news"}])
+    return make_org(
+        workshop / name,
+        resume("ada", permissions={"tools": ["bell"]}, turn={"max_steps": 2}),
+        resume("bob"),
+        resume("cyd", schedule={"run_every_n_ticks": 2}, permissions={"read_outboxes": ["bob"]}),
+        models={"scripted": {"provider": "metered", "options": {"file": "config/answers.jsonl"}}},
+        org={"plugins": ["metered_plugin"], "tick_interval_s": 0},
+        script=[
+            {"agent": "ada", "step": 0, "reply": ring, **counted},
+            {"reply": kept, **counted},
+        ],
+    )
+
+
+def start(base: Path, *, bill: str = "") -> subprocess.Popen[str]:
+    """Start an engine in a process of its own; it ends after the last tick of the test."""
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{REPOSITORY}:{base.parent}",
+        "LEMMING_TEST_BILL": bill or f"{base}.bill",
+    }
+    left = str(TICKS + 1 - load_tick(base))
+    command = [sys.executable, "-m", "lemming", "-C", str(base), "run-forever", "--max-ticks", left]
+    return subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(base: Path) -> None:
+    """Run an engine to the end."""
+    process = start(base)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, said
+    assert load_tick(base) == TICKS + 1
+
+
+def await_record(process: subprocess.Popen[str], base: Path, tick: int, **wanted: Any) -> None:
+    """Watch a tick's journal until it holds a record with these values."""
+    ends = time.monotonic() + PATIENCE_S
+    while not any(wanted.items() <= record.items() for record in read_journal(base, tick)):
+        assert process.poll() is None, f"the engine ended before {wanted}"
+        assert time.monotonic() < ends, f"there was no {wanted}"
+        time.sleep(0.002)
+
+
+def all_records(base: Path) -> Iterator[Record]:
+    for tick in journal_ticks(base):
+        yield from ({**record, "tick": tick} for record in read_journal(base, tick))
+
+
+def files(base: Path) -> dict[str, bytes]:
+    """Return an organisation's files without the times of day in them, and without what a crash leaves."""
+    found = tree(base)
+    return {path: TIMES.sub(b"-", raw) for path, raw in found.items() if not path.endswith(".tmp")}
+
+
+def bill(base: Path) -> Counter[str]:
+    return Counter(Path(f"{base}.bill").read_text().splitlines())
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An organisation whose engine was left in peace."""
+    workshop = tmp_path_factory.mktemp("whole")
+    (workshop / "metered_plugin.py").write_text(PLUGIN)
+    base = make(workshop, "org")
+    finish(base)
+    return base
+
+
+@pytest.mark.parametrize(
+    ("tick", "instant"),
+    [
+        (1, {"type": "tick_started"}),
+        (1, {"type": "turn_started", "agent": "ada"}),
+        (1, {"type": "model_replied", "agent": "ada", "call": 0}),
+        (1, {"type": "tool_started", "agent": "ada"}),
+        (1, {"type": "tool_finished", "agent": "ada"}),
+        (1, {"type": "turn_committed", "agent": "ada"}),
+        (1, {"type": "turn_started", "agent": "bob"}),
+        (1, {"type": "tick_committed"}),
+        (2, {"type": "turn_started", "agent": "cyd"}),
+        (2, {"type": "turn_committed", "agent": "cyd"}),
+    ],
+    ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else f"tick {value}",
+)
+def test_a_killed_engine_is_continued_by_the_next_and_no_answer_is_paid_twice(
+    workshop: Path, whole: Path, tick: int, instant: dict[str, Any]
+) -> None:
+    base = make(workshop, "org")
+    process = start(base)
+    await_record(process, base, tick, **instant)
+    process.kill()
+    process.communicate()
+    assert process.returncode == -signal.SIGKILL
+    finish(base)
+    assert files(base) == files(whole)
+    replies = Counter(
+        (r["tick"], r["agent"], r["call"]) for r in all_records(base) if r["type"] == "model_replied"
+    )
+    assert set(replies.values()) == {1}
+    paid, ideal = bill(base), bill(whole)
+    assert paid["bell"] == ideal["bell"] == TICKS, "a tool with an outside effect runs once at most"
+    assert paid.keys() == ideal.keys()
+    assert paid.total() <= ideal.total() + 1, "the call in flight is all that a kill may cost"
+
+
+def test_an_engine_that_is_killed_again_and_again_comes_to_the_same_files(
+    workshop: Path, whole: Path
+) -> None:
+    base = make(workshop, "org")
+    kills = 0
+    for agent in ("ada", "bob"):
+        for kind in ("turn_started", "model_replied", "turn_committed"):
+            process = start(base)
+            await_record(process, base, 1, type=kind, agent=agent)
+            process.kill()
+            process.communicate()
+            kills += 1
+    finish(base)
+    assert files(base) == files(whole)
+    assert bill(base).total() <= bill(whole).total() + kills
+
+
+def test_a_second_engine_is_refused_and_told_who_is_running(workshop: Path) -> None:
+    base = make(workshop, "org")
+    process = start(base)
+    await_record(process, base, 1, type="turn_started", agent="ada")
+    before = tree(base / "config")
+    with pytest.raises(OrgBusy) as caught:
+        run_once(base)
+    assert f"another engine is running here: pid {process.pid} on " in str(caught.value)
+    assert "since 20" in str(caught.value)
+    holder = holder_of(base)
+    assert holder is not None
+    assert holder["pid"] == process.pid
+    second = start(base)
+    _, said = second.communicate(timeout=PATIENCE_S)
+    assert second.returncode == OrgBusy.exit_status
+    assert f"pid {process.pid}" in said
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, said
+    assert tree(base / "config") == before
+    assert holder_of(base) is None
+
+
+def test_the_lock_of_a_killed_engine_is_free_at_once(workshop: Path) -> None:
+    base = make(workshop, "org")
+    process = start(base)
+    await_record(process, base, 1, type="turn_started", agent="ada")
+    process.kill()
+    process.communicate()
+    assert f'"pid": {process.pid}' in (base / ".lemming/lock").read_text()
+    assert holder_of(base) is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_a_signal_ends_the_engine_after_the_running_turn_and_the_next_run_continues(
+    workshop: Path, whole: Path, number: signal.Signals
+) -> None:
+    base = make(workshop, "org")
+    process = start(base)
+    await_record(process, base, 1, type="turn_started", agent="ada")
+    process.send_signal(number)
+    _, said = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0, said
+    ended = [record["agent"] for record in read_journal(base, 1) if record["type"] == "turn_committed"]
+    assert ended == ["ada"], "the running turn is finished, and no other begun"
+    assert load_tick(base) == 1
+    finish(base)
+    assert files(base) == files(whole)
+    assert bill(base) == bill(whole)
