@@ -287,6 +287,7 @@ class FolderLock:
     def describe(self, holder: bytes) -> None:
         """Replace the description of the holder."""
         with _writing(self._root, self._relative):
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
             os.ftruncate(self._descriptor, 0)
             _write_all(self._descriptor, holder)
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from lemming import fs, paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, load_config
-from lemming.errors import ConfigError, LemmingError, NotAnOrg, OrgBusy, RequestRejected
+from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 
@@ -129,13 +129,14 @@ def open_org(
         )
     clock = clock or SystemClock()
     lock = _lock(base)
+    epoch = _next_epoch(lock)
     try:
-        epoch = _next_epoch(lock)
         holder = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
         lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
         yield Runtime(base, clock, notify, stop or threading.Event(), epoch)
     finally:
-        lock.describe(pretty({"epoch": epoch}))
+        with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
+            lock.describe(pretty({"epoch": epoch}))
         lock.release()
 
 
