@@ -70,7 +70,7 @@ Work = list[tuple[str, bytes, bool]]
 
 
 def written_between(before: dict[str, bytes], after: dict[str, bytes], turns: int) -> Work:
-    """Return (path, bytes, is appended) for all that a tick wrote; shared logs are cut into one piece a turn."""
+    """Return (path, bytes, is appended) for all that a tick wrote; shared logs in one piece a turn."""
     work: Work = []
     for path, content in after.items():
         old = before.get(path, b"")

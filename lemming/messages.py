@@ -82,7 +82,7 @@ def entry_id(tick: int, agent: str, index: int) -> str:
     12 hex digits of BLAKE2b over the three. Nothing random: writing the same entry twice is one file.
 
     >>> entry_id(42, "planner", 0)
-    'c09f4f2d7c30'
+    'a6049e5decfa'
     """
     return blake2b(f"{tick}/{agent}/{index}".encode(), digest_size=6).hexdigest()
 

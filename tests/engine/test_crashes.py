@@ -1,4 +1,4 @@
-"""The process dies at any change of the disk; the next run comes to the same files and pays for nothing twice."""
+"""The process dies at any change of the disk; the next run comes to the same files."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_damage_in_the_middle_of_a_journal_stops_the_engine_and_names_the_line(b
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(lines[0] + lines[1].replace(b"ada", b"eve", 1) + b"".join(lines[2:]))
     before = tree(base, without=())
-    with pytest.raises(CorruptState, match="00000001.jsonl:2"):
+    with pytest.raises(CorruptState, match=r"00000001\.jsonl:2"):
         run_once(base)
     assert {k: v for k, v in tree(base, without=()).items() if k != ".lemming/lock"} == {
         k: v for k, v in before.items() if k != ".lemming/lock"
