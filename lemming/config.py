@@ -78,6 +78,14 @@ class Org:
     retention_ticks: Annotated[
         int, Field(ge=0, description="Outbox entries older than this many ticks are removed; 0 keeps all.")
     ] = 1000
+    plain_journals: Annotated[
+        int,
+        Field(
+            ge=0,
+            description="Journals of this many ticks stay files of their own; older ones are packed, a "
+            "hundred ticks to a file, in logs/ticks/sealed.",
+        ),
+    ] = 1000
     inbox_limit: Annotated[int, Field(ge=0, le=1000, description="Entries a prompt may show.")] = 50
     inbox_chars: Annotated[int, Field(ge=0, description="Characters of entries a prompt may show.")] = 24_000
     memory_chars: Annotated[int, Field(ge=0, description="Characters of memory a prompt may show.")] = 16_000

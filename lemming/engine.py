@@ -23,6 +23,7 @@ from lemming.plan import Plan
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Notify, Runtime, Stopped, ignore, open_org
 from lemming.schedule import in_order, is_due
+from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
 from lemming.tick import Tick, turns_not_taken
 
 RESERVED_BYTES = 1 << 20
@@ -36,24 +37,18 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
     Raises `CorruptState` for anything that is not a tick; the journals then tell what it was.
     """
     base = paths.as_base(base_path)
-    ticks = journal_ticks(base)
-    known = f"the last journal is of tick {ticks[-1]}" if ticks else "there is no journal"
-    hint = f'{known}; write {{"current_tick": {_tick_by_journals(base, ticks)}}} into it'
     try:
         plain = parse(fs.read_bytes(base / paths.TICK_FILE, 4096), allow_bom=True)
     except FileNotFoundError as error:
-        if not ticks:
+        if not journal_ticks(base):
             return 1
-        raise CorruptState("the tick counter is gone", where=paths.TICK_FILE, hint=hint) from error
+        raise _uncounted(base, "the tick counter is gone") from error
     except (OSError, JsonProblem) as error:
         why = why_unreadable(error) if isinstance(error, OSError) else str(error)
-        raise CorruptState(
-            f"cannot read the tick counter: {why}", where=paths.TICK_FILE, hint=hint
-        ) from error
+        raise _uncounted(base, f"cannot read the tick counter: {why}") from error
     tick = plain.get("current_tick") if isinstance(plain, dict) else None
     if isinstance(tick, bool) or not isinstance(tick, int) or not 0 <= tick <= LAST_TICK:
-        message = 'expected {"current_tick": N} with a whole number N'
-        raise CorruptState(message, where=paths.TICK_FILE, hint=hint)
+        raise _uncounted(base, 'expected {"current_tick": N} with a whole number N')
     return tick
 
 
@@ -138,6 +133,13 @@ def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport 
     )
 
 
+def _uncounted(base: Path, message: str) -> CorruptState:
+    ticks = journal_ticks(base)
+    known = f"the last journal is of tick {ticks[-1]}" if ticks else "there is no journal"
+    hint = f'{known}; write {{"current_tick": {_tick_by_journals(base, ticks)}}} into it'
+    return CorruptState(message, where=paths.TICK_FILE, hint=hint)
+
+
 def _run_next(runtime: Runtime) -> TickReport:
     return _run(runtime, _next_tick(runtime), advance=True)
 
@@ -212,6 +214,8 @@ def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
         if advance:
             persist_tick(runtime.base, tick + 1, sync=durability != "off")
         _close(journal, report, advanced=advance)
+    if tick % TICKS_PER_SEGMENT == 0:
+        seal_old_journals(runtime.base, tick, config.org.plain_journals)
     runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
 

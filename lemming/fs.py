@@ -211,6 +211,11 @@ class AppendFile:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         return _read_up_to(self._descriptor, os.fstat(self._descriptor).st_size)
 
+    @property
+    def size(self) -> int:
+        """The size in bytes."""
+        return os.fstat(self._descriptor).st_size
+
     def append(self, content: bytes) -> None:
         """Write at the end."""
         with _writing(self._root, self._relative):

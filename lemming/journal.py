@@ -16,6 +16,7 @@ from lemming.documents import why_unreadable
 from lemming.errors import CorruptState
 from lemming.jsontext import JsonProblem, compact, parse
 from lemming.redaction import redact_values
+from lemming.sealing import plain_ticks, read_sealed, sealed_ticks
 
 Record = dict[str, Any]
 Durability = Literal["turn", "tick", "off"]
@@ -43,7 +44,7 @@ def read_journal(base: Path, tick: int) -> list[Record]:
     try:
         raw = fs.read_bytes(base / file, LINE_LIMIT_BYTES * 16)
     except FileNotFoundError:
-        return []
+        raw = read_sealed(base, tick) or b""
     except OSError as error:
         raise _unreadable(file, error) from error
     return parse_journal(raw, file).records
@@ -61,7 +62,7 @@ def last_record(base: Path, tick: int) -> Record | None:
     try:
         tail = fs.read_tail(base / file, 4096, 1)
     except FileNotFoundError:
-        return None
+        tail = read_sealed(base, tick) or b""
     except OSError as error:
         raise _unreadable(file, error) from error
     lines = tail[: tail.rfind(b"\n") + 1].splitlines()
@@ -73,12 +74,11 @@ def last_record(base: Path, tick: int) -> Record | None:
 
 
 def journal_ticks(base: Path) -> list[int]:
-    """Return the ticks that have a journal, ascending."""
+    """Return the ticks that have a journal, sealed ones included, ascending."""
     try:
-        names = fs.list_names(base / paths.JOURNALS)
+        return sorted({*sealed_ticks(base), *plain_ticks(base)})
     except OSError as error:
         raise _unreadable(paths.JOURNALS, error) from error
-    return sorted(int(match[1]) for name in names if (match := paths.JOURNAL_FILE.match(name)))
 
 
 def parse_journal(raw: bytes, file: str) -> Reading:

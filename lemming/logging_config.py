@@ -16,6 +16,9 @@ from lemming import fs, paths
 from lemming.errors import DiskError
 from lemming.redaction import redact_values
 
+ROTATE_BYTES = 8 << 20
+"""A log that has grown past this becomes `<name>.1`, in the place of the one before."""
+
 _levels: dict[Path, int] = {}
 
 
@@ -60,7 +63,11 @@ class _Lines:
 
     def msg(self, line: str) -> None:
         try:
-            fs.append(self._base, self._relative, redact_values(line).encode("utf-8", "replace") + b"\n")
+            with fs.AppendFile(self._base, self._relative) as file:
+                file.append(redact_values(line).encode("utf-8", "replace") + b"\n")
+                is_full = file.size > ROTATE_BYTES
+            if is_full:
+                fs.move(self._base, self._relative, f"{self._relative}.1")
         except DiskError as error:
             if not error.concerns_one_file:  # a full disk stops the engine; an odd log file does not
                 raise

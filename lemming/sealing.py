@@ -1,0 +1,115 @@
+"""Old journals, packed: `logs/ticks/sealed/00000000-00000099.zip` holds the journals of a hundred ticks.
+
+A journal stays readable for ever, by every command and with `unzip -p`; the folder and the disk stay small.
+Packing is safe to repeat: the segment is published whole before the journals it holds are removed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lemming import fs, paths
+from lemming.errors import CorruptState
+
+if TYPE_CHECKING:
+    from zipfile import ZipFile
+
+SEALED = f"{paths.JOURNALS}/sealed"
+TICKS_PER_SEGMENT = 100
+SEGMENT_LIMIT_BYTES = 4 << 30
+_SEGMENT = re.compile(r"(\d{8,12})-(\d{8,12})\.zip\Z")
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that the same journals give the same bytes
+
+
+def seal_old_journals(base: Path, tick: int, kept: int) -> list[str]:
+    """Pack the journals of every full hundred of ticks older than `kept` ticks; return the new segments."""
+    sealed = []
+    for first in sorted({at - at % TICKS_PER_SEGMENT for at in plain_ticks(base) if at < tick - kept}):
+        if first + TICKS_PER_SEGMENT > tick - kept:
+            continue
+        ticks = [at for at in plain_ticks(base) if first <= at < first + TICKS_PER_SEGMENT]
+        sealed.append(_seal(base, first, ticks))
+    return sealed
+
+
+def plain_ticks(base: Path) -> list[int]:
+    """Return the ticks whose journal is a file of its own, ascending."""
+    names = fs.list_names(f"{base}/{paths.JOURNALS}")
+    return sorted(int(match[1]) for name in names if (match := paths.JOURNAL_FILE.match(name)))
+
+
+def sealed_ticks(base: Path) -> list[int]:
+    """Return the ticks whose journal is in a segment, ascending. Raises `CorruptState` for a damaged one."""
+    return sorted(
+        int(name.removesuffix(".jsonl"))
+        for segment in fs.list_names(f"{base}/{SEALED}")
+        if _SEGMENT.match(segment)
+        for name in _open(base, f"{SEALED}/{segment}").namelist()
+    )
+
+
+def read_sealed(base: Path, tick: int) -> bytes | None:
+    """Return the bytes of a packed journal; None when no segment holds that tick."""
+    segment = _segment_of(tick)
+    try:
+        archive = _open(base, segment)
+    except FileNotFoundError:
+        return None
+    from zipfile import BadZipFile
+
+    try:
+        return archive.read(f"{tick:08d}.jsonl")
+    except KeyError:
+        return None
+    except BadZipFile as error:
+        raise _damaged(segment, error) from error
+
+
+def _segment_of(tick: int) -> str:
+    first = tick - tick % TICKS_PER_SEGMENT
+    return f"{SEALED}/{first:08d}-{first + TICKS_PER_SEGMENT - 1:08d}.zip"
+
+
+def _seal(base: Path, first: int, ticks: list[int]) -> str:
+    from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
+
+    segment, packed = _segment_of(first), io.BytesIO()
+    journals = {
+        tick: raw for tick in range(first, first + TICKS_PER_SEGMENT) if (raw := read_sealed(base, tick))
+    }
+    for tick in ticks:
+        journals[tick] = fs.read_bytes(f"{base}/{paths.journal_file(tick)}", SEGMENT_LIMIT_BYTES)
+    with ZipFile(packed, "w") as archive:
+        for tick in sorted(journals):
+            archive.writestr(ZipInfo(f"{tick:08d}.jsonl", _EPOCH), journals[tick], ZIP_DEFLATED)
+    fs.publish(base, segment, packed.getvalue(), sync=True)
+    for tick in ticks:
+        fs.remove(base, paths.journal_file(tick))
+    return segment
+
+
+def _open(base: Path, segment: str) -> ZipFile:
+    """Open a segment; the few last used stay in memory. Raises `FileNotFoundError`, `CorruptState`."""
+    status = (base / segment).stat()
+    from zipfile import BadZipFile
+
+    try:
+        return _opened(f"{base}/{segment}", status.st_mtime_ns, status.st_size)
+    except BadZipFile as error:
+        raise _damaged(segment, error) from error
+
+
+@lru_cache(maxsize=4)
+def _opened(path: str, _mtime_ns: int, _size: int) -> ZipFile:
+    from zipfile import ZipFile
+
+    return ZipFile(io.BytesIO(fs.read_bytes(path, SEGMENT_LIMIT_BYTES)))
+
+
+def _damaged(segment: str, error: Exception) -> CorruptState:
+    hint = "restore it from a backup, or move it away to give up the record of these ticks"
+    return CorruptState(f"the sealed journals are damaged: {error}", where=segment, hint=hint)

@@ -1,0 +1,88 @@
+"""Old journals are packed and stay readable."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from lemming import sealing
+from lemming.engine import load_tick, persist_tick, recorded_report, run_once, run_tick
+from lemming.errors import CorruptState, TickAlreadyCommitted
+from lemming.journal import journal_ticks, read_journal
+from lemming.sealing import plain_ticks, sealed_ticks
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
+
+SEGMENT = "logs/ticks/sealed/00000000-00000099.zip"
+
+
+@pytest.fixture
+def org(base: Path) -> Path:
+    """An organisation with journals of ticks 1 to 3 and 96 to 99, whose next tick seals."""
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 100}), org={"plain_journals": 0})
+    for first, last in ((1, 3), (96, 99)):
+        persist_tick(base, first)
+        for _ in range(first, last + 1):
+            run_once(base, clock=FrozenClock())
+    return base
+
+
+def test_a_full_hundred_of_old_ticks_becomes_one_file_and_reads_as_before(org: Path) -> None:
+    before = {tick: read_journal(org, tick) for tick in (1, 50, 99)}
+    report = recorded_report(org, 2)
+    run_once(org)
+    assert sealed_ticks(org) == [1, 2, 3, 96, 97, 98, 99]
+    assert plain_ticks(org) == [100]
+    assert journal_ticks(org) == [1, 2, 3, 96, 97, 98, 99, 100]
+    assert {tick: read_journal(org, tick) for tick in before} == before
+    assert recorded_report(org, 2) == report
+    assert run_tick(org, 99).was_recorded
+
+
+def test_recent_journals_stay_files_of_their_own(org: Path) -> None:
+    (org / "config/org.json").write_text('{"plain_journals": 50}')
+    run_once(org)
+    assert sealed_ticks(org) == []
+
+
+def test_the_segment_opens_with_ordinary_tools(org: Path) -> None:
+    whole = (org / "logs/ticks/00000002.jsonl").read_bytes()
+    run_once(org)
+    with zipfile.ZipFile(org / SEGMENT) as archive:
+        assert archive.read("00000002.jsonl") == whole
+
+
+def test_a_sealed_tick_is_still_applied_once_only(org: Path) -> None:
+    run_once(org)
+    persist_tick(org, 2)
+    with pytest.raises(TickAlreadyCommitted, match='"current_tick": 101'):
+        run_once(org)
+
+
+def test_a_crash_while_sealing_loses_no_journal(org: Path) -> None:
+    expected = {tick: read_journal(org, tick) for tick in plain_ticks(org)}
+    for number in range(1, 13):
+        with contextlib.suppress(Crash), crash_at(number):
+            sealing.seal_old_journals(org, 100, 0)
+        assert {tick: read_journal(org, tick) for tick in expected} == expected
+    sealing.seal_old_journals(org, 100, 0)
+    assert {tick: read_journal(org, tick) for tick in expected} == expected
+    assert plain_ticks(org) == []
+
+
+def test_sealing_the_same_journals_gives_the_same_bytes(org: Path, tmp_path: Path) -> None:
+    shutil.copytree(org, tmp_path / "copy")
+    for base in (org, tmp_path / "copy"):
+        sealing.seal_old_journals(base, 100, 0)
+    assert tree(org, without=()) == tree(tmp_path / "copy", without=())
+
+
+def test_a_damaged_segment_is_named_and_nothing_is_guessed(org: Path) -> None:
+    run_once(org)
+    (org / SEGMENT).write_bytes(b"not a zip file")
+    with pytest.raises(CorruptState, match=r"00000000-00000099\.zip"):
+        read_journal(org, 5)
+    assert load_tick(org) == 101
