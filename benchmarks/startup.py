@@ -39,8 +39,6 @@ def _cpu_ms(command: list[str]) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     # Modules are to be compiled once, in the round that does not count, as on a user's machine.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    subprocess.run(
-        command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment
-    )
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return (after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime) * 1000
