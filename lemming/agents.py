@@ -17,7 +17,7 @@ from pydantic import Field
 
 from lemming import fs, paths
 from lemming.contract import MESSAGE_KINDS, MessageKind
-from lemming.documents import read_document
+from lemming.documents import adapter, read_document
 from lemming.errors import ConfigError, Problem
 from lemming.jsontext import nearest
 from lemming.schedule import AgentSchedule, is_due
@@ -143,8 +143,6 @@ class Agent:
     @cached_property
     def plain(self) -> dict[str, Any]:
         """The agent as JSON values, in the resume's own shape."""
-        from lemming.documents import adapter
-
         values: dict[str, Any] = adapter(Agent).dump_python(self, mode="json")
         return values
 

@@ -30,6 +30,8 @@ COMMANDS = {
         "prompt": "Show what an agent's model would be sent now.",
         "inbox": "Show what an agent's next turn would see.",
         "outbox": "Show what an agent has written.",
+        "tick": "Show one tick whole.",
+        "why": "Show where an entry, a memory or a file came from.",
         "logs": "Show the engine's log, or an agent's.",
     },
     "Change": {
@@ -39,9 +41,21 @@ COMMANDS = {
         "credits": "See and raise what agents may spend.",
         "models": "See which models can be used; fetch weights.",
     },
+    "Past": {
+        "history": "Show what has been kept, tick by tick; turn it on and off.",
+        "show": "Show what a tick changed.",
+        "diff": "Show how the files differ between two ticks.",
+        "fork": "Make an organisation that goes on from a tick of this one.",
+        "rewind": "Bring this organisation back to a tick.",
+        "bisect": "Find the first tick whose files make a command fail.",
+    },
     "Check": {
         "validate": "Say all that is wrong with the files people write.",
         "doctor": "Check the machine and the organisation.",
+        "chaos": "Kill the engine on a copy of the organisation, and compare.",
+        "repair": "Mend what needs a person.",
+        "verify": "Check every file against the journals.",
+        "replay": "Run recorded ticks again and compare.",
         "schema": "Print the JSON Schema of a file format.",
     },
 }

@@ -92,6 +92,10 @@ class Org:
     max_attempts: Annotated[
         int, Field(ge=1, description="A turn interrupted this often before its model answered is given up.")
     ] = 3
+    history: Annotated[
+        Literal["off", "git"],
+        Field(description='"git": every tick that changed something is a commit in .lemming/history.git.'),
+    ] = "off"
     create_agent_allowed: Annotated[list[str], Field(description="Agents that may call create_agent.")] = (
         field(default_factory=lambda: ["hr"])
     )

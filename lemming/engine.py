@@ -11,10 +11,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lemming import fs, paths
 from lemming.agents import Agent
 from lemming.clock import Clock
+from lemming.config import Config
 from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.journal import Journal, is_committed, journal_ticks, last_record, read_journal
@@ -25,6 +27,9 @@ from lemming.runtime import Notify, Runtime, Stopped, ignore, open_org
 from lemming.schedule import in_order, is_due
 from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
 from lemming.tick import Tick, turns_not_taken
+
+if TYPE_CHECKING:
+    from lemming.recorder import Recorder
 
 RESERVED_BYTES = 1 << 20
 ENDS = ("turn_committed", "turn_skipped")
@@ -79,7 +84,12 @@ def run_tick(
     if not 0 <= tick <= LAST_TICK:
         raise UsageError(f"there is no tick {tick}", hint=f"ticks are 0 to {LAST_TICK}")
     with open_org(base_path, command="run_tick", clock=clock, notify=notify, stop=stop) as runtime:
-        return recorded_report(runtime.base, tick) or _run(runtime, tick, advance=False)
+        return run_opened(runtime, tick, advance=False)
+
+
+def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
+    """Do what `run_tick` does where the organisation is open already; `advance` persists the next tick."""
+    return recorded_report(runtime.base, tick) or _run(runtime, tick, advance=advance)
 
 
 def run_once(
@@ -195,12 +205,15 @@ def _tick_by_journals(base: Path, ticks: list[int]) -> int:
 def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
     """One tick, as docs/concepts.md tells it: plan, turns in order, clean up, make durable, move on."""
     began = time.perf_counter()
-    if not (runtime.base / paths.TICK_FILE).exists():  # the first run ever
-        persist_tick(runtime.base, load_tick(runtime.base))
     config = runtime.load_config()
     durability = config.org.durability
+    if not (runtime.base / paths.TICK_FILE).exists():  # the first run ever: before there is a journal
+        persist_tick(runtime.base, load_tick(runtime.base), sync=durability != "off")
+    recorder = _recorder(runtime, config)
     with Journal(runtime.base, tick, epoch=runtime.epoch, durability=durability) as journal:
         journal.reserve(RESERVED_BYTES)
+        if recorder and not journal.records:
+            recorder.before_tick(tick)
         current = Tick.begin(runtime, journal, config, tick)
         try:
             for name in current.plan.order:
@@ -214,10 +227,21 @@ def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
         if advance:
             persist_tick(runtime.base, tick + 1, sync=durability != "off")
         _close(journal, report, advanced=advance)
+    if recorder:
+        recorder.after_tick(report)
     if tick % TICKS_PER_SEGMENT == 0:
         seal_old_journals(runtime.base, tick, config.org.plain_journals)
     runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
+
+
+def _recorder(runtime: Runtime, config: Config) -> Recorder | None:
+    """Return who keeps the history; None, and nothing imported, when it is off."""
+    if config.org.history == "off":
+        return None
+    from lemming.recorder import Recorder
+
+    return Recorder(runtime)
 
 
 def _close(journal: Journal, report: TickReport, *, advanced: bool) -> None:

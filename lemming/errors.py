@@ -131,6 +131,13 @@ class DiskError(LemmingError):
         self.concerns_one_file = concerns_one_file
 
 
+class GitFailed(LemmingError):
+    """git is missing, too old, or refused: the history was not kept or cannot be read. Ticks go on."""
+
+    code = "LMG-106"
+    exit_status = 7
+
+
 class ContractError(LemmingError):
     """The model's reply is not the JSON contract. The message is quoted back to the model."""
 

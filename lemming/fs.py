@@ -16,12 +16,13 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
+from lemming.disk import disk
 from lemming.errors import DiskError, OrgBusy
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _HINTS = {
@@ -131,10 +132,10 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False) ->
     with _writing(root, relative), _parent(root, relative) as (folder, name):
         temporary = _write_beside(folder, name, content, sync=sync)
         _announce("rename", relative)
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        disk().rename(temporary, name, folder, folder)
         if sync:
             _announce("sync", relative)
-            os.fsync(folder)
+            disk().sync_folder(folder)
 
 
 def create(root: Path, relative: str, content: bytes) -> bool:
@@ -170,7 +171,7 @@ def move(root: Path, source: str, destination: str) -> None:
         _parent(root, destination) as (new_folder, new),
     ):
         _announce("rename", destination)
-        os.rename(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder)
+        disk().rename(old, new, old_folder, new_folder)
 
 
 def make_folder(root: Path, relative: str) -> None:
@@ -226,7 +227,7 @@ class AppendFile:
         """Cut the file to its first `size` bytes."""
         with _writing(self._root, self._relative):
             _announce("truncate", self._relative)
-            os.ftruncate(self._descriptor, size)
+            disk().truncate(self._descriptor, size)
 
     def reserve(self, extra_bytes: int) -> None:
         """Fail now rather than later if the disk has no room for `extra_bytes` more."""
@@ -239,13 +240,14 @@ class AppendFile:
         """Make everything appended so far survive power loss. A failed sync is never retried."""
         with _writing(self._root, self._relative):
             _announce("sync", self._relative)
-            _sync_descriptor(self._descriptor)
+            disk().sync(self._descriptor)
 
     def sync_name(self) -> None:
-        """Make the file's name survive power loss: sync its folder."""
-        with _writing(self._root, self._relative), _parent(self._root, self._relative) as (folder, _):
-            _announce("sync", str(PurePosixPath(self._relative).parent))
-            os.fsync(folder)
+        """Make the file's name survive power loss: sync its folder and those above, which may be new too."""
+        for above in PurePosixPath(self._relative).parents:
+            with _writing(self._root, self._relative), _parent(self._root, f"{above}/.") as (folder, _):
+                _announce("sync", str(above))
+                disk().sync_folder(folder)
 
     def close(self) -> None:
         """Give the descriptor back; safe to repeat."""
@@ -260,7 +262,7 @@ def sync_file_system(root: Path) -> None:
         _announce("syncfs", ".")
         descriptor = os.open(root, _ROOT)
         try:
-            _syncfs(descriptor)
+            disk().sync_file_system(descriptor)
         finally:
             os.close(descriptor)
 
@@ -369,7 +371,7 @@ def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False)
         _write_all(descriptor, content)
         if sync:
             _announce("sync", name)
-            _sync_descriptor(descriptor)
+            disk().sync(descriptor)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
@@ -380,26 +382,6 @@ def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
-    written = os.write(descriptor, content)
+    written = disk().write(descriptor, content)
     while written < len(content):
-        written += os.write(descriptor, content[written:])
-
-
-def _sync_descriptor(descriptor: int) -> None:
-    if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the bytes in the drive's cache
-        fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
-    elif hasattr(os, "fdatasync"):
-        os.fdatasync(descriptor)
-    else:
-        os.fsync(descriptor)
-
-
-def _syncfs(descriptor: int) -> None:
-    import ctypes
-
-    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
-    if syncfs is None:  # not Linux
-        os.sync()
-    elif syncfs(descriptor) != 0:
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
+        written += disk().write(descriptor, content[written:])

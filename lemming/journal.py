@@ -117,6 +117,7 @@ class Journal:
             for record in self.records:
                 if "agent" in record:
                     self._by_agent.setdefault(record["agent"], []).append(record)
+            self._is_settled = not self.records  # the end of an earlier attempt may never have been synced
             if reading.valid_bytes < len(raw):
                 self._file.truncate(reading.valid_bytes)
             if not reading.records and durability != "off":
@@ -154,10 +155,17 @@ class Journal:
             }
             text = compact(record).decode()
         line, self._check = _close_line(text, self._check)
+        self._is_settled = False
         self._file.append(line)
-        if sync and self._durability == "turn":
-            self._file.sync()
+        if sync:
+            self.settle()
         return record
+
+    def settle(self) -> None:
+        """Make all records survive power loss if durability is "turn": what follows from them comes after."""
+        if not self._is_settled and self._durability == "turn":
+            self._file.sync()
+            self._is_settled = True
 
     def sync(self) -> None:
         """Make all records survive power loss, unless durability is "off"."""

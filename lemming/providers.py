@@ -133,6 +133,7 @@ _BUILT_IN = {
     "cli": "lemming.backends.cli:CliProvider",
     "scripted": "lemming.backends.scripted:ScriptedProvider",
     "human": "lemming.backends.human:HumanProvider",
+    "replay": "lemming.backends.replay:ReplayProvider",
 }
 _LAZY = {
     "OpenAIProvider": _BUILT_IN["openai"],

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any
 from lemming import fs, paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, load_config
+from lemming.contract import ToolCall
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
 from lemming.providers import LLMProvider, Reply, Request, make_provider
+from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
     from lemming.circuit import Circuits
@@ -66,6 +68,10 @@ class Runtime:
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
         return self._provider(entry).complete(request)
+
+    def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result."""
+        return call_tool(call.tool, call.args, context)
 
     def _provider(self, entry: ModelEntry) -> LLMProvider:
         key = compact([entry.provider, entry.options, entry.attempts])

@@ -24,7 +24,7 @@ from lemming.journal import Journal, Record
 from lemming.providers import Message, Request
 from lemming.redaction import redact_values
 from lemming.runtime import Runtime, Stopped
-from lemming.tools import ToolContext, ToolResult, allowed_tools, call_tool
+from lemming.tools import ToolContext, ToolResult, allowed_tools
 from lemming.turn import Answer, Seat
 
 INTERRUPTED = "INTERRUPTED: the engine stopped while this ran; it may or may not have happened"
@@ -43,13 +43,13 @@ class JournalTape:
     def ask(self, call: int, messages: list[Message]) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
         if call in self._answers:
-            return _recorded_answer(self._answers[call])
+            return recorded_answer(self._answers[call])
         return self._ask_live(call, messages)
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`, recorded or live."""
         if index in self._finished:
-            return _recorded_result(self._finished[index])
+            return recorded_result(self._finished[index])
         context = ToolContext(
             agent=self._seat.agent,
             base=self._runtime.base,
@@ -59,7 +59,7 @@ class JournalTape:
         )
         tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
         if tool is None or tool.repeatable:
-            return self._finish(index, call, call_tool(call.tool, call.args, context))
+            return self._finish(index, call, self._runtime.use_tool(index, call, context))
         if index in self._started:
             return self._finish(index, call, ToolResult(False, INTERRUPTED))
         try:
@@ -72,7 +72,7 @@ class JournalTape:
         self._started[index] = self._append(
             "tool_started", sync=True, index=index, tool=call.tool, args=call.args
         )
-        return self._finish(index, call, call_tool(call.tool, call.args, context), sync=True)
+        return self._finish(index, call, self._runtime.use_tool(index, call, context), sync=True)
 
     def reached_outside(self, index: int) -> bool:
         """Return whether that call had effects of its own, before which the staged files were written."""
@@ -88,7 +88,7 @@ class JournalTape:
             output=redact_values(result.output),
             effects=[effect.as_json() for effect in result.effects],
         )
-        return _recorded_result(record)
+        return recorded_result(record)
 
     def _ask_live(self, call: int, messages: list[Message]) -> Answer:
         seat, started = self._seat, time.perf_counter()
@@ -125,7 +125,7 @@ class JournalTape:
             **vars(usage),
             duration_ms=elapsed_ms(started),
         )
-        return _recorded_answer(record)
+        return recorded_answer(record)
 
     def _append(self, kind: str, *, sync: bool = False, **fields: Any) -> Record:
         return self._journal.append(kind, sync=sync, agent=self._seat.agent.name, **fields)
@@ -135,14 +135,16 @@ def _by(records: Iterable[Record], key: str, kinds: tuple[str, ...]) -> dict[int
     return {record[key]: record for record in records if record["type"] in kinds}
 
 
-def _recorded_answer(record: Record) -> Answer:
+def recorded_answer(record: Record) -> Answer:
+    """Return the answer that a record holds; raise the `ProviderError` that stood in its place."""
     if record["type"] == "model_failed":
         kind = getattr(errors, record["error"], ProviderError)
         raise kind(record["message"])
     return Answer(**{key: record[key] for key in Answer.__dataclass_fields__})
 
 
-def _recorded_result(record: Record) -> ToolResult:
+def recorded_result(record: Record) -> ToolResult:
+    """Return the result of a tool call that a record holds, with the files it wants written."""
     effects = tuple(FileEffect.from_json(plain) for plain in record["effects"])
     return ToolResult(record["success"], record["output"], effects)
 

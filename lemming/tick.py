@@ -166,6 +166,7 @@ class Tick:
 
     def _apply(self, outcome: TurnOutcome, *, again: bool) -> None:
         """Write a turn's files: memories and workspace, then the outbox, then the agent's new state."""
+        self.journal.settle()
         for effect in outcome.effects:
             apply_effect(self.runtime.base, effect, again=again)
         write_state(self.runtime.base, outcome.report.agent, outcome.state)
@@ -218,6 +219,7 @@ class Tick:
             calls=len(answers),
             credits=spent,
         )
+        self.journal.settle()
         write_state(self.runtime.base, report.agent, state)
         return self._commit(TurnOutcome(report=report, state=state))
 

@@ -33,9 +33,8 @@ from lemming.testing import make_org, resume, say
 
 
 def test_the_provider_interface_is_the_printed_one() -> None:
-    printed = re.findall(r"def call\((.*?)\) -> (\w+)", code("Providers (`lemming/providers.py`)", "python"))[
-        0
-    ]
+    interface = code("Providers (`lemming/providers.py`)", "python")
+    (printed,) = re.findall(r"def call\((.*?)\) -> (\w+)", interface)
     signature = inspect.signature(LLMProvider.call)
     assert ", ".join(str(p).split(":")[0] for p in signature.parameters.values()) == printed[0]
     assert (signature.return_annotation, printed[1]) == ("str", "str")

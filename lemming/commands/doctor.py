@@ -27,12 +27,14 @@ from lemming.engine import load_tick
 from lemming.errors import LemmingError, NotAnOrg
 from lemming.guards.sandbox import sandbox_status
 from lemming.journal import journal_ticks, read_journal
+from lemming.timeline.repair import find_repairs
 
 Level = Literal["ok", "warn", "fail"]
 
 NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "ollama")
 OLDEST_PYTHON = (3, 11)
 LITTLE_ROOM_BYTES = 1 << 30
+JOURNALS_READ = 20
 _COLOURS: dict[Level, Style] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -88,6 +90,7 @@ def _look(ctx: typer.Context) -> Iterator[Finding]:
     yield from _each("disk", lambda: _disk(base))
     yield from _each("lock", lambda: _lock(base))
     yield from _each("tick", lambda: _tick(base))
+    yield from _each("repair", lambda: _damage(base))
     try:
         config = load_settings(base)
     except LemmingError as error:
@@ -96,6 +99,7 @@ def _look(ctx: typer.Context) -> Iterator[Finding]:
     yield from _each("files", lambda: _files(base, config))
     yield from _each("models", lambda: _models(base, config))
     yield from _each("shell", lambda: _shell(base, config))
+    yield from _each("history", lambda: _history(base, config))
 
 
 def _each(about: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -163,6 +167,19 @@ def _tick(base: Path) -> Iterator[Finding]:
         yield Finding("ok", "tick", f"{tick} is next, {counted(len(ticks), 'journal')}")
 
 
+def _damage(base: Path) -> Iterator[Finding]:
+    """Yield what `lemming repair` would see to; beside an engine, what it is writing may look torn."""
+    if running_engine(base):
+        yield Finding("ok", "repair", "not looked at while an engine runs")
+        return
+    found = [repair for repair in find_repairs(base, newest=JOURNALS_READ) if repair.kind != "outbox"]
+    for repair in found:
+        level: Level = "warn" if repair.kind in ("leftover", "call") else "fail"
+        yield Finding(level, "repair", f"{repair.where}: {repair.found}", "lemming repair")
+    if not found:
+        yield Finding("ok", "repair", f"nothing to repair (newest {JOURNALS_READ} journals)")
+
+
 def _files(base: Path, config: Config) -> Iterator[Finding]:
     problems = [*problems_of_config(base, config), *problems_of_agents(base, config, None)]
     errors = [problem for problem in problems if problem.severity == "error"]
@@ -202,3 +219,19 @@ def _shell(base: Path, config: Config) -> Iterator[Finding]:
     level: Level = {"off": "fail", "none": "warn"}.get(name, "ok")  # type: ignore[assignment]
     fix = "install bubblewrap, or take the tool away from them"
     yield Finding(level, "shell", f"{name} for {', '.join(users)}: {detail}", fix)
+
+
+def _history(base: Path, config: Config) -> Iterator[Finding]:
+    if config.org.history == "off":
+        yield Finding("ok", "history", "off")
+        return
+    from lemming.repository import Repository, git_version, require_git
+
+    require_git()
+    repository = Repository(base)
+    if repository.exists():
+        repository.check()
+        repository.run("rev-parse", "--git-dir")
+    version = ".".join(map(str, git_version() or ()))
+    kept = str(repository.folder) if repository.exists() else "begins with the next tick"
+    yield Finding("ok", "history", f"git {version}, {kept}")

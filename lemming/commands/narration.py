@@ -70,6 +70,10 @@ class Narrator:
             self._turn_ended(TurnReport.from_json(event))
         elif event["type"] == "problem":
             self._problem(event)
+        elif event["type"] == "history_not_kept":
+            problem = event["problem"]
+            tell(f"warning: the history was not kept: {one_line(problem['message'], 400)}", style="yellow")
+            tell(f"  fix: {problem['hint']}")
 
     def stopped(self, report: TickReport) -> None:
         """Tell of a tick that was stopped half-way; no event of the engine says so."""

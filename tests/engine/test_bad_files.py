@@ -8,24 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from badly import GOOD, NAME_RULE, RESUME, Content, a_device, a_link_to, put, run_with
 
 from lemming.agents import survey_agents
-from lemming.engine import load_tick, run_once
-from lemming.errors import ConfigError, CorruptState, DiskError, LemmingError
+from lemming.engine import run_once
+from lemming.errors import ConfigError, CorruptState
 from lemming.journal import read_journal
-from lemming.ledger import read_state
-from lemming.messages import outbox_problems, read_outbox_entries
-from lemming.report import TickReport
-from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
-
-GOOD = json.dumps(resume("beta"), indent=2)
-NAME_RULE = "a name has 1 to 63 characters a-z, 0-9, _ and -, and starts with a letter or digit"
-Content = bytes | str | Callable[[Path], object]
+from lemming.testing import Crash, make_org, resume, tree
 
 
 @pytest.fixture
@@ -33,43 +26,11 @@ def org(base: Path) -> Path:
     return make_org(base, resume("ada"), resume("zed"), org={"durability": "off"})
 
 
-def put(path: Path, content: Content) -> None:
-    """Put bytes, text, or whatever the function makes at a path, in place of what was there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file():
-        path.unlink()
-    if callable(content):
-        content(path)
-    else:
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-
-
-def run_with(org: Path, file: str, content: Content) -> dict[str, str]:
-    """Run a tick with this content in a file; return why turns failed. Ada and zed must have had theirs."""
-    put(org / file, content)
-    report = run_once(org, clock=FrozenClock())
-    assert {"ada", "zed"} <= {turn.agent for turn in report.by_status("done")}
-    assert load_tick(org) == report.tick + 1
-    return {turn.agent: turn.reason for turn in report.by_status("failed")}
-
-
 def schedule(literal: str) -> str:
     plain = resume("beta", schedule={"run_every_n_ticks": "N"})
     return json.dumps(plain, indent=2).replace('"N"', literal)
 
 
-def a_device(path: Path) -> None:
-    try:
-        os.mknod(path, 0o600 | 0o020000, os.makedev(1, 3))
-    except PermissionError:
-        pytest.skip("only root may make a device")
-
-
-def a_link_to(target: str) -> Callable[[Path], object]:
-    return lambda path: path.symlink_to(target)
-
-
-RESUME = "agents/beta/resume.json"
 EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
 
 
@@ -252,17 +213,26 @@ def test_a_clock_that_cannot_be_read_stops_the_engine_and_is_left_as_it_is(
     assert tree(org, without=(".lemming",)) == before
 
 
+def interrupt(org: Path) -> None:
+    """Let the engine die when it asks the first model."""
+
+    def die(event: dict[str, Any]) -> None:
+        if event["type"] == "model_asked":
+            raise Crash
+
+    with pytest.raises(Crash):
+        run_once(org, notify=die)
+
+
 def test_the_way_out_after_an_interrupted_tick_is_to_run_that_tick_again(org: Path) -> None:
-    with pytest.raises(Crash), crash_at(14):
-        run_once(org)
+    interrupt(org)
     (org / "tick.json").write_text("")
     with pytest.raises(CorruptState, match=r'write \{"current_tick": 1\} into it'):
         run_once(org)
 
 
 def test_a_clock_moved_past_an_interrupted_tick_is_refused(org: Path) -> None:
-    with pytest.raises(Crash), crash_at(14):
-        run_once(org)
+    interrupt(org)
     (org / "tick.json").write_text('{"current_tick": 2}')
     with pytest.raises(CorruptState) as caught:
         run_once(org)
@@ -331,181 +301,3 @@ def test_all_wrong_settings_are_said_at_once(org: Path) -> None:
         "/max_attempts",
         "/ada/soft_cap",
     ]
-
-
-# --- outboxes, memories, ledgers ---------------------------------------------------------------
-
-
-FORGED = {
-    "id": "abc",
-    "tick": 0,
-    "agent": "ada",
-    "kind": "message",
-    "payload": {},
-    "tags": [],
-    "created_at": "",
-}
-IDENTITY = "(the folder and the file's name are the identity)"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            {"agent": "human"},
-            f" /agent: entry ignored: claims agent 'human', but its place says 'ada' {IDENTITY}",
-        ),
-        ({"tick": 7}, f" /tick: entry ignored: claims tick '7', but its place says 0 {IDENTITY}"),
-        ({"id": "def"}, f" /id: entry ignored: claims id 'def', but its place says 'abc' {IDENTITY}"),
-        ({"tick": "0"}, ':3:3 /tick: expected a whole number, found "0"'),
-        ({"payload": []}, ":6:3 /payload: expected an object, found a list"),
-        (
-            {"kind": "shout"},
-            ":5:3 /kind: expected 'message', 'report', 'request', 'response' or 'status', found \"shout\"",
-        ),
-        ({"extra": 1}, ' /extra: entry ignored: unknown key "extra" (an entry has exactly seven keys)'),
-    ],
-)
-def test_a_forged_or_wrong_entry_is_ignored_with_the_reason(
-    org: Path, change: dict[str, Any], message: str
-) -> None:
-    place = "agents/ada/outbox/00000000_abc.json"
-    assert run_with(org, place, json.dumps({**FORGED, **change}, indent=2)) == {}
-    assert [entry.tick for entry in read_outbox_entries(org, "ada")] == [1]
-    assert [str(problem) for problem in outbox_problems(org, "ada")] == [place + message]
-    logged = [json.loads(line) for line in (org / "logs/engine.log").read_text().splitlines()]
-    assert [line["problem"] for line in logged if line["event"] == "file_ignored"] == [place + message]
-
-
-@pytest.mark.parametrize(
-    "make", [os.mkfifo, Path.mkdir, a_link_to("/etc/passwd")], ids=["pipe", "folder", "link"]
-)
-def test_something_else_in_an_entrys_place_is_ignored(org: Path, make: Callable[[Path], object]) -> None:
-    assert run_with(org, "agents/ada/outbox/00000000_abc.json", make) == {}
-    assert len(outbox_problems(org, "ada")) == 1
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "%2e%2e%2fx.json",
-        "00000001_..%2f.json",
-        "00000001_" + "a" * 200 + ".json",
-        "a\nb.json",
-        "-rf.json",
-        "\u0660\u0660\u0660\u0660\u0660\u0660\u0660\u0661_abc.json",
-    ],
-)
-def test_a_file_that_is_not_named_like_an_entry_is_left_alone(org: Path, name: str) -> None:
-    assert run_with(org, f"agents/ada/outbox/{name}", json.dumps(FORGED)) == {}
-    (problem,) = outbox_problems(org, "ada")
-    assert problem.message == "ignored: not an entry's file name"
-    assert (org / "agents/ada/outbox" / name).exists()
-
-
-@pytest.mark.parametrize("folder", ["outbox", "memory", "workspace", "logs"])
-def test_a_folder_that_is_a_link_to_elsewhere_fails_its_agent_and_nothing_is_written_there(
-    org: Path, tmp_path: Path, folder: str
-) -> None:
-    (tmp_path / "elsewhere").mkdir()
-    put(org / RESUME, GOOD)
-    reasons = run_with(org, f"agents/beta/{folder}", a_link_to(str(tmp_path / "elsewhere")))
-    what = f"a symbolic link stands where the agent's {folder} belongs (move it away)"
-    assert reasons == {"beta": f"agents/beta/{folder}: {what}"}
-    assert list((tmp_path / "elsewhere").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("content", "why"),
-    [
-        ("[]", "the last line is not a turn: the line: "),
-        ('{"credits": "many"}', "the last line is not a turn: credits: "),
-        ('{"turns": null}', "the last line is not a turn: turns: "),
-        ('{"results": ["x"]}', "the last line is not a turn: results/0: "),
-        ('{"read": {"through": "ab"}}', "the last line is not a turn: read/through: "),
-        ('{"credits": NaN}', "the last line is not a turn: NaN is not JSON"),
-        (os.mkfifo, "not a regular file"),
-        (Path.mkdir, "not a regular file"),
-        (a_link_to("/etc/passwd"), "symbolic link refused"),
-    ],
-)
-def test_a_ledger_that_cannot_be_read_fails_its_agent_and_is_left_as_it_is(
-    org: Path, content: Content, why: str
-) -> None:
-    put(org / RESUME, GOOD)
-    ledger = org / "agents/beta/turns.jsonl"
-    reasons = run_with(
-        org, "agents/beta/turns.jsonl", f"{content}\n" if isinstance(content, str) else content
-    )
-    assert reasons["beta"].startswith(f"agents/beta/turns.jsonl: {why}")
-    if isinstance(content, str):
-        assert ledger.read_text() == f"{content}\n"
-
-
-@pytest.mark.parametrize(
-    "content", ['{"key": "plan", "value": [1, 2', os.mkfifo, Path.mkdir], ids=["torn", "pipe", "folder"]
-)
-def test_a_memory_that_a_person_broke_is_not_written_over_and_the_agent_is_told(
-    base: Path, content: Content
-) -> None:
-    reply = say("hi", memory_updates=[{"key": "plan", "value": 1}, {"key": "other", "value": 2}])
-    make_org(
-        base,
-        resume("ada"),
-        resume("beta"),
-        resume("zed"),
-        script=[{"agent": "beta", "reply": reply}, {"reply": say("hi")}],
-    )
-    place = base / "agents/beta/memory/plan.json"
-    assert run_with(base, "agents/beta/memory/plan.json", content) == {}
-    if isinstance(content, str):
-        assert place.read_text() == content
-    assert json.loads((base / "agents/beta/memory/other.json").read_text())["value"] == 2
-    (result,) = read_state(base, "beta").results
-    assert result["output"] == 'memory "plan": its file is damaged; a person must repair or remove it'
-
-
-def test_a_memory_file_whose_name_is_not_text_is_reported_and_stops_nobody(org: Path) -> None:
-    folder = org / "agents/ada/memory"
-    folder.mkdir()
-    (folder / os.fsdecode(b"\xff.json")).write_text("{}")
-    assert len(run_once(org).by_status("done")) == 2
-    assert "file_ignored" in (org / "logs/engine.log").read_text()
-
-
-# --- the engine's own places -------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("place", "content", "error", "message"),
-    [
-        ("agents", a_link_to("people"), ConfigError, "agents: cannot be listed: Not a directory"),
-        ("logs/ticks", a_link_to("/tmp"), CorruptState, "logs/ticks: cannot be read: Not a directory"),
-        ("logs/ticks/00000001.jsonl", Path.mkdir, LemmingError, "00000001.jsonl: "),
-        ("logs/ticks", "a file", CorruptState, "logs/ticks: cannot be read: Not a directory"),
-        (".lemming/lock", os.mkfifo, DiskError, ".lemming/lock: cannot write: not a regular file"),
-        (".lemming/lock", a_link_to("/etc/passwd"), DiskError, ".lemming/lock: cannot write: "),
-        (".lemming", "a file", DiskError, ".lemming/lock: cannot write: Not a directory"),
-    ],
-)
-def test_something_else_in_one_of_the_engines_places_is_said_and_not_followed(
-    org: Path, place: str, content: Content, error: type[LemmingError], message: str
-) -> None:
-    (org / "tick.json").write_text('{"current_tick": 1}')
-    if place == "agents":
-        (org / "agents").rename(org / "people")
-    put(org / place, content)
-    with pytest.raises(error) as caught:
-        run_once(org)
-    assert message in str(caught.value)
-
-
-def test_a_lock_file_full_of_nonsense_is_no_obstacle(org: Path) -> None:
-    put(org / ".lemming/lock", b"\xff\xfe{{{{")
-    assert isinstance(run_once(org), TickReport)
-
-
-def test_names_that_only_look_like_journals_are_left_alone(org: Path) -> None:
-    put(org / "logs/ticks/\u00b2\u00b2\u00b2\u00b2\u00b2\u00b2\u00b2\u00b2.jsonl", "")
-    put(org / "logs/ticks/notes.txt", "")
-    assert run_once(org).tick == 1

@@ -1,0 +1,46 @@
+"""How changes of files are shown, and the parameters of the commands that show or use past states."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from lemming.commands.options import agent_names
+from lemming.commands.screen import Style, counted, one_line, painted, printable, show
+from lemming.timeline.history import Changes, FileChange
+
+_STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
+_HEAD = re.compile(r"(diff --git |index |--- |\+\+\+ |(new|deleted) file |(old|new) mode )")
+
+OneAgent = Annotated[
+    str | None,
+    typer.Argument(metavar="[AGENT]", help="Only this agent's files.", autocompletion=agent_names),
+]
+OnlyStat = Annotated[bool, typer.Option("--stat", help="Only the files and how many lines, no text.")]
+
+
+def show_changes(changes: Changes, *, only_stat: bool) -> None:
+    """Print the files that changed and, unless `only_stat`, how."""
+    width = max((len(file.path) for file in changes.files), default=0)
+    for file in changes.files:
+        show(f"{file.change:<8}  {one_line(file.path).ljust(width)}  {_lines(file)}")
+    if not changes.files:
+        show("no file differs")
+    elif not only_stat:
+        show()
+        for line in changes.diff.splitlines():
+            style = "bold" if _HEAD.match(line) else _STYLES.get(line[:1], "plain")
+            show(painted(printable(line), style))
+
+
+def files_in_short(files: list[FileChange]) -> str:
+    """Return in one line how many files changed, by kind."""
+    kinds = [file.change for file in files]
+    parts = [f"{kinds.count(kind)} {kind}" for kind in ("added", "modified", "deleted") if kind in kinds]
+    return f"{counted(len(files), 'file')} ({', '.join(parts)})" if parts else "no file"
+
+
+def _lines(file: FileChange) -> str:
+    return "not text" if file.added is None else f"+{file.added} -{file.removed}"

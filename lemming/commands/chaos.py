@@ -1,0 +1,184 @@
+"""`lemming chaos`: kill the engine again and again on a copy of the organisation, and compare."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from lemming import fs, paths
+from lemming.commands.options import AsJson
+from lemming.commands.org import find_org
+from lemming.commands.screen import counted, show, show_json, tell
+from lemming.engine import load_tick
+from lemming.errors import LemmingError
+from lemming.journal import last_record
+from lemming.jsontext import JsonProblem, parse
+from lemming.testing import tree
+from lemming.testing.understudy import BILL_FILE, copy_org
+
+TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
+PATIENCE_S = 120.0
+_TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
+
+
+@dataclass
+class Toll:
+    """What the kills came to. `doubled`, `lost` and `different` name files, against a run in peace."""
+
+    seed: int
+    ticks: int = 0
+    kills: int = 0
+    recoveries: int = 0
+    calls: int = 0
+    calls_repeated: int = 0
+    doubled: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    different: list[str] = field(default_factory=list)
+
+    @property
+    def is_as_promised(self) -> bool:
+        """Whether the files are those of a run in peace and no kill cost more than the call in flight."""
+        return not (self.doubled or self.lost or self.different) and self.calls_repeated <= self.kills
+
+
+def chaos(
+    ctx: typer.Context,
+    kills: Annotated[int, typer.Option("--kills", min=1, max=10_000, help="How often to kill.")] = 20,
+    seed: Annotated[int, typer.Option("--seed", help="Chooses the moments.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Kill the engine on a copy of the organisation, and compare with a run in peace.
+
+    A real process runs tick after tick and is killed (SIGKILL) at moments that the seed chooses. The copy
+    is temporary; its models answer from the journals, or with a stand-in, so nothing is paid and nothing
+    outside the copy is touched: tools with effects outside are not called.
+
+    Exit status: 0 the files are the same and no kill repeated more than the call in flight, 1 they are not.
+
+    \b
+    Examples:
+      lemming chaos
+      lemming chaos --kills 100 --seed 7
+      lemming chaos --json | jq .calls_repeated
+    """
+    base = find_org(ctx)
+    with TemporaryDirectory(prefix="lemming-chaos-") as folder:
+        toll = _take_toll(base, Path(folder), kills, seed, quiet=as_json)
+    if as_json:
+        show_json("chaos", {**asdict(toll), "is_as_promised": toll.is_as_promised})
+    else:
+        _show(toll)
+    if not toll.is_as_promised:
+        raise typer.Exit(1)
+
+
+def _take_toll(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) -> Toll:
+    calm = copy_org(base, folder / "calm", kills=kills)
+    wild = copy_org(base, folder / "wild", kills=kills)
+    toll, chance, first = Toll(seed=seed), random.Random(seed), load_tick(wild)  # noqa: S311 - no secret
+    began = time.monotonic()
+    _run_once(calm)
+    longest = time.monotonic() - began
+    while toll.kills < kills:
+        toll.recoveries += _is_interrupted(wild)
+        toll.kills += _is_killed(wild, chance.uniform(0, longest))
+        if not quiet:
+            tell(f"tick {load_tick(wild)}: {toll.kills} of {counted(kills, 'kill')}")
+    toll.recoveries += _is_interrupted(wild)
+    _run_once(wild)
+    while load_tick(calm) < load_tick(wild):
+        _run_once(calm)
+    toll.ticks = load_tick(wild) - first
+    _compare(toll, calm, wild)
+    return toll
+
+
+def _is_killed(base: Path, after_s: float) -> bool:
+    """Start an engine and kill it so long after it took the lock; return whether it was still at work."""
+    engine = _start(base)
+    ends = time.monotonic() + PATIENCE_S
+    while engine.poll() is None and _holder(base) != engine.pid and time.monotonic() < ends:
+        time.sleep(0.001)
+    try:
+        _, said = engine.communicate(timeout=after_s)
+    except subprocess.TimeoutExpired:
+        engine.kill()
+        engine.communicate()
+        return engine.returncode < 0
+    _require_tick_ended(engine.returncode, said)
+    return False
+
+
+def _run_once(base: Path) -> None:
+    engine = _start(base)
+    _, said = engine.communicate()
+    _require_tick_ended(engine.returncode, said)
+
+
+def _start(base: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "lemming", "-C", str(base), "run-once", "--quiet"]
+    package = str(Path(__file__).parents[2])
+    search = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
+    return subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": search},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def _require_tick_ended(status: int, said: str) -> None:
+    if status not in TICK_ENDED:
+        raise LemmingError(
+            f"the engine ended with {status} on the copy: {said.strip()}", hint="see `lemming doctor`"
+        )
+
+
+def _holder(base: Path) -> Any:
+    try:
+        plain = parse(fs.read_bytes(base / paths.LOCK_FILE, 4096))
+    except (OSError, JsonProblem):
+        return None
+    return plain.get("pid") if isinstance(plain, dict) else None
+
+
+def _is_interrupted(base: Path) -> bool:
+    record = last_record(base, load_tick(base))
+    return record is not None and record["type"] != "tick_committed"
+
+
+def _compare(toll: Toll, calm: Path, wild: Path) -> None:
+    asked = Counter((wild / BILL_FILE).read_text().splitlines()) if (wild / BILL_FILE).exists() else Counter()
+    toll.calls, toll.calls_repeated = asked.total(), asked.total() - len(asked)
+    expected, found = _timeless(calm), _timeless(wild)
+    toll.doubled = sorted(found.keys() - expected.keys())
+    toll.lost = sorted(expected.keys() - found.keys())
+    toll.different = sorted(path for path in expected.keys() & found.keys() if expected[path] != found[path])
+
+
+def _timeless(base: Path) -> dict[str, bytes]:
+    """Return an organisation's files, the times of day in them blanked; settings of the copy left out."""
+    return {path: _TIME.sub(b"-", raw) for path, raw in tree(base).items() if not path.startswith("config/")}
+
+
+def _show(toll: Toll) -> None:
+    recovered = counted(toll.recoveries, "recovery", "recoveries")
+    show(f"{counted(toll.kills, 'kill')} in {counted(toll.ticks, 'tick')}, {recovered}")
+    show(f"calls: {toll.calls}, {toll.calls_repeated} of them repeated (at most one a kill)")
+    show(f"files doubled: {len(toll.doubled)}, lost: {len(toll.lost)}, different: {len(toll.different)}")
+    for path in [*toll.doubled, *toll.lost, *toll.different]:
+        show(f"  {path}")
+    same = "the files are those of a run in peace" if toll.is_as_promised else "this is not as promised"
+    tell(f"{same} (seed {toll.seed})", style="green" if toll.is_as_promised else "red")

@@ -1,0 +1,88 @@
+"""`lemming history`: what has been kept, tick by tick; turns the keeping on and off."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lemming import fs
+from lemming.commands.options import AsJson, agent_names
+from lemming.commands.org import find_org, require_folder
+from lemming.commands.screen import counted, show_json, show_table, tell
+from lemming.config import ORG_FILE, load_config
+from lemming.jsontext import parse, pretty
+
+
+def history(
+    ctx: typer.Context,
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[AGENT|on|off]",
+            help="Only commits that changed this agent's files; or turn the history on or off.",
+            autocompletion=agent_names,
+        ),
+    ] = None,
+    number: Annotated[
+        int, typer.Option("-n", min=0, metavar="N", help="How many of the newest; 0 shows all.")
+    ] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Show what has been kept: a line for each tick that changed something, and for edits by hand.
+
+    With `on`, every tick from the next one on is a commit in .lemming/history.git. With `off` no more are
+    added; what is there can still be read. Both change one value in config/org.json.
+
+    \b
+    Examples:
+      lemming history on
+      lemming history reporter -n 5
+      lemming history --json | jq -s 'map(.credits) | add'
+    """
+    base = find_org(ctx)
+    if what in ("on", "off"):
+        _switch(base, is_on=what == "on", as_json=as_json)
+        return
+    if what is not None:
+        require_folder(base, what)
+    from lemming.timeline.history import History
+
+    commits = History(base).commits(agent=what or "", limit=number or None)[::-1]
+    if as_json:
+        for commit in commits:
+            show_json("commit", commit.as_json())
+        return
+    rows = []
+    for commit in commits:
+        facts = commit.as_json()
+        agents = ", ".join(facts["agents"])
+        spent = counted(facts["credits"], "credit") if facts["calls"] else ""
+        rows.append([commit.short, commit.at[:16].replace("T", " "), commit.subject, agents, spent])
+    if rows:
+        show_table(["COMMIT", "WHEN (UTC)", "WHAT", "AGENTS", "SPENT"], rows)
+    else:
+        tell("nothing kept yet")
+
+
+def _switch(base: Path, *, is_on: bool, as_json: bool) -> None:
+    """Write one value into config/org.json, and leave the rest of it."""
+    from lemming.repository import FOLDER, require_git
+
+    if is_on:
+        require_git()
+    value, before = "git" if is_on else "off", load_config(base).org.history
+    if value != before:
+        try:
+            plain = parse(fs.read_bytes(base / ORG_FILE, 1 << 20), allow_bom=True)
+        except FileNotFoundError:
+            plain = {}
+        plain["history"] = value
+        fs.publish(base, ORG_FILE, pretty(plain))
+    if as_json:
+        show_json("history", {"history": value, "before": before})
+    elif is_on:
+        tell(f"the history is on: every tick that changes something is kept in {FOLDER}")
+    else:
+        tell("the history is off; what has been kept can still be read")

@@ -1,0 +1,92 @@
+"""`lemming repair`: mend what needs a person's decision."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from lemming.commands.options import AsJson
+from lemming.commands.org import find_org
+from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
+from lemming.errors import UsageError
+from lemming.runtime import Runtime, open_org
+from lemming.timeline.repair import Repair, find_repairs, make_repairs
+from lemming.timeline.unknown import mark_call
+
+WOULD_REPAIR = 1
+
+
+def repair(
+    ctx: typer.Context,
+    call: Annotated[
+        str | None, typer.Argument(metavar="CALL", help="With --mark: a call, as TICK/AGENT/INDEX.")
+    ] = None,
+    mark: Annotated[
+        Literal["done", "failed"] | None,
+        typer.Option("--mark", help="Say whether a call whose outcome is unknown did happen."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do what would be done.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what is damaged or in the way and how it would be put right; with --yes, do it.
+
+    Nothing is deleted: what is in the way is moved to aside/TIME/ in the organisation's folder, and what is
+    cut is copied there first. Some things are only listed, because only a person can tell what is right.
+    Exit status 1 says that something would be done.
+
+    \b
+    Examples:
+      lemming repair
+      lemming repair --yes
+      lemming repair --mark done 42/reporter/0
+    """
+    base = find_org(ctx)
+    if (call is None) != (mark is None):
+        raise UsageError("--mark and a call belong together", hint="lemming repair --mark done 42/reporter/0")
+    with open_org(base, command="repair") as runtime:
+        if call is not None:
+            _mark(runtime, call, happened=mark == "done", as_json=as_json)
+            return
+        repairs = find_repairs(base)
+        to_do = [repair for repair in repairs if repair.steps]
+        aside = make_repairs(runtime, to_do) if yes and to_do else ""
+    for one in repairs:
+        _show(one, is_done=yes, aside=aside, as_json=as_json)
+    if not as_json:
+        tell(_summary(repairs, to_do, is_done=yes, aside=aside))
+    if to_do and not yes:
+        raise typer.Exit(WOULD_REPAIR)
+
+
+def _mark(runtime: Runtime, call_id: str, *, happened: bool, as_json: bool) -> None:
+    call = mark_call(runtime.base, call_id, happened=happened)
+    if as_json:
+        show_json("call_marked", {**call.as_json(), "happened": happened})
+    else:
+        word = "did happen" if happened else "did not happen"
+        tell(f"{call.agent} will read in its next prompt that {one_line(call.text, 200)} {word}")
+
+
+def _show(repair: Repair, *, is_done: bool, aside: str, as_json: bool) -> None:
+    if as_json:
+        made = is_done and bool(repair.steps)
+        show_json("repair", {**repair.as_json(), "is_done": made, "aside": aside if made else ""})
+        return
+    label = "for you" if not repair.steps else "done" if is_done else "would"
+    colour = painted(label, "yellow" if label != "done" else "green")
+    show(f"{painted(one_line(repair.where, 200), 'bold')}: {one_line(repair.found, 600)}")
+    show(f"  {colour}: {one_line(repair.action, 600)}")
+
+
+def _summary(repairs: list[Repair], to_do: list[Repair], *, is_done: bool, aside: str) -> str:
+    if not repairs:
+        return "nothing to repair"
+    left = len(repairs) - len(to_do)
+    listed = f"; {counted(left, 'thing')} for you to decide" if left else ""
+    if not to_do:
+        return f"nothing to repair{listed}"
+    if not is_done:
+        return f"{counted(len(to_do), 'repair')} to make: `lemming repair --yes` makes them{listed}"
+    kept = f"; what was moved or cut is in {aside}" if aside else ""
+    return f"{counted(len(to_do), 'repair')} made{kept}{listed}"

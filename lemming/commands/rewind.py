@@ -1,0 +1,60 @@
+"""`lemming rewind`: this organisation back where it was after a tick."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lemming.commands.changes import files_in_short
+from lemming.commands.options import AsJson
+from lemming.commands.org import find_org
+from lemming.commands.screen import counted, show, show_json, tell
+from lemming.errors import UsageError
+from lemming.runtime import open_org
+from lemming.timeline.history import History
+from lemming.timeline.rewind import Rewind, plan_rewind
+from lemming.timeline.rewind import rewind as do_rewind
+
+
+def rewind(
+    ctx: typer.Context,
+    to: Annotated[
+        str, typer.Option("--to", metavar="TICK", help="A tick, or a commit of `lemming history`.")
+    ],
+    is_sure: Annotated[bool, typer.Option("--yes", help="Do it; without this, only show it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Bring this organisation back to where it was after a tick.
+
+    The files as they are now are kept in the history first, and the journals of later ticks are moved to
+    aside/: nothing is lost. Without --yes it only shows what it would do, with exit status 2.
+
+    \b
+    Example:
+      lemming rewind --to 41 --yes
+    """
+    base = find_org(ctx)
+    past = History(base)
+    if not is_sure:
+        planned = plan_rewind(past, past.state(to))
+        _show(planned, as_json=as_json)
+        raise UsageError("nothing has been changed", hint=f"lemming rewind --to {to} --yes")
+    with open_org(base, command="rewind") as runtime:
+        done = do_rewind(runtime, past, past.state(to))
+    _show(done, as_json=as_json)
+    if not as_json:
+        tell(f"tick {done.state.tick + 1} is next; `lemming rewind --to @{done.kept[:10]} --yes` undoes it")
+
+
+def _show(rewound: Rewind, *, as_json: bool) -> None:
+    if as_json:
+        show_json("rewind", rewound.as_json())
+        return
+    for file in rewound.changes.files:
+        show(f"{file.change:<8}  {file.path}")
+    later = counted(len(rewound.journals), "journal")
+    where = (
+        f" moved to {rewound.aside}" if rewound.aside else " to be moved aside" if rewound.journals else ""
+    )
+    tell(f"to tick {rewound.state.tick}: {files_in_short(rewound.changes.files)}, {later}{where}")

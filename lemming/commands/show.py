@@ -1,0 +1,54 @@
+"""`lemming show`: what a tick changed."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lemming.commands.changes import OneAgent, OnlyStat, show_changes
+from lemming.commands.options import AsJson
+from lemming.commands.org import find_org, require_folder
+from lemming.commands.screen import painted, show_json, tell
+from lemming.commands.screen import show as print_line
+from lemming.timeline.history import Changes, Commit, History
+
+
+def show(
+    ctx: typer.Context,
+    tick: Annotated[
+        str, typer.Argument(metavar="TICK", help="A tick, or a commit as `lemming history` shows it.")
+    ],
+    agent: OneAgent = None,
+    only_stat: OnlyStat = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show which files a tick changed, and how.
+
+    \b
+    Examples:
+      lemming show 42 --stat
+      lemming show 42 reporter
+      lemming show @3fa9c1d2e0
+    """
+    base = find_org(ctx)
+    if agent is not None:
+        require_folder(base, agent)
+    past = History(base)
+    commit = past.commit_of(int(tick)) if tick.isdecimal() else past.state(tick).commit
+    changes = past.changes_of(commit, agent=agent or "") if commit else Changes([], "")
+    if as_json:
+        show_json("changes", _as_json(tick, commit, changes, only_stat=only_stat))
+        return
+    if commit is None:
+        tell(f"tick {tick} changed nothing")
+        return
+    print_line(painted(f"{commit.subject}  {commit.at}  {commit.short}", "bold"))
+    show_changes(changes, only_stat=only_stat)
+
+
+def _as_json(tick: str, commit: Commit | None, changes: Changes, *, only_stat: bool) -> dict[str, Any]:
+    facts = changes.as_json()
+    if only_stat:
+        del facts["diff"]
+    return {"of": tick, "commit": commit.as_json() if commit else None, **facts}

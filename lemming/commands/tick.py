@@ -1,0 +1,232 @@
+"""`lemming tick`: one tick whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lemming.commands.narration import text_of
+from lemming.commands.options import AsJson
+from lemming.commands.org import find_org
+from lemming.commands.screen import Style, counted, one_line, painted, printable, show, show_json
+from lemming.errors import UsageError
+from lemming.journal import journal_ticks
+from lemming.jsontext import compact
+from lemming.timeline.record import ModelCall, TickRecord, ToolUse, TurnRecord, read_tick
+from lemming.timeline.sight import SeenEntry, sight_of
+
+_STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow", "unfinished": "yellow"}
+
+
+def tick(
+    ctx: typer.Context,
+    number: Annotated[
+        int | None, typer.Argument(min=0, metavar="TICK", help="Which tick; default: the last one.")
+    ] = None,
+    prompts: Annotated[
+        bool, typer.Option("--prompts", help="Show the prompts too, not their size only.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show one tick whole, as its journal tells it: the plan, and of each turn what it was shown, what its
+    model answered, what its tools gave, what it wrote and what it cost.
+
+    \b
+    Examples:
+      lemming tick
+      lemming tick 42 --prompts
+      lemming tick 42 --json | jq -r '.turns[] | .agent + " " + .status'
+    """
+    base = find_org(ctx)
+    record = read_tick(base, _last_tick(base) if number is None else number)
+    if as_json:
+        show_json("tick", _as_json(record, prompts=prompts))
+        return
+    _show_plan(record)
+    for turn in record.turns:
+        _show_turn(turn, record, prompts=prompts)
+    show()
+    show(f"totals    {_totals(record.totals)}")
+
+
+def _last_tick(base: Path) -> int:
+    ticks = journal_ticks(base)
+    if not ticks:
+        raise UsageError("no tick has been run here", hint="`lemming run-once` runs one")
+    return ticks[-1]
+
+
+# --- for people ----------------------------------------------------------------------------------
+
+
+def _show_plan(record: TickRecord) -> None:
+    when = record.at[:19].replace("T", " ")
+    state = "committed" if record.is_committed else "unfinished; `lemming run-once` continues it"
+    starts = f", in {record.engine_starts} attempts" if record.engine_starts > 1 else ""
+    show(painted(f"tick {record.tick}, {when}, {state}{starts}", "bold"))
+    show(f"order     {', '.join(record.plan.order) or 'nobody is due'}")
+    for name, why in record.plan.skipped.items():
+        show(painted(f"skipped   {name}: {one_line(why, 400)}", "dim"))
+    for name, why in record.plan.broken.items():
+        show(f"{painted('broken', 'red')}    {name}: {one_line(why, 400)}")
+    for file in record.expired:
+        show(painted(f"expired   {one_line(file, 400)}", "dim"))
+
+
+def _show_turn(turn: TurnRecord, record: TickRecord, *, prompts: bool) -> None:
+    report = turn.report
+    status = painted(turn.status, _STYLES.get(turn.status, "green"))
+    why = f"  {one_line(report.reason, 600)}" if report and report.reason else ""
+    show()
+    show(f"{painted(turn.agent, 'bold')}  {status}{why}")
+    if turn.attempts > 1 or turn.stops:
+        stops = f", stopped {turn.stops} times" if turn.stops else ""
+        _line("attempts", f"begun {turn.attempts} times{stops}")
+    for seen in sight_of(turn, _names(record)).entries:
+        _line("saw", _seen(seen))
+    for result in turn.results:
+        _line("saw", one_line(f"result of {result['tool']}: {result['output']}", 400))
+    if turn.prompt:
+        _line("prompt", f"{counted(len(turn.prompt), 'message')}, {_size(turn):,} characters")
+        if prompts:
+            _show_prompt(turn)
+    for call in turn.calls:
+        _show_call(call)
+    for use in turn.tools:
+        _line("tool", f"{use.tool} {_args(use)}  {_end_of(use)}")
+    for entry in turn.entries:
+        _line("entry", f"{entry.id}  {entry.kind}  {one_line(text_of(entry.payload), 2000)}")
+    for key, value in turn.memory.items():
+        _line("memory", f"{key} = {one_line(_plain(value), 400)}")
+    for place, effect in turn.writes.items():
+        _line("file", f"{one_line(place, 400)}  {len(effect.content):,} bytes, sha256 {effect.digest[:12]}")
+    if report:
+        for remark in report.remarks:
+            _line("remark", one_line(remark, 600))
+        if report.notes:
+            _line("notes", one_line(report.notes, 600))
+        if report.calls:
+            _line("cost", _totals({**report.as_json(), "calls": report.calls}))
+
+
+def _show_prompt(turn: TurnRecord) -> None:
+    for message in turn.prompt:
+        show(painted(f"  --- {message['role']}", "dim"))
+        show(_indented(message["content"]))
+    show(painted("  ---", "dim"))
+
+
+def _show_call(call: ModelCall) -> None:
+    cost = f"{counted(call.credits, 'credit')}, {call.input_tokens:,} tokens in, {call.output_tokens:,} out"
+    if call.error:
+        _line("answer", f"{painted('none', 'red')}  {one_line(call.error, 600)}")
+        return
+    _line("answer", painted(f"{call.model}, {call.duration_ms / 1000:.1f}s, {cost}", "dim"))
+    show(_indented(call.text, 12))
+    if call.problem:
+        _line("", f"{painted('not a reply', 'yellow')}: {one_line(call.problem, 600)}")
+
+
+def _line(label: str, text: str) -> None:
+    show(f"  {label:<8}  {text}")
+
+
+def _seen(seen: SeenEntry) -> str:
+    if seen.author is None:
+        return f"{seen.id}"
+    text = text_of(seen.payload) if isinstance(seen.payload, dict) else ""
+    known = "" if seen.is_new else "  (known)"
+    return f"{seen.id}  {seen.author}, tick {seen.tick}  {one_line(text, 200)}{known}"
+
+
+def _end_of(use: ToolUse) -> str:
+    if use.success is None:
+        return painted("not finished", "yellow")
+    head = painted("ok", "green") if use.success else painted("failed", "red")
+    return f"{head}  {one_line(use.output, 400)}"
+
+
+def _args(use: ToolUse) -> str:
+    return one_line(_plain(use.args), 400) if use.args is not None else ""
+
+
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else compact(value).decode()
+
+
+def _indented(text: str, width: int = 2) -> str:
+    return "\n".join(" " * width + line for line in printable(text).split("\n"))
+
+
+def _size(turn: TurnRecord) -> int:
+    return sum(len(message["content"]) for message in turn.prompt)
+
+
+def _names(record: TickRecord) -> set[str]:
+    return {*record.plan.order, *record.plan.skipped, *record.plan.broken}
+
+
+def _totals(totals: dict[str, Any]) -> str:
+    statuses = ("done", "waiting", "skipped", "failed")
+    parts = [f"{totals[status]} {status}" for status in statuses if totals.get(status)]
+    if isinstance(totals["entries"], int):
+        parts.append(counted(totals["entries"], "entry", "entries"))
+    parts += [counted(totals["calls"], "call"), counted(totals["credits"], "credit")]
+    parts.append(f"{totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out")
+    if totals["cost_usd"] is not None:
+        parts.append(f"${totals['cost_usd']:.4f}")
+    if duration := totals.get("duration_ms"):
+        parts.append(f"{duration / 1000:.1f}s")
+    return ", ".join(parts)
+
+
+# --- for programs --------------------------------------------------------------------------------
+
+
+def _as_json(record: TickRecord, *, prompts: bool) -> dict[str, Any]:
+    return {
+        "tick": record.tick,
+        "at": record.at,
+        "is_committed": record.is_committed,
+        "engine_starts": record.engine_starts,
+        "order": record.plan.order,
+        "skipped": record.plan.skipped,
+        "broken": record.plan.broken,
+        "expired": record.expired,
+        "totals": record.totals,
+        "turns": [_turn_as_json(turn, record, prompts=prompts) for turn in record.turns],
+    }
+
+
+def _turn_as_json(turn: TurnRecord, record: TickRecord, *, prompts: bool) -> dict[str, Any]:
+    report = turn.report
+    return {
+        "agent": turn.agent,
+        "status": turn.status,
+        "reason": report.reason if report else "",
+        "error": report.error if report else "",
+        "attempts": turn.attempts,
+        "stops": turn.stops,
+        "saw": [vars(seen) for seen in sight_of(turn, _names(record)).entries],
+        "results": turn.results,
+        "prompt_chars": _size(turn),
+        **({"prompt": turn.prompt} if prompts else {}),
+        "answers": [vars(call) for call in turn.calls],
+        "tools": [vars(use) for use in turn.tools],
+        "entries": [entry.as_json() for entry in turn.entries],
+        "memory": turn.memory,
+        "files": [
+            {"path": place, "sha256": effect.digest, "bytes": len(effect.content)}
+            for place, effect in turn.writes.items()
+        ],
+        "remarks": report.remarks if report else [],
+        "notes": report.notes if report else "",
+        "calls": len(turn.calls),
+        "credits": sum(call.credits for call in turn.calls),
+        "cost_usd": report.cost_usd if report else None,
+        "input_tokens": sum(call.input_tokens for call in turn.calls),
+        "output_tokens": sum(call.output_tokens for call in turn.calls),
+        "duration_ms": sum(call.duration_ms for call in turn.calls),
+    }

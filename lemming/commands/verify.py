@@ -1,0 +1,86 @@
+"""`lemming verify`: check every file against the journals."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lemming import timeline
+from lemming.commands.options import AsJson, Quiet
+from lemming.commands.org import describe_engine, find_org, running_engine
+from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
+from lemming.errors import CorruptState
+from lemming.journal import journal_ticks
+from lemming.timeline.told import Finding
+from lemming.timeline.verify import Verification
+from lemming.timeline.verify import verify as verify_org
+
+
+def verify(
+    ctx: typer.Context,
+    ticks: Annotated[
+        str | None,
+        typer.Argument(metavar="TICKS", help="7, or 3-9: only what these ticks wrote. Default: all."),
+    ] = None,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Check every file against the journals, and print the state root.
+
+    The journals' own checksums, each file against the last turn that wrote it, the outboxes, the ledgers
+    and the tick counter. What is wrong comes first, oldest tick first. A memory, a resume or a workspace file
+    that a person has edited is a note; what is damaged, gone or not accounted for is an error.
+
+    The state root is one SHA-256 over the organisation's files, without logs: two organisations with the same
+    root hold the same.
+
+    Exit status 7 says that there are errors.
+
+    \b
+    Examples:
+      lemming verify
+      lemming verify 3-9
+      lemming verify --json | jq -r 'select(.type == "finding") | .file'
+    """
+    base = find_org(ctx)
+    chosen = None if ticks is None else timeline.parse_ticks(ticks, journal_ticks(base))
+    if (engine := running_engine(base)) and not quiet:
+        tell(f"running: {describe_engine(engine)}; what it is writing now is passed over", style="dim")
+    result = verify_org(base, chosen)
+    if as_json:
+        _show_as_json(result)
+    else:
+        for finding in result.findings:
+            if finding.is_error or not quiet:
+                _show_finding(finding)
+        show(result.root)
+        if not quiet:
+            _tell_summary(result)
+    if result.errors:
+        raise typer.Exit(CorruptState.exit_status)
+
+
+def _show_finding(finding: Finding) -> None:
+    kind = painted(finding.kind, "red" if finding.is_error else "yellow")
+    severity = "error" if finding.is_error else "note"
+    show(f"{severity}: tick {finding.tick}: {kind}: {finding.file}: {one_line(finding.message, 400)}")
+
+
+def _show_as_json(result: Verification) -> None:
+    for finding in result.findings:
+        show_json("finding", finding.as_json())
+    errors = len(result.errors)
+    counts = {"ticks": result.ticks, "turns": result.turns, "files": result.files}
+    found = {"errors": errors, "notes": len(result.findings) - errors}
+    show_json("verified", {**counts, **found, "root": result.root})
+
+
+def _tell_summary(result: Verification) -> None:
+    errors = len(result.errors)
+    notes = len(result.findings) - errors
+    found = [counted(errors, "error")] * bool(errors) + [counted(notes, "note")] * bool(notes)
+    checked = ", ".join(
+        [counted(result.ticks, "tick"), counted(result.turns, "turn"), counted(result.files, "file")]
+    )
+    tell(f"{checked}: {', '.join(found) or 'everything is as the journals tell'}")

@@ -1,0 +1,90 @@
+"""`lemming why`: where an entry, a memory or a file came from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from lemming.commands.options import AsJson
+from lemming.commands.org import find_org
+from lemming.commands.screen import one_line, painted, show, show_json, tell
+from lemming.timeline.things import Thing
+from lemming.timeline.why import explain
+from lemming.timeline.writings import Writings
+
+_CUTS = {"depth": "--depth goes further back", "told": "told elsewhere"}
+
+
+def why(
+    ctx: typer.Context,
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="An entry's id, a file, or AGENT/memory/KEY.")
+    ],
+    depth: Annotated[
+        int, typer.Option("--depth", min=1, max=100, metavar="N", help="How many turns to go back.")
+    ] = 3,
+    as_json: AsJson = False,
+) -> None:
+    """Show which turn wrote something, what that turn could see, and back through those to where they
+    came from.
+
+    What people wrote, or changed by hand, ends a branch. This tells what a turn could see and what it wrote;
+    it does not claim that the one caused the other.
+
+    \b
+    Examples:
+      lemming why 3fa9c1d2e0b7
+      lemming why editor/memory/goal --depth 1
+      lemming why agents/editor/workspace/notes.txt --json | jq .target.turn.saw
+    """
+    base = find_org(ctx)
+    writings = Writings(base)
+    found = explain(writings, target, depth=depth)
+    damaged = sorted(writings.damaged)
+    if as_json:
+        show_json("why", {"target": found.as_json(), "unreadable_ticks": damaged})
+        return
+    for line in _lines(found, ""):
+        show(line)
+    if damaged:
+        ticks = ", ".join(map(str, damaged))
+        tell(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
+
+
+def _lines(thing: Thing, margin: str) -> Iterator[str]:
+    line = f"{_head(thing)}  {one_line(thing.text, 160)}".rstrip()
+    if thing.turn is None:
+        yield f"{line}  {painted(_cut(thing), 'dim')}".rstrip()
+        return
+    yield line
+    seen = thing.turn.saw
+    more = ", which could see:" if seen else ", which could see nothing but its instructions"
+    yield f"{margin}   {painted(_written(thing) + more, 'dim')}"
+    for number, one in enumerate(seen, 1):
+        is_last = number == len(seen)
+        inner = margin + ("      " if is_last else "   │  ")
+        first, *rest = _lines(one, inner)
+        yield f"{margin}   {'└─' if is_last else '├─'} {first}"
+        yield from rest
+
+
+def _head(thing: Thing) -> str:
+    author = f" of {thing.author}" if thing.what == "entry" and thing.author else ""
+    remark = f"  [{painted(thing.remark, 'yellow')}]" if thing.remark else ""
+    return f"{painted(f'{thing.what} {one_line(thing.name, 120)}', 'bold')}{author}{remark}"
+
+
+def _written(thing: Thing) -> str:
+    if thing.turn is None or thing.moment is None:
+        return ""
+    verb = "asked for" if thing.what == "result" and not thing.path else "written"
+    when = thing.turn.at[:19].replace("T", " ")
+    return f"{verb} by {thing.author} in tick {thing.moment[0]}, {when}"
+
+
+def _cut(thing: Thing) -> str:
+    if thing.moment is None:
+        return ""
+    return f"({', '.join(filter(None, [thing.author, f'tick {thing.moment[0]}', _CUTS.get(thing.cut, '')]))})"

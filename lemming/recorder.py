@@ -1,0 +1,158 @@
+"""Keeps the history: a commit per tick that changed something, and one before it for edits by hand.
+
+Every commit says in its trailers where it belongs: `Tick: 42` holds the files as they were after tick 42,
+`Before-Tick: 42` as they were before it. A history that cannot be kept is a warning, never the end of a tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+from lemming import paths
+from lemming.errors import LemmingError
+from lemming.journal import Record, last_record, read_journal
+from lemming.logging_config import engine_logger
+from lemming.report import STATUSES, TickReport, TurnReport
+from lemming.repository import BRANCH, Repository
+from lemming.runtime import Runtime
+
+BY_HAND = "by hand"
+ENGINE = "LeMMing"
+_TIDY_EVERY = 100  # commits; whether there is anything to pack, git finds out itself
+
+
+class Recorder:
+    """Writes the history of an organisation whose lock we hold."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._repository = Repository(runtime.base)
+        self._has_failed = False
+
+    def before_tick(self, tick: int) -> None:
+        """Keep what people changed since the last commit; or the tick whose commit a crash prevented."""
+        self._attempt(lambda: self.keep_pending(tick))
+
+    def after_tick(self, report: TickReport) -> None:
+        """Keep what a committed tick changed. A tick that changed nothing has no commit."""
+        self._attempt(lambda: self._keep_changes(report))
+
+    def keep_pending(self, tick: int) -> None:
+        """Do what `before_tick` does, and raise `GitFailed` when it cannot be done."""
+        files = self._repository.changes()
+        if not _matters(files):
+            return
+        last = _last_tick(self._repository)
+        missing = [] if last is None else ticks_with_turns(self._runtime.base, last + 1, tick)
+        if len(missing) == 1:
+            self._keep_tick(missing[0], _turns_of(self._runtime.base, missing[0]), files, Late="yes")
+        elif missing:
+            first, newest = missing[0], missing[-1]
+            trailers = {"Tick": newest, "From-Tick": first, "Late": "yes"}
+            self._commit(files, f"ticks {first} to {newest}, kept together", trailers, ENGINE)
+        else:
+            begins = f"before tick {tick}: the history begins"
+            subject = begins if last is None else f"by hand before tick {tick}"
+            self._commit(files, subject, {"Before-Tick": tick}, BY_HAND)
+
+    def keep_rewound(self, tick: int, commit: str) -> None:
+        """Keep that the files are those of a commit again; the past goes on from there.
+
+        Raises `GitFailed`.
+        """
+        trailers = {"Before-Tick": tick, "Rewound-To": commit}
+        self._commit(self._repository.changes(), f"rewound to tick {tick - 1}", trailers, BY_HAND)
+
+    def open(self) -> Repository:
+        """Return the repository, made if need be and ready to be written to; raise `GitFailed`."""
+        if not self._repository.exists():
+            self._repository.make()
+        self._repository.check()
+        self._repository.remove_stale_locks()
+        return self._repository
+
+    def _attempt(self, work: Callable[[], object]) -> None:
+        if self._has_failed:  # one warning a tick; the next tick catches up
+            return
+        try:
+            self.open()
+            work()
+        except LemmingError as error:
+            self._has_failed = True
+            engine_logger(self._runtime.base).warning("history_not_kept", problem=str(error))
+            self._runtime.notify({"type": "history_not_kept", "problem": error.as_json()})
+
+    def _keep_changes(self, report: TickReport) -> None:
+        files = self._repository.changes()
+        if _matters(files):
+            self._keep_tick(report.tick, report.turns, files)
+
+    def _keep_tick(self, tick: int, turns: Iterable[TurnReport], files: list[str], **more: object) -> None:
+        report = TickReport(tick=tick, turns=tuple(turns))
+        totals = report.totals
+        agents = [turn.agent for turn in report.turns if turn.status != "skipped"]
+        trailers = {
+            "Tick": tick,
+            "Agents": ", ".join(agents),
+            "Calls": totals["calls"],
+            "Credits": f"{totals['credits']:g}",
+            "Cost-USD": None if totals["cost_usd"] is None else f"{totals['cost_usd']:.6f}",
+        }
+        self._commit(files, f"tick {tick}: {_outcome(report)}", {**trailers, **more}, ENGINE)
+
+    def _commit(self, files: list[str], subject: str, trailers: Mapping[str, object], author: str) -> None:
+        lines = [f"{key}: {value}" for key, value in trailers.items() if value not in (None, "")]
+        message = "\n".join([subject, "", *lines, ""])
+        at_s = int(self._runtime.clock.now().timestamp())
+        commit = self._repository.commit(self._repository.stage(files), message, at_s=at_s, author=author)
+        if int(commit, 16) % _TIDY_EVERY == 0:  # about every hundredth: no counter to keep
+            self._repository.run("gc", "--auto", "--quiet")
+
+
+def trailers_of(message: str) -> dict[str, str]:
+    """Return the trailers of a commit's message.
+
+    >>> trailers_of("tick 2: 1 done\\n\\nTick: 2\\nAgents: ada, bob\\n")
+    {'Tick': '2', 'Agents': 'ada, bob'}
+    """
+    _, _, last = message.strip().rpartition("\n\n")
+    return dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
+
+
+def ticks_with_turns(base: Path, first: int, until: int) -> list[int]:
+    """Return the committed ticks from `first` up to, without, `until` whose turns changed files."""
+    return [tick for tick in range(first, until) if _changed_files(last_record(base, tick))]
+
+
+def _last_tick(repository: Repository) -> int | None:
+    """Return the newest tick whose files are in the history; None when it has no commit yet.
+
+    What was kept before tick N holds everything up to tick N-1.
+    """
+    if not repository.head():
+        return None
+    trailers = trailers_of(repository.run("log", "-1", "--format=%B", BRANCH).decode())
+    return int(trailers["Tick"]) if "Tick" in trailers else int(trailers["Before-Tick"]) - 1
+
+
+def _changed_files(record: Record | None) -> bool:
+    """Return whether a tick's turns wrote anything: one that failed before its model was asked did not."""
+    if record is None or record["type"] != "tick_committed":
+        return False
+    return any(record["totals"][key] for key in ("done", "waiting", "calls"))
+
+
+def _turns_of(base: Path, tick: int) -> list[TurnReport]:
+    ended = [record for record in read_journal(base, tick) if record["type"] == "turn_committed"]
+    return [TurnReport.from_json(record) for record in ended]
+
+
+def _outcome(report: TickReport) -> str:
+    parts = [(len(report.by_status(status)), status) for status in STATUSES if status != "skipped"]
+    return ", ".join(f"{count} {status}" for count, status in parts if count) or "no turns"
+
+
+def _matters(files: list[str]) -> bool:
+    """Return whether anything but the clock has moved."""
+    return any(file != paths.TICK_FILE for file in files)

@@ -1,0 +1,70 @@
+"""Each agent's ledger against the journals: every line that is still kept, and the lines that should be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lemming import fs, paths
+from lemming.documents import why_unreadable
+from lemming.jsontext import JsonProblem, parse
+from lemming.ledger import LINE_LIMIT_BYTES
+from lemming.timeline.told import Finding, Told
+
+
+def ledger_findings(base: Path, told: Told) -> Iterator[Finding]:
+    """Yield what is wrong with the ledgers of all agents whose turns the journals tell."""
+    for agent, turns in told.turns.items():
+        if agent not in told.under_way:
+            yield from _findings_of(base, told, agent, turns)
+
+
+def _findings_of(base: Path, told: Told, agent: str, turns: dict[int, dict[str, Any]]) -> Iterator[Finding]:
+    file, last = paths.ledger_file(agent), max(turns)
+    try:
+        raw = fs.read_bytes(base / file, LINE_LIMIT_BYTES)
+    except FileNotFoundError:
+        is_error = (base / paths.agent_folder(agent)).is_dir()
+        yield Finding(last, file, "missing", f"is gone; {agent} has had turns", is_error=is_error)
+        return
+    except OSError as error:
+        yield Finding(last, file, "damage", why_unreadable(error))
+        return
+    *whole, rest = raw.split(b"\n")
+    lines: dict[int, dict[str, Any]] = {}
+    for number, line in enumerate(whole, 1):
+        try:
+            plain = parse(line, limit_bytes=LINE_LIMIT_BYTES)
+            lines[plain["tick"]] = plain
+        except (JsonProblem, KeyError, TypeError) as error:
+            before = max(lines, default=min(turns))
+            yield Finding(
+                before, file, "damage", f"line {number}, after tick {before}, is not a turn: {error}"
+            )
+    yield from _compare(file, lines, turns, told)
+    if rest and last in lines:
+        yield Finding(last, file, "damage", f"{len(rest)} bytes at its end are no whole line")
+
+
+def _compare(
+    file: str, lines: dict[int, dict[str, Any]], turns: dict[int, dict[str, Any]], told: Told
+) -> Iterator[Finding]:
+    oldest = min(lines, default=min(turns))
+    for tick, expected in turns.items():
+        if tick < oldest:  # a ledger keeps its newest lines
+            continue
+        line = lines.get(tick)
+        if line is None:
+            yield Finding(tick, file, "missing", f"has no line for tick {tick}, in which there was a turn")
+            continue
+        wrong = [key for key, value in expected.items() if line.get(key) != value]
+        if wrong:
+            key = wrong[0]
+            message = f"says {key} {line.get(key)!r} after tick {tick}; the journals say {expected[key]!r}"
+            yield Finding(tick, file, "edited", message)
+    for tick in lines.keys() - turns.keys():
+        if tick in told.ticks and tick not in told.damaged:
+            yield Finding(
+                tick, file, "unaccounted", f"has a line for tick {tick}, in which there was no turn"
+            )

@@ -1,0 +1,304 @@
+"""One tick as its journal tells it: who was asked what, what came back, what was written.
+
+Only the journal is read, so a tick can be shown whole after its entries have expired and its files have
+changed. Format: docs/formats.md, "Journal".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lemming.agents import TurnLimits
+from lemming.contract import NewEntry, ToolCall, TurnReply, parse_reply
+from lemming.documents import adapter
+from lemming.effects import FileEffect
+from lemming.errors import ContractError, ToolError, UsageError
+from lemming.journal import Record, journal_ticks, read_journal
+from lemming.memory import decode_memory, memory_effect
+from lemming.messages import OutboxEntry, entry_effect, entry_id
+from lemming.plan import Plan
+from lemming.report import TickReport, TurnReport
+from lemming.tape import INTERRUPTED
+from lemming.tick import turns_not_taken
+
+ENDS = ("turn_committed", "turn_skipped")
+STARTS = ("turn_started", "turn_resumed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelCall:
+    """One call of a turn's model. `error`: why there is no answer. `problem`: why the answer is no reply."""
+
+    call: int
+    text: str = ""
+    error: str = ""
+    problem: str = ""
+    at: str = ""
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    credits: float = 0.0
+    cost_usd: float | None = None
+    duration_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolUse:
+    """One tool call. `success` is None while its end is not recorded; `args` when nothing tells them.
+
+    `is_unknown`: the engine died while it ran, so it may or may not have happened.
+    """
+
+    index: int
+    tool: str
+    args: Any = None
+    success: bool | None = None
+    output: str = ""
+    files: list[str] = field(default_factory=list)
+    reached_outside: bool = False
+    is_unknown: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class TurnRecord:
+    """One turn. `report` is None when it has not ended; `started` when no model was about to be asked.
+
+    `attempts` counts how often it was begun, `stops` how often a person stopped it. `writes` are the files
+    that it really wrote, by place, with their content.
+    """
+
+    tick: int
+    place: int
+    agent: str
+    report: TurnReport | None = None
+    started: Record | None = None
+    attempts: int = 0
+    stops: int = 0
+    calls: list[ModelCall] = field(default_factory=list)
+    tools: list[ToolUse] = field(default_factory=list)
+    entries: list[OutboxEntry] = field(default_factory=list)
+    memory: dict[str, Any] = field(default_factory=dict)
+    writes: dict[str, FileEffect] = field(default_factory=dict)
+
+    @property
+    def status(self) -> str:
+        """How the turn ended; "unfinished" or "not begun" when it has not."""
+        if self.report:
+            return self.report.status
+        return "unfinished" if self.attempts else "not begun"
+
+    @property
+    def at(self) -> str:
+        """When the model's last answer came; empty without one."""
+        return next((call.at for call in reversed(self.calls) if call.at), "")
+
+    @property
+    def prompt(self) -> list[dict[str, str]]:
+        """The messages the model was sent first."""
+        return list(self.started["prompt"]) if self.started else []
+
+    @property
+    def shown(self) -> list[str]:
+        """The ids of the new entries that the prompt showed."""
+        return list(self.started["entries"]) if self.started else []
+
+    @property
+    def results(self) -> list[dict[str, Any]]:
+        """Results of earlier tool calls that the prompt showed."""
+        return list(self.started["state"]["results"]) if self.started else []
+
+
+@dataclass(frozen=True, kw_only=True)
+class TickRecord:
+    """One tick. `engine_starts` counts the engines that worked on it: more than one means interruptions."""
+
+    tick: int
+    at: str
+    plan: Plan
+    turns: list[TurnRecord]
+    expired: list[str]
+    is_committed: bool
+    engine_starts: int
+
+    @property
+    def totals(self) -> dict[str, Any]:
+        """The sums over the turns that have ended."""
+        ended = [turn.report for turn in self.turns if turn.report]
+        return TickReport(tick=self.tick, turns=(*ended, *turns_not_taken(self.plan))).totals
+
+    def turn_of(self, agent: str) -> TurnRecord | None:
+        """Return an agent's turn; None when the plan has none for it."""
+        return next((turn for turn in self.turns if turn.agent == agent), None)
+
+
+def read_tick(base: Path, tick: int) -> TickRecord:
+    """Return what a tick's journal tells. Raises `UsageError` without one, `CorruptState` for damage."""
+    records = read_journal(base, tick)
+    if not records:
+        raise UsageError(f"there is no journal of tick {tick}", hint=_known(journal_ticks(base)))
+    plan = Plan.from_json(records[0])
+    by_agent: dict[str, list[Record]] = {}
+    for record in records:
+        by_agent.setdefault(record.get("agent", ""), []).append(record)
+    return TickRecord(
+        tick=tick,
+        at=records[0]["at"],
+        plan=plan,
+        turns=[_turn(tick, place, name, by_agent.get(name, [])) for place, name in enumerate(plan.order)],
+        expired=[
+            file for record in records if record["type"] == "entries_expired" for file in record["files"]
+        ],
+        is_committed=records[-1]["type"] == "tick_committed",
+        engine_starts=len({record["epoch"] for record in records}),
+    )
+
+
+def _known(ticks: list[int]) -> str:
+    return f"there are journals of ticks {ticks[0]} to {ticks[-1]}" if ticks else "no tick has been run here"
+
+
+def _turn(tick: int, place: int, name: str, records: list[Record]) -> TurnRecord:
+    ended = next((record for record in records if record["type"] in ENDS), None)
+    started = next((record for record in records if record["type"] == "turn_started"), None)
+    report = TurnReport.from_json(ended) if ended else None
+    walk = _Walk(tick, name, _limits(started))
+    for record in records:
+        walk.take(record)
+    entries, writes = walk.outcome(report)
+    return TurnRecord(
+        tick=tick,
+        place=place,
+        agent=name,
+        report=report,
+        started=started,
+        attempts=sum(record["type"] in STARTS for record in records),
+        stops=sum(record["type"] == "turn_stopped" for record in records),
+        calls=walk.calls,
+        tools=walk.all_tools(),
+        entries=entries,
+        memory={key: value for key, (value, place) in walk.memory.items() if place in writes},
+        writes=writes,
+    )
+
+
+def _limits(started: Record | None) -> TurnLimits:
+    plain = started["resume"].get("turn", {}) if started else {}
+    limits: TurnLimits = adapter(TurnLimits).validate_python(plain)
+    return limits
+
+
+class _Walk:
+    """Goes through a turn's records in their order and stages what they say, as the turn itself did."""
+
+    def __init__(self, tick: int, agent: str, limits: TurnLimits) -> None:
+        self._tick, self._agent, self._limits = tick, agent, limits
+        self.calls: list[ModelCall] = []
+        self.memory: dict[str, tuple[Any, str]] = {}
+        self._tools: dict[int, ToolUse] = {}
+        self._asked: list[ToolCall] = []
+        self._entries: list[OutboxEntry] = []
+        self._staged: dict[str, FileEffect] = {}
+        self._settled: dict[str, FileEffect] = {}
+
+    def take(self, record: Record) -> None:
+        """Take one record of the turn."""
+        if record["type"] == "model_replied":
+            self._replied(record)
+        elif record["type"] == "model_failed":
+            self.calls.append(ModelCall(call=record["call"], error=f"{record['error']}: {record['message']}"))
+        elif record["type"] == "tool_started":
+            use = ToolUse(
+                index=record["index"], tool=record["tool"], args=record["args"], reached_outside=True
+            )
+            self._tools[use.index] = use
+            self._settled.update(self._staged)  # the engine writes them before such a tool runs
+            self._staged.clear()
+        elif record["type"] == "tool_finished":
+            self._finished(record)
+
+    def all_tools(self) -> list[ToolUse]:
+        """Return the tool calls in their order, with those that were asked for and have not begun."""
+        begun = [self._tools[index] for index in sorted(self._tools)]
+        unfinished = [use.index for use in begun if use.success is None]
+        left = self._asked[len(unfinished) :]
+        first = max(self._tools, default=-1) + 1
+        return begun + [
+            ToolUse(index=first + number, tool=call.tool, args=call.args) for number, call in enumerate(left)
+        ]
+
+    def outcome(self, report: TurnReport | None) -> tuple[list[OutboxEntry], dict[str, FileEffect]]:
+        """Return the entries and files the turn wrote; of a turn under way, those it is about to write."""
+        staged = {**self._staged, **{entry.file: entry_effect(entry) for entry in self._entries}}
+        if report is not None:
+            kept = {file["path"] for file in report.files}
+            staged = {place: effect for place, effect in staged.items() if place in kept}
+        entries = [entry for entry in self._entries if entry.file in staged]
+        return entries, {**self._settled, **staged}
+
+    def _replied(self, record: Record) -> None:
+        problem, reply = "", TurnReply()
+        try:
+            reply = self._reply(record)
+        except ContractError as error:
+            problem = str(error)
+        facts = {key: record[key] for key in ModelCall.__dataclass_fields__ if key in record}
+        self.calls.append(ModelCall(**facts, problem=problem))
+        self._asked = list(reply.tool_calls)
+        room = self._limits.max_entries - len(self._entries)
+        for new in reply.outbox_entries[: max(room, 0)]:
+            self._entries.append(self._entry(new, record["at"]))
+        for update in reply.memory_updates:
+            try:
+                effect = memory_effect(self._agent, update.key, update.value, record["at"])
+            except ToolError:
+                continue
+            self.memory[update.key] = (update.value, effect.place)
+            self._staged[effect.place] = effect
+
+    def _reply(self, record: Record) -> TurnReply:
+        if record["finish"] == "refusal":
+            raise ContractError("the model refused to answer")
+        return parse_reply(record["text"], kinds=self._limits.kinds, max_entries=self._limits.max_entries)
+
+    def _entry(self, new: NewEntry, at: str) -> OutboxEntry:
+        identity = entry_id(self._tick, self._agent, len(self._entries))
+        return OutboxEntry(identity, self._tick, self._agent, new.kind, new.payload, new.tags, at)
+
+    def _finished(self, record: Record) -> None:
+        index = record["index"]
+        asked = self._asked.pop(0) if self._asked else None
+        effects = [FileEffect.from_json(plain) for plain in record["effects"]]
+        begun = self._tools.get(index)
+        self._tools[index] = ToolUse(
+            index=index,
+            tool=record["tool"],
+            args=begun.args if begun else asked.args if asked else None,
+            success=record["success"],
+            output=record["output"],
+            files=[effect.place for effect in effects],
+            reached_outside=begun is not None,
+            is_unknown=is_unknown(record),
+        )
+        self._staged.update((effect.place, effect) for effect in effects)
+        self._remember(effects)
+
+    def _remember(self, effects: Iterable[FileEffect]) -> None:
+        """Take note of memories that a tool wrote."""
+        prefix = f"agents/{self._agent}/memory/"
+        for effect in effects:
+            if effect.place.startswith(prefix):
+                key = effect.place.removeprefix(prefix).removesuffix(".json")
+                self.memory[key] = (value_in(effect), effect.place)
+
+
+def value_in(effect: FileEffect) -> Any:
+    """Return the value in a memory's file as the engine wrote it."""
+    return decode_memory(effect.content, effect.place)
+
+
+def is_unknown(record: Record) -> bool:
+    """Return whether a `tool_finished` says that nobody knows whether the call happened."""
+    return record["success"] is False and record["output"] == INTERRUPTED

@@ -1,0 +1,98 @@
+r"""The state root: one SHA-256 over an organisation's files, which anybody can compute again.
+
+Which files: every regular file below `agents/`, `config/` and `shared/`, and `tick.json`. Left out: what lies
+in a folder named `logs`, and files named `.*.tmp` (what a crash may leave of a write). Symbolic links are not
+followed and not counted.
+
+The list: for each file one line, its SHA-256 in hex, two spaces, its path from the organisation's folder, a
+line end; the lines in the order of the paths' bytes. The root is the SHA-256 of that list. In a shell, in the
+organisation's folder:
+
+    find agents config shared tick.json -type f -not -path '*/logs/*' -not -name '.*.tmp' |
+        LC_ALL=C sort | xargs -d '\n' sha256sum | sha256sum
+
+(`sha256sum` marks names with a backslash or a line end in them in a way of its own; the list here does not.)
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from collections.abc import Callable, Iterator
+from hashlib import sha256
+from pathlib import Path
+
+from lemming import paths
+from lemming.documents import why_unreadable
+from lemming.errors import DiskError
+
+FOLDERS = ("agents", "config", "shared")
+LEFT_OUT = "logs"
+_BLOCK_BYTES = 1 << 20
+
+
+def state_root(base: Path) -> str:
+    """Return the state root in hex. Raises `DiskError` for a file that cannot be read."""
+    return root_of(file_digests(base))
+
+
+def root_of(digests: dict[str, str]) -> str:
+    """Return the state root of files whose SHA-256 are known, by path."""
+    lines = (
+        f"{digests[path]}  ".encode() + os.fsencode(path) + b"\n" for path in sorted(digests, key=os.fsencode)
+    )
+    return sha256(b"".join(lines)).hexdigest()
+
+
+def file_digests(base: Path) -> dict[str, str]:
+    """Return the SHA-256 of every file that counts, by path. Raises `DiskError` for an unreadable one."""
+    digests = {path: file_digest(base, path) for path in files_that_count(base)}
+    return {path: digest for path, digest in digests.items() if digest is not None}
+
+
+def files_that_count(base: Path) -> list[str]:
+    """Return the paths of the files that the root is made of, in the order of the list."""
+    found = [file for folder in FOLDERS for file in _files_below(base, folder)]
+    if _is(stat.S_ISREG, base / paths.TICK_FILE):
+        found.append(paths.TICK_FILE)
+    return sorted(found, key=os.fsencode)
+
+
+def file_digest(base: Path, file: str) -> str | None:
+    """Return the SHA-256 of one regular file in hex; None when it is not there. Raises `DiskError`."""
+    digest = sha256()
+    try:
+        with open(base / file, "rb", opener=_open_as_it_is) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "not a regular file")
+            while block := opened.read(_BLOCK_BYTES):
+                digest.update(block)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise DiskError(why_unreadable(error), where=file, hint="check what stands there") from error
+    return digest.hexdigest()
+
+
+def _open_as_it_is(path: str, flags: int) -> int:
+    """Open without following a link, and without waiting for the other end of a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
+
+
+def _files_below(base: Path, top: str) -> Iterator[str]:
+    if not _is(stat.S_ISDIR, base / top):
+        return
+    for folder, inner, names in os.walk(base / top):
+        inner[:] = [name for name in inner if name != LEFT_OUT]
+        for name in names:
+            file = os.path.join(folder, name)
+            if not (name.startswith(".") and name.endswith(".tmp")) and _is(stat.S_ISREG, file):
+                yield os.path.relpath(file, base)
+
+
+def _is(kind: Callable[[int], bool], path: str | os.PathLike[str]) -> bool:
+    try:
+        return kind(os.lstat(path).st_mode)
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,202 @@
+"""Ticks, crashes and people in any order: what must hold holds after every step.
+
+Hypothesis looks for an order of events that breaks an invariant, and shows the shortest it finds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import ClassVar
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from trial import EVERYTHING, torn_files
+
+from lemming.backends.scripted import ScriptedProvider
+from lemming.engine import load_tick, run_once
+from lemming.errors import AuthenticationFailed, DiskError, OrgBusy
+from lemming.journal import journal_ticks, read_journal
+from lemming.jsontext import pretty
+from lemming.messages import entry_id, list_outbox, send
+from lemming.providers import Reply, Request, register_provider
+from lemming.report import TickReport
+from lemming.runtime import open_org
+from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, make_org, resume, say
+from lemming.testing.faults import fail_at, take_image
+
+NAMES = st.sampled_from(["ada", "bob", "eve"])
+ANSWERS = ("model_replied", "model_failed")
+# Why a turn may fail here: the backend was told to, a resume was broken, the world ended in it three times.
+REASONS = {"AuthenticationFailed", "ConfigError", "Interrupted"}
+
+
+class Moody(ScriptedProvider):
+    """A scripted model that counts its calls, and fails as often as it was told to."""
+
+    calls: ClassVar[int] = 0
+    failures: ClassVar[int] = 0
+
+    def complete(self, request: Request) -> Reply:
+        Moody.calls += 1
+        if Moody.failures:
+            Moody.failures -= 1
+            raise AuthenticationFailed("not today")
+        return super().complete(request)
+
+
+register_provider("moody", Moody)
+
+
+class Life(RuleBasedStateMachine):
+    """An organisation, its people, and everything that may happen to it."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.above = Path(mkdtemp(prefix="lemming-life-"))
+        self.base = make_org(
+            self.above / "org",
+            resume("ada"),
+            resume("bob", schedule={"run_every_n_ticks": 2, "wake": "changed"}),
+            resume("human", model={"key": "human"}),
+            org={"retention_ticks": 0},
+            models={"scripted": {"provider": "moody", "options": {"file": SCRIPT_FILE}}},
+            script=[{"reply": say("hello", memory_updates=[{"key": "last", "value": 1}])}],
+        )
+        self.clock, self.ends, self.highest = FrozenClock(), 0, 1
+        self.expected: dict[str, set[tuple[int, str]]] = {}
+        self.by_hand = {
+            path: content
+            for path, content in take_image(self.base).items()
+            if content is not None and path.endswith((".json", ".jsonl"))
+        }
+        Moody.calls = Moody.failures = 0
+
+    def teardown(self) -> None:
+        if hasattr(self, "above"):
+            shutil.rmtree(self.above)
+
+    @rule()
+    def tick(self) -> None:
+        self.note(run_once(self.base, clock=self.clock))
+
+    @rule(number=st.integers(1, 70))
+    def crash(self, number: int) -> None:
+        self.ends += 1
+        with contextlib.suppress(Crash), crash_at(number):
+            self.note(run_once(self.base, clock=self.clock))
+
+    @rule(number=st.integers(1, 70), lasting=st.booleans(), half=st.booleans())
+    def disk_is_full(self, number: int, lasting: bool, half: bool) -> None:
+        self.ends += 1
+        with contextlib.suppress(DiskError), fail_at(number, errno.ENOSPC, lasting=lasting, half=half):
+            self.note(run_once(self.base, clock=self.clock))
+
+    @rule(name=NAMES, how=st.sampled_from(["valid", "torn", "bom", "huge"]), every=st.integers(1, 3))
+    def person_edits_a_resume(self, name: str, how: str, every: int) -> None:
+        plain = pretty(resume(name, schedule={"run_every_n_ticks": every, "wake": "changed"}))
+        edits = {
+            "valid": plain,
+            "torn": plain[: len(plain) // 2],
+            "bom": b"\xef\xbb\xbf" + plain,
+            "huge": plain[:-2] + b" " * (300 << 10) + plain[-2:],
+        }
+        self.put_by_hand(f"agents/{name}/resume.json", edits[how])
+
+    @rule(name=NAMES)
+    def agent_goes(self, name: str) -> None:
+        shutil.rmtree(self.base / "agents" / name, ignore_errors=True)
+        self.by_hand.pop(f"agents/{name}/resume.json", None)
+        self.expected.pop(name, None)
+
+    @rule()
+    @precondition(lambda self: len(self.expected.get("human", ())) < 60)
+    def person_sends(self) -> None:
+        entry = send(
+            self.base,
+            "human",
+            tick=load_tick(self.base),
+            kind="request",
+            payload={"text": "please"},
+            tags=[],
+            created_at="",
+        )
+        self.expected.setdefault("human", set()).add((entry.tick, entry.id))
+
+    @rule(times=st.integers(1, 3))
+    def backend_fails(self, times: int) -> None:
+        Moody.failures = times
+
+    @rule(seconds=st.floats(-1e6, 1e6))
+    def clock_jumps(self, seconds: float) -> None:
+        self.clock.advance(seconds)
+
+    @rule()
+    def second_engine_tries(self) -> None:
+        with open_org(self.base), pytest.raises(OrgBusy):
+            run_once(self.base)
+
+    @invariant()
+    def no_file_is_torn(self) -> None:
+        found = take_image(self.base)
+        assert torn_files({path: raw for path, raw in found.items() if path not in self.by_hand}) == []
+
+    @invariant()
+    def the_tick_never_goes_down(self) -> None:
+        tick = load_tick(self.base)
+        assert tick >= self.highest
+        self.highest = tick
+
+    @invariant()
+    def no_entry_is_lost_or_doubled(self) -> None:
+        under_way = load_tick(self.base)
+        for folder in (self.base / "agents").iterdir():
+            found = {(entry.tick, entry.id) for entry in list_outbox(self.base, folder.name)}
+            expected = self.expected.get(folder.name, set())
+            assert expected <= found
+            assert all((tick, ident) in expected or tick == under_way for tick, ident in found)
+
+    @invariant()
+    def what_people_wrote_is_theirs(self) -> None:
+        for path, content in self.by_hand.items():
+            assert (self.base / path).read_bytes() == content, path
+
+    @invariant()
+    def no_answer_is_paid_twice(self) -> None:
+        records = (record for tick in journal_ticks(self.base) for record in read_journal(self.base, tick))
+        answered = sum(record["type"] in ANSWERS for record in records)
+        assert answered <= Moody.calls <= answered + self.ends
+
+    def note(self, report: TickReport) -> None:
+        """Take down what the tick says that it wrote; a turn that is done has written its one entry."""
+        for turn in report.turns:
+            assert turn.status != "failed" or turn.error in REASONS, turn
+            if turn.status == "done" and turn.agent != "human":
+                entry = (report.tick, entry_id(report.tick, turn.agent, 0))
+                assert [item["id"] for item in turn.entries] == [entry[1]]
+                self.expected.setdefault(turn.agent, set()).add(entry)
+
+    def put_by_hand(self, path: str, content: bytes) -> None:
+        (self.base / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.base / path).write_bytes(content)
+        self.by_hand[path] = content
+
+
+Life.TestCase.settings = settings(
+    max_examples=200 if EVERYTHING else 12,
+    stateful_step_count=30 if EVERYTHING else 14,
+    deadline=None,
+    derandomize=not EVERYTHING,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+@pytest.mark.crash
+class TestLife(Life.TestCase):  # type: ignore[name-defined, misc]
+    """The machine, run."""

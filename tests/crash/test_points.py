@@ -1,0 +1,118 @@
+"""Every moment at which the world could end, over a corpus of organisations: the next run comes to the same files.
+
+Byte for byte, with no call paid twice beyond what docs/durability.md says. `make crash` tries every point of
+every trial; the ordinary run tries some of each kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import pytest
+from corpus import CASES
+from trial import EVERYTHING, TALLIES, Tally, sample, survives, survives_error, survives_twice
+
+from lemming.journal import Durability
+from lemming.testing.faults import End
+
+pytestmark = pytest.mark.crash
+
+SEEDS = range(3) if EVERYTHING else range(1)
+LABELS: dict[End, str] = {
+    "kill": "killed",
+    "torn": "killed half-way through a write",
+    "strict": "power lost, strict",
+    "names": "power lost, names survive",
+    "random": "power lost, random",
+}
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way for the world to end, in one organisation."""
+
+    label: str
+    case: str
+    tally: Callable[[], Tally]
+
+    def __str__(self) -> str:
+        return f"{self.case}: {self.label}"
+
+
+def ends(end: End, durability: Durability) -> list[Trial]:
+    def tally(name: str) -> Tally:
+        tallies = (
+            survives(name, end, durability, sample(name, end, durability), seed=seed)
+            for seed in (SEEDS if end == "random" else [0])
+        )
+        return sum(tallies, Tally())
+
+    label = f"{LABELS[end]}, {durability}"
+    return [Trial(label, case.name, lambda name=case.name: tally(name)) for case in CASES]  # type: ignore[misc]
+
+
+def errors(fault: str) -> list[Trial]:
+    *how, error = fault.split()
+    manner = {"": "once", "half": "half-way through a write", "lasting": "until repaired"}["".join(how)]
+    return [
+        Trial(
+            f"{error} {manner}, turn",
+            case.name,
+            lambda name=case.name: survives_error(name, "turn", fault, sample(name, fault)),  # type: ignore[misc]
+        )
+        for case in CASES
+    ]
+
+
+def twice() -> list[Trial]:
+    def tally(name: str) -> Tally:
+        # All pairs would be thousands: every recovery point of every thirteenth end.
+        return survives_twice(name, "turn", lambda number: number % 13 == 5, sample(name, "twice"))
+
+    return [
+        Trial("killed, and its recovery too, turn", case.name, lambda name=case.name: tally(name))  # type: ignore[misc]
+        for case in CASES
+    ]
+
+
+ALL = [
+    *ends("kill", "turn"),
+    *ends("torn", "turn"),
+    *ends("kill", "tick"),
+    *ends("torn", "tick"),
+    *ends("kill", "off"),
+    *ends("torn", "off"),
+    *twice(),
+    *ends("strict", "turn"),
+    *ends("names", "turn"),
+    *ends("random", "turn"),
+    *ends("strict", "tick"),
+    *errors("ENOSPC"),
+    *errors("half ENOSPC"),
+    *errors("lasting ENOSPC"),
+    *errors("EIO"),
+    *errors("lasting EIO"),
+    *errors("EMFILE"),
+    *errors("lasting EMFILE"),
+]
+CHOSEN = ALL if EVERYTHING else ALL[::3]
+
+
+@pytest.mark.parametrize("trial", CHOSEN, ids=str)
+def test_whenever_the_world_ends_the_next_run_comes_to_the_same_files(trial: Trial) -> None:
+    tally = trial.tally()
+    TALLIES[trial.label] = TALLIES.get(trial.label, Tally()) + tally
+    assert tally.points > 0
+    assert not tally.problems, "\n".join(tally.problems[:5])
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason='durability "tick" writes files before the journal that explains them is synced: where a file system '
+    "keeps a new name without its bytes, a memory that was replaced in the interrupted tick is empty",
+)
+@pytest.mark.parametrize("end", ["names", "random"])
+def test_with_one_sync_a_tick_a_power_cut_leaves_nothing_half_done(end: End) -> None:
+    tally = survives("plain", end, "tick", lambda number: number % 5 == 0)
+    assert not tally.problems, "\n".join(tally.problems[:5])

@@ -1,0 +1,322 @@
+"""A trial: run an organisation, end the world at chosen moments, run on, and say what is not as it should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+from corpus import BY_NAME
+
+from lemming.disk import Disk, disk, on_disk
+from lemming.engine import load_tick, recorded_report, run_once
+from lemming.errors import DiskError, LemmingError
+from lemming.journal import Durability
+from lemming.testing import FrozenClock, tree
+from lemming.testing.faults import (
+    ERRORS,
+    POWER_LOSS,
+    End,
+    Image,
+    Point,
+    Wanted,
+    fail_at,
+    restore,
+    take_image,
+    watch,
+)
+
+EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
+SAMPLE_STRIDE = 47
+
+
+@dataclass
+class Bill:
+    """The model calls asked for, as "tick agent call", in order. What is in it twice was paid twice."""
+
+    calls: list[str] = field(default_factory=list)
+    tick: int = 0
+
+    def hear(self, event: dict[str, Any]) -> None:
+        if event["type"] == "tick_started":
+            self.tick = event["tick"]
+        elif event["type"] == "model_asked":
+            self.calls.append(f"{self.tick} {event['agent']} {event['call']}")
+
+    @property
+    def repeated(self) -> list[str]:
+        return list((Counter(self.calls) - Counter(set(self.calls))).elements())
+
+
+@dataclass(frozen=True)
+class Ideal:
+    """An organisation before its first tick, and what became of it when nothing went wrong."""
+
+    start: Image
+    files: dict[str, bytes]
+    calls: frozenset[str]
+    totals: list[dict[str, Any]]
+
+
+@dataclass
+class Tally:
+    """What a trial came to: the moments tried, the calls repeated, and what was wrong."""
+
+    points: int = 0
+    repeated: int = 0
+    most_repeated: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    def add(self, bill: Bill, problems: list[str]) -> None:
+        self.points += 1
+        self.repeated += len(bill.repeated)
+        self.most_repeated = max(self.most_repeated, len(bill.repeated))
+        self.problems += problems
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.points + other.points,
+            self.repeated + other.repeated,
+            max(self.most_repeated, other.most_repeated),
+            self.problems + other.problems,
+        )
+
+
+TALLIES: dict[str, Tally] = {}
+"""What was tried in this session, for the table of docs/durability.md."""
+
+
+def run(base: Path, ticks: int, bill: Bill) -> None:
+    """Run until the last tick of a case is over, with a fresh engine for every tick."""
+    while load_tick(base) <= ticks:
+        run_once(base, clock=FrozenClock(), notify=bill.hear)
+
+
+def totals(base: Path, ticks: int) -> list[dict[str, Any]]:
+    """Return what the journals say of every tick."""
+    reports = [recorded_report(base, tick) for tick in range(1, ticks + 1)]
+    return [report.totals if report else {} for report in reports]
+
+
+@cache
+def ideal(name: str, durability: Durability) -> Ideal:
+    case, bill = BY_NAME[name], Bill()
+    with folder() as base:
+        case.build(base, {"durability": durability})
+        start = take_image(base)
+        run(base, case.ticks, bill)
+        assert not bill.repeated
+        return Ideal(start, tree(base), frozenset(bill.calls), totals(base, case.ticks))
+
+
+class folder:  # noqa: N801 - used like a function
+    """A new folder, which is gone when the block ends."""
+
+    def __enter__(self) -> Path:
+        self._above = Path(mkdtemp(prefix="lemming-crash-"))
+        return self._above / "org"
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self._above)
+
+
+def sample(*what: object) -> Wanted:
+    """Return which points of a trial are tried: all, or every n-th from a first one that differs by trial."""
+    if EVERYTHING:
+        return lambda _: True
+    first = zlib.crc32(repr(what).encode()) % SAMPLE_STRIDE
+    return lambda number: number % SAMPLE_STRIDE == first or number == 1 + first % 13
+
+
+class Over(Disk):
+    """The disk in place, with whatever a subclass does otherwise."""
+
+    def __init__(self) -> None:
+        self.below = disk()
+
+    def write(self, descriptor: int, content: bytes) -> int:
+        return self.below.write(descriptor, content)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        self.below.truncate(descriptor, size)
+
+    def rename(self, source: str, target: str, source_folder: int, folder: int) -> None:
+        self.below.rename(source, target, source_folder, folder)
+
+    def sync(self, descriptor: int) -> None:
+        self.below.sync(descriptor)
+
+    def sync_folder(self, descriptor: int) -> None:
+        self.below.sync_folder(descriptor)
+
+    def sync_file_system(self, descriptor: int) -> None:
+        self.below.sync_file_system(descriptor)
+
+
+def survives(
+    name: str,
+    end: End,
+    durability: Durability,
+    wanted: Wanted,
+    *,
+    seed: int = 0,
+    breach: type[Over] = Over,
+) -> Tally:
+    """End the world at the wanted moments of a run, run on from each, and compare.
+
+    `breach` is a disk on which a rule of the protocol does not hold.
+    """
+    tally, is_power_loss, start = Tally(), end in POWER_LOSS, ideal(name, durability).start
+    for moment in moments(name, durability, start, Bill(), end, wanted, seed, breach):
+        bill = Bill(moment.paid)
+        problems = [] if is_power_loss else torn_files(moment.left)
+        problems += finish(name, durability, moment.left, bill, breach)
+        problems += overpaid(bill, whole_tick=is_power_loss and durability == "tick")
+        tally.add(bill, [f"{name}, {durability}, {end} at {moment.where}: {problem}" for problem in problems])
+    return tally
+
+
+def survives_twice(name: str, durability: Durability, first: Wanted, then: Wanted) -> Tally:
+    """Kill a run, kill the run that recovers from it, run on, and compare."""
+    tally = Tally()
+    for one in moments(name, durability, ideal(name, durability).start, Bill(), "kill", first):
+        for two in moments(name, durability, one.left, Bill(one.paid), "kill", then):
+            bill = Bill(two.paid)
+            problems = finish(name, durability, two.left, bill) + overpaid(bill, whole_tick=False, ends=2)
+            where = f"{name}, killed at {one.where}, its recovery at {two.where}"
+            tally.add(bill, [f"{where}: {problem}" for problem in problems])
+    return tally
+
+
+def survives_error(name: str, durability: Durability, fault: str, wanted: Wanted) -> Tally:
+    """Let one change of the disk fail, once or from then on, repair the disk, run on, and compare.
+
+    `fault` is an error's name; with "lasting" before it the disk refuses until it is repaired, and the
+    engine is started twice in vain; with "half" a write fails after half of its bytes.
+    """
+    *how, error = fault.split()
+    tally, number = Tally(), 0
+    while True:
+        number += 1
+        if not wanted(number):
+            continue
+        bill = Bill()
+        with folder() as base:
+            restore(ideal(name, durability).start, base)
+            with fail_at(number, ERRORS[error], lasting="lasting" in how, half="half" in how) as changes:
+                attempts = 3 if "lasting" in how else 1
+                problems = [*_run_in_vain(base, BY_NAME[name].ticks, bill, attempts)]
+            if len(changes) < number:
+                assert not problems
+                return tally
+            problems += finish(name, durability, take_image(base), bill) + overpaid(bill, whole_tick=False)
+        tally.add(bill, [f"{name}, {fault} at {number}, {changes[-1]}: {problem}" for problem in problems])
+
+
+def _run_in_vain(base: Path, ticks: int, bill: Bill, attempts: int) -> Iterator[str]:
+    """Run on a disk that refuses: the engine must stop with what a person can act on, and pay nothing more."""
+    for attempt in range(attempts):
+        paid = len(bill.calls)
+        try:
+            run(base, ticks, bill)
+        except DiskError as error:
+            if not error.hint:
+                yield f"{error} has no hint"
+        if attempt and len(bill.calls) > paid:
+            yield "a disk that refuses was found out only after a model was paid"
+
+
+@dataclass(frozen=True)
+class Moment:
+    """An end of the world: where, what it left, and which calls had been asked for."""
+
+    where: str
+    left: Image
+    paid: list[str]
+
+
+def moments(
+    name: str,
+    durability: Durability,
+    start: Image,
+    bill: Bill,
+    end: End,
+    wanted: Wanted,
+    seed: int = 0,
+    breach: type[Over] = Over,
+) -> list[Moment]:
+    """Run once from an image, and return the wanted ends."""
+    found: list[Moment] = []
+
+    def hear(point: Point) -> None:
+        found.append(Moment(f"{point.number}, {point.change}", point.left, [*bill.calls]))
+
+    with folder() as base:
+        restore(start, base)
+        with watch(base, end, hear, wanted=wanted, seed=seed), on_disk(breach()):
+            run(base, BY_NAME[name].ticks, bill)
+    return found
+
+
+def finish(
+    name: str, durability: Durability, left: Image, bill: Bill, breach: type[Over] = Over
+) -> list[str]:
+    """Run on from what an end left, and say how the outcome differs from that of a run in peace."""
+    case, expected = BY_NAME[name], ideal(name, durability)
+    with folder() as base:
+        restore(left, base)
+        try:
+            with on_disk(breach()):
+                run(base, case.ticks, bill)
+            return list(differences(expected, base, case.ticks, bill))
+        except LemmingError as error:
+            return [f"the next run stopped: {error}"]
+
+
+def differences(expected: Ideal, base: Path, ticks: int, bill: Bill) -> Iterator[str]:
+    found = tree(base)
+    for path in sorted(expected.files.keys() | found.keys()):
+        if path not in found:
+            yield f"{path} is lost"
+        elif path not in expected.files:
+            yield f"{path} is one too many"
+        elif found[path] != expected.files[path]:
+            yield f"{path} differs: {found[path]!r} instead of {expected.files[path]!r}"
+    told = totals(base, ticks)
+    if told != expected.totals and (told[-1] or told[:-1] != expected.totals[:-1]):
+        # The next run would close the last journal, if the end came between tick.json and that line.
+        yield f"the journals tell of {told} instead of {expected.totals}"
+    if set(bill.calls) != expected.calls:
+        yield f"other calls: {sorted(set(bill.calls) ^ expected.calls)}"
+
+
+def overpaid(bill: Bill, *, whole_tick: bool, ends: int = 1) -> list[str]:
+    """Say if more was paid again than the promise allows: one call an end, or the calls of one tick."""
+    if whole_tick:
+        ticks = {call.split()[0] for call in bill.repeated}
+        again = Counter(bill.repeated).values()
+        return [f"paid again: {bill.repeated}"] if len(ticks) > 1 or max(again, default=0) > 1 else []
+    return [f"paid again: {bill.repeated}"] if len(bill.repeated) > ends else []
+
+
+def torn_files(left: Image) -> list[str]:
+    """Say which files a reader would have found torn at that moment."""
+    torn = []
+    for path, content in left.items():
+        hidden = any(part.startswith(".") for part in path.split("/"))
+        was_torn = path in ("agents/torn/resume.json", "agents/ada/memory/plan.json")
+        if content is None or hidden or was_torn or not path.endswith(".json"):
+            continue
+        try:
+            json.loads(content)
+        except ValueError:
+            torn.append(f"{path} is torn")
+    return torn

@@ -1,0 +1,138 @@
+"""Providers, tools and surroundings that misbehave: the turn may fail, the tick and the others do not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from hostile import CONTRACT
+from sound import assert_sound, said
+
+from lemming import providers, redaction
+from lemming.engine import run_once
+from lemming.errors import RequestRejected
+from lemming.journal import read_journal
+from lemming.ledger import AgentState, read_state, read_turns, write_state
+from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.report import TurnReport
+from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.tools import Tool, ToolRegistry, ToolResult
+
+
+class Odd(LLMProvider):
+    """Answers with whatever the test put here, or raises it."""
+
+    keeps_deadline = True
+    answer: ClassVar[Reply | Exception] = Reply(text=CONTRACT)
+
+    def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
+        raise NotImplementedError
+
+    def complete(self, request: Request) -> Reply:
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+class Ping(Tool):
+    name = "ping"
+    description = "Reaches outside."
+
+    def execute(self, agent_name: str, base_path: Path, **kwargs: Any) -> ToolResult:
+        return ToolResult(True, "pong")
+
+
+@pytest.fixture
+def org(base: Path) -> Iterator[Path]:
+    """Ada and zed around mallory, whose provider is odd and who may ping."""
+    register_provider("odd", Odd)
+    ToolRegistry.register(Ping())
+    tools = {"tools": ["ping", "file_write"], "file_access": {"allow_write": ["./workspace", "/nonexistent"]}}
+    mallory = resume("mallory", model={"key": "odd"}, permissions=tools)
+    odd = {"provider": "odd", "per_call": 1, "per_1k_input_tokens": 1, "per_1k_output_tokens": 1}
+    yield make_org(base, resume("ada"), mallory, resume("zed"), models={"odd": odd})
+    providers._registered.pop("odd")
+    ToolRegistry.unregister("ping")
+
+
+def run_twice(org: Path, answer: Reply | Exception) -> list[TurnReport]:
+    """Run two ticks in which mallory's provider answers like this; return her turns."""
+    Odd.answer = answer
+    reports = [run_once(org, clock=FrozenClock()) for _ in range(2)]
+    for report in reports:
+        assert [turn.status for turn in report.turns if turn.agent != "mallory"] == ["done", "done"]
+        assert read_journal(org, report.tick)[-1]["type"] == "tick_committed"
+    assert_sound(org)
+    return [turn for report in reports for turn in report.turns if turn.agent == "mallory"]
+
+
+@pytest.mark.parametrize("count", [float("nan"), float("inf"), -5, 10**400, "many", True, 1.5])
+def test_a_provider_that_counts_nonsense_is_not_believed(org: Path, count: Any) -> None:
+    turns = run_twice(org, Reply(text=CONTRACT, input_tokens=count, output_tokens=count, cached_tokens=count))
+    assert [turn.status for turn in turns] == ["done", "done"]
+    assert all(0 < turn.input_tokens < 10_000 and 1 < turn.credits < 10 for turn in turns)
+    assert read_state(org, "mallory").credits == pytest.approx(sum(turn.credits for turn in turns))
+
+
+def test_a_reply_with_fields_of_other_types_is_recorded_as_text(org: Path) -> None:
+    odd: Any = object()
+    turns = run_twice(org, Reply(text=CONTRACT, model=odd, finish=odd))
+    assert [turn.status for turn in turns] == ["done", "done"]
+
+
+def test_of_a_monstrous_reply_the_journal_keeps_the_beginning(org: Path) -> None:
+    turns = run_twice(org, Reply(text="x" * (3 << 20)))
+    assert turns[0].reason == "the reply is larger than 1048576 bytes"
+    (replied, *_) = [
+        r for r in read_journal(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"
+    ]
+    assert len(replied["text"]) == 2 << 20
+
+
+def test_an_error_that_is_not_text_is_recorded_as_text(org: Path) -> None:
+    turns = run_twice(org, RequestRejected("half of a pair: \ud800"))
+    assert [turn.status for turn in turns] == ["failed", "failed"]
+    assert "half of a pair: ?" in (org / "logs/engine.log").read_text()
+
+
+def test_a_staged_file_that_cannot_be_written_keeps_a_tool_from_running(org: Path) -> None:
+    writing = {"tool": "file_write", "args": {"path": "new.txt", "content": "x"}}
+    reply = say("hi", tool_calls=[writing, {"tool": "ping", "args": {}}])
+    (org / "agents/mallory/workspace/.new.txt.tmp").mkdir(parents=True)
+    turns = run_twice(org, Reply(text=json.dumps(reply)))
+    assert [tool["success"] for tool in turns[0].tools] == [True, False]
+    assert "ping was not run" in said(read_journal(org, 1), "mallory")
+
+
+def test_a_granted_folder_that_is_gone_is_the_agents_trouble_and_not_the_engines(org: Path) -> None:
+    writing = {"tool": "file_write", "args": {"path": "/nonexistent/x.txt", "content": "x"}}
+    turns = run_twice(org, Reply(text=json.dumps(say("hi", tool_calls=[writing]))))
+    assert [tool["success"] for tool in turns[0].tools] == [False]
+
+
+def test_a_number_that_looks_like_a_secret_does_not_break_the_journal(
+    org: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SESSION_TOKEN", "20260101")
+    monkeypatch.setenv("SIGNING_KEY", "tick_committed")
+    redaction.refresh()
+    try:
+        run_twice(org, Reply(text=CONTRACT, input_tokens=20260101))
+    finally:
+        monkeypatch.undo()
+        redaction.refresh()
+    (replied,) = [r for r in read_journal(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"]
+    assert replied["input_tokens"] == 20260101
+
+
+def test_a_ledger_keeps_its_newest_lines_within_its_bound(base: Path) -> None:
+    base.mkdir()
+    for tick in range(40):
+        write_state(base, "ada", AgentState(tick=tick, results=({"output": "x" * 100_000},)))
+    ledger = base / "agents/ada/turns.jsonl"
+    assert ledger.stat().st_size < 1 << 20
+    assert read_state(base, "ada").tick == 39
+    assert [turn["tick"] for turn in read_turns(base, "ada", 3)] == [37, 38, 39]

@@ -1,0 +1,268 @@
+"""From a tick of the past: another organisation, this one brought back, the tick that broke something."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming import fs
+from lemming.engine import load_tick, run_once
+from lemming.errors import UsageError
+from lemming.journal import Journal, journal_ticks
+from lemming.runtime import open_org
+from lemming.sealing import seal_old_journals
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
+from lemming.timeline.bisect import Trial, bisect
+from lemming.timeline.fork import Setting, fork
+from lemming.timeline.history import History
+from lemming.timeline.journals import copy_journals, set_journals_aside
+from lemming.timeline.rewind import Rewind, rewind
+
+ON = {"history": "git", "durability": "off"}
+WRONG_FROM = 17
+CAPITAL = "agents/ada/memory/capital.json"
+
+
+def run(base: Path, ticks: int = 1) -> None:
+    for _ in range(ticks):
+        run_once(base, clock=FrozenClock())
+
+
+def make(base: Path) -> Path:
+    """An organisation that remembers a wrong capital from tick 17 on."""
+
+    def learns(tick: int, capital: str) -> dict[str, Any]:
+        reply = say("learned", memory_updates=[{"key": "capital", "value": capital}])
+        return {"agent": "ada", "tick": tick, "reply": reply}
+
+    script = [learns(1, "Paris"), learns(WRONG_FROM, "Rome"), {"reply": say("hello")}]
+    return make_org(base, resume("ada"), script=script, org=ON)
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Thirty ticks; tests only look at it."""
+    base = make(tmp_path_factory.mktemp("long") / "org")
+    run(base, 30)
+    return base
+
+
+def go_back(base: Path, word: str) -> Rewind:
+    with open_org(base, clock=FrozenClock()) as runtime:
+        history = History(base)
+        return rewind(runtime, history, history.state(word))
+
+
+def find(base: Path, good: str, bad: str, command: str) -> tuple[str, list[Trial]]:
+    history = History(base)
+    trials: list[Trial] = []
+    found = bisect(history, history.state(good), history.state(bad), command, trials.append)
+    return found.subject, trials
+
+
+# --- bisect --------------------------------------------------------------------------------------
+
+
+def test_bisect_finds_a_planted_wrong_memory(long: Path) -> None:
+    before = tree(long, without=())
+    subject, trials = find(long, "1", "30", f"grep -q Paris {CAPITAL}")
+    assert subject == f"tick {WRONG_FROM}: 1 done"
+    assert len(trials) <= 7
+    assert tree(long, without=()) == before
+
+
+def test_bisect_tells_an_edit_by_hand_from_a_tick(base: Path) -> None:
+    make(base)
+    run(base, 3)
+    fs.publish(base, "shared/rules.txt", b"wrong")
+    run(base, 3)
+    subject, _ = find(base, "1", "6", "! test -e shared/rules.txt")
+    assert subject == "by hand before tick 4"
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "command", "why"),
+    [
+        ("1", "30", "false", "fails after tick 1 already"),
+        ("1", "30", "true", "succeeds after tick 30"),
+        ("9", "3", "true", "nothing lies between"),
+        ("1", "30", "no-such-command", "cannot be run"),
+    ],
+)
+def test_a_bisect_that_cannot_tell_says_why(long: Path, good: str, bad: str, command: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        find(long, good, bad, command)
+
+
+# --- fork ----------------------------------------------------------------------------------------
+
+
+def test_a_fork_goes_on_from_its_tick_and_leaves_the_original_alone(long: Path, tmp_path: Path) -> None:
+    before = tree(long, without=())
+    history, folder = History(long), tmp_path / "fork"
+    fork(history, history.state("16"), folder, [])
+    assert (load_tick(folder), journal_ticks(folder)) == (17, list(range(1, 17)))
+    run(folder)
+    assert [commit.subject for commit in History(folder).commits()] == [
+        "tick 17: 1 done",
+        "before tick 17: the history begins",
+    ]
+    entries = sorted(path.name for path in (folder / "agents/ada/outbox").iterdir())
+    assert entries == sorted(path.name for path in (long / "agents/ada/outbox").iterdir())[:17]
+    assert tree(long, without=()) == before
+
+
+def test_a_fork_with_the_same_answers_comes_to_the_same_files(long: Path, tmp_path: Path) -> None:
+    history, folder = History(long), tmp_path / "fork"
+    fork(history, history.state("25"), folder, [])
+    run(folder, 5)
+    assert tree(folder) == tree(long)
+
+
+def test_a_fork_after_an_idle_tick_has_the_clock_of_that_tick(base: Path, tmp_path: Path) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 4}), org=ON)
+    run(base, 7)
+    history = History(base)
+    fork(history, history.state("6"), tmp_path / "fork", [])
+    assert load_tick(tmp_path / "fork") == 7
+
+
+def test_a_fork_may_have_other_values(long: Path, tmp_path: Path) -> None:
+    history, folder = History(long), tmp_path / "fork"
+    texts = [
+        "agents/ada/resume.json:/title=Chief Reporter",
+        "agents/ada/resume.json:/schedule/run_every_n_ticks=3",
+        "agents/ada/resume.json:/permissions/read_outboxes/0=bob",
+        "agents/ada/resume.json:/permissions/tools/-=shell",
+    ]
+    changed = fork(history, history.state("3"), folder, [Setting.parse(text) for text in texts])
+    plain = json.loads((folder / "agents/ada/resume.json").read_text())
+    assert changed == ["agents/ada/resume.json"]
+    assert (plain["title"], plain["schedule"]["run_every_n_ticks"]) == ("Chief Reporter", 3)
+    assert plain["permissions"] == {"read_outboxes": ["bob"], "tools": ["shell"]}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "agents/ada/resume.json",
+        "agents/ada/resume.json:title=x",
+        "agents/bob/resume.json:/title=x",
+        "agents/ada/resume.json:/schedul/phase_offset=1",
+        "agents/ada/resume.json:/permissions/tools/7=x",
+        "config/answers.jsonl:/a=1",
+        "../org.json:/a=1",
+        "agents:/a=1",
+    ],
+)
+def test_a_value_that_has_no_place_is_refused_before_anything_is_written(
+    long: Path, tmp_path: Path, text: str
+) -> None:
+    history, folder = History(long), tmp_path / "fork"
+    with pytest.raises(UsageError):
+        fork(history, history.state("3"), folder, [Setting.parse(text)])
+    assert not folder.exists()
+
+
+def test_a_fork_needs_an_empty_folder_outside(long: Path, tmp_path: Path) -> None:
+    history = History(long)
+    (tmp_path / "mine").write_text("mine")
+    for folder, why in [(tmp_path, "not an empty folder"), (long / "inner", "cannot be inside")]:
+        with pytest.raises(UsageError, match=why):
+            fork(history, history.state("3"), folder, [])
+
+
+# --- rewind --------------------------------------------------------------------------------------
+
+
+def test_a_rewind_brings_the_files_back_and_loses_nothing(base: Path) -> None:
+    make(base)
+    run(base, 3)
+    then = tree(base)
+    run(base, 2)
+    fs.publish(base, "shared/plan.md", b"later")
+    later = tree(base)
+    done = go_back(base, "3")
+    journals = f"{done.aside}/logs/ticks"
+    assert tree(base, without=(".lemming", "logs", "aside")) == then
+    assert journal_ticks(base) == [1, 2, 3]
+    assert sorted(path.name for path in (base / journals).iterdir()) == ["00000004.jsonl", "00000005.jsonl"]
+    go_back(base, f"@{done.kept}")
+    assert tree(base, without=(".lemming", "logs", "aside")) == later
+    assert History(base).state_after(4).commit.subject == "tick 4: 1 done"
+
+
+def test_the_same_answers_after_a_rewind_give_the_same_ids(base: Path) -> None:
+    make(base)
+    run(base, 4)
+    outbox = base / "agents/ada/outbox"
+    before = sorted(path.name for path in outbox.iterdir())
+    go_back(base, "2")
+    run(base, 2)
+    assert sorted(path.name for path in outbox.iterdir()) == before
+    history = History(base)
+    assert [commit.subject for commit in history.line()][::-1] == [
+        "before tick 1: the history begins",
+        "tick 1: 1 done",
+        "tick 2: 1 done",
+        "rewound to tick 2",
+        "tick 3: 1 done",
+        "tick 4: 1 done",
+    ]
+
+
+def test_what_a_rewind_set_aside_is_not_the_past_any_more(base: Path) -> None:
+    make(base)
+    run(base, 4)
+    go_back(base, "2")
+    history = History(base)
+    assert history.state_after(2).commit.subject == "tick 2: 1 done"
+    with pytest.raises(UsageError, match="tick 3 has not been run"):
+        history.state_after(3)
+    commits = [commit.subject for commit in history.commits()]
+    assert commits[:3] == ["rewound to tick 2", "tick 4: 1 done", "tick 3: 1 done"]
+
+
+def test_an_interrupted_rewind_is_finished_by_doing_it_again(base: Path) -> None:
+    make(base)
+    run(base, 3)
+    then = tree(base)
+    run(base, 3)
+    number = 1
+    while True:
+        try:
+            with crash_at(number):
+                go_back(base, "3")
+            break
+        except Crash:
+            number += 3
+    assert number > 3
+    assert tree(base, without=(".lemming", "logs", "aside")) == then
+    assert journal_ticks(base) == [1, 2, 3]
+    aside = sorted(path.name for path in (base / "aside").rglob("*.jsonl"))
+    assert aside == ["00000004.jsonl", "00000005.jsonl", "00000006.jsonl"]
+
+
+def test_two_rewinds_at_the_same_moment_overwrite_nothing(base: Path) -> None:
+    make(base)
+    for _ in range(2):
+        run(base, 2 if load_tick(base) == 1 else 1)
+        go_back(base, "1")
+    assert len(list((base / "aside").rglob("00000002.jsonl"))) == 2
+
+
+def test_sealed_journals_are_parted_at_the_tick(base: Path, tmp_path: Path) -> None:
+    make_org(base, resume("ada"))
+    for tick in (98, 99, 100, 101, 199, 250):
+        with Journal(base, tick, epoch=1, durability="off") as journal:
+            journal.append("tick_started", tick=tick)
+    assert len(seal_old_journals(base, 1000, 500)) == 3
+    copy_journals(base, tmp_path, until=100)
+    assert journal_ticks(tmp_path) == [98, 99, 100]
+    set_journals_aside(base, after=100, folder="aside/then")
+    assert journal_ticks(base) == [98, 99, 100]
+    kept = sorted(path.name for path in (base / "aside").rglob("*.zip"))
+    assert kept == ["00000100-00000199.zip", "00000200-00000299.zip"]

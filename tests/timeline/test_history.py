@@ -1,0 +1,402 @@
+"""The history in git: what is committed when, what it never touches, and what happens when git fails."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming import fs
+from lemming.engine import load_tick, run_once
+from lemming.errors import GitFailed, UsageError
+from lemming.jsontext import pretty
+from lemming.messages import send
+from lemming.repository import FOLDER, Repository
+from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.timeline.history import History
+
+ON = {"history": "git", "durability": "off"}
+REPOSITORY = Path(__file__).parents[2]
+
+KILLED_AFTER_TICK_2 = """
+import os, signal, sys
+from pathlib import Path
+from lemming.engine import run_once
+from lemming.journal import is_committed
+from lemming.testing import FrozenClock
+
+base = Path(sys.argv[1])
+
+class Deadly(FrozenClock):
+    def now(self):
+        if is_committed(base, 2):  # the next thing to ask for the time is the commit
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().now()
+
+run_once(base, clock=Deadly())
+"""
+
+
+def make(base: Path, *more: dict[str, Any], **changes: Any) -> Path:
+    return make_org(base, resume("ada"), *more, **{"org": ON, **changes})
+
+
+def run(base: Path, ticks: int = 1) -> list[dict[str, Any]]:
+    """Run ticks and return what was said about the history."""
+    said: list[dict[str, Any]] = []
+    for _ in range(ticks):
+        run_once(base, clock=FrozenClock(), notify=said.append)
+    return [event for event in said if event["type"] == "history_not_kept"]
+
+
+def subjects(base: Path) -> list[str]:
+    return [commit.subject for commit in History(base).commits()][::-1]
+
+
+def files_of(base: Path, word: str) -> list[str]:
+    history = History(base)
+    return [file.path for file in history.changes_of(history.state(word).commit).files]
+
+
+def git(folder: Path, *words: str) -> None:
+    who = ["-c", "user.name=me", "-c", "user.email=me@here", "-c", "commit.gpgsign=false"]
+    subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True)
+
+
+# --- what is committed when ----------------------------------------------------------------------
+
+
+def test_no_git_is_started_while_the_history_is_off(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = base.parent / "started"
+    _git_that(base.parent / "bin", f"touch {made}", monkeypatch)
+    make(base, org={})
+    assert run(base) == []
+    assert not made.exists()
+    assert not (base / FOLDER).exists()
+
+
+def test_each_tick_that_changed_something_is_a_commit(base: Path) -> None:
+    make(base, resume("bob", schedule={"run_every_n_ticks": 2}), resume("cyd", model={"key": "gone"}))
+    run(base, 2)
+    assert subjects(base) == [
+        "before tick 1: the history begins",
+        "tick 1: 1 done, 1 failed",
+        "tick 2: 2 done, 1 failed",
+    ]
+    commit = History(base).commits()[0]
+    assert commit.at == "2026-01-01T00:00:00.000Z"
+    assert commit.trailers == {"Tick": "2", "Agents": "ada, bob, cyd", "Calls": "2", "Credits": "2"}
+
+
+def test_the_cost_is_in_the_commit_when_prices_are_known(base: Path) -> None:
+    price = {"usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 1}
+    model = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, **price}
+    script = [{"reply": say("hi"), "input_tokens": 1000, "output_tokens": 1000}]
+    make(base, models={"scripted": model}, script=script)
+    run(base)
+    assert History(base).commits()[0].as_json()["cost_usd"] == 0.002
+
+
+def test_an_idle_tick_makes_no_commit(base: Path) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 3}), org=ON)
+    run(base, 7)
+    assert subjects(base) == ["before tick 1: the history begins", "tick 3: 1 done", "tick 6: 1 done"]
+    history = History(base)
+    assert history.commit_of(5) is None
+    assert history.state_after(5).commit.tick == 3
+
+
+def test_what_people_change_between_ticks_has_its_own_commit(base: Path) -> None:
+    make(base, resume("human", model={"key": "human"}))
+    run(base)
+    send(base, "human", tick=2, kind="message", payload={"text": "hi"}, tags=[], created_at="")
+    fs.publish(base, "shared/plan.md", b"# plan\n")
+    run(base)
+    by_hand, tick = History(base).commits()[1::-1]
+    assert (by_hand.subject, tick.subject) == ("by hand before tick 2", "tick 2: 1 done")
+    changed = files_of(base, f"@{by_hand.id}")
+    assert [file.rpartition("/")[0] for file in changed] == ["agents/human/outbox", "shared"]
+
+
+def test_an_edit_by_hand_after_an_idle_tick_with_a_broken_agent_is_still_by_hand(base: Path) -> None:
+    resting = resume("bob", schedule={"run_every_n_ticks": 9})
+    make_org(base, resting, resume("ada", schedule="daily"), resume("cyd", model={"key": "gone"}), org=ON)
+    run(base, 2)
+    fs.publish(base, "shared/plan.md", b"# plan\n")
+    run(base)
+    assert subjects(base) == ["before tick 1: the history begins", "by hand before tick 3"]
+
+
+def test_a_history_that_git_has_packed_goes_on(base: Path) -> None:
+    make(base)
+    run(base, 2)
+    Repository(base).run("gc", "--quiet")
+    assert run(base) == []
+    assert Repository(base).run("fsck", "--strict") == b""
+    assert History(base).state_after(1).commit.subject == "tick 1: 1 done"
+
+
+def test_the_state_after_a_tick_is_without_later_edits_by_hand(base: Path) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 2}), org=ON)
+    run(base, 2)
+    fs.publish(base, "shared/plan.md", b"# plan\n")
+    run(base, 2)
+    history = History(base)
+    with pytest.raises(UsageError, match="there was no file"):
+        history.read_file(history.state_after(2).commit, "shared/plan.md")
+    assert history.read_file(history.state_after(3).commit, "shared/plan.md") == b"# plan\n"
+
+
+def test_every_kept_file_is_there_byte_for_byte_and_nothing_else(base: Path, tmp_path: Path) -> None:
+    make(base)
+    odd = {
+        "agents/ada/workspace/crlf.txt": b"a\r\nb\r\n",
+        "agents/ada/workspace/.gitignore": b"*\n",
+        "agents/ada/workspace/.gitattributes": b"* text=auto eol=lf\n",
+        "agents/ada/workspace/bytes": bytes(range(256)),
+        "shared/ünï \n'\".txt": b"$Id$",
+    }
+    left_out = {
+        "README.md": b"mine",
+        ".venv/lib": b"big",
+        "agents/ada/workspace/.half.tmp": b"x",
+        "agents/ada/logs/extra.log": b"x",
+    }
+    for path, content in {**odd, **left_out, ".gitignore": b"agents\n"}.items():
+        fs.publish(base, path, content)
+    run(base)
+    history = History(base)
+    (tmp_path / "out").mkdir()
+    history.check_out(history.commits()[0], tmp_path / "out")
+    there = tree(base)
+    for path in [*left_out, ".gitignore"]:
+        there.pop(path, None)
+    assert tree(tmp_path / "out") == there
+    assert odd.keys() <= there.keys()
+
+
+def test_files_of_a_repository_in_a_workspace_are_kept_without_its_git_folder(base: Path) -> None:
+    make(base)
+    inner = base / "agents/ada/workspace/project"
+    inner.mkdir(parents=True)
+    git(inner, "init", "-q")
+    (inner / "code.py").write_text("1\n")
+    git(inner, "add", ".")
+    git(inner, "commit", "-qm", "mine")
+    assert run(base) == []
+    kept = [path for path in files_of(base, "@" + History(base).commits()[-1].id) if "project" in path]
+    assert kept == ["agents/ada/workspace/project/code.py"]
+    (inner / "code.py").write_text("2\n")
+    assert run(base) == []
+    assert subjects(base)[-2:] == ["by hand before tick 2", "tick 2: 1 done"]
+
+
+def test_a_link_in_the_place_of_a_folder_keeps_nothing_else_out(base: Path, tmp_path: Path) -> None:
+    make(base)
+    fs.publish(base, "agents/ada/workspace/notes/a.txt", b"a")
+    run(base)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/a.txt").write_text("not ours")
+    (base / "agents/ada/workspace/notes").rename(tmp_path / "gone")
+    (base / "agents/ada/workspace/notes").symlink_to(tmp_path / "elsewhere")
+    assert run(base) == []
+    history = History(base)
+    assert subjects(base)[-1] == "tick 2: 1 done"
+    with pytest.raises(UsageError):
+        history.read_file(history.commits()[0], "agents/ada/workspace/notes/a.txt")
+
+
+# --- what it never touches -----------------------------------------------------------------------
+
+
+def test_a_repository_of_the_users_own_stays_byte_for_byte_as_it_was(base: Path) -> None:
+    make(base)
+    git(base, "init", "-q")
+    hook = base / ".git/hooks/pre-commit"
+    hook.write_text("#!/bin/sh\nexit 1\n")
+    hook.chmod(0o755)
+    fs.publish(base, ".gitignore", b".lemming/\nagents/*/outbox/\n")
+    git(base, "add", "--all")
+    git(base, "commit", "-qm", "mine", "--no-verify")
+
+    def fingerprint() -> dict[str, tuple[str, int]]:
+        return {
+            str(path): (sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns)
+            for path in (base / ".git").rglob("*")
+            if path.is_file()
+        }
+
+    before = fingerprint()
+    assert run(base, 3) == []
+    History(base).changes_between("1", "now")
+    assert fingerprint() == before
+    assert any("outbox" in path for path in files_of(base, "3"))
+
+
+def test_the_users_git_settings_and_variables_are_not_used(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home, fired = base.parent / "home", base.parent / "fired"
+    (home / "hooks").mkdir(parents=True)
+    for name in ("reference-transaction", "post-index-change"):
+        (home / "hooks" / name).write_text(f"#!/bin/sh\ntouch {fired}\n")
+        (home / "hooks" / name).chmod(0o755)
+    (home / ".gitconfig").write_text(
+        f"[core]\n\thooksPath = {home}/hooks\n\tautocrlf = true\n[commit]\n\tgpgsign = true\n"
+    )
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("GIT_DIR", str(base.parent / "elsewhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(base.parent / "index"))
+    make(base)
+    assert run(base) == []
+    assert subjects(base)[-1] == "tick 1: 1 done"
+    assert not fired.exists()
+    assert not (base.parent / "elsewhere").exists()
+
+
+def test_settings_that_are_not_ours_start_nothing(base: Path) -> None:
+    make(base)
+    run(base)
+    fired = base.parent / "fired"
+    (base / FOLDER / "config").write_text(f"[core]\n\tbare = true\n\tfsmonitor = touch {fired}\n")
+    (said,) = run(base)
+    assert "not as LeMMing writes it" in said["problem"]["message"]
+    with pytest.raises(GitFailed):
+        History(base)
+    assert not fired.exists()
+    assert load_tick(base) == 3
+
+
+def test_looking_changes_no_file(base: Path) -> None:
+    make(base)
+    run(base, 2)
+    fs.publish(base, "shared/new.txt", b"new")
+    before = tree(base, without=())
+    history = History(base)
+    assert [file.path for file in history.changes_between("2", "now").files] == ["shared/new.txt"]
+    history.changes_of(history.commits()[0])
+    history.state_after(1)
+    assert tree(base, without=()) == before
+
+
+# --- crashes and failures ------------------------------------------------------------------------
+
+
+def test_a_commit_lost_to_a_kill_is_made_up_for_before_the_next_tick(base: Path) -> None:
+    make(base)
+    run(base)
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED_AFTER_TICK_2, str(base)],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert load_tick(base) == 3
+    with pytest.raises(UsageError, match="tick 2 is not in the history yet"):
+        History(base).state_after(2)
+    assert run(base) == []
+    assert subjects(base)[-2:] == ["tick 2: 1 done", "tick 3: 1 done"]
+    late = History(base).commits()[1].trailers
+    assert (late["Late"], late["Agents"], late["Calls"]) == ("yes", "ada", "1")
+
+
+def test_locks_of_a_killed_git_are_no_obstacle(base: Path) -> None:
+    make(base)
+    run(base)
+    for name in ("index.lock", "refs/heads/main.lock"):
+        (base / FOLDER / name).touch()
+    assert run(base) == []
+    assert subjects(base)[-1] == "tick 2: 1 done"
+
+
+def test_a_lost_index_changes_nothing(base: Path) -> None:
+    make(base)
+    run(base)
+    (base / FOLDER / "index").unlink()
+    assert run(base) == []
+    assert files_of(base, "2") == [
+        f"agents/ada/outbox/{sorted(os.listdir(base / 'agents/ada/outbox'))[-1]}",
+        "agents/ada/turns.jsonl",
+        "tick.json",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("does", "says"),
+    [
+        ("exit 127", "the history needs git, and there is none"),
+        ("echo git version 2.29.1", "the history needs git 2.30, this is 2.29"),
+        ('case "$1" in --version) echo git version 2.40.0;; *) echo broken >&2; exit 1;; esac', "broken"),
+    ],
+)
+def test_a_git_that_cannot_be_used_is_a_warning_and_is_caught_up(
+    base: Path, monkeypatch: pytest.MonkeyPatch, does: str, says: str
+) -> None:
+    make(base)
+    run(base)
+    with monkeypatch.context() as patch:
+        _git_that(base.parent / "bin", does, patch)
+        told = run(base, 2)
+    assert says in told[0]["problem"]["message"]
+    assert "history_not_kept" in (base / "logs/engine.log").read_text()
+    assert load_tick(base) == 4
+    assert run(base) == []
+    assert subjects(base)[-2:] == ["ticks 2 to 3, kept together", "tick 4: 1 done"]
+    with pytest.raises(UsageError, match="ticks 2 to 3 were kept together"):
+        History(base).state_after(2)
+
+
+def test_an_interrupted_tick_is_one_commit(base: Path) -> None:
+    make(base, resume("bob"), script=[{"reply": say("hi")}])
+    run(base)
+
+    class Cut(BaseException):
+        pass
+
+    def cut(event: dict[str, Any]) -> None:
+        if event["type"] == "turn_ended":
+            raise Cut
+
+    with pytest.raises(Cut):
+        run_once(base, clock=FrozenClock(), notify=cut)
+    assert run(base) == []
+    assert subjects(base)[-2:] == ["tick 1: 2 done", "tick 2: 2 done"]
+
+
+# --- reading -------------------------------------------------------------------------------------
+
+
+def test_ticks_outside_the_history_are_refused_with_where_it_begins(base: Path) -> None:
+    make(base, org={"durability": "off"})
+    run(base, 2)
+    with pytest.raises(UsageError, match="there is no history here"):
+        History(base)
+    fs.publish(base, "config/org.json", pretty(ON))
+    run(base)
+    history = History(base)
+    assert history.state_after(2).commit.subject == "before tick 3: the history begins"
+    for word, why in [("1", "it begins before tick 3"), ("4", "has not been run"), ("x", "is not a tick")]:
+        with pytest.raises(UsageError, match=why):
+            history.state(word)
+
+
+def test_a_repository_made_half_way_is_made_whole(base: Path) -> None:
+    make(base)
+    fs.publish(base, f"{FOLDER}/HEAD", b"ref: refs/heads/main\n")
+    assert not Repository(base).exists()
+    assert run(base) == []
+    assert len(subjects(base)) == 2
+
+
+def _git_that(folder: Path, does: str, patch: pytest.MonkeyPatch) -> None:
+    """Put another `git` first on the way of programs."""
+    folder.mkdir()
+    (folder / "git").write_text(f"#!/bin/sh\n{does}\n")
+    (folder / "git").chmod(0o755)
+    patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")

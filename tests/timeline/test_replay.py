@@ -1,0 +1,380 @@
+"""Replay: the recording alone gives the same files again, and whatever comes out otherwise is found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from recorded import TICKS, Bell, Refusing, busy_org, call, refuse_models, rewrite_journal, speak
+
+from lemming import errors, fs
+from lemming.backends.replay import ReplayProvider
+from lemming.cli import run
+from lemming.clock import FrozenClock
+from lemming.engine import run_once
+from lemming.errors import ConfigError, RequestRejected, UsageError
+from lemming.journal import Record, journal_ticks, read_journal
+from lemming.jsontext import pretty
+from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.testing import Crash, make_org, resume, say, tree, write_script
+from lemming.timeline.recording import Difference
+from lemming.timeline.replay import OUTSIDE, Replayed, replay, replay_into, ticks_to_rerun
+from lemming.timeline.root import state_root
+from lemming.tools import ToolRegistry
+
+
+@pytest.fixture(autouse=True)
+def bell() -> Iterator[Bell]:
+    bell = Bell()
+    ToolRegistry.register(bell)
+    register_provider("refusing", Refusing)
+    yield bell
+    ToolRegistry.unregister("bell")
+
+
+@pytest.fixture
+def again(tmp_path: Path) -> Path:
+    return tmp_path / "again"
+
+
+def rerun(base: Path, again: Path, last: int | None = None) -> list[Replayed]:
+    return list(replay_into(base, again, ticks_to_rerun(base, last)))
+
+
+def edit(base: Path, file: str, old: str, new: str) -> None:
+    text = (base / file).read_text()
+    assert old in text
+    fs.publish(base, file, text.replace(old, new).encode())
+
+
+# --- the same ----------------------------------------------------------------------------------
+
+
+def test_a_replay_into_a_folder_gives_the_same_files_byte_for_byte(base: Path, again: Path) -> None:
+    busy_org(base)
+    assert [each.tick for each in rerun(base, again)] == list(range(1, TICKS + 1))
+    assert tree(again) == tree(base)
+    assert state_root(again) == state_root(base)
+
+
+def test_the_recorded_organisation_has_had_all_that_this_is_about(base: Path) -> None:
+    busy_org(base)
+    records = [record for tick in journal_ticks(base) for record in read_journal(base, tick)]
+    kinds = {record["type"] for record in records}
+    statuses = {record["status"] for record in records if "status" in record}
+    assert kinds >= {"model_failed", "tool_started", "tool_finished", "turn_skipped", "entries_expired"}
+    assert statuses == {"done", "waiting", "skipped", "failed"}
+    expired = {file for record in records if record["type"] == "entries_expired" for file in record["files"]}
+    assert any(file.startswith("agents/human/") for file in expired)
+    assert (base / "agents/zoe/turns.jsonl").exists()
+
+
+def test_no_model_is_called_and_no_tool_runs(base: Path, again: Path, bell: Bell) -> None:
+    refuse_models(busy_org(base))
+    assert bell.rung == 1
+    assert len(list(replay(base, journal_ticks(base)))) == TICKS
+    assert len(rerun(base, again)) == TICKS
+    assert bell.rung == 1
+
+
+def test_a_replay_in_place_writes_nothing(base: Path) -> None:
+    before = tree(busy_org(base), without=())
+    turns = [each.turns for each in replay(base, journal_ticks(base))]
+    assert len(turns) == TICKS
+    assert min(turns) >= 1
+    assert tree(base, without=()) == before
+
+
+def test_a_replayed_organisation_can_be_run_on_and_replayed(base: Path, again: Path, tmp_path: Path) -> None:
+    busy_org(base)
+    rerun(base, again)
+    run_once(again)
+    rerun(again, tmp_path / "third")
+    assert state_root(tmp_path / "third") == state_root(again)
+
+
+def test_a_replay_can_stop_earlier(base: Path, again: Path) -> None:
+    busy_org(base)
+    assert [each.tick for each in rerun(base, again, 3)] == [1, 2, 3]
+    assert json.loads((again / "tick.json").read_text()) == {"current_tick": 4}
+    assert not (again / "agents/zoe").exists()
+
+
+def test_an_agent_that_came_later_arrives_in_its_tick(base: Path, again: Path) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    fs.publish(base, "agents/bob/resume.json", pretty(resume("bob")))
+    run_once(base)
+    rerun(base, again)
+    assert tree(again) == tree(base)
+
+
+def test_what_a_person_sent_after_the_last_tick_is_there_too(base: Path, again: Path) -> None:
+    busy_org(base)
+    speak(base, TICKS + 1, FrozenClock())
+    rerun(base, again)
+    assert tree(again) == tree(base)
+
+
+def test_an_entry_sent_while_a_tick_ran_arrives_in_the_next(base: Path, again: Path) -> None:
+    class Interrupting(Backend):
+        keeps_deadline = True
+
+        def __init__(self, *, base: Path) -> None:
+            self._base = base
+
+        def complete(self, request: Request) -> Reply:
+            if request.tick == 1:
+                late = FrozenClock()
+                late.advance(1)
+                speak(self._base, 1, late)
+            return Reply(text=json.dumps(say("hello")))
+
+    register_provider("interrupting", Interrupting)
+    models = {"scripted": {"provider": "interrupting"}, "human": {"provider": "human"}}
+    make_org(base, resume("ada"), resume("human", model={"key": "human"}), models=models)
+    clock = FrozenClock()
+    for _ in range(2):
+        run_once(base, clock=clock)
+        clock.advance(60)
+    rerun(base, again)
+    assert tree(again) == tree(base)
+
+
+def test_a_turn_that_the_engine_gave_up_is_passed_over_and_the_rest_is_the_same(
+    base: Path, again: Path
+) -> None:
+    class Deadly(Backend):
+        keeps_deadline = True
+
+        def complete(self, request: Request) -> Reply:
+            if request.agent == "ada" and request.tick == 1:
+                raise Crash("the machine is gone")
+            return Reply(text=json.dumps(say("hello")))
+
+    register_provider("deadly", Deadly)
+    models = {"scripted": {"provider": "deadly"}}
+    make_org(base, resume("ada"), resume("bob"), models=models, org={"max_attempts": 1})
+    with pytest.raises(Crash):
+        run_once(base)
+    run_once(base)
+    run_once(base)
+    assert [each.not_repeatable for each in replay(base, [1, 2])] == [("ada",), ()]
+    assert [each.not_repeatable for each in rerun(base, again)] == [("ada",), ()]
+    assert tree(again) == tree(base)
+
+
+def test_files_outside_the_organisation_are_left_alone(base: Path, again: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    files = {"allow_read": [], "allow_write": [str(outside)]}
+    permissions = {"read_outboxes": [], "tools": ["file_write"], "file_access": files}
+    wants = call("file_write", path=f"{outside}/note.txt", content="then")
+    script = [{"reply": say("done", tool_calls=[wants])}]
+    make_org(base, resume("ada", permissions=permissions), script=script)
+    run_once(base)
+    (outside / "note.txt").write_text("now")
+    rerun(base, again)
+    assert (outside / "note.txt").read_text() == "now"
+    assert Path(f"{again}/{OUTSIDE}{outside}/note.txt").read_text() == "then"
+
+
+def test_credits_granted_since_do_not_change_a_turn_that_ran_out(base: Path) -> None:
+    ada = resume("ada", credits={"max_credits": 1})
+    make_org(base, ada, script=[{"reply": "this needs a correction, for which there are no credits"}])
+    run_once(base)
+    fs.publish(base, "config/credits.json", pretty({"ada": {"max_credits": 100}}))
+    assert [each.turns for each in replay(base, [1])] == [1]
+
+
+# --- not the same ------------------------------------------------------------------------------
+
+
+def test_an_edited_resume_shows_as_a_changed_prompt(base: Path, again: Path) -> None:
+    busy_org(base)
+    edit(base, "agents/bob/resume.json", "You are bob.", "You are a pirate.")
+    with pytest.raises(Difference) as caught:
+        rerun(base, again)
+    assert (caught.value.tick, caught.value.agent, caught.value.what) == (1, "bob", "prompt")
+    assert {"-You are bob.", "+You are a pirate."} <= set(caught.value.diff.splitlines())
+
+
+def test_an_edited_context_file_shows_where_it_was_first_read(base: Path, again: Path) -> None:
+    busy_org(base)
+    edit(base, "shared/facts.txt", "Ants march.", "Ants sleep.")
+    with pytest.raises(Difference) as caught:
+        rerun(base, again)
+    assert (caught.value.tick, caught.value.agent) == (2, "ada")
+    assert "+Ants sleep." in caught.value.diff
+
+
+def test_an_edited_schedule_shows_as_a_changed_plan(base: Path, again: Path) -> None:
+    busy_org(base)
+    edit(base, "agents/ada/resume.json", '"run_every_n_ticks": 1', '"run_every_n_ticks": 2')
+    with pytest.raises(Difference) as caught:
+        rerun(base, again)
+    assert (caught.value.tick, caught.value.what) == (1, "plan")
+    assert '-    "ada",' in caught.value.diff
+
+
+def _say_otherwise(record: Record) -> Record:
+    if record["type"] == "model_replied" and record["agent"] == "ada":
+        record["text"] = record["text"].replace("hello", "goodbye")
+    return record
+
+
+def test_a_changed_answer_shows_as_a_changed_effect(base: Path) -> None:
+    busy_org(base)
+    rewrite_journal(base, 5, _say_otherwise)
+    with pytest.raises(Difference) as caught:
+        list(replay(base, journal_ticks(base)))
+    assert (caught.value.tick, caught.value.agent, caught.value.what) == (5, "ada", "turn")
+    assert '"sha256"' in caught.value.diff
+
+
+def test_a_changed_effect_is_shown_with_the_text_of_the_file(base: Path, again: Path) -> None:
+    busy_org(base)
+    rewrite_journal(base, TICKS, _say_otherwise)
+    with pytest.raises(Difference) as caught:
+        rerun(base, again)
+    assert (caught.value.tick, caught.value.agent) == (TICKS, "ada")
+    assert '-    "text": "hello"' in caught.value.diff
+    assert '+    "text": "goodbye"' in caught.value.diff
+
+
+@pytest.mark.parametrize("kind", ["model_replied", "tool_finished"])
+def test_a_missing_answer_is_an_error_and_never_a_live_call(base: Path, again: Path, kind: str) -> None:
+    refuse_models(busy_org(base))
+    rewrite_journal(base, 2, lambda record: None if record["type"] == kind else record)
+    for attempt in (lambda: list(replay(base, [1, 2])), lambda: rerun(base, again)):
+        with pytest.raises(Difference, match="no recorded answer") as caught:
+            attempt()
+        assert caught.value.tick == 2
+
+
+def test_a_ledger_changed_between_two_turns_is_a_changed_state(base: Path) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    edit(base, "agents/ada/turns.jsonl", '"credits":1.0', '"credits":0.5')
+    run_once(base)
+    with pytest.raises(Difference, match="state before the turn") as caught:
+        list(replay(base, [1, 2]))
+    assert caught.value.tick == 2
+
+
+def test_an_organisation_without_its_first_journals_is_not_run_again(base: Path, again: Path) -> None:
+    busy_org(base)
+    fs.remove(base, "logs/ticks/00000001.jsonl")
+    with pytest.raises(UsageError, match="the journals begin at tick 2"):
+        rerun(base, again)
+
+
+def test_a_folder_that_holds_something_is_refused(base: Path, tmp_path: Path) -> None:
+    busy_org(base)
+    with pytest.raises(UsageError, match="not an empty folder"):
+        rerun(base, tmp_path)
+    with pytest.raises(UsageError, match="inside the organisation"):
+        rerun(base, base / "shared/again")
+
+
+# --- the provider ------------------------------------------------------------------------------
+
+
+def run_from(recording: Path, base: Path, ticks: int) -> Path:
+    """Run an organisation like the recorded one with the provider `replay`."""
+    options = {"journals": str(recording / "logs/ticks")}
+    models = {"scripted": {"provider": "replay", "options": options}}
+    make_org(base, resume("ada"), resume("bob"), models=models)
+    for _ in range(ticks):
+        run_once(base, clock=FrozenClock())
+    return base
+
+
+def test_a_whole_organisation_runs_from_a_recording(base: Path, again: Path) -> None:
+    script: list[dict[str, Any]] = [
+        {"agent": "ada", "tick": 1, "step": 0, "reply": "no"},
+        {"agent": "ada", "tick": 2, "error": "Unavailable"},
+        {"reply": say("hello"), "input_tokens": 5, "output_tokens": 3},
+    ]
+    scripted = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
+    make_org(base, resume("ada"), resume("bob"), script=script, models={"scripted": scripted})
+    for _ in range(3):
+        run_once(base, clock=FrozenClock())
+    run_from(base, again, 3)
+    of_agents = {path: raw for path, raw in tree(base).items() if path.startswith("agents/")}
+    assert {path: raw for path, raw in tree(again).items() if path.startswith("agents/")} == of_agents
+
+
+def request(**place: Any) -> Request:
+    return Request(model_name="m", messages=[], **place)
+
+
+def test_the_replay_provider_names_the_answer_that_is_missing(base: Path) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    provider = ReplayProvider(journals=str(base / "logs/ticks"))
+    assert json.loads(provider.complete(request(agent="ada", tick=1)).text) == say("hello")
+    with pytest.raises(RequestRejected, match="agent ada, tick 7, call 2"):
+        provider.complete(request(agent="ada", tick=7, step=2))
+
+
+@pytest.mark.parametrize("name", ["Unavailable", "TimedOut", "AuthenticationFailed"])
+def test_a_recorded_failure_is_raised_again_as_what_it_was(base: Path, name: str) -> None:
+    scripted = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
+    make_org(base, resume("ada"), models={"scripted": scripted}, script=[{"error": name}])
+    run_once(base)
+    with pytest.raises(getattr(errors, name), match="the script says so") as caught:
+        ReplayProvider(journals="logs/ticks", base=base).complete(request(agent="ada", tick=1))
+    assert not caught.value.is_retryable
+
+
+def test_a_path_that_is_no_folder_of_journals_is_a_configuration_error() -> None:
+    with pytest.raises(ConfigError, match="logs/ticks"):
+        ReplayProvider(journals="/tmp/recording")
+
+
+# --- the command -------------------------------------------------------------------------------
+
+
+def test_the_command_prints_the_state_root_of_the_new_folder(
+    base: Path, again: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy_org(base)
+    assert run(["-C", str(base), "replay", "--into", str(again)]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{state_root(base)}\n"
+    assert "8 ticks" in printed.err
+    assert "came out the same" in printed.err
+
+
+def test_the_command_prints_the_diff_and_ends_with_1(
+    base: Path, again: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy_org(base)
+    edit(base, "agents/bob/resume.json", "You are bob.", "You are a pirate.")
+    assert run(["-C", str(base), "replay", "--into", str(again)]) == 1
+    printed = capsys.readouterr()
+    assert "+You are a pirate." in printed.out.splitlines()
+    assert "tick 1, bob: the prompt is not the recorded one" in printed.err
+
+
+def test_the_command_takes_a_span_and_tells_programs(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    busy_org(base)
+    assert run(["-C", str(base), "replay", "3-5", "--json"]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [(line["type"], line["tick"]) for line in lines] == [("tick_replayed", tick) for tick in (3, 4, 5)]
+    rewrite_journal(base, 5, _say_otherwise)
+    assert run(["-C", str(base), "replay", "5", "--json"]) == 1
+    error = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert (error["type"], error["tick"], error["agent"], error["what"]) == ("error", 5, "ada", "turn")
+    assert run(["-C", str(base), "replay", "5-", "--json"]) == 2
+    assert run(["-C", str(base), "replay", "99"]) == 2
+
+
+def test_scripts_are_not_asked_in_a_replay(base: Path, again: Path) -> None:
+    busy_org(base)
+    write_script(base, [{"reply": say("something else")}])
+    assert len(rerun(base, again)) == TICKS

@@ -1,0 +1,370 @@
+"""Verify: nothing is found where nothing was touched, and each kind of tampering is found and named."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from recorded import TICKS, Bell, busy_org, rewrite_journal, speak
+
+from lemming import fs
+from lemming.cli import run
+from lemming.clock import FrozenClock
+from lemming.engine import persist_tick, run_once, run_tick
+from lemming.errors import UsageError
+from lemming.jsontext import pretty
+from lemming.ledger import read_state
+from lemming.memory import delete_memory
+from lemming.messages import entry_id
+from lemming.testing import Crash, crash_at, make_org, resume
+from lemming.timeline import parse_ticks
+from lemming.timeline.root import files_that_count, state_root
+from lemming.timeline.told import Finding
+from lemming.timeline.verify import verify
+from lemming.tools import ToolRegistry
+
+LAST_ENTRY = f"agents/ada/outbox/{TICKS:08d}_{entry_id(TICKS, 'ada', 0)}.json"
+AT_TICK_2 = "logs/ticks/00000002.jsonl"
+
+
+@pytest.fixture
+def org(base: Path) -> Iterator[Path]:
+    ToolRegistry.register(Bell())
+    yield busy_org(base)
+    ToolRegistry.unregister("bell")
+
+
+def found(base: Path) -> list[tuple[int, str, str, bool]]:
+    return [(f.tick, f.file, f.kind, f.is_error) for f in verify(base).findings]
+
+
+def only(base: Path) -> Finding:
+    (finding,) = verify(base).findings
+    return finding
+
+
+def edit(base: Path, file: str, old: str, new: str) -> None:
+    text = (base / file).read_text()
+    assert old in text
+    fs.publish(base, file, text.replace(old, new, 1).encode())
+
+
+def cut(base: Path, file: str, size: int) -> None:
+    fs.publish(base, file, (base / file).read_bytes()[:size])
+
+
+# --- nothing is wrong --------------------------------------------------------------------------
+
+
+def test_an_organisation_that_nobody_touched_is_as_the_journals_tell(org: Path) -> None:
+    result = verify(org)
+    assert result.findings == ()
+    assert (result.ticks, result.root) == (TICKS, state_root(org))
+    assert result.turns > TICKS
+    assert result.files > TICKS
+
+
+def test_verify_writes_nothing(org: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in org.rglob("*")}
+    verify(org)
+    assert {path: path.stat().st_mtime_ns for path in org.rglob("*")} == before
+
+
+def test_an_organisation_that_never_ran_has_a_root_too(base: Path) -> None:
+    make_org(base, resume("ada"))
+    assert verify(base).findings == ()
+    assert len(verify(base).root) == 64
+
+
+def test_what_a_person_sends_is_accounted_for(org: Path) -> None:
+    speak(org, TICKS + 1, FrozenClock())
+    assert found(org) == []
+
+
+@pytest.mark.parametrize("number", range(1, 40, 4))
+def test_an_interrupted_tick_is_a_note_wherever_it_was_interrupted(base: Path, number: int) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    run_once(base, clock=FrozenClock())
+    with contextlib.suppress(Crash), crash_at(number):
+        run_once(base, clock=FrozenClock())
+    assert [finding for finding in verify(base).findings if finding.is_error] == []
+    run_once(base, clock=FrozenClock())
+    assert verify(base).findings == ()
+
+
+def test_a_tick_run_without_moving_the_counter_is_no_error(base: Path) -> None:
+    make_org(base, resume("ada"))
+    run_tick(base, 1)
+    assert found(base) == []
+
+
+# --- journals ----------------------------------------------------------------------------------
+
+
+def test_a_changed_letter_in_a_journal_is_damage_and_names_the_line(org: Path) -> None:
+    edit(org, AT_TICK_2, '"agent":"ada"', '"agent":"adb"')
+    first = verify(org).findings[0]
+    assert (first.tick, first.kind, first.is_error) == (2, "damage", True)
+    assert first.file == f"{AT_TICK_2}:2"
+    assert "checksum" in first.message
+
+
+def test_a_line_taken_out_of_a_journal_is_damage(org: Path) -> None:
+    lines = (org / AT_TICK_2).read_bytes().splitlines(keepends=True)
+    fs.publish(org, AT_TICK_2, b"".join(lines[:3] + lines[4:]))
+    assert [finding.file for finding in verify(org).errors] == [f"{AT_TICK_2}:4"]
+
+
+def test_a_journal_that_has_lost_its_end_is_damage(org: Path) -> None:
+    lines = (org / AT_TICK_2).read_bytes().splitlines(keepends=True)
+    fs.publish(org, AT_TICK_2, b"".join(lines[:-1]))
+    assert found(org) == [(2, AT_TICK_2, "damage", True)]
+    assert "no end" in only(org).message
+
+
+def test_what_was_added_to_a_finished_journal_is_damage(org: Path) -> None:
+    fs.append(org, AT_TICK_2, b'{"type":"turn_committed","agent":"eve"}\n')
+    assert found(org) == [(2, AT_TICK_2, "damage", True)]
+
+
+def test_a_journal_under_another_name_is_damage(org: Path) -> None:
+    fs.publish(org, AT_TICK_2, (org / "logs/ticks/00000003.jsonl").read_bytes())
+    assert (2, AT_TICK_2, "damage", True) in found(org)
+    assert "that of tick 3" in verify(org).findings[0].message
+
+
+def test_a_journal_whose_checksums_were_made_again_disagrees_with_the_files(org: Path) -> None:
+    def forge(record: dict[str, object]) -> dict[str, object]:
+        if record["type"] == "turn_committed" and record["agent"] == "ada":
+            record["credits"] = 0.0
+        return record
+
+    rewrite_journal(org, 5, forge)
+    assert found(org) == [(5, "agents/ada/turns.jsonl", "edited", True)]
+
+
+# --- entries -----------------------------------------------------------------------------------
+
+
+def test_an_entry_that_says_something_else_is_an_error(org: Path) -> None:
+    edit(org, LAST_ENTRY, "hello", "goodbye")
+    assert found(org) == [(TICKS, LAST_ENTRY, "edited", True)]
+
+
+def test_an_entry_that_is_cut_short_is_damage(org: Path) -> None:
+    cut(org, LAST_ENTRY, 40)
+    assert found(org) == [(TICKS, LAST_ENTRY, "damage", True)]
+    assert "unexpected end of JSON" in only(org).message
+
+
+def test_an_entry_that_is_gone_is_missing(org: Path) -> None:
+    fs.remove(org, LAST_ENTRY)
+    assert found(org) == [(TICKS, LAST_ENTRY, "missing", True)]
+
+
+def test_an_entry_that_no_turn_wrote_is_not_accounted_for(org: Path) -> None:
+    forged = f"agents/ada/outbox/{TICKS:08d}_{entry_id(TICKS, 'ada', 7)}.json"
+    fs.publish(org, forged, (org / LAST_ENTRY).read_bytes())
+    assert found(org) == [(TICKS, forged, "unaccounted", True)]
+
+
+def test_an_entry_that_retention_removed_and_that_is_back_is_not_accounted_for(org: Path) -> None:
+    expired = f"agents/ada/outbox/00000001_{entry_id(1, 'ada', 0)}.json"
+    fs.publish(org, expired, (org / LAST_ENTRY).read_bytes())
+    assert found(org) == [(1, expired, "unaccounted", True)]
+
+
+def test_an_entry_dropped_by_hand_is_a_note(org: Path) -> None:
+    dropped = "agents/ada/outbox/00000008_byhand.json"
+    fs.publish(org, dropped, (org / LAST_ENTRY).read_bytes())
+    assert found(org) == [(TICKS, dropped, "unaccounted", False)]
+
+
+# --- what people may change --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("agents/ada/memory/k.json", "1", "2"),
+        ("agents/ada/workspace/a.txt", "hello", "goodbye"),
+        ("agents/zoe/resume.json", "You are new.", "You are old."),
+    ],
+)
+def test_a_human_edit_is_a_note(org: Path, file: str, old: str, new: str) -> None:
+    edit(org, file, old, new)
+    finding = only(org)
+    assert (finding.file, finding.kind, finding.is_error) == (file, "edited", False)
+
+
+@pytest.mark.parametrize(
+    ("file", "size", "why"),
+    [
+        ("agents/ada/memory/k.json", 12, "cut off after 12 of"),
+        ("agents/ada/memory/k.json", 0, "it is empty"),
+        ("agents/ada/workspace/a.txt", 3, "cut off after 3 of 5 bytes"),
+        ("agents/zoe/resume.json", 30, "cut off after 30 of"),
+    ],
+)
+def test_a_file_that_is_cut_short_is_damage(org: Path, file: str, size: int, why: str) -> None:
+    cut(org, file, size)
+    finding = only(org)
+    assert (finding.file, finding.kind, finding.is_error) == (file, "damage", True)
+    assert why in finding.message
+
+
+def test_a_file_of_zeros_is_damage(org: Path) -> None:
+    fs.publish(org, "agents/ada/workspace/a.txt", bytes(5))
+    assert "nothing but zeros" in only(org).message
+
+
+def test_a_memory_of_a_reply_that_does_not_parse_is_damage(org: Path) -> None:
+    edit(org, "agents/ada/memory/last.json", "{", "[")
+    assert found(org) == [(TICKS, "agents/ada/memory/last.json", "damage", True)]
+
+
+def test_a_memory_that_a_person_removed_is_a_note(org: Path) -> None:
+    delete_memory(org, "ada", "last")
+    assert found(org) == [(TICKS, "agents/ada/memory/last.json", "missing", False)]
+
+
+def test_an_agent_that_a_person_removed_is_notes_only(org: Path) -> None:
+    for path in sorted((org / "agents/zoe").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    (org / "agents/zoe").rmdir()
+    result = verify(org)
+    assert result.errors == []
+    assert {finding.kind for finding in result.findings} == {"missing"}
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: os.symlink("/etc/hostname", path)])
+def test_something_odd_in_the_place_of_a_file_is_damage(org: Path, make: Callable[[Path], None]) -> None:
+    file = org / "agents/ada/workspace/a.txt"
+    file.unlink()
+    make(file)
+    assert [(f.file, f.kind) for f in verify(org).findings] == [("agents/ada/workspace/a.txt", "damage")]
+
+
+# --- ledgers and the tick counter --------------------------------------------------------------
+
+
+def test_a_ledger_that_claims_other_credits_is_an_error_and_names_the_first_tick(org: Path) -> None:
+    edit(org, "agents/ada/turns.jsonl", '"credits":4.0', '"credits":0.5')
+    finding = only(org)
+    assert (finding.tick, finding.kind, finding.is_error) == (2, "edited", True)
+    assert "says credits 0.5 after tick 2; the journals say 4.0" in finding.message
+
+
+def test_a_ledger_that_has_lost_its_last_line_is_an_error(org: Path) -> None:
+    lines = (org / "agents/ada/turns.jsonl").read_bytes().splitlines(keepends=True)
+    fs.publish(org, "agents/ada/turns.jsonl", b"".join(lines[:-1]))
+    assert found(org) == [(TICKS, "agents/ada/turns.jsonl", "missing", True)]
+
+
+def test_a_ledger_whose_line_is_torn_is_damage(org: Path) -> None:
+    edit(org, "agents/ada/turns.jsonl", '"status":"done"', '"status":"don')
+    assert {(f.file, f.kind) for f in verify(org).errors} >= {("agents/ada/turns.jsonl", "damage")}
+
+
+def test_a_ledger_with_a_turn_that_never_was_is_an_error(org: Path) -> None:
+    state = {**read_state(org, "hr").as_json(), "tick": 7}
+    fs.append(org, "agents/hr/turns.jsonl", json.dumps(state).encode() + b"\n")
+    assert found(org) == [(7, "agents/hr/turns.jsonl", "unaccounted", True)]
+
+
+def test_a_ledger_that_is_gone_is_missing(org: Path) -> None:
+    fs.remove(org, "agents/ada/turns.jsonl")
+    assert found(org) == [(TICKS, "agents/ada/turns.jsonl", "missing", True)]
+
+
+def test_a_tick_counter_moved_back_is_an_error_and_moved_on_a_note(org: Path) -> None:
+    persist_tick(org, 3)
+    assert found(org) == [(TICKS, "tick.json", "edited", True)]
+    persist_tick(org, 30)
+    assert found(org) == [(TICKS, "tick.json", "edited", False)]
+
+
+def test_a_tick_counter_that_cannot_be_read_is_damage(org: Path) -> None:
+    fs.publish(org, "tick.json", b'{"current_')
+    assert found(org) == [(TICKS, "tick.json", "damage", True)]
+
+
+# --- the root ----------------------------------------------------------------------------------
+
+
+def test_a_shell_computes_the_same_root(org: Path) -> None:
+    fs.publish(org, "agents/ada/workspace/with space/ä.txt", b"x")
+    fs.publish(org, "agents/ada/workspace/logs/left-out.txt", b"x")
+    fs.publish(org, "agents/ada/workspace/.a.txt.tmp", b"x")
+    fs.publish(org, "agents/ada/workspace/.hidden", b"x")
+    os.symlink("/etc/hostname", org / "shared/link")
+    shell = (
+        "find agents config shared tick.json -type f -not -path '*/logs/*' -not -name '.*.tmp' |"
+        " LC_ALL=C sort | xargs -d '\\n' sha256sum | sha256sum"
+    )
+    ran = subprocess.run(shell, shell=True, cwd=org, capture_output=True, text=True, check=True)
+    assert ran.stdout.split()[0] == state_root(org)
+    assert {file for file in files_that_count(org) if "workspace" in file} == {
+        "agents/ada/workspace/.hidden",
+        "agents/ada/workspace/a.txt",
+        "agents/ada/workspace/with space/ä.txt",
+    }
+
+
+def test_the_root_changes_with_a_file_a_name_and_nothing_else(org: Path) -> None:
+    before = state_root(org)
+    fs.append(org, "logs/engine.log", b"a line\n")
+    os.utime(org / LAST_ENTRY)
+    assert state_root(org) == before
+    fs.move(org, "shared/facts.txt", "shared/other.txt")
+    assert state_root(org) != before
+
+
+# --- which ticks, and the command --------------------------------------------------------------
+
+
+def test_findings_of_other_ticks_are_left_out(org: Path) -> None:
+    edit(org, LAST_ENTRY, "hello", "goodbye")
+    edit(org, "agents/ada/memory/k.json", "1", "2")
+    assert [finding.tick for finding in verify(org, [1, 2]).findings] == [1]
+    assert [finding.tick for finding in verify(org, [TICKS]).findings] == [TICKS]
+
+
+@pytest.mark.parametrize("text", ["", "x", "3-", "-3", "1-2-3", "99", "9-3"])
+def test_a_span_that_names_no_tick_is_a_usage_error(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse_ticks(text, [1, 2, 3])
+
+
+def test_the_command_prints_the_root_and_says_that_all_is_well(
+    org: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["-C", str(org), "verify"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == f"{state_root(org)}\n"
+    assert "everything is as the journals tell" in printed.err
+
+
+def test_the_command_names_the_first_tick_and_file_and_ends_with_7(
+    org: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    edit(org, "agents/ada/memory/k.json", "1", "2")
+    cut(org, LAST_ENTRY, 40)
+    assert run(["-C", str(org), "verify"]) == 7
+    first, second, _ = capsys.readouterr().out.splitlines()
+    assert first.startswith("note: tick 1: edited: agents/ada/memory/k.json: ")
+    assert second.startswith(f"error: tick {TICKS}: damage: {LAST_ENTRY}: ")
+    assert run(["-C", str(org), "verify", "1-3"]) == 0
+
+
+def test_the_command_tells_programs(org: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fs.publish(org, "agents/ada/memory/last.json", pretty({"no": "memory"}))
+    assert run(["-C", str(org), "verify", "--json"]) == 7
+    finding, end = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (finding["v"], finding["type"], finding["kind"]) == (1, "finding", "damage")
+    assert (end["type"], end["errors"], end["notes"], end["root"]) == ("verified", 1, 0, state_root(org))
