@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime, timedelta
+from functools import cache
 from typing import Protocol
 
 
@@ -14,6 +15,11 @@ class Clock(Protocol):
         """Return the current time in UTC."""
         ...
 
+    @property
+    def boot_id(self) -> str:
+        """What names the machine's present uptime: a power cut ends it. Empty when it is not known."""
+        ...
+
 
 class SystemClock:
     """The machine's clock."""
@@ -22,12 +28,18 @@ class SystemClock:
         """Return the current time in UTC."""
         return datetime.now(UTC)
 
+    @property
+    def boot_id(self) -> str:
+        """Linux's boot id; empty on other systems."""
+        return _boot_id()
+
 
 class FrozenClock:
     """A clock that stands still until told to move; for tests and replays."""
 
-    def __init__(self, start: datetime | None = None) -> None:
+    def __init__(self, start: datetime | None = None, *, boot_id: str = "") -> None:
         self.time = start or datetime(2026, 1, 1, tzinfo=UTC)
+        self.boot_id = boot_id
 
     def now(self) -> datetime:
         """Return the time at which the clock stands."""
@@ -36,6 +48,15 @@ class FrozenClock:
     def advance(self, seconds: float) -> None:
         """Move the clock; a negative number moves it back."""
         self.time += timedelta(seconds=seconds)
+
+
+@cache
+def _boot_id() -> str:
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
 
 
 def timestamp(moment: datetime) -> str:

@@ -19,7 +19,7 @@ from lemming.clock import Clock
 from lemming.config import Config
 from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
-from lemming.journal import Journal, is_committed, journal_ticks, last_record, read_journal
+from lemming.journal import Journal, Record, is_committed, journal_ticks, last_record, read_journal
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.plan import Plan
 from lemming.report import TickReport, TurnReport
@@ -112,11 +112,27 @@ def run_forever(
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
+) -> None:
+    """Run tick after tick until `stop` is set or `max_ticks` have run. See `ticks`, which yields the reports."""
+    for _ in ticks(
+        base_path, interval_s=interval_s, max_ticks=max_ticks, clock=clock, notify=notify, stop=stop
+    ):
+        pass
+
+
+def ticks(
+    base_path: str | os.PathLike[str],
+    *,
+    interval_s: float | None = None,
+    max_ticks: int | None = None,
+    clock: Clock | None = None,
+    notify: Notify = ignore,
+    stop: threading.Event | None = None,
 ) -> Iterator[TickReport]:
-    """Run tick after tick, yielding the report of each, until `stop` is set or `max_ticks` have run.
+    """Run tick after tick as they are asked for, yielding the report of each.
 
     `interval_s` is from the start of one tick to the start of the next (default: `config/org.json`). The
-    organisation is held all the while. Iterate over it: nothing runs before the first `next`.
+    organisation is held from the first report asked for to the last.
     """
     with open_org(base_path, command="run-forever", clock=clock, notify=notify, stop=stop) as runtime:
         done = 0
@@ -134,13 +150,14 @@ def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport 
     base = paths.as_base(base_path)
     if not is_committed(base, tick):
         return None
-    records = read_journal(base, tick)
-    plan = Plan.from_json(records[0])
+    return _report_of(tick, read_journal(base, tick))
+
+
+def _report_of(tick: int, records: list[Record]) -> TickReport:
     turns = [TurnReport.from_json(record) for record in records if record["type"] in ENDS]
+    not_taken = turns_not_taken(Plan.from_json(records[0])) if records else []
     duration = sum(turn.duration_ms for turn in turns)
-    return TickReport(
-        tick=tick, turns=(*turns, *turns_not_taken(plan)), was_recorded=True, duration_ms=duration
-    )
+    return TickReport(tick=tick, turns=(*turns, *not_taken), was_recorded=True, duration_ms=duration)
 
 
 def _uncounted(base: Path, message: str) -> CorruptState:
@@ -162,11 +179,11 @@ def _next_tick(runtime: Runtime) -> int:
     which leaves `tick.json` alone, or somebody moved `tick.json` back.
     """
     base, tick = runtime.base, load_tick(runtime.base)
-    if last_record(base, tick - 1) and not is_committed(base, tick - 1):
-        with Journal(base, tick - 1, epoch=runtime.epoch, durability="off") as journal:
+    earlier = [at for at in journal_ticks(base, with_sealed=False) if at < tick]
+    if earlier and not is_committed(base, earlier[-1]):
+        with Journal(base, earlier[-1], epoch=runtime.epoch, durability="off") as journal:
             _require_all_turns(journal)
-            turns = [TurnReport.from_json(r) for r in journal.records if r["type"] == "turn_committed"]
-            _close(journal, TickReport(tick=tick - 1, turns=tuple(turns)), advanced=True)
+            _close(journal, _report_of(journal.tick, journal.records), advanced=True)
     record = last_record(base, tick)
     if record is None or record["type"] != "tick_committed":
         return tick
@@ -179,6 +196,17 @@ def _next_tick(runtime: Runtime) -> int:
         )
     persist_tick(base, tick + 1)
     return tick + 1
+
+
+def _require_newest(base: Path, tick: int) -> None:
+    """Raise `TickAlreadyCommitted` for a tick before one that has begun: time does not run backwards."""
+    ticks = journal_ticks(base, with_sealed=False)
+    if ticks and ticks[-1] > tick:
+        raise TickAlreadyCommitted(
+            f"tick {tick} is over: tick {ticks[-1]} has begun",
+            where=paths.TICK_FILE,
+            hint=f'to go on, write {{"current_tick": {_tick_by_journals(base, ticks)}}} into it',
+        )
 
 
 def _require_all_turns(journal: Journal) -> None:
@@ -210,6 +238,7 @@ def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
     if not (runtime.base / paths.TICK_FILE).exists():  # the first run ever: before there is a journal
         persist_tick(runtime.base, load_tick(runtime.base), sync=durability != "off")
     recorder = _recorder(runtime, config)
+    _require_newest(runtime.base, tick)
     with Journal(runtime.base, tick, epoch=runtime.epoch, durability=durability) as journal:
         journal.reserve(RESERVED_BYTES)
         if recorder and not journal.records:

@@ -217,6 +217,11 @@ class AppendFile:
         """The size in bytes."""
         return os.fstat(self._descriptor).st_size
 
+    def read_end(self, count: int) -> bytes:
+        """Return the last `count` bytes, or all when there are fewer."""
+        size = self.size
+        return os.pread(self._descriptor, min(count, size), max(0, size - count))
+
     def append(self, content: bytes) -> None:
         """Write at the end."""
         with _writing(self._root, self._relative):

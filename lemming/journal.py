@@ -73,10 +73,10 @@ def last_record(base: Path, tick: int) -> Record | None:
     return record if isinstance(record, dict) and "type" in record else None
 
 
-def journal_ticks(base: Path) -> list[int]:
-    """Return the ticks that have a journal, sealed ones included, ascending."""
+def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
+    """Return the ticks that have a journal, ascending; the newest are never sealed."""
     try:
-        return sorted({*sealed_ticks(base), *plain_ticks(base)})
+        return sorted({*(sealed_ticks(base) if with_sealed else ()), *plain_ticks(base)})
     except OSError as error:
         raise _unreadable(paths.JOURNALS, error) from error
 

@@ -5,6 +5,7 @@ What it has read, what it has spent, and the tool results it has not been shown 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 64 << 20
 _TAIL_BYTES = 64 << 10
+_TICK = re.compile(rb'\{"tick":([0-9]+),')
 
 
 @dataclass(frozen=True)
@@ -54,23 +56,25 @@ class AgentState:
         return state
 
 
-def read_state(base: Path, agent_name: str) -> AgentState:
+def read_state(base: Path, agent_name: str, *, before: int | None = None) -> AgentState:
     """Return an agent's state; a fresh one when it has had no turn.
 
-    Raises `CorruptState` when the last whole line is not one that the engine wrote, or there is no file
-    but something else.
+    With `before`, a last line of that tick or a later one is passed over: a power cut can leave the line of
+    a turn whose record is gone. Raises `CorruptState` when the line is not one that the engine wrote, or
+    there is no file but something else.
     """
-    lines = _last_lines(base, agent_name, 1)
-    if not lines:
-        return AgentState()
-    try:
-        return AgentState.from_json(parse(lines[-1], limit_bytes=LINE_LIMIT_BYTES))
-    except ValueError as error:  # JsonProblem and pydantic's ValidationError are
-        raise CorruptState(
-            f"the last line is not a turn: {_why(error)}",
-            where=paths.ledger_file(agent_name),
-            hint="remove that line by hand; the agent then continues from the one before",
-        ) from error
+    for line in reversed(_last_lines(base, agent_name, 1 if before is None else 2)):
+        try:
+            state = AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
+        except ValueError as error:  # JsonProblem and pydantic's ValidationError are
+            raise CorruptState(
+                f"the last line is not a turn: {_why(error)}",
+                where=paths.ledger_file(agent_name),
+                hint="remove that line by hand; the agent then continues from the one before",
+            ) from error
+        if before is None or state.tick < before:
+            return state
+    return AgentState()
 
 
 def read_turns(base: Path, agent_name: str, limit: int) -> list[dict[str, Any]]:
@@ -85,22 +89,33 @@ def read_turns(base: Path, agent_name: str, limit: int) -> list[dict[str, Any]]:
 
 
 def write_state(base: Path, agent_name: str, state: AgentState) -> None:
-    """Add a turn's line, unless it is the last line already; a torn line before it is cut off.
+    """Add a turn's line, unless it is the last line already.
 
-    A ledger that has grown past a megabyte keeps its newest lines, at most half of that.
+    A torn line before it is cut off, and so is one of the same tick that says something else. A ledger that
+    has grown past a megabyte keeps its newest lines, at most half of that.
     """
     relative, line = paths.ledger_file(agent_name), compact(state.as_json()) + b"\n"
     with fs.AppendFile(base, relative) as file:
-        present = file.read()
-        whole = present[: present.rfind(b"\n") + 1]
-        if whole.endswith(b"\n" + line) or whole == line:
+        end = file.read_end(_TAIL_BYTES)
+        if end == line or end.endswith(b"\n" + line):
             return
-        if len(whole) < len(present):
-            file.truncate(len(whole))
-        if len(whole) + len(line) <= ROTATE_BYTES:
+        last = _TICK.match(end[:-1].rpartition(b"\n")[2])
+        if end and not (end.endswith(b"\n") and last and int(last[1]) < state.tick):
+            kept = _lines_before(file.read(), state.tick)
+            file.truncate(len(kept))
+        if file.size + len(line) <= ROTATE_BYTES:
             file.append(line)
             return
-    fs.publish(base, relative, b"".join(_newest(whole.splitlines(keepends=True))) + line)
+        kept = file.read()
+    fs.publish(base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line)
+
+
+def _lines_before(present: bytes, tick: int) -> bytes:
+    """Return a ledger without a torn last line and without last lines of this tick or a later one."""
+    lines = present[: present.rfind(b"\n") + 1].splitlines(keepends=True)
+    while lines and (match := _TICK.match(lines[-1])) and int(match[1]) >= tick:
+        lines.pop()
+    return b"".join(lines)
 
 
 def _newest(lines: list[bytes]) -> list[bytes]:

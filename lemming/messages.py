@@ -219,7 +219,7 @@ def collect_readable_outboxes(
     """
     base = paths.as_base(base_path)
     readable = permissions.read_outboxes
-    authors = agent_folders(base) if "*" in readable else [n for n in readable if paths.AGENT_NAME.match(n)]
+    authors = filter(paths.AGENT_NAME.match, agent_folders(base) if "*" in readable else readable)
     names = sorted(name for author in authors if author != agent_name for name in list_outbox(base, author))
     return list(_readable(base, names[-limit:] if limit else names))
 

@@ -95,6 +95,9 @@ class LLMProvider(ABC):
     """Whether `complete` gives up at `Request.deadline_s` by itself. One that does not is run on a thread
     of its own, which is left behind when time is up."""
 
+    can_be_down = True
+    """Whether the backend may be out of order for a while, and is then left alone by a circuit breaker."""
+
     @abstractmethod
     def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
         """Return the model's answer as text. `kwargs` holds the other fields of `Request`.

@@ -15,6 +15,8 @@ class TurnReport:
 
     done: the turn's effects are on disk. waiting: they are, and tool results wait for the agent's next
     turn. skipped: no model was asked, `reason` says why. failed: the turn wrote nothing, `reason` says why.
+    `written_ahead` are files that were written before a tool that reaches outside ran, and were its to
+    change; they stay, also when the turn fails.
     `cost_usd` is None when the price is not known.
     """
 
@@ -27,6 +29,7 @@ class TurnReport:
     tools: list[dict[str, Any]] = field(default_factory=list)
     memory: list[str] = field(default_factory=list)
     files: list[dict[str, str]] = field(default_factory=list)
+    written_ahead: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     notes: str = ""
     calls: int = 0

@@ -82,11 +82,13 @@ class Repository:
         An organisation may come from a stranger, and settings of a repository can start programs.
         """
         require_git()
-        for name, ours in (("config", _CONFIG), ("info/attributes", _ATTRIBUTES)):
+        for name, ours in (("config", _CONFIG), ("info/attributes", _ATTRIBUTES), ("commondir", b"")):
             try:
                 present = fs.read_bytes(self.folder / name, len(ours))
-            except OSError:
+            except FileNotFoundError:
                 present = b""
+            except OSError as error:
+                raise GitFailed(f"cannot be read: {error.strerror}", where=f"{FOLDER}/{name}") from error
             if present != ours:
                 hint = f"if you trust it, restore it from another organisation; else move {FOLDER} away"
                 raise GitFailed(

@@ -89,7 +89,8 @@ class Runtime:
         if self._circuits is None:
             self._circuits = Circuits(self.base, self.clock)
         provider = make_provider(entry.provider, entry.options, base=self.base)
-        circuit = self._circuits.circuit(circuit_name(entry.provider, entry.options))
+        name = circuit_name(entry.provider, entry.options)
+        circuit = self._circuits.circuit(name) if provider.can_be_down else None
         return RetryingLLMProvider(provider, attempts=entry.attempts, circuit=circuit, stop=self.stop)
 
 

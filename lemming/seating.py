@@ -13,13 +13,14 @@ from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lemming.agents import Agent, ContextFile, require_own_folders
+from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
 from lemming.config import Config, ModelEntry, credits_of
 from lemming.contract import brief_schema, reply_schema
 from lemming.credits import check_credits, has_reached_soft_cap
 from lemming.documents import adapter
 from lemming.errors import OutOfCredits, Problem
 from lemming.guards.access import read_allowed_text
+from lemming.guards.grants import resolve
 from lemming.inbox import Mailroom, ReadMark
 from lemming.journal import Record
 from lemming.jsontext import compact, parse
@@ -60,15 +61,16 @@ def find_seat(
     """
     require_own_folders(base, agent.name)
     entry = config.model(agent.model.key)
-    state = read_state(base, agent.name)
+    state = read_state(base, agent.name, before=tick)
     allocation = credits_of(config, agent.name, agent.credits)
     try:
         check_credits(entry, allocation, state.credits)
     except OutOfCredits as error:
         return Skip(str(error), type(error).__name__)
     memories = read_memories(base, agent.name)
-    texts = [(item, read_allowed_text(agent, base, item.file)) for item in agent.context]
-    inputs = _inputs(agent, config, digest, memories, texts)
+    texts = [read_allowed_text(agent, base, item.file) for item in agent.context]
+    shown = [_shown(item, text, state.turns) for item, text in zip(agent.context, texts, strict=True)]
+    inputs = _inputs(agent, base, config, digest, memories, texts, shown)
     if inputs is not None and _nothing_new(agent, state, inputs, mailroom):
         return Skip(f"nothing it reads has changed since tick {state.tick}")
     org = config.org
@@ -80,7 +82,7 @@ def find_seat(
         tick=tick,
         inbox=inbox,
         memory=memories.values,
-        context=[_shown(item, text, state.turns) for item, text in texts],
+        context=shown,
         results=state.results,
         tools=allowed_tools(agent, org),
         warnings=[_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else [],
@@ -117,6 +119,8 @@ def as_record(seated: Seated) -> dict[str, Any]:
         "prompt": seat.prompt,
         "schema": seat.schema,
         "resume": resume,
+        "model": vars(seat.model),
+        "allocation": vars(seat.allocation),
         "max_steps": seat.max_steps,
         "repairs": seat.repairs,
         "state": seat.state.as_json(),
@@ -127,15 +131,15 @@ def as_record(seated: Seated) -> dict[str, Any]:
     }
 
 
-def from_record(record: Record, config: Config, tick: int) -> Seat:
-    """Return the seat of an interrupted turn. Prices and backends are those of today's settings."""
+def from_record(record: Record, tick: int) -> Seat:
+    """Return the seat of an interrupted turn, with the model and the credits it had when it began."""
     resume = {**record["resume"], "instructions": IN_THE_PROMPT}
     agent: Agent = adapter(Agent).validate_json(json.dumps(resume), strict=True)
     return Seat(
         agent=agent,
         tick=tick,
-        model=config.models.get(agent.model.key, ModelEntry(provider=agent.model.key)),
-        allocation=credits_of(config, agent.name, agent.credits),
+        model=ModelEntry(**record["model"]),
+        allocation=AgentCredits(**record["allocation"]),
         max_steps=record["max_steps"],
         repairs=record["repairs"],
         prompt=record["prompt"],
@@ -171,12 +175,23 @@ def _shown(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
 
 
 def _inputs(
-    agent: Agent, config: Config, digest: str, memories: Memories, texts: list[tuple[ContextFile, str]]
+    agent: Agent,
+    base: Path,
+    config: Config,
+    digest: str,
+    memories: Memories,
+    texts: list[str],
+    shown: list[tuple[str, str]],
 ) -> dict[str, Any] | None:
     """Return the fingerprint of what the turn reads beside its inbox; None when the agent always wakes."""
     if (agent.schedule.wake or config.org.defaults.wake) == "always":
         return None
-    context = {item.file: sha256(text.encode()).hexdigest() for item, text in texts}
+    context = {
+        resolve(agent, base, item.file, "read", caller="context").key: sha256(
+            (text if item.take == "all" else line).encode()
+        ).hexdigest()
+        for item, text, (_, line) in zip(agent.context, texts, shown, strict=True)
+    }
     return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
 
 

@@ -17,17 +17,15 @@ from lemming import errors
 from lemming.clock import elapsed_ms
 from lemming.config import Org
 from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
-from lemming.credits import usage_of
+from lemming.credits import check_credits, usage_of
 from lemming.effects import FileEffect, apply_effect
-from lemming.errors import DiskError, ProviderError
+from lemming.errors import DiskError, LemmingError, OutOfCredits, ProviderError
 from lemming.journal import Journal, Record
 from lemming.providers import Message, Request
 from lemming.redaction import redact_values
 from lemming.runtime import Runtime, Stopped
 from lemming.tools import ToolContext, ToolResult, allowed_tools
-from lemming.turn import Answer, Seat
-
-INTERRUPTED = "INTERRUPTED: the engine stopped while this ran; it may or may not have happened"
+from lemming.turn import INTERRUPTED, Answer, Seat
 
 
 class JournalTape:
@@ -39,12 +37,15 @@ class JournalTape:
         self._answers = _by(mine, "call", ("model_replied", "model_failed"))
         self._started = _by(mine, "index", ("tool_started",))
         self._finished = _by(mine, "index", ("tool_finished",))
+        self._spent = seat.state.credits
 
     def ask(self, call: int, messages: list[Message]) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
-        if call in self._answers:
-            return recorded_answer(self._answers[call])
-        return self._ask_live(call, messages)
+        if call not in self._answers:
+            self._answers[call] = self._ask_live(call, messages)
+        answer = recorded_answer(self._answers[call])
+        self._spent += answer.credits
+        return answer
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`, recorded or live."""
@@ -90,8 +91,13 @@ class JournalTape:
         )
         return recorded_result(record)
 
-    def _ask_live(self, call: int, messages: list[Message]) -> Answer:
+    def _ask_live(self, call: int, messages: list[Message]) -> Record:
+        """Ask, and return the record of what came of it."""
         seat, started = self._seat, time.perf_counter()
+        try:
+            check_credits(seat.model, seat.allocation, self._spent)
+        except OutOfCredits as error:
+            return self._no_answer(call, error)
         self._runtime.notify({"type": "model_asked", "agent": seat.agent.name, "call": call})
         request = Request(
             model_name=seat.model.model,
@@ -110,10 +116,9 @@ class JournalTape:
         except ProviderError as error:
             if self._runtime.stop.is_set():
                 raise Stopped from error
-            self._append("model_failed", call=call, error=type(error).__name__, message=str(error))
-            raise
+            return self._no_answer(call, error)
         usage = usage_of(seat.model, messages, reply)
-        record = self._append(
+        return self._append(
             "model_replied",
             sync=True,
             call=call,
@@ -125,7 +130,9 @@ class JournalTape:
             **vars(usage),
             duration_ms=elapsed_ms(started),
         )
-        return recorded_answer(record)
+
+    def _no_answer(self, call: int, error: LemmingError) -> Record:
+        return self._append("model_failed", call=call, error=type(error).__name__, message=str(error))
 
     def _append(self, kind: str, *, sync: bool = False, **fields: Any) -> Record:
         return self._journal.append(kind, sync=sync, agent=self._seat.agent.name, **fields)
@@ -136,7 +143,7 @@ def _by(records: Iterable[Record], key: str, kinds: tuple[str, ...]) -> dict[int
 
 
 def recorded_answer(record: Record) -> Answer:
-    """Return the answer that a record holds; raise the `ProviderError` that stood in its place."""
+    """Return the answer that a record holds; raise the error that stood in its place."""
     if record["type"] == "model_failed":
         kind = getattr(errors, record["error"], ProviderError)
         raise kind(record["message"])

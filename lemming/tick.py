@@ -26,8 +26,8 @@ from lemming.plan import Plan, make_plan, seating_order
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Runtime, Stopped, load_installed_plugins
 from lemming.seating import Skip, as_record, find_seat, from_record
-from lemming.tape import JournalTape
-from lemming.turn import Seat, TurnOutcome, take_turn
+from lemming.tape import JournalTape, recorded_answer
+from lemming.turn import Seat, TurnOutcome, spending, state_after_spending, take_turn
 
 STARTS = ("turn_started", "turn_resumed")
 
@@ -52,7 +52,7 @@ class Tick:
             plan = Plan.from_json(journal.records[0])
         else:
             plan = make_plan(tick, survey, config)
-            journal.append("tick_started", at=runtime.now(), **plan.as_json())
+            journal.append("tick_started", at=runtime.now(), boot=runtime.clock.boot_id, **plan.as_json())
         if plan.order:
             load_installed_plugins()
         runtime.notify({"type": "tick_started", **plan.as_json()})
@@ -136,17 +136,32 @@ class Tick:
         if attempts >= self.config.org.max_attempts:
             return self._give_up(started, records, attempts)
         self.journal.append("turn_resumed", agent=started["agent"])
-        return self._take(from_record(started, self.config, self.plan.tick), again=True)
+        return self._take(from_record(started, self.plan.tick), again=True)
 
     def _again(self, ended: Record, started: Record | None) -> TurnReport:
-        """Make sure that a committed turn's files are there: power loss may have kept only the record."""
+        """Return a committed turn's report, and let the others see what it wrote.
+
+        Its files are written again only after the machine went down: then the record may be all that was
+        kept. As long as it was up, a file that differs is somebody's later work.
+        """
         report = TurnReport.from_json(ended)
         if "state" in ended:
-            write_state(self.runtime.base, report.agent, AgentState.from_json(ended["state"]))
+            if self.may_have_lost_files:
+                write_state(self.runtime.base, report.agent, AgentState.from_json(ended["state"]))
         elif started:
-            seat = from_record(started, self.config, self.plan.tick)
-            self._apply(take_turn(seat, self._tape(seat)), again=True)
+            seat = from_record(started, self.plan.tick)
+            outcome = take_turn(seat, self._tape(seat))
+            if self.may_have_lost_files:
+                self._apply(outcome, again=True)
+            else:
+                self.mailroom.add(report.agent, outcome.entries)
         return report
+
+    @property
+    def may_have_lost_files(self) -> bool:
+        """Whether the machine may have gone down since an earlier attempt at this tick."""
+        before, now = self.journal.records[0].get("boot", ""), self.runtime.clock.boot_id
+        return not now or before != now
 
     def _take(self, seat: Seat, *, again: bool) -> TurnReport:
         self.runtime.notify({"type": "turn_started", "agent": seat.agent.name, "tick": self.plan.tick})
@@ -160,7 +175,7 @@ class Tick:
         except DiskError as error:
             if not error.concerns_one_file:
                 raise
-            outcome = _failed_to_write(outcome, seat, error)
+            outcome = _failed_to_write(outcome, error)
             write_state(self.runtime.base, seat.agent.name, outcome.state)
         return self._commit(outcome, soft_cap_warned=seat.warned)
 
@@ -203,10 +218,9 @@ class Tick:
         return report
 
     def _give_up(self, started: Record, records: list[Record], attempts: int) -> TurnReport:
-        answers = [record for record in records if record["type"] == "model_replied"]
-        spent = sum(record["credits"] for record in answers)
-        before = AgentState.from_json(started["state"])
-        state = replace(before, tick=self.plan.tick, status="failed", credits=before.credits + spent)
+        seat = from_record(started, self.plan.tick)
+        answers = [recorded_answer(record) for record in records if record["type"] == "model_replied"]
+        state = state_after_spending(seat, answers, "failed")
         reason = (
             f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
             "(config/org.json max_attempts)"
@@ -216,12 +230,11 @@ class Tick:
             status="failed",
             reason=reason,
             error="Interrupted",
-            calls=len(answers),
-            credits=spent,
+            **spending(answers),
         )
         self.journal.settle()
         write_state(self.runtime.base, report.agent, state)
-        return self._commit(TurnOutcome(report=report, state=state))
+        return self._commit(TurnOutcome(report=report, state=state, state_if_unwritten=state))
 
     def _tape(self, seat: Seat) -> JournalTape:
         return JournalTape(self.runtime, self.journal, self.config.org, seat)
@@ -253,14 +266,9 @@ def _attempts_without_progress(records: list[Record]) -> int:
     return count
 
 
-def _failed_to_write(outcome: TurnOutcome, seat: Seat, error: DiskError) -> TurnOutcome:
+def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:
+    """Return the outcome of a turn that failed at the very end; some of its files may be there."""
     reason = f"its files could not all be written: {error}"
-    report = replace(outcome.report, status="failed", reason=reason, error="DiskError", entries=[], files=[])
-    state = replace(
-        outcome.state,
-        status="failed",
-        read=seat.state.read,
-        results=seat.state.results,
-        inputs=seat.state.inputs,
-    )
-    return TurnOutcome(report=report, state=state)
+    report = replace(outcome.report, status="failed", reason=reason, error="DiskError", entries=[])
+    state = outcome.state_if_unwritten
+    return TurnOutcome(report=report, state=state, state_if_unwritten=state)

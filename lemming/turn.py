@@ -7,13 +7,14 @@ interrupted is taken again from its record and comes to the same outcome.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from lemming.agents import Agent, AgentCredits
 from lemming.config import ModelEntry
 from lemming.contract import ToolCall, TurnReply, parse_reply
-from lemming.credits import check_credits
+from lemming.credits import has_reached_soft_cap
 from lemming.effects import FileEffect
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
 from lemming.inbox import ReadMark
@@ -27,11 +28,12 @@ from lemming.report import Status, TurnReport
 from lemming.tools import ToolResult
 
 REPLY_CHARS_QUOTED = 4000
-RESULTS_KEPT = 64
 # What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools
 # would else end in a prompt that no model takes, and so in an agent that fails for ever.
 RESULTS_CHARS = 128_000
 ARGS_CHARS = 2000
+
+INTERRUPTED = "INTERRUPTED: the engine stopped while this ran; it may or may not have happened"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +77,10 @@ class Tape(Protocol):
     """Where the answers of a turn come from: its record first, the world after that."""
 
     def ask(self, call: int, messages: list[Message]) -> Answer:
-        """Return the model's answer number `call`; raise the `ProviderError` that stood in its place."""
+        """Return the model's answer number `call`; raise what stood in its place.
+
+        That is a `ProviderError`, or `OutOfCredits` when the call could not be paid for.
+        """
         ...
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
@@ -89,17 +94,51 @@ class Tape(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class TurnOutcome:
-    """What a turn came to: the report, the files to write in this order, and the agent's next state."""
+    """What a turn came to: the report, the files to write in this order, and the agent's next state.
+
+    `state_if_unwritten` is the state to keep instead if the files turn out not to be writable.
+    """
 
     report: TurnReport
     state: AgentState
+    state_if_unwritten: AgentState
     entries: tuple[OutboxEntry, ...] = ()
     effects: tuple[FileEffect, ...] = ()
 
 
 def take_turn(seat: Seat, tape: Tape) -> TurnOutcome:
-    """Take one turn. Whatever the model does, this returns; only a failing disk raises."""
+    """Take one turn. Whatever the model does, this returns; a failing disk or a stop raises from the tape."""
     return _Turn(seat, tape).take()
+
+
+def spending(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return what answers used and cost, as keys of a `TurnReport`."""
+    costs = [answer.cost_usd for answer in answers]
+    known = [cost for cost in costs if cost is not None]
+    return {
+        "calls": len(answers),
+        "credits": sum(answer.credits for answer in answers),
+        "cost_usd": sum(known) if known and len(known) == len(costs) else None,
+        "input_tokens": sum(answer.input_tokens for answer in answers),
+        "output_tokens": sum(answer.output_tokens for answer in answers),
+        "duration_ms": sum(answer.duration_ms for answer in answers),
+    }
+
+
+def state_after_spending(seat: Seat, answers: Sequence[Answer], status: Status) -> AgentState:
+    """Return an agent's state with what this turn cost, and nothing else changed."""
+    before, used = seat.state, spending(answers)
+    known = [answer.cost_usd for answer in answers if answer.cost_usd is not None]
+    return replace(
+        before,
+        tick=seat.tick,
+        status=status,
+        credits=round(before.credits + used["credits"], 6),
+        cost_usd=(before.cost_usd or 0.0) + sum(known) if known else before.cost_usd,
+        unpriced_calls=before.unpriced_calls + len(answers) - len(known),
+        input_tokens=before.input_tokens + used["input_tokens"],
+        output_tokens=before.output_tokens + used["output_tokens"],
+    )
 
 
 @dataclass
@@ -115,6 +154,7 @@ class _Turn:
     settled: dict[str, FileEffect] = field(default_factory=dict)
     memory: dict[str, FileEffect] = field(default_factory=dict)
     results: list[dict[str, Any]] = field(default_factory=list)
+    outside: list[dict[str, Any]] = field(default_factory=list)
     shown: int = 0
     remarks: list[str] = field(default_factory=list)
     notes: str = ""
@@ -142,13 +182,20 @@ class _Turn:
         """Get a reply that is the contract, with corrections where the limits allow."""
         if self.unshown:
             self.messages.append(results_message(self.unshown))
+        problem: ContractError | None = None
         for corrections_left in range(self.seat.repairs, -1, -1):
-            answer = self.call_model()
+            try:
+                answer = self.call_model()
+            except OutOfCredits as error:
+                if problem is None:
+                    raise
+                raise ContractError(f"{problem.message}; no correction: {error.message}") from error
             try:
                 reply = self.read(answer)
             except ContractError as error:
                 if not corrections_left:
                     raise
+                problem = error
                 self.remarks.append(f"asked again: {error}"[:500])
                 self.messages += [_said(answer.text[:REPLY_CHARS_QUOTED]), correction(str(error)[:2000])]
             else:
@@ -158,7 +205,6 @@ class _Turn:
         raise AssertionError("unreachable: the last correction returns or raises")
 
     def call_model(self) -> Answer:
-        check_credits(self.seat.model, self.seat.allocation, self.seat.state.credits + self.spent)
         answer = self.tape.ask(len(self.answers), self.messages)
         self.answers.append(answer)
         return answer
@@ -221,6 +267,9 @@ class _Turn:
         if self.tape.reached_outside(index):  # they are written, and were the tool's to change
             self.settled.update(staged)
             self.staged.clear()
+            self.outside.append(self.results[-1])
+            if result.output == INTERRUPTED:
+                self.remarks.append(f"{call.tool}: {INTERRUPTED}")
         for effect in result.effects:
             self.staged[effect.place] = effect
 
@@ -228,10 +277,6 @@ class _Turn:
         room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
         output = _cut(result.output, room)
         self.results.append({"tool": tool, "args": _short(args), "success": result.success, "output": output})
-
-    @property
-    def spent(self) -> float:
-        return sum(answer.credits for answer in self.answers)
 
     def end(self, status: Status, error: LemmingError | None = None) -> TurnOutcome:
         """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
@@ -241,6 +286,7 @@ class _Turn:
         return TurnOutcome(
             report=self.report(status, error, entries, effects),
             state=self.state_after(status, is_applied),
+            state_if_unwritten=self.state_after("failed", False),
             entries=entries,
             effects=tuple(effects),
         )
@@ -252,7 +298,6 @@ class _Turn:
         entries: tuple[OutboxEntry, ...],
         effects: list[FileEffect],
     ) -> TurnReport:
-        costs = [answer.cost_usd for answer in self.answers]
         return TurnReport(
             agent=self.seat.agent.name,
             status=status,
@@ -261,18 +306,16 @@ class _Turn:
             model=self.answers[-1].model if self.answers else "",
             entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
             tools=[{"tool": result["tool"], "success": result["success"]} for result in self.results],
-            memory=[place.rsplit("/", 1)[-1].removesuffix(".json") for place in self.memory]
-            if effects
-            else [],
+            memory=[
+                place.rsplit("/", 1)[-1].removesuffix(".json")
+                for place in self.memory
+                if effects or place in self.settled
+            ],
             files=[{"path": effect.place, "sha256": effect.digest} for effect in effects],
+            written_ahead=sorted(self.settled),
             remarks=self.remarks,
             notes=self.notes,
-            calls=len(self.answers),
-            credits=self.spent,
-            cost_usd=sum(cost for cost in costs if cost is not None) if costs and None not in costs else None,
-            input_tokens=sum(answer.input_tokens for answer in self.answers),
-            output_tokens=sum(answer.output_tokens for answer in self.answers),
-            duration_ms=sum(answer.duration_ms for answer in self.answers),
+            **spending(self.answers),
         )
 
     def waiting_reason(self, status: Status) -> str:
@@ -283,24 +326,16 @@ class _Turn:
 
     def state_after(self, status: Status, is_applied: bool) -> AgentState:
         before, seat = self.seat.state, self.seat
-        known_costs = [answer.cost_usd for answer in self.answers if answer.cost_usd is not None]
-        cost = (before.cost_usd or 0.0) + sum(known_costs) if known_costs else before.cost_usd
+        spent = state_after_spending(seat, self.answers, status)
+        warned = before.soft_cap_warned or seat.warned
         spent = replace(
-            before,
-            tick=seat.tick,
-            status=status,
-            credits=round(before.credits + self.spent, 6),
-            cost_usd=cost,
-            unpriced_calls=before.unpriced_calls + len(self.answers) - len(known_costs),
-            input_tokens=before.input_tokens + sum(answer.input_tokens for answer in self.answers),
-            output_tokens=before.output_tokens + sum(answer.output_tokens for answer in self.answers),
+            spent, soft_cap_warned=warned and has_reached_soft_cap(seat.allocation, spent.credits)
         )
-        if not is_applied:
-            return replace(spent, results=(*before.results, *self.results)[-RESULTS_KEPT:])
+        if not is_applied:  # what happened outside has happened: the next prompt must say so
+            return replace(spent, results=_newest((*before.results, *self.outside)))
         return replace(
             spent,
             turns=before.turns + 1,
-            soft_cap_warned=before.soft_cap_warned or seat.warned,
             read=seat.read,
             results=tuple(self.unshown),
             inputs=self.inputs_after(),
@@ -315,7 +350,21 @@ class _Turn:
         for place, effect in {**self.settled, **self.staged}.items():
             if place.startswith(prefix):
                 memory[place.removeprefix(prefix).removesuffix(".json")] = effect.digest
-        return {**self.seat.inputs, "memory": dict(sorted(memory.items()))}
+        context = {
+            place: self.staged[place].digest if place in self.staged else digest
+            for place, digest in self.seat.inputs["context"].items()
+        }
+        return {**self.seat.inputs, "memory": dict(sorted(memory.items())), "context": context}
+
+
+def _newest(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Return the newest results that a prompt has room for."""
+    room = RESULTS_CHARS
+    for kept, result in enumerate(reversed(results)):
+        room -= len(result["output"])
+        if room < 0:
+            return results[len(results) - kept :]
+    return results
 
 
 def _cut(text: str, room: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
+import threading
 import re
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
@@ -194,9 +195,17 @@ def test_run_tick_runs_one_tick_and_run_once_persists_the_next(base: Path) -> No
 
 def test_run_forever_goes_on_and_on(base: Path) -> None:
     make_org(base, resume("planner"))
-    ticks = run_forever(base, interval_s=0)
-    assert [next(ticks).tick for _ in range(3)] == [1, 2, 3]
-    ticks.close()  # type: ignore[attr-defined]
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def watch(event: dict[str, Any]) -> None:
+        if event["type"] == "tick_committed":
+            seen.append(event["tick"])
+            if len(seen) == 3:
+                stop.set()
+
+    run_forever(base, interval_s=0, notify=watch, stop=stop)
+    assert seen == [1, 2, 3]
 
 
 def test_discover_agents_finds_all_valid_agents(base: Path) -> None:

@@ -20,6 +20,7 @@ class ReplayProvider(Backend):
     """
 
     keeps_deadline = True
+    can_be_down = False
 
     def __init__(self, *, journals: str, base: Path | None = None) -> None:
         folder = Path((base or Path()) / journals)
@@ -50,7 +51,7 @@ class ReplayProvider(Backend):
 
 
 def replayed(record: Record) -> Reply:
-    """Return the reply that a journal's record holds; raise the `ProviderError` that it holds instead."""
+    """Return the reply that a journal's record holds; raise the error that it holds instead."""
     if record["type"] == "model_failed":
         kind = getattr(errors, record["error"], ProviderError)
         failure: ProviderError = kind(record["message"])

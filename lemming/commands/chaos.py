@@ -28,7 +28,6 @@ from lemming.testing import tree
 from lemming.testing.understudy import BILL_FILE, copy_org
 
 TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
-PATIENCE_S = 120.0
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
@@ -87,9 +86,7 @@ def _take_toll(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) 
     calm = copy_org(base, folder / "calm", kills=kills)
     wild = copy_org(base, folder / "wild", kills=kills)
     toll, chance, first = Toll(seed=seed), random.Random(seed), load_tick(wild)  # noqa: S311 - no secret
-    began = time.monotonic()
-    _run_once(calm)
-    longest = time.monotonic() - began
+    longest = _run_once(calm)
     while toll.kills < kills:
         toll.recoveries += _is_interrupted(wild)
         toll.kills += _is_killed(wild, chance.uniform(0, longest))
@@ -107,9 +104,6 @@ def _take_toll(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) 
 def _is_killed(base: Path, after_s: float) -> bool:
     """Start an engine and kill it so long after it took the lock; return whether it was still at work."""
     engine = _start(base)
-    ends = time.monotonic() + PATIENCE_S
-    while engine.poll() is None and _holder(base) != engine.pid and time.monotonic() < ends:
-        time.sleep(0.001)
     try:
         _, said = engine.communicate(timeout=after_s)
     except subprocess.TimeoutExpired:
@@ -120,23 +114,29 @@ def _is_killed(base: Path, after_s: float) -> bool:
     return False
 
 
-def _run_once(base: Path) -> None:
-    engine = _start(base)
+def _run_once(base: Path) -> float:
+    """Run one tick in peace, and return for how many seconds the engine was at work."""
+    engine, began = _start(base), time.monotonic()
     _, said = engine.communicate()
     _require_tick_ended(engine.returncode, said)
+    return time.monotonic() - began
 
 
 def _start(base: Path) -> subprocess.Popen[str]:
+    """Start a process that runs one tick, and return when it has taken the lock."""
     command = [sys.executable, "-m", "lemming", "-C", str(base), "run-once", "--quiet"]
     package = str(Path(__file__).parents[2])
     search = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
-    return subprocess.Popen(
+    engine = subprocess.Popen(
         command,
         env={**os.environ, "PYTHONPATH": search},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
+    while engine.poll() is None and _holder(base) != engine.pid:
+        time.sleep(0.001)
+    return engine
 
 
 def _require_tick_ended(status: int, said: str) -> None:

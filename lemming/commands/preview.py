@@ -50,7 +50,7 @@ class Preview:
     def seat_regardless(self, name: str) -> Seat:
         """Return what an agent's turn would start from even if it would take none now."""
         if name in self.started and name not in self.ended:
-            return from_record(self.started[name], self.config, self.tick)
+            return from_record(self.started[name], self.tick)
         agent = self.survey.agents[name]
         allocation = credits_of(self.config, name, agent.credits)
         unlimited = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)

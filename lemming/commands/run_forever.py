@@ -47,7 +47,7 @@ def run_forever(
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
-        ticks = engine.run_forever(
+        ticks = engine.ticks(
             base, interval_s=interval, max_ticks=max_ticks, notify=narrator.hear, stop=switch.stop
         )
         for report in ticks:

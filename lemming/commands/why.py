@@ -11,9 +11,10 @@ from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_json, tell
 from lemming.timeline.things import Thing
-from lemming.timeline.why import explain
+from lemming.timeline.why import explain, sources
 from lemming.timeline.writings import Writings
 
+LINES_ON_A_SCREEN = 40
 _CUTS = {"depth": "--depth goes further back", "told": "told elsewhere"}
 
 
@@ -44,13 +45,29 @@ def why(
     found = explain(writings, target, depth=depth)
     damaged = sorted(writings.damaged)
     if as_json:
-        show_json("why", {"target": found.as_json(), "unreadable_ticks": damaged})
+        ends = [
+            {**thing.as_json(), "seen_in": turn.tick, "seen_by": turn.agent} for thing, turn in sources(found)
+        ]
+        show_json("why", {"target": found.as_json(), "sources": ends, "unreadable_ticks": damaged})
         return
-    for line in _lines(found, ""):
+    lines = list(_lines(found, ""))
+    for line in lines:
         show(line)
+    if len(lines) > LINES_ON_A_SCREEN:
+        _show_sources(found)
     if damaged:
         ticks = ", ".join(map(str, damaged))
         tell(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
+
+
+def _show_sources(root: Thing) -> None:
+    """Repeat what ends the branches of a long tree: what people wrote, or may have written."""
+    ends = sources(root)
+    if ends:
+        show(f"\n{painted('not written by a turn', 'bold')}")
+    for thing, turn in ends:
+        seen = painted(f"(seen by {turn.agent} in tick {turn.tick})", "dim")
+        show(f"   {_head(thing)}  {one_line(thing.text, 160)}  {seen}")
 
 
 def _lines(thing: Thing, margin: str) -> Iterator[str]:
@@ -87,4 +104,6 @@ def _written(thing: Thing) -> str:
 def _cut(thing: Thing) -> str:
     if thing.moment is None:
         return ""
-    return f"({', '.join(filter(None, [thing.author, f'tick {thing.moment[0]}', _CUTS.get(thing.cut, '')]))})"
+    author = "" if thing.what == "entry" else thing.author
+    parts = [author, f"tick {thing.moment[0]}", _CUTS.get(thing.cut, "")]
+    return f"({', '.join(filter(None, parts))})"

@@ -79,7 +79,9 @@ def watch(base: Path, end: End, hear: Hear, *, wanted: Wanted | None = None, see
 
 
 @contextlib.contextmanager
-def fail_at(number: int, error_number: int, *, lasting: bool = False, half: bool = False) -> Iterator[list[str]]:
+def fail_at(
+    number: int, error_number: int, *, lasting: bool = False, half: bool = False
+) -> Iterator[list[str]]:
     """Let the change of the disk with this number (from 1) fail; with `lasting`, every later one too.
 
     With `half` only calls that write bytes are counted, and the first one fails after half of its bytes, as
@@ -135,7 +137,7 @@ class Platter:
         status = os.fstat(descriptor)
         if status.st_ino not in self._held:
             self._held[status.st_ino] = os.dup(descriptor)
-        if os.path.isdir(descriptor):  # noqa: PTH112 - a descriptor has no path
+        if os.path.isdir(descriptor):
             self._names[status.st_ino] = _names_in(descriptor)
         else:
             self._bytes[status.st_ino] = os.pread(descriptor, status.st_size, 0)

@@ -21,7 +21,7 @@ from lemming.journal import journal_ticks, read_journal
 from lemming.jsontext import JsonProblem, compact, parse, pretty
 from lemming.providers import is_person
 from lemming.testing import say
-from lemming.tools import EngineTool, ToolRegistry
+from lemming.tools import EngineTool, Tool, ToolRegistry
 
 BILL_FILE = ".lemming/bill.txt"
 ANSWERS_FILE = ".lemming/answers.jsonl"
@@ -127,7 +127,7 @@ def _harmless(text: str) -> dict[str, Any] | str:
 
 
 def _as_json(reply: TurnReply) -> dict[str, Any]:
-    own = {name for name in ToolRegistry.names() if isinstance(ToolRegistry.get(name), EngineTool)}
+    own = {name for name in ToolRegistry.names() if _is_within(ToolRegistry.get(name))}
     return {
         "outbox_entries": [
             {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
@@ -139,3 +139,8 @@ def _as_json(reply: TurnReply) -> dict[str, Any]:
         "memory_updates": [{"key": item.key, "value": item.value} for item in reply.memory_updates],
         "notes": reply.notes,
     }
+
+
+def _is_within(tool: Tool) -> bool:
+    """Return whether all that a tool does is read and have the engine write: the shell does more."""
+    return isinstance(tool, EngineTool) and tool.repeatable

@@ -106,12 +106,9 @@ def _take_note(history: _History, tick: int, record: Record) -> None:
     elif kind == "turn_started":
         for identity in record["entries"]:
             history.seen.setdefault(identity, tick)
-    elif kind == "tool_finished":
-        history.written.update(effect["path"] for effect in record["effects"] if not effect["root"])
     elif kind == "turn_committed":
         history.written.update(file["path"] for file in record["files"])
-        keys = record["memory"]
-        history.written.update(f"{paths.memory_folder(record['agent'])}/{key}.json" for key in keys)
+        history.written.update(record["written_ahead"])
     elif kind == "entries_expired":
         history.expired.update(record["files"])
 

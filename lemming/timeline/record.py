@@ -21,7 +21,7 @@ from lemming.memory import decode_memory, memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.plan import Plan
 from lemming.report import TickReport, TurnReport
-from lemming.tape import INTERRUPTED
+from lemming.turn import INTERRUPTED
 from lemming.tick import turns_not_taken
 
 ENDS = ("turn_committed", "turn_skipped")

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from lemming import fs, paths
-from lemming.agents import AgentCredits
 from lemming.backends.replay import replayed
-from lemming.config import Config, ModelEntry, load_config
+from lemming.config import ModelEntry
 from lemming.contract import ToolCall
 from lemming.effects import FileEffect
 from lemming.engine import persist_tick, run_opened
-from lemming.errors import OutOfCredits, UsageError
+from lemming.errors import UsageError
 from lemming.journal import Journal, Record, journal_ticks, read_journal
 from lemming.providers import Message, Reply, Request
 from lemming.runtime import Event, Runtime, open_org
@@ -62,7 +61,7 @@ def replay(base: Path, ticks: list[int]) -> Iterator[Replayed]:
     Raises `Difference` at the first turn that does not. Nothing is written. Turns that a tick under way has
     not ended are passed over.
     """
-    config, after = load_config(base), _After()
+    after = _After()
     for tick in ticks:
         recorded = RecordedTick(tick, read_journal(base, tick))
         names = [name for name, ended in recorded.ended.items() if ended["type"] == "turn_committed"]
@@ -71,19 +70,19 @@ def replay(base: Path, ticks: list[int]) -> Iterator[Replayed]:
         for name in names:
             after.compare(recorded, name)
             if name not in lost:
-                after.states[name] = _retake(recorded, name, config)
+                after.states[name] = _retake(recorded, name)
         yield Replayed(tick, len(names) - len(lost), lost)
 
 
-def _retake(recorded: RecordedTick, name: str, config: Config) -> dict[str, Any]:
+def _retake(recorded: RecordedTick, name: str) -> dict[str, Any]:
     """Take one recorded turn again; return the agent's state after it."""
     started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
-    # What may be spent is in today's files; that it was spent is in the record, and the tape knows it.
-    seat = replace(from_record(started, config, tick), allocation=AgentCredits())
+    seat = from_record(started, tick)
     outcome = take_turn(seat, _RecordedTape(recorded, name))
-    now = {**outcome.report.as_json(), "state": outcome.state.as_json()}
-    require_same(ended, now, tick=tick, agent=name, what="turn")
-    return outcome.state.as_json()
+    require_same(ended, outcome.report.as_json(), tick=tick, agent=name, what="turn")
+    state = outcome.state.as_json()
+    require_same(ended.get("state", {}), state, tick=tick, agent=name, what="state")
+    return state
 
 
 @dataclass
@@ -106,8 +105,6 @@ class _RecordedTape:
     agent: str
 
     def ask(self, call: int, messages: list[Message]) -> Answer:
-        if (self.agent, call) not in self.recorded.answers and (why := self._out_of_credits()):
-            raise OutOfCredits(why)
         return recorded_answer(self.recorded.answer(self.agent, call))
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
@@ -115,12 +112,6 @@ class _RecordedTape:
 
     def reached_outside(self, index: int) -> bool:
         return (self.agent, index) in self.recorded.announced
-
-    def _out_of_credits(self) -> str:
-        """Return why the recorded turn asked no further; empty when it was not for want of credits."""
-        ended = self.recorded.ended[self.agent]
-        texts: list[str] = [ended["reason"], *ended["remarks"]]
-        return next((text for text in texts if text.startswith("out of credits")), "")
 
 
 # --- into another folder -----------------------------------------------------------------------
@@ -188,8 +179,8 @@ def _give_up_again(runtime: Rerun, recorded: RecordedTick) -> tuple[str, ...]:
     if ends:
         with Journal(runtime.base, recorded.tick, epoch=runtime.epoch, durability="off") as journal:
             for record in [recorded.records[0], *ends]:
-                rest = {key: value for key, value in record.items() if key not in ("type", "epoch")}
-                journal.append(record["type"], **rest)
+                rest = {key: value for key, value in record.items() if key not in ("type", "epoch", "boot")}
+                journal.append(record["type"], **rest)  # without a boot, files count as lost and are written
     return tuple(record["agent"] for record in ends)
 
 
@@ -257,11 +248,17 @@ class Rerun(Runtime):
         agent, ended = event["agent"], self.recorded.ended[event["agent"]]
         outside = f"{self.base}/{OUTSIDE}"
         files = [{**file, "path": file["path"].removeprefix(outside)} for file in event["files"]]
+        ahead = sorted(path.removeprefix(outside) for path in event["written_ahead"])
         try:
             # Why a turn failed may name a path, and how long it took is not an effect.
             but = ["type", "tick", "reason", "duration_ms"]
             require_same(
-                ended, {**event, "files": files}, tick=event["tick"], agent=agent, what="turn", but=but
+                ended,
+                {**event, "files": files, "written_ahead": ahead},
+                tick=event["tick"],
+                agent=agent,
+                what="turn",
+                but=but,
             )
         except Difference as difference:
             texts = [difference.diff, *self._changed_files(ended, files)]

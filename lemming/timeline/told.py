@@ -140,22 +140,13 @@ def _take_note(told: Told, recorded: RecordedTick) -> None:
 
 def _note_turn(told: Told, recorded: RecordedTick, ended: Record) -> None:
     tick, agent = recorded.tick, ended["agent"]
-    for file in _touched(recorded, ended):  # written before a tool that may have changed them: nobody can say
+    for file in ended["written_ahead"]:  # a tool that reaches outside may have changed them since
         told.files.pop(file, None)
     for file in ended["files"]:
         told.files[file["path"]] = Written(tick, agent, file["sha256"])
     started = recorded.started.get(agent)
     if "state" in ended or started:
         told.turns.setdefault(agent, {})[tick] = _ledger_line(started, ended)
-
-
-def _touched(recorded: RecordedTick, ended: Record) -> Iterator[str]:
-    agent = ended["agent"]
-    yield from (f"{paths.memory_folder(agent)}/{key}.json" for key in ended["memory"])
-    for (name, _), record in recorded.tools.items():
-        if name == agent:
-            roots = ((effect["root"], effect["path"]) for effect in record["effects"])
-            yield from (f"{root}/{path}" if root else path for root, path in roots)
 
 
 def _ledger_line(started: Record | None, ended: Record) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from lemming import paths
 from lemming.errors import UsageError
 from lemming.timeline.seen import turn_of_tree
-from lemming.timeline.things import CHANGED, Thing, lost_ticks, read_file, thing_at, unwritten
+from lemming.timeline.things import CHANGED, Thing, Turn, lost_ticks, read_file, thing_at, unwritten
 from lemming.timeline.writings import Write, Writings
 
 TURNS_TOLD = 200
@@ -41,6 +41,21 @@ def explain(writings: Writings, target: str, *, depth: int) -> Thing:
             thing.turn = turn_of_tree(writings, turn)
             queue.extend((seen, left - 1) for seen in thing.turn.saw)
     return root
+
+
+def sources(root: Thing) -> list[tuple[Thing, Turn]]:
+    """Return what no turn is known to have written, each once, with the nearest turn that saw it."""
+    found: dict[tuple[str, ...], tuple[Thing, Turn]] = {}
+    queue = deque([root])
+    while queue:
+        thing = queue.popleft()
+        if thing.turn is None:
+            continue
+        for seen in thing.turn.saw:
+            if seen.by != "turn":
+                found.setdefault((seen.what, seen.name, seen.remark, seen.text), (seen, thing.turn))
+        queue.extend(thing.turn.saw)
+    return list(found.values())
 
 
 # --- the target ----------------------------------------------------------------------------------

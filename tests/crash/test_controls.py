@@ -1,4 +1,4 @@
-"""The proof can fail: each rule of the protocol, broken, is found out by the trials that the engine passes."""
+"""The proof can fail: each rule of the protocol, broken, is found out by the trials the engine passes."""
 
 from __future__ import annotations
 

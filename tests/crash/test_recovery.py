@@ -1,4 +1,4 @@
-"""What the next run makes of the journal that an interrupted one left: torn, damaged, or a turn that kills."""
+"""What the next run makes of what an interrupted one left: a torn line, damage, a turn that kills."""
 
 from __future__ import annotations
 

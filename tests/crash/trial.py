@@ -1,4 +1,4 @@
-"""A trial: run an organisation, end the world at chosen moments, run on, and say what is not as it should be."""
+"""A trial: run an organisation, end the world at chosen moments, run on, and say what has gone wrong."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def survives_error(name: str, durability: Durability, fault: str, wanted: Wanted
 
 
 def _run_in_vain(base: Path, ticks: int, bill: Bill, attempts: int) -> Iterator[str]:
-    """Run on a disk that refuses: the engine must stop with what a person can act on, and pay nothing more."""
+    """Run on a disk that refuses: the engine must stop, say what to do, and pay nothing more."""
     for attempt in range(attempts):
         paid = len(bill.calls)
         try:

@@ -260,11 +260,16 @@ def test_the_users_git_settings_and_variables_are_not_used(
     assert not (base.parent / "elsewhere").exists()
 
 
-def test_settings_that_are_not_ours_start_nothing(base: Path) -> None:
+@pytest.mark.parametrize("odd", ["config", "commondir", "info/attributes"])
+def test_settings_that_are_not_ours_start_nothing(base: Path, odd: str) -> None:
     make(base)
     run(base)
-    fired = base.parent / "fired"
-    (base / FOLDER / "config").write_text(f"[core]\n\tbare = true\n\tfsmonitor = touch {fired}\n")
+    fired, other = base.parent / "fired", base.parent / "other.git"
+    git(base.parent, "init", "-q", "--bare", str(other))
+    settings = f"[core]\n\tbare = true\n\tfsmonitor = touch {fired}; false\n"
+    (other / "config").write_text(settings)
+    texts = {"config": settings, "commondir": str(other), "info/attributes": "* filter=mine\n"}
+    (base / FOLDER / odd).write_text(texts[odd])
     (said,) = run(base)
     assert "not as LeMMing writes it" in said["problem"]["message"]
     with pytest.raises(GitFailed):

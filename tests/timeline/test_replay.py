@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,12 @@ from lemming import errors, fs
 from lemming.backends.replay import ReplayProvider
 from lemming.cli import run
 from lemming.clock import FrozenClock
-from lemming.engine import run_once
+from lemming.engine import recorded_report, run_once
 from lemming.errors import ConfigError, RequestRejected, UsageError
 from lemming.journal import Record, journal_ticks, read_journal
 from lemming.jsontext import pretty
 from lemming.providers import Backend, Reply, Request, register_provider
-from lemming.testing import Crash, make_org, resume, say, tree, write_script
+from lemming.testing import Crash, crash_at, make_org, resume, say, tree, write_script
 from lemming.timeline.recording import Difference
 from lemming.timeline.replay import OUTSIDE, Replayed, replay, replay_into, ticks_to_rerun
 from lemming.timeline.root import state_root
@@ -167,6 +168,28 @@ def test_a_turn_that_the_engine_gave_up_is_passed_over_and_the_rest_is_the_same(
     assert tree(again) == tree(base)
 
 
+@pytest.mark.parametrize("number", range(4, 40, 7))
+def test_a_tick_that_was_interrupted_and_continued_replays_like_any_other(
+    base: Path, again: Path, number: int
+) -> None:
+    wants = [call("bell"), call("memory_write", key="k", value=1)]
+    permissions = {"read_outboxes": ["*"], "tools": ["bell"]}
+    script: list[dict[str, Any]] = [
+        {"agent": "ada", "reply": say("x", tool_calls=wants)},
+        {"reply": say("y")},
+    ]
+    make_org(base, resume("ada", permissions=permissions), resume("bob"), script=script)
+    clock = FrozenClock()
+    with contextlib.suppress(Crash), crash_at(number):
+        run_once(base, clock=clock)
+    for _ in range(2):
+        clock.advance(60)
+        run_once(base, clock=clock)
+    ticks = journal_ticks(base)
+    assert len(list(replay(base, ticks))) == len(rerun(base, again)) == len(ticks)
+    assert tree(again) == tree(base)
+
+
 def test_files_outside_the_organisation_are_left_alone(base: Path, again: Path, tmp_path: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
@@ -249,9 +272,9 @@ def test_a_changed_effect_is_shown_with_the_text_of_the_file(base: Path, again: 
 def test_a_missing_answer_is_an_error_and_never_a_live_call(base: Path, again: Path, kind: str) -> None:
     refuse_models(busy_org(base))
     rewrite_journal(base, 2, lambda record: None if record["type"] == kind else record)
-    for attempt in (lambda: list(replay(base, [1, 2])), lambda: rerun(base, again)):
+    for attempt in (replay(base, [1, 2]), replay_into(base, again, ticks_to_rerun(base, None))):
         with pytest.raises(Difference, match="no recorded answer") as caught:
-            attempt()
+            list(attempt)
         assert caught.value.tick == 2
 
 
@@ -306,6 +329,18 @@ def test_a_whole_organisation_runs_from_a_recording(base: Path, again: Path) -> 
     run_from(base, again, 3)
     of_agents = {path: raw for path, raw in tree(base).items() if path.startswith("agents/")}
     assert {path: raw for path, raw in tree(again).items() if path.startswith("agents/")} == of_agents
+
+
+def test_recorded_failures_in_a_row_open_no_circuit(base: Path, again: Path) -> None:
+    script: list[dict[str, Any]] = [{"tick": tick, "error": "Unavailable"} for tick in range(1, 4)]
+    scripted = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
+    models = {"scripted": scripted}
+    make_org(base, resume("ada"), resume("bob"), script=[*script, {"reply": say("up")}], models=models)
+    for _ in range(4):
+        run_once(base, clock=FrozenClock())
+        fs.remove(base, ".lemming/circuits.json")
+    run_from(base, again, 4)
+    assert [turn.status for turn in recorded_report(again, 4).turns] == ["done", "done"]  # type: ignore[union-attr]
 
 
 def request(**place: Any) -> Request:

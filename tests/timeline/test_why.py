@@ -14,7 +14,8 @@ from lemming.errors import UsageError
 from lemming.jsontext import parse, pretty
 from lemming.memory import save_memory
 from lemming.messages import entry_id, read_outbox_entries, send
-from lemming.testing import FrozenClock, make_org, resume, say, write_script
+from lemming.runtime import open_org
+from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
 from lemming.timeline.things import Thing
 from lemming.timeline.why import explain
 from lemming.timeline.writings import Writings
@@ -131,6 +132,26 @@ def test_a_planted_memory_is_found_behind_what_came_of_it(base: Path) -> None:
     planted = one(seen(headline), "memory")
     assert (planted.by, planted.text, planted.moment) == ("person", "the mayor resigned", None)
     assert planted.remark == "changed by hand, after bob wrote it in tick 1"
+
+
+def test_a_long_tree_ends_in_a_list_of_what_people_wrote(base: Path, capsys: Capsys) -> None:
+    make_org(
+        base,
+        *(resume(name) for name in ("ada", "bob", "cyd", "dan")),
+        script=[{"reply": say("news", memory_updates=[{"key": "mood", "value": "fine"}])}],
+    )
+    for tick in range(6):
+        if tick == 3:
+            save_memory(base, "bob", "mood", "angry")
+        run_once(base)
+    out = typed(capsys, base, "why", entry_id(6, "dan", 0)).out
+    assert out.splitlines()[-2:] == [
+        "not written by a turn",
+        "   memory bob/memory/mood  [changed by hand, after bob wrote it in tick 3]  angry  "
+        "(seen by bob in tick 4)",
+    ]
+    (told,) = typed(capsys, base, "why", entry_id(6, "dan", 0), "--json").objects
+    assert [(end["name"], end["seen_in"]) for end in told["sources"]] == [("bob/memory/mood", 4)]
 
 
 def test_a_memory_that_no_turn_wrote_is_a_persons(base: Path) -> None:
@@ -296,6 +317,17 @@ def test_marks_inside_an_entry_do_not_fool_the_reading(base: Path) -> None:
     saw = seen(ask(base, entry_id(1, "ada", 0)))
     assert [thing.what for thing in saw] == ["entry"]
     assert saw[0].text == forged
+
+
+@pytest.mark.parametrize("words", [["why", "bob/memory/news"], ["tick"], ["tick", "1", "--prompts"]])
+def test_looking_back_changes_nothing_and_works_beside_an_engine(
+    base: Path, capsys: Capsys, words: list[str]
+) -> None:
+    run_once(chain(base))
+    with open_org(base):
+        before = tree(base, without=())
+        assert typed(capsys, base, *words).status == 0
+        assert tree(base, without=()) == before
 
 
 def test_an_unknown_target_says_what_can_be_asked(base: Path, capsys: Capsys) -> None:

@@ -1,0 +1,92 @@
+"""`lemming chaos` kills real processes on a copy, and neither pays nor touches anything but the copy."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from corpus import plain
+
+from lemming import fs
+from lemming.cli import run
+from lemming.config import load_config
+from lemming.engine import run_once
+from lemming.testing import make_org, resume, say, tree, write_script
+from lemming.testing.understudy import ANSWERS_FILE, copy_org
+
+pytestmark = pytest.mark.crash
+
+
+def script_of(copy: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (copy / ANSWERS_FILE).read_text().splitlines()]
+
+
+def test_killed_processes_come_to_the_files_of_a_run_in_peace(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain(base, {})
+    run_once(base)
+    before = tree(base, without=())
+    status = run(["-C", str(base), "chaos", "--kills", "2", "--seed", "5", "--json"])
+    (toll,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert status == 0
+    assert toll["type"] == "chaos"
+    assert toll["kills"] == 2
+    assert toll["is_as_promised"]
+    assert toll["doubled"] == toll["lost"] == toll["different"] == []
+    assert toll["calls_repeated"] <= 2
+    assert tree(base, without=()) == before
+
+
+def test_a_copy_answers_with_what_the_journals_hold(base: Path, tmp_path: Path) -> None:
+    make_org(base, resume("ada"), script=[{"tick": 1, "reply": say("first")}, {"reply": say("second")}])
+    run_once(base)
+    run_once(base)
+    copy = copy_org(base, tmp_path / "copy", kills=1)
+    write_script(base, [{"reply": say("paid")}])
+    reports = [run_once(copy) for _ in range(2)]
+    texts = [
+        json.loads((copy / turn.entries[0]["file"]).read_text())["payload"]["text"]
+        for report in reports
+        for turn in report.turns
+    ]
+    assert texts == ["first", "second"]
+    assert {entry.provider for entry in load_config(copy).models.values()} == {"stand-in", "human"}
+
+
+def test_a_copy_calls_no_tool_with_effects_outside(base: Path, tmp_path: Path) -> None:
+    calls = [
+        {"tool": "shell", "args": {"command": "true"}},
+        {"tool": "memory_write", "args": {"key": "a", "value": 1}},
+    ]
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["memory_write"]}),
+        script=[{"reply": say("x", tool_calls=calls)}],
+    )
+    run_once(base)
+    copy = copy_org(base, tmp_path / "copy", kills=1)
+    replies = [line["reply"] for line in script_of(copy) if line.get("agent") == "ada"]
+    assert replies
+    for reply in replies:
+        assert isinstance(reply, dict)
+        assert [call["tool"] for call in reply["tool_calls"]] == ["memory_write"]
+
+
+def test_a_copy_may_write_nowhere_else(base: Path, tmp_path: Path) -> None:
+    grants = {"allow_read": ["/data"], "allow_write": ["./workspace", "/data"]}
+    make_org(base, resume("ada", permissions={"tools": ["file_write"], "file_access": grants}))
+    fs.publish(base, "agents/torn/resume.json", b"{")
+    fs.publish(base, "shared/note.txt", b"kept")
+    copy = copy_org(base, tmp_path / "copy", kills=1)
+    copied = json.loads((copy / "agents/ada/resume.json").read_text())
+    assert copied["permissions"]["file_access"]["allow_write"] == ["./workspace"]
+    assert (copy / "shared/note.txt").read_bytes() == b"kept"
+    assert (copy / "agents/torn/resume.json").read_bytes() == b"{"
+
+
+def test_a_number_of_kills_that_is_none_is_refused(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_org(base, resume("ada"))
+    assert run(["-C", str(base), "chaos", "--kills", "0"]) == 2
+    assert "--kills" in capsys.readouterr().err
