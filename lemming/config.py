@@ -86,11 +86,15 @@ class Org:
             "hundred ticks to a file, in logs/ticks/sealed.",
         ),
     ] = 1000
-    inbox_limit: Annotated[int, Field(ge=0, le=1000, description="Entries a prompt may show.")] = 50
-    inbox_chars: Annotated[int, Field(ge=0, description="Characters of entries a prompt may show.")] = 24_000
+    inbox_limit: Annotated[int, Field(ge=1, le=1000, description="Entries a prompt may show.")] = 50
+    inbox_chars: Annotated[int, Field(ge=1, description="Characters of entries a prompt may show.")] = 24_000
     memory_chars: Annotated[int, Field(ge=0, description="Characters of memory a prompt may show.")] = 16_000
     max_attempts: Annotated[
-        int, Field(ge=1, description="A turn interrupted this often before its model answered is given up.")
+        int,
+        Field(
+            ge=1,
+            description="A turn during which the engine died this often without getting any further is given up.",
+        ),
     ] = 3
     history: Annotated[
         Literal["off", "git"],

@@ -113,7 +113,7 @@ def run_forever(
     notify: Notify = ignore,
     stop: threading.Event | None = None,
 ) -> None:
-    """Run tick after tick until `stop` is set or `max_ticks` have run. See `ticks`, which yields the reports."""
+    """Run tick after tick until `stop` is set or `max_ticks` have run. `ticks` yields the reports."""
     for _ in ticks(
         base_path, interval_s=interval_s, max_ticks=max_ticks, clock=clock, notify=notify, stop=stop
     ):

@@ -88,7 +88,7 @@ class Mailroom:
         self._agents = frozenset(agents)
         self._authors: dict[str, list[str]] = {}
         self._rank = {name: rank for rank, name in enumerate(order)}
-        self._firing = frozenset(firing)
+        self._firing = {name: place for place, name in enumerate(firing)}
         self._names: dict[str, list[EntryName]] = {}
         self._entries: dict[tuple[str, str], OutboxEntry | ConfigError | None] = {}
 
@@ -140,7 +140,7 @@ class Mailroom:
             [name for name in reversed(visible) if mark.covers(name)], limit - len(unread), room
         )
         mine = [name for name in reversed(self._listing(reader.name)) if name.tick <= self._tick]
-        own, _, _ = self._take(mine[:OWN_ENTRIES_SHOWN], OWN_ENTRIES_SHOWN, max(room, 2000))
+        own, _, _ = self._take(mine[:OWN_ENTRIES_SHOWN], OWN_ENTRIES_SHOWN, room)
         after = self._mark_after(reader, mark, visible, left, seen, bad)
         return Inbox(tuple(unread), tuple(known[::-1]), tuple(own[::-1]), len(left), after, tuple(problems))
 
@@ -193,7 +193,8 @@ class Mailroom:
         if not names or names[-1].tick < self._tick:
             return names
         sees_this_tick = author not in self._firing or (
-            self._visibility == "order" and self._place_of(author) < self._place_of(reader.name)
+            self._visibility == "order"
+            and self._firing[author] < self._firing.get(reader.name, len(self._firing))
         )
         newest = self._tick if sees_this_tick else self._tick - 1
         return [name for name in names if name.tick <= newest]

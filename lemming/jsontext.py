@@ -144,6 +144,8 @@ def _decode(raw: bytes | str, limit_bytes: int, allow_bom: bool) -> str:
 
 
 def _plain(message: str) -> str:
+    if message.startswith("Expecting property name"):
+        return 'expected a key in double quotes (a comma before "}" is not JSON)'
     return message[0].lower() + message[1:].removesuffix(" at").removesuffix(" starting")
 
 

@@ -19,7 +19,8 @@ from lemming.messages import OutboxEntry
 from lemming.providers import Message
 from lemming.tools import Tool
 
-ENTRY_CHARS = 8000
+ENTRY_CHARS = 70_000  # more than an entry of the engine's can have; one made by hand may be longer
+BRIEF_LINE_CHARS = 600
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,11 +45,18 @@ def full_prompt(sight: Sight) -> list[Message]:
 
 
 def brief_prompt(sight: Sight) -> list[Message]:
-    """Return the messages for a very small model: instructions, examples, and the new lines only."""
+    """Return the messages for a very small model: instructions, examples, and the new lines only.
+
+    One line a thing, so that nobody's text can pass for another's; a long one is cut, and marked.
+    """
     lines = [f"{label}: {text}" for label, text in sight.context]
     lines += [f"{key}: {_plain(value)}" for key, value in sight.memory.items()]
     lines += [f"{entry.agent}: {_text_of(entry)}" for entry in sight.inbox.unread]
-    user = "\n".join(line[:600] for line in lines) or "(nothing new)"
+    lines += [f"result of {result['tool']}: {result['output']}" for result in sight.results]
+    lines += [f"warning: {warning}" for warning in sight.warnings]
+    if sight.inbox.waiting:
+        lines.append(f"({sight.inbox.waiting} more wait)")
+    user = "\n".join(map(_one_line, lines)) or "(nothing new)"
     return [_message("system", sight.agent.instructions), *_examples(sight), _message("user", user)]
 
 
@@ -177,6 +185,11 @@ def _entry_line(entry: OutboxEntry) -> str:
 
 def _tool_line(tool: Tool) -> str:
     return f"  - {tool.name}: {tool.description} Arguments: {_line(tool.parameters)}"
+
+
+def _one_line(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= BRIEF_LINE_CHARS else f"{line[:BRIEF_LINE_CHARS]} ... (cut)"
 
 
 def _text_of(entry: OutboxEntry) -> str:

@@ -64,7 +64,7 @@ def refresh() -> tuple[tuple[str, str], ...]:
     found = {
         form: name
         for name, value in os.environ.items()
-        if len(value) >= _SHORTEST and _SECRET_NAME.search(name)
+        if len(value) >= _SHORTEST and not value.isdigit() and _SECRET_NAME.search(name)
         for form in _forms(value)
     }
     _known = tuple(sorted(found.items(), key=lambda item: (-len(item[0]), item)))

@@ -21,8 +21,9 @@ from lemming import fs, paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, load_config
 from lemming.contract import ToolCall
-from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, RequestRejected
+from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
+from lemming.logging_config import engine_logger
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 from lemming.tools import ToolContext, ToolResult, call_tool
 
@@ -54,12 +55,20 @@ class Runtime:
     epoch: int = 0
     _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
     _circuits: Circuits | None = None
+    _told: set[Problem] = field(default_factory=set)
 
     def load_config(self) -> Config:
         """Read the settings afresh and import the plugins they name."""
         config = load_config(self.base)
         load_plugins(tuple(config.org.plugins))
         return config
+
+    def tell(self, problem: Problem, agent: str = "") -> None:
+        """Say something that a person should mend, once: in the log, and to whoever watches."""
+        if problem not in self._told:
+            self._told.add(problem)
+            engine_logger(self.base).warning("problem", agent=agent, problem=str(problem))
+            self.notify({"type": "problem", "agent": agent, "problem": problem.as_json()})
 
     def now(self) -> str:
         """Return the current time as it is written to files."""
@@ -196,5 +205,5 @@ def _import(name: str, load: Callable[[], Any]) -> None:
         raise ConfigError(
             f"plugin {name} cannot be imported: {type(error).__name__}: {error}",
             where="config/org.json",
-            hint="install it, or take it out of `plugins`",
+            hint="put it on the Python path (PYTHONPATH=. for a file here), or take it out of `plugins`",
         ) from error

@@ -68,17 +68,18 @@ def next_due(schedule: AgentSchedule, tick: int) -> int:
     return tick + (-(tick + schedule.phase_offset)) % schedule.run_every_n_ticks
 
 
-def fire_point(schedule: AgentSchedule) -> float:
-    """Return the moment inside a tick at which the agent fires, in [0, 1).
+def fire_point(agent: Scheduled | AgentSchedule) -> float:
+    """Return the moment inside a tick at which an agent, or one with this schedule, fires, in [0, 1).
 
     Formula: architecture guide, "Fire Point Calculation".
 
     >>> [fire_point(AgentSchedule(run_every_n_ticks=4, phase_offset=n)) for n in range(4)]
     [0.0, 0.75, 0.5, 0.25]
     """
+    schedule = agent if isinstance(agent, AgentSchedule) else agent.schedule
     return ((-schedule.phase_offset) % schedule.run_every_n_ticks) / schedule.run_every_n_ticks
 
 
 def in_order(agents: Iterable[A]) -> list[A]:
     """Return the agents in the order in which they take their turns: ascending (fire point, name)."""
-    return sorted(agents, key=lambda agent: (fire_point(agent.schedule), agent.name))
+    return sorted(agents, key=lambda agent: (fire_point(agent), agent.name))

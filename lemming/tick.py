@@ -16,9 +16,10 @@ from lemming.agents import Agent, Survey, survey_agents
 from lemming.clock import elapsed_ms
 from lemming.config import Config
 from lemming.effects import apply_effect
-from lemming.errors import ConfigError, DiskError, LemmingError
+from lemming.errors import ConfigError, DiskError, LemmingError, Problem
 from lemming.inbox import Mailroom
 from lemming.journal import Journal, Record
+from lemming.jsontext import nearest
 from lemming.ledger import AgentState, write_state
 from lemming.logging_config import engine_logger, log_agent_action
 from lemming.messages import expired_entries
@@ -27,6 +28,7 @@ from lemming.report import TickReport, TurnReport
 from lemming.runtime import Runtime, Stopped, load_installed_plugins
 from lemming.seating import Skip, as_record, find_seat, from_record
 from lemming.tape import JournalTape, recorded_answer
+from lemming.tools import ToolRegistry
 from lemming.turn import Seat, TurnOutcome, spending, state_after_spending, take_turn
 
 STARTS = ("turn_started", "turn_resumed")
@@ -56,6 +58,8 @@ class Tick:
         if plan.order:
             load_installed_plugins()
         runtime.notify({"type": "tick_started", **plan.as_json()})
+        for problem in (*config.warnings, *survey.warnings, *_unknown_tools(survey)):
+            runtime.tell(problem)
         mailroom = Mailroom(
             runtime.base,
             tick=tick,
@@ -126,8 +130,7 @@ class Tick:
                 TurnReport(agent=name, status="skipped", reason=found.reason, error=found.error),
             )
         for problem in found.problems:
-            engine_logger(self.runtime.base).warning("file_ignored", agent=name, problem=str(problem))
-            self.runtime.notify({"type": "problem", "agent": name, "problem": problem.as_json()})
+            self.runtime.tell(problem, name)
         self.journal.append("turn_started", agent=name, **as_record(found))
         return self._take(found.seat, again=False)
 
@@ -256,6 +259,24 @@ def turns_not_taken(plan: Plan) -> list[TurnReport]:
         for name, why in plan.broken.items()
     ]
     return [*skipped, *broken]
+
+
+def _unknown_tools(survey: Survey) -> list[Problem]:
+    """Return a warning for each tool in a resume that no tool has as its name."""
+    known = ToolRegistry.names()
+    return [
+        Problem(
+            f'no tool "{tool}"',
+            paths.resume_file(name),
+            pointer=f"/permissions/tools/{index}",
+            hint=nearest(tool, known) or f"tools: {', '.join(known)}",
+            severity="warning",
+            code="LMG-301",
+        )
+        for name, agent in survey.agents.items()
+        for index, tool in enumerate(agent.permissions.tools)
+        if tool not in known
+    ]
 
 
 def _attempts_without_progress(records: list[Record]) -> int:

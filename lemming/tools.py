@@ -203,7 +203,7 @@ def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
     except LemmingError as error:
         why = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
-        why = f"{name} failed: {type(error).__name__}: {error}"
+        why = f"{name} failed: {type(error).__name__}: {_words_of(error)}"
     return ToolResult(False, _cut(why, Tool.output_limit_bytes))
 
 
@@ -222,7 +222,19 @@ def _readable(tool: Tool, result: Any) -> ToolResult:
         raise ToolError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
     if not isinstance(result.output, str):
         raise ToolError(f"{tool.name} returned output of type {type(result.output).__name__}, not text")
-    return replace(result, output=_cut(result.output, tool.output_limit_bytes))
+    if not isinstance(result.success, bool):
+        raise ToolError(
+            f"{tool.name} returned {type(result.success).__name__} for success, not true or false"
+        )
+    effects = result.effects if isinstance(tool, EngineTool) else ()
+    return replace(result, output=_cut(result.output, tool.output_limit_bytes), effects=effects)
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - foreign code again: an exception that cannot even say what it is
+        return "(it does not say why)"
 
 
 def _cut(text: str, limit_bytes: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,7 +72,7 @@ def grant_credits(
             f"{name} has no limit", hint=f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
         )
     after = before + amount
-    if after < 0 or amount != amount:
+    if after < 0 or not math.isfinite(amount):
         raise UsageError(f"{name} may spend {before:g}; that cannot change by {amount:g}")
     _write(base, name, int(after) if after == int(after) else after)
     fact = _facts(agent, read_state(base, name), load_config(base))

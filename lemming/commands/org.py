@@ -92,6 +92,8 @@ def has_been_interrupted(base: Path, tick: int) -> bool:
 def _given_org(folder: Path) -> Path:
     base = folder.expanduser().absolute()
     if not (base / "agents").is_dir():
+        if above := next(filter(is_org, base.parents), None):
+            return above
         hint = f"make one there with `lemming init {folder}`"
         raise NotAnOrg("there is no agents/ folder here", where=str(base), hint=hint)
     return base

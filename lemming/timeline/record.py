@@ -21,8 +21,8 @@ from lemming.memory import decode_memory, memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.plan import Plan
 from lemming.report import TickReport, TurnReport
-from lemming.turn import INTERRUPTED
 from lemming.tick import turns_not_taken
+from lemming.turn import INTERRUPTED
 
 ENDS = ("turn_committed", "turn_skipped")
 STARTS = ("turn_started", "turn_resumed")

@@ -62,7 +62,11 @@ class CreateAgent(EngineTool):
             "name": name,
             "title": title,
             "model": {"key": model_key},
-            "permissions": {"read_outboxes": read_outboxes, "tools": tools},
+            "permissions": {
+                "read_outboxes": read_outboxes,
+                "tools": tools,
+                "file_access": context.agent.plain["permissions"]["file_access"],
+            },
             "schedule": {"run_every_n_ticks": run_every_n_ticks, "phase_offset": phase_offset},
             "instructions": instructions,
             "credits": _credits(context, model_key),
