@@ -93,7 +93,7 @@ class Org:
         int,
         Field(
             ge=1,
-            description="A turn during which the engine died this often without getting any further is given up.",
+            description="A turn in which the engine died this often without getting further is given up.",
         ),
     ] = 3
     history: Annotated[

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import json
-import threading
 import re
+import threading
 from datetime import UTC, datetime, timedelta
 from importlib import import_module
 from pathlib import Path

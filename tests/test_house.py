@@ -55,7 +55,8 @@ SDKS = {
 IMPORTED_AT_THE_TOP = {"tenacity"}  # light, and its file is imported when a model is first asked
 
 STARTS_PROCESSES = {
-    "backends/cli.py", "backends/weights.py", "guards/sandbox.py", "repository.py", "timeline/bisect.py",
+    "backends/cli.py", "backends/weights.py", "commands/chaos.py", "guards/sandbox.py", "repository.py",
+    "timeline/bisect.py",
 }  # fmt: skip
 
 WRITERS = {"fs.py", "disk.py"}
@@ -97,7 +98,7 @@ EDGES = {
     "guards/confine.py": 1,
     "providers.py": 1,
     "runtime.py": 1,
-    "tools.py": 1,
+    "tools.py": 2,
 }
 
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}

@@ -276,7 +276,8 @@ def test_a_clock_moved_past_an_interrupted_tick_is_refused(org: Path) -> None:
             "org.json",
             '{"plugins": ["no_such_module"]}',
             "config/org.json: plugin no_such_module cannot be imported: ModuleNotFoundError: "
-            "No module named 'no_such_module' (install it, or take it out of `plugins`)",
+            "No module named 'no_such_module' (put it on the Python path (PYTHONPATH=. for a file here), "
+            "or take it out of `plugins`)",
         ),
     ],
 )

@@ -65,7 +65,7 @@ def test_a_forged_or_wrong_entry_is_ignored_with_the_reason(
     assert [entry.tick for entry in read_outbox_entries(org, "ada")] == [1]
     assert [str(problem) for problem in outbox_problems(org, "ada")] == [place + message]
     logged = [json.loads(line) for line in (org / "logs/engine.log").read_text().splitlines()]
-    assert [line["problem"] for line in logged if line["event"] == "file_ignored"] == [place + message]
+    assert [line["problem"] for line in logged if line["event"] == "problem"] == [place + message]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_a_memory_file_whose_name_is_not_text_is_reported_and_stops_nobody(org: 
     folder.mkdir()
     (folder / os.fsdecode(b"\xff.json")).write_text("{}")
     assert len(run_once(org).by_status("done")) == 2
-    assert "file_ignored" in (org / "logs/engine.log").read_text()
+    assert "problem" in (org / "logs/engine.log").read_text()
 
 
 # --- the engine's own places -------------------------------------------------------------------

@@ -50,7 +50,7 @@ def test_a_created_agent_loads_and_is_what_was_asked_for(desk: Desk) -> None:
     assert (scout.schedule.run_every_n_ticks, scout.schedule.phase_offset) == (3, 1)
     assert scout.permissions.tools == ["file_read", "memory_read"]
     assert scout.permissions.read_outboxes == ["alpha", "beta"]
-    assert scout.permissions.file_access.allow_write == ["./workspace"]
+    assert scout.permissions.file_access == load_agent(desk.base, "alpha").permissions.file_access
 
 
 def test_a_created_agent_may_do_nothing_unless_asked(desk: Desk) -> None:
