@@ -116,9 +116,9 @@ class Mailroom:
         return self._authors[reader.name]
 
     def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
-        """Return whether there is anything the agent has not been shown."""
+        """Return whether there is anything to show that the agent has not been shown."""
         return any(
-            not mark.covers(name)
+            not mark.covers(name) and not (name.id in mark.unusable and self._is_unusable(name))
             for author in self.authors_of(reader)
             for name in self._visible(author, reader)
         )
@@ -132,7 +132,7 @@ class Mailroom:
         fresh = [name for name in visible if not mark.covers(name)]
         unread, problems, room = self._take(fresh, limit, chars)
         seen = {entry.id for entry in unread}
-        bad = {name.id for name in fresh if isinstance(self._entry(name), ConfigError)} if problems else set()
+        bad = {name.id for name in fresh if self._is_unusable(name)} if problems else set()
         left = [name for name in fresh if name.id not in seen and name.id not in bad]
         if left:
             room = 0
@@ -219,6 +219,9 @@ class Mailroom:
             except FileNotFoundError:  # removed by hand since the tick began
                 self._entries[key] = None
         return self._entries[key]
+
+    def _is_unusable(self, name: EntryName) -> bool:
+        return isinstance(self._entry(name), ConfigError)
 
     def _place_of(self, name: str) -> int:
         return self._rank.get(name, -1)
