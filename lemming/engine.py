@@ -109,13 +109,23 @@ def run_forever(
     *,
     interval_s: float | None = None,
     max_ticks: int | None = None,
+    until_tick: int | None = None,
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
 ) -> None:
-    """Run tick after tick until `stop` is set or `max_ticks` have run. `ticks` yields the reports."""
+    """Run tick after tick until `stop` is set, `max_ticks` have run, or tick `until_tick` has.
+
+    `ticks` does the same and yields the reports.
+    """
     for _ in ticks(
-        base_path, interval_s=interval_s, max_ticks=max_ticks, clock=clock, notify=notify, stop=stop
+        base_path,
+        interval_s=interval_s,
+        max_ticks=max_ticks,
+        until_tick=until_tick,
+        clock=clock,
+        notify=notify,
+        stop=stop,
     ):
         pass
 
@@ -125,6 +135,7 @@ def ticks(
     *,
     interval_s: float | None = None,
     max_ticks: int | None = None,
+    until_tick: int | None = None,
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
@@ -136,13 +147,17 @@ def ticks(
     """
     with open_org(base_path, command="run-forever", clock=clock, notify=notify, stop=stop) as runtime:
         done = 0
-        while not runtime.stop.is_set() and (max_ticks is None or done < max_ticks):
+        while not runtime.stop.is_set() and _may_go_on(runtime.base, done, max_ticks, until_tick):
             began = time.monotonic()
             yield _run_next(runtime)
             done += 1
-            if max_ticks is None or done < max_ticks:
+            if _may_go_on(runtime.base, done, max_ticks, until_tick):
                 pause = runtime.load_config().org.tick_interval_s if interval_s is None else interval_s
                 runtime.stop.wait(max(0.0, began + pause - time.monotonic()))
+
+
+def _may_go_on(base: Path, done: int, max_ticks: int | None, until_tick: int | None) -> bool:
+    return (max_ticks is None or done < max_ticks) and (until_tick is None or load_tick(base) <= until_tick)
 
 
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:

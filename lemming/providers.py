@@ -70,7 +70,8 @@ class Request:
 class Reply:
     """One answer and what it used. Token counts are None when the backend did not say.
 
-    `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut.
+    `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut. `at` is when it
+    came, for answers out of a recording; empty: now.
     """
 
     text: str
@@ -80,6 +81,7 @@ class Reply:
     finish: Finish = "stop"
     model: str = ""
     request_id: str = ""
+    at: str = ""
 
 
 class LLMProvider(ABC):

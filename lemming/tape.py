@@ -122,7 +122,7 @@ class JournalTape:
             "model_replied",
             sync=True,
             call=call,
-            at=self._runtime.now(),
+            at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
             text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES].encode("utf-8", "replace").decode()),
             finish=reply.finish if reply.finish in ("length", "refusal") else "stop",

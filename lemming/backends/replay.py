@@ -13,7 +13,7 @@ ANSWERS = ("model_replied", "model_failed")
 
 
 class ReplayProvider(Backend):
-    """Answers each call (agent, tick, number in the turn) as it was answered in the recording.
+    """Answers each call (agent, tick, number in the turn) as it was answered in the recording, and when.
 
     `journals` is the folder `logs/ticks` of the recorded organisation, absolute or from this one's folder.
     It is opened when first asked. Raises `ConfigError` for a path that does not end so.
@@ -64,4 +64,5 @@ def replayed(record: Record) -> Reply:
         cached_tokens=record["cached_tokens"],
         finish=record["finish"],
         model=record["model"],
+        at=record["at"],
     )

@@ -14,17 +14,21 @@ from lemming.commands.screen import show, show_json, tell
 from lemming.config import load_config
 from lemming.errors import UsageError
 
+BUILT_ON = {"recorded": "newsroom"}
+"""Templates that add to another, or replace files of it."""
+
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where; made if need be.")] = Path("."),
     template: Annotated[
-        Literal["newsroom", "empty"],
+        Literal["newsroom", "recorded", "empty"],
         typer.Option(
             "--template",
             metavar="NAME",
-            help="newsroom: three agents that work at once; empty: only the human.",
+            help="newsroom: three agents that work at once; recorded: the same with 20 ticks of recorded "
+            "answers, so that no model is needed; empty: only the human.",
         ),
     ] = "newsroom",
     as_json: AsJson = False,
@@ -53,11 +57,12 @@ def init(
 def template_files(template: str) -> dict[str, bytes]:
     """Return the files of a template by their path in the organisation."""
     root = TEMPLATES / template
-    return {
+    own = {
         path.relative_to(root).as_posix(): path.read_bytes()
         for path in sorted(root.rglob("*"))
         if path.is_file()
     }
+    return {**template_files(BUILT_ON[template]), **own} if template in BUILT_ON else own
 
 
 def _refuse_to_overwrite(base: Path, folder: Path, files: list[str]) -> None:

@@ -29,6 +29,10 @@ def run_forever(
     max_ticks: Annotated[
         int | None, typer.Option("--max-ticks", min=1, metavar="N", help="End after this many ticks.")
     ] = None,
+    until_tick: Annotated[
+        int | None,
+        typer.Option("--until-tick", min=0, metavar="N", help="End when tick N has run."),
+    ] = None,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -48,7 +52,12 @@ def run_forever(
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
         ticks = engine.ticks(
-            base, interval_s=interval, max_ticks=max_ticks, notify=narrator.hear, stop=switch.stop
+            base,
+            interval_s=interval,
+            max_ticks=max_ticks,
+            until_tick=until_tick,
+            notify=narrator.hear,
+            stop=switch.stop,
         )
         for report in ticks:
             has_failures = has_failures or bool(report.by_status("failed"))
