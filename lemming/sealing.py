@@ -7,6 +7,7 @@ Packing is safe to repeat: the segment is published whole before the journals it
 from __future__ import annotations
 
 import io
+import os
 import re
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 SEALED = f"{paths.JOURNALS}/sealed"
 TICKS_PER_SEGMENT = 100
 SEGMENT_LIMIT_BYTES = 4 << 30
-_SEGMENT = re.compile(r"(\d{8,12})-(\d{8,12})\.zip\Z")
+_SEGMENT = re.compile(r"([0-9]{8,12})-([0-9]{8,12})\.zip\Z")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that the same journals give the same bytes
 
 
@@ -32,7 +33,8 @@ def seal_old_journals(base: Path, tick: int, kept: int) -> list[str]:
         if first + TICKS_PER_SEGMENT > tick - kept:
             continue
         ticks = [at for at in plain_ticks(base) if first <= at < first + TICKS_PER_SEGMENT]
-        sealed.append(_seal(base, first, ticks))
+        if whole := [at for at in ticks if _is_over(base, at)]:
+            sealed.append(_seal(base, first, whole))
     return sealed
 
 
@@ -45,10 +47,11 @@ def plain_ticks(base: Path) -> list[int]:
 def sealed_ticks(base: Path) -> list[int]:
     """Return the ticks whose journal is in a segment, ascending. Raises `CorruptState` for a damaged one."""
     return sorted(
-        int(name.removesuffix(".jsonl"))
+        int(match[1])
         for segment in fs.list_names(f"{base}/{SEALED}")
         if _SEGMENT.match(segment)
         for name in _open(base, f"{SEALED}/{segment}").namelist()
+        if (match := paths.JOURNAL_FILE.match(name))
     )
 
 
@@ -59,14 +62,21 @@ def read_sealed(base: Path, tick: int) -> bytes | None:
         archive = _open(base, segment)
     except FileNotFoundError:
         return None
+    import zlib
     from zipfile import BadZipFile
 
     try:
         return archive.read(f"{tick:08d}.jsonl")
     except KeyError:
         return None
-    except BadZipFile as error:
+    except (BadZipFile, zlib.error) as error:
         raise _damaged(segment, error) from error
+
+
+def _is_over(base: Path, tick: int) -> bool:
+    """Return whether a journal says that its tick was committed; others are a person's to look at."""
+    lines = fs.read_tail(f"{base}/{paths.journal_file(tick)}", 4096, 1).splitlines()
+    return bool(lines) and lines[-1].startswith(b'{"type":"tick_committed"')
 
 
 def _segment_of(tick: int) -> str:
@@ -94,12 +104,17 @@ def _seal(base: Path, first: int, ticks: list[int]) -> str:
 
 def _open(base: Path, segment: str) -> ZipFile:
     """Open a segment; the few last used stay in memory. Raises `FileNotFoundError`, `CorruptState`."""
-    status = (base / segment).stat()
+    try:
+        status = os.lstat(f"{base}/{segment}")
+    except NotADirectoryError as error:
+        raise _damaged(SEALED, error) from error
     from zipfile import BadZipFile
 
     try:
         return _opened(f"{base}/{segment}", status.st_mtime_ns, status.st_size)
-    except BadZipFile as error:
+    except FileNotFoundError:
+        raise
+    except (BadZipFile, OSError) as error:
         raise _damaged(segment, error) from error
 
 

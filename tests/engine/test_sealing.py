@@ -86,3 +86,27 @@ def test_a_damaged_segment_is_named_and_nothing_is_guessed(org: Path) -> None:
     with pytest.raises(CorruptState, match=r"00000000-00000099\.zip"):
         read_journal(org, 5)
     assert load_tick(org) == 101
+
+
+def test_damaged_bytes_within_a_segment_are_damage_too(org: Path) -> None:
+    run_once(org)
+    whole = bytearray((org / SEGMENT).read_bytes())
+    whole[60:90] = bytes(30)
+    (org / SEGMENT).write_bytes(whole)
+    with pytest.raises(CorruptState, match="sealed journals are damaged"):
+        read_journal(org, 1)
+
+
+def test_a_link_in_the_place_of_the_sealed_journals_is_refused(org: Path, tmp_path: Path) -> None:
+    run_once(org)
+    (org / SEGMENT).rename(tmp_path / "elsewhere.zip")
+    (org / SEGMENT).symlink_to(tmp_path / "elsewhere.zip")
+    with pytest.raises(CorruptState, match="sealed journals are damaged"):
+        read_journal(org, 1)
+
+
+def test_the_journal_of_a_tick_that_did_not_end_is_not_sealed(org: Path) -> None:
+    journal = org / "logs/ticks/00000002.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
+    sealing.seal_old_journals(org, 100, 0)
+    assert plain_ticks(org) == [2]

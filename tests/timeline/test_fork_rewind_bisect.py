@@ -258,7 +258,7 @@ def test_sealed_journals_are_parted_at_the_tick(base: Path, tmp_path: Path) -> N
     make_org(base, resume("ada"))
     for tick in (98, 99, 100, 101, 199, 250):
         with Journal(base, tick, epoch=1, durability="off") as journal:
-            journal.append("tick_started", tick=tick)
+            journal.append("tick_committed", tick=tick)
     assert len(seal_old_journals(base, 1000, 500)) == 3
     copy_journals(base, tmp_path, until=100)
     assert journal_ticks(tmp_path) == [98, 99, 100]
