@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -37,8 +38,18 @@ def start(*words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:
     """Start `lemming` in a process of its own."""
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     return subprocess.Popen(
-        [*PROGRAM, *words], stdout=stdout, stderr=subprocess.PIPE, text=True, env=environment
+        [*PROGRAM, *words],
+        stdout=stdout,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        preexec_fn=_hear_interrupts,
     )
+
+
+def _hear_interrupts() -> None:
+    """Undo what a shell does to programs it starts in the background, lest Ctrl-C be ignored in a test."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def read_until(stream: IO[str] | None, words: str) -> str:

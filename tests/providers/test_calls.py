@@ -160,6 +160,7 @@ print("end", flush=True)
 def test_ctrl_c_cancels_a_call_that_hangs(faults: FaultServer) -> None:
     code = f"""
 import os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
 from lemming.backends.ollama import OllamaProvider
 from lemming.calls import ask
 from lemming.providers import Request

@@ -169,6 +169,7 @@ def test_a_schema_that_is_no_schema_is_rejected(model: LocalProvider, small: Req
 def test_ctrl_c_stops_the_model_and_the_process_ends_quietly(weights: Path) -> None:
     code = f"""
 import os, signal, threading
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
 from lemming.backends.local import LocalProvider
 from lemming.providers import Request
 provider = LocalProvider(path={str(weights)!r})
