@@ -129,8 +129,11 @@ class Narrator:
     def _problem(self, event: Event) -> None:
         problem = event["problem"]
         where = problem["file"] + (f":{problem['line']}" if problem["line"] else "")
-        text = one_line(f"{where}: {problem['message']}", 400)
-        tell(f"  {self._name(event['agent'])}  {painted('ignored ', 'yellow', sys.stderr)}  {text}")
+        hint = f" ({problem['hint']})" if problem["hint"] else ""
+        text = one_line(f"{where}: {problem['message']}{hint}", 400)
+        kind = "warning" if problem["severity"] == "warning" else "ignored"
+        who = f"{self._name(event['agent'])}  " if event["agent"] else ""
+        tell(f"  {who}{painted(kind.ljust(8), 'yellow', sys.stderr)}  {text}")
 
     def _name(self, name: str) -> str:
         return name.ljust(self._name_width)
