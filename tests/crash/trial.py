@@ -91,7 +91,7 @@ class Tally:
 
 
 TALLIES: dict[str, Tally] = {}
-"""What was tried in this session, for the table of docs/durability.md."""
+"""What was tried in this run, for the table of docs/durability.md."""
 
 
 def run(base: Path, ticks: int, bill: Bill) -> None:
