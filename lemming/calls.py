@@ -91,7 +91,7 @@ def _as_provider_error(error: BaseException, name: str) -> ProviderError:
 def timed_out(deadline_s: float) -> TimedOut:
     """Return the error for a call that took longer than its deadline."""
     hint = "raise deadline_s in config/models.json, or choose a faster model"
-    return TimedOut(f"no answer within {deadline_s:g} s", hint=hint)
+    return TimedOut(f"no answer within {deadline_s:.3g} s", hint=hint)
 
 
 def _run_on_thread(work: Callable[[], T], deadline_s: float) -> T:

@@ -16,7 +16,7 @@ from lemming import fs, paths
 from lemming.documents import adapter, why_unreadable
 from lemming.errors import CorruptState
 from lemming.inbox import ReadMark
-from lemming.jsontext import JsonProblem, compact, parse
+from lemming.jsontext import compact, parse
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
@@ -75,17 +75,6 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
         if before is None or state.tick < before:
             return state
     return AgentState()
-
-
-def read_turns(base: Path, agent_name: str, limit: int) -> list[dict[str, Any]]:
-    """Return the newest `limit` lines of a ledger as plain objects, oldest first."""
-    turns = []
-    for line in _last_lines(base, agent_name, limit):
-        try:
-            turns.append(parse(line, limit_bytes=LINE_LIMIT_BYTES))
-        except JsonProblem:
-            continue
-    return turns
 
 
 def write_state(base: Path, agent_name: str, state: AgentState) -> None:
