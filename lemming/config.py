@@ -72,6 +72,14 @@ class Org:
             "survives a killed process, not power loss."
         ),
     ] = "turn"
+    max_parallel: Annotated[
+        int,
+        Field(
+            ge=1,
+            le=10_000,
+            description="Turns of a tick that may run at once; what they write does not depend on it.",
+        ),
+    ] = 8
     tick_interval_s: Annotated[
         float, Field(ge=0, description="Pause between ticks of run-forever, from start to start.")
     ] = 60.0

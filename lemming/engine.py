@@ -19,14 +19,22 @@ from lemming.clock import Clock
 from lemming.config import Config
 from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
-from lemming.journal import Journal, Record, is_committed, journal_ticks, last_record, read_journal
+from lemming.journal import (
+    Durability,
+    Journal,
+    Record,
+    is_committed,
+    journal_ticks,
+    last_record,
+    read_journal,
+)
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.plan import Plan
 from lemming.report import TickReport, TurnReport
-from lemming.runtime import Notify, Runtime, Stopped, ignore, open_org
+from lemming.runtime import Notify, Runtime, ignore, open_org
 from lemming.schedule import in_order, is_due
 from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
-from lemming.tick import Tick, turns_not_taken
+from lemming.tick import Tick, may_have_gone_down, turns_not_taken
 
 if TYPE_CHECKING:
     from lemming.recorder import Recorder
@@ -59,8 +67,11 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
 
 def persist_tick(base_path: str | os.PathLike[str], tick: int, *, sync: bool = False) -> None:
     """Write `tick.json`: the tick that runs next."""
-    content = pretty({"current_tick": tick})
-    fs.publish(paths.as_base(base_path), paths.TICK_FILE, content, sync=sync)
+    fs.publish(paths.as_base(base_path), paths.TICK_FILE, _counter(tick), sync=sync)
+
+
+def _counter(tick: int) -> bytes:
+    return pretty({"current_tick": tick})
 
 
 def get_firing_agents(agents: Iterable[Agent], tick: int) -> list[Agent]:
@@ -193,7 +204,7 @@ def _next_tick(runtime: Runtime) -> int:
     is closed here. A journal that is closed while `tick.json` still names its tick was run by `run_tick`,
     which leaves `tick.json` alone, or somebody moved `tick.json` back.
     """
-    base, tick = runtime.base, load_tick(runtime.base)
+    base, tick = runtime.base, _counted(runtime)
     earlier = [at for at in journal_ticks(base, with_sealed=False) if at < tick]
     if earlier and not is_committed(base, earlier[-1]):
         with Journal(base, earlier[-1], epoch=runtime.epoch, durability="off") as journal:
@@ -211,6 +222,25 @@ def _next_tick(runtime: Runtime) -> int:
         )
     persist_tick(base, tick + 1)
     return tick + 1
+
+
+def _counted(runtime: Runtime) -> int:
+    """Return the tick that `tick.json` names, or the one after it when power loss took its newest name.
+
+    The counter moves on without a flush of its own, so it may stand one tick behind the journals then.
+    """
+    base, tick = runtime.base, load_tick(runtime.base)
+    newest = journal_ticks(base, with_sealed=False)[-1:]
+    is_behind = newest == [tick + 1] or (newest == [tick] and _has_advanced(base, tick))
+    if is_behind and may_have_gone_down(read_journal(base, newest[0]), runtime.clock):
+        persist_tick(base, tick + 1, sync=True)
+        return tick + 1
+    return tick
+
+
+def _has_advanced(base: Path, tick: int) -> bool:
+    record = last_record(base, tick)
+    return record is not None and record["type"] == "tick_committed" and bool(record["advanced"])
 
 
 def _require_newest(base: Path, tick: int) -> None:
@@ -259,17 +289,12 @@ def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
         if recorder and not journal.records:
             recorder.before_tick(tick)
         current = Tick.begin(runtime, journal, config, tick)
-        try:
-            for name in current.plan.order:
-                current.turn(name)
-        except Stopped:
-            return current.report(began, is_complete=False)
-        current.remove_expired_entries()
+        current.take_turns()
         report = current.report(began)
-        if durability != "off":
-            fs.sync_file_system(runtime.base)
-        if advance:
-            persist_tick(runtime.base, tick + 1, sync=durability != "off")
+        if current.is_stopped:
+            return report
+        current.remove_expired_entries()
+        _end_tick(runtime.base, tick, durability, advance=advance)
         _close(journal, report, advanced=advance)
     if recorder:
         recorder.after_tick(report)
@@ -277,6 +302,17 @@ def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
         seal_old_journals(runtime.base, tick, config.org.plain_journals)
     runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
+
+
+def _end_tick(base: Path, tick: int, durability: Durability, *, advance: bool) -> None:
+    """Make everything survive power loss with one flush, and move the counter on."""
+    if not advance:
+        if durability != "off":
+            fs.sync_file_system(base)
+    elif durability == "off":
+        persist_tick(base, tick + 1)
+    else:
+        fs.publish_last(base, paths.TICK_FILE, _counter(tick + 1))
 
 
 def _recorder(runtime: Runtime, config: Config) -> Recorder | None:

@@ -10,14 +10,13 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from lemming.disk import disk
-from lemming.errors import DiskError, OrgBusy
+from lemming.errors import DiskError
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -129,18 +128,28 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False) ->
     Safe to repeat. The bytes survive a killed process; with `sync`, or after `sync_file_system`, they
     survive power loss.
     """
-    with _writing(root, relative), _parent(root, relative) as (folder, name):
+    with _parent(root, relative) as (folder, name):
         temporary = _write_beside(folder, name, content, sync=sync)
-        _announce("rename", relative)
-        disk().rename(temporary, name, folder, folder)
+        _rename_beside(folder, temporary, name, relative)
         if sync:
             _announce("sync", relative)
             disk().sync_folder(folder)
 
 
+def publish_last(root: Path, relative: str, content: bytes) -> None:
+    """Put `content` at `root/relative` once all that was written below `root` survives power loss.
+
+    One flush for both. After power loss the old content or the new may stand there, whole.
+    """
+    with _parent(root, relative) as (folder, name):
+        temporary = _write_beside(folder, name, content)
+        sync_file_system(root)
+        _rename_beside(folder, temporary, name, relative)
+
+
 def create(root: Path, relative: str, content: bytes) -> bool:
     """Put `content` at `root/relative` unless something is there; return whether it was written."""
-    with _writing(root, relative), _parent(root, relative) as (folder, name):
+    with _parent(root, relative) as (folder, name):
         temporary = _write_beside(folder, name, content)
         try:
             _announce("link", relative)
@@ -154,19 +163,18 @@ def create(root: Path, relative: str, content: bytes) -> bool:
 
 def remove(root: Path, relative: str) -> None:
     """Remove a file; nothing happens when it is not there."""
-    with (
-        _writing(root, relative),
-        contextlib.suppress(FileNotFoundError),
-        _parent(root, relative, make=False) as (folder, name),
-    ):
-        _announce("unlink", relative)
-        os.unlink(name, dir_fd=folder)
+    try:
+        with _parent(root, relative, make=False) as (folder, name):
+            _announce("unlink", relative)
+            os.unlink(name, dir_fd=folder)
+    except DiskError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
 
 
 def move(root: Path, source: str, destination: str) -> None:
     """Rename a file inside `root`; the destination's folders are made."""
     with (
-        _writing(root, destination),
         _parent(root, source, make=False) as (old_folder, old),
         _parent(root, destination) as (new_folder, new),
     ):
@@ -176,14 +184,16 @@ def move(root: Path, source: str, destination: str) -> None:
 
 def make_folder(root: Path, relative: str) -> None:
     """Make a folder and those above it, below `root`."""
-    with _writing(root, relative), _parent(root, f"{relative}/.", make=True):
+    with _parent(root, f"{relative}/.", make=True):
         pass
 
 
 def make_root(root: Path) -> None:
     """Make the folder of a new organisation, and those above it."""
-    with _writing(root, ""):
+    try:
         root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _refused(root, "", error) from error
 
 
 def append(root: Path, relative: str, content: bytes) -> None:
@@ -197,7 +207,7 @@ class AppendFile:
 
     def __init__(self, root: Path, relative: str) -> None:
         self._root, self._relative = root, relative
-        with _writing(root, relative), _parent(root, relative) as (folder, name):
+        with _parent(root, relative) as (folder, name):
             _announce("open", relative)
             self._descriptor = _open_regular(name, folder)
 
@@ -212,6 +222,10 @@ class AppendFile:
         os.lseek(self._descriptor, 0, os.SEEK_SET)
         return _read_up_to(self._descriptor, os.fstat(self._descriptor).st_size)
 
+    def fileno(self) -> int:
+        """Return the descriptor, for a kernel lock on it."""
+        return self._descriptor
+
     @property
     def size(self) -> int:
         """The size in bytes."""
@@ -224,33 +238,39 @@ class AppendFile:
 
     def append(self, content: bytes) -> None:
         """Write at the end."""
-        with _writing(self._root, self._relative):
+        try:
             _announce("append", self._relative)
             _write_all(self._descriptor, content)
+        except OSError as error:
+            raise _refused(self._root, self._relative, error) from error
 
     def truncate(self, size: int) -> None:
         """Cut the file to its first `size` bytes."""
-        with _writing(self._root, self._relative):
+        try:
             _announce("truncate", self._relative)
             disk().truncate(self._descriptor, size)
+        except OSError as error:
+            raise _refused(self._root, self._relative, error) from error
 
     def reserve(self, extra_bytes: int) -> None:
         """Fail now rather than later if the disk has no room for `extra_bytes` more."""
-        with _writing(self._root, self._relative):
-            room = os.fstatvfs(self._descriptor)
-            if room.f_bavail * room.f_frsize < extra_bytes:
-                raise OSError(errno.ENOSPC, f"less than {extra_bytes} bytes left")
+        room = os.fstatvfs(self._descriptor)
+        if room.f_bavail * room.f_frsize < extra_bytes:
+            short = OSError(errno.ENOSPC, f"less than {extra_bytes} bytes left")
+            raise _refused(self._root, self._relative, short) from short
 
     def sync(self) -> None:
         """Make everything appended so far survive power loss. A failed sync is never retried."""
-        with _writing(self._root, self._relative):
+        try:
             _announce("sync", self._relative)
             disk().sync(self._descriptor)
+        except OSError as error:
+            raise _refused(self._root, self._relative, error) from error
 
     def sync_name(self) -> None:
         """Make the file's name survive power loss: sync its folder and those above, which may be new too."""
         for above in PurePosixPath(self._relative).parents:
-            with _writing(self._root, self._relative), _parent(self._root, f"{above}/.") as (folder, _):
+            with _parent(self._root, f"{above}/.") as (folder, _):
                 _announce("sync", str(above))
                 disk().sync_folder(folder)
 
@@ -263,49 +283,9 @@ class AppendFile:
 
 def sync_file_system(root: Path) -> None:
     """Make everything written below `root` survive power loss, in one call."""
-    with _writing(root, "."):
+    with _parent(root, ".") as (folder, _):
         _announce("syncfs", ".")
-        descriptor = os.open(root, _ROOT)
-        try:
-            disk().sync_file_system(descriptor)
-        finally:
-            os.close(descriptor)
-
-
-class FolderLock:
-    """A kernel lock on a file: it dies with its holder, and the file is never removed.
-
-    The file's content describes the holder, for the message of whoever is refused.
-    """
-
-    def __init__(self, root: Path, relative: str) -> None:
-        self._root, self._relative = root, relative
-        with _writing(root, relative), _parent(root, relative) as (folder, name):
-            self._descriptor = _open_regular(name, folder)
-        try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = _read_up_to(self._descriptor, 4096).decode("utf-8", "replace").strip()
-            os.close(self._descriptor)
-            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
-                raise DiskError(f"cannot lock: {error.strerror}", where=str(root / relative)) from error
-            raise OrgBusy(holder, where=str(root)) from error
-
-    def read(self) -> bytes:
-        """Return what the last holder wrote."""
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
-        return _read_up_to(self._descriptor, 4096)
-
-    def describe(self, holder: bytes) -> None:
-        """Replace the description of the holder."""
-        with _writing(self._root, self._relative):
-            os.lseek(self._descriptor, 0, os.SEEK_SET)
-            os.ftruncate(self._descriptor, 0)
-            _write_all(self._descriptor, holder)
-
-    def release(self) -> None:
-        """Let the next one in."""
-        os.close(self._descriptor)
+        disk().sync_file_system(folder)
 
 
 # --- the pieces --------------------------------------------------------------------------------
@@ -316,32 +296,48 @@ def _announce(operation: str, path: str) -> None:
         observer(operation, path)
 
 
-@contextlib.contextmanager
-def _writing(root: Path, relative: str) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        hint = _HINTS.get(error.errno or 0, "check this path and run again")
-        message = f"cannot write: {error.strerror or error}"
-        where, odd = str(root / relative), error.errno in _ODD
-        raise DiskError(message, where=where, hint=hint, concerns_one_file=odd) from error
+def _refused(root: Path, relative: str, error: OSError) -> DiskError:
+    hint = _HINTS.get(error.errno or 0, "check this path and run again")
+    message = f"cannot write: {error.strerror or error}"
+    return DiskError(message, where=str(root / relative), hint=hint, concerns_one_file=error.errno in _ODD)
 
 
-@contextlib.contextmanager
-def _parent(root: Path, relative: str, *, make: bool = True) -> Iterator[tuple[int, str]]:
-    """Open the folder that holds `relative`, one component at a time; yield (descriptor, last name)."""
+class _parent:  # noqa: N801 - used like a function; a class costs a third of a generator here
+    """Open the folder that holds `relative`, one component at a time: (descriptor, last name).
+
+    Every `OSError` of the block is a `DiskError` that names the file.
+    """
+
+    def __init__(self, root: Path, relative: str, *, make: bool = True) -> None:
+        self._root, self._relative, self._make = root, relative, make
+
+    def __enter__(self) -> tuple[int, str]:
+        try:
+            self._folder, name = _open_parent(self._root, self._relative, self._make)
+        except OSError as error:
+            raise _refused(self._root, self._relative, error) from error
+        return self._folder, name
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        os.close(self._folder)
+        if isinstance(error, OSError):
+            raise _refused(self._root, self._relative, error) from error
+
+
+def _open_parent(root: Path, relative: str, make: bool) -> tuple[int, str]:
     *folders, name = relative.split("/")
     if ".." in folders or name == ".." or relative.startswith("/") or "\0" in relative:
         raise OSError(errno.EINVAL, "not a path below the root", relative)
-    descriptor = os.open(str(root), _ROOT)
+    descriptor = os.open(root, _ROOT)
     try:
         for folder in folders:
             inner = _open_folder(folder, descriptor, make)
             os.close(descriptor)
             descriptor = inner
-        yield descriptor, name
-    finally:
+    except BaseException:
         os.close(descriptor)
+        raise
+    return descriptor, name
 
 
 def _open_folder(name: str, above: int, make: bool) -> int:
@@ -384,6 +380,11 @@ def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False)
     finally:
         os.close(descriptor)
     return temporary
+
+
+def _rename_beside(folder: int, temporary: str, name: str, relative: str) -> None:
+    _announce("rename", relative)
+    disk().rename(temporary, name, folder, folder)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

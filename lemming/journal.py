@@ -6,6 +6,9 @@ torn last line (what a crash leaves) is told from damage. Format: docs/formats.m
 
 from __future__ import annotations
 
+import contextlib
+import threading
+from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -13,7 +16,7 @@ from typing import Any, Literal
 
 from lemming import fs, paths
 from lemming.documents import why_unreadable
-from lemming.errors import CorruptState
+from lemming.errors import CorruptState, DiskError
 from lemming.jsontext import JsonProblem, compact, parse
 from lemming.redaction import redact_values
 from lemming.sealing import plain_ticks, read_sealed, sealed_ticks
@@ -103,11 +106,18 @@ def parse_journal(raw: bytes, file: str) -> Reading:
 
 
 class Journal:
-    """The open journal of one tick: the `records` an earlier attempt left in it, and the way to add to it."""
+    """The open journal of one tick: the `records` an earlier attempt left in it, and the way to add to it.
+
+    Safe to use from many threads. After a refusal of the disk nothing more is written: a line after a torn
+    one would be damage, and a failed sync has lost what a second one would not bring back.
+    """
 
     def __init__(self, base: Path, tick: int, *, epoch: int, durability: Durability) -> None:
         self.tick, self._epoch, self._durability = tick, epoch, durability
         relative = paths.journal_file(tick)
+        self._base = base
+        self._writing, self._syncing = threading.Lock(), threading.Lock()
+        self._failure: DiskError | None = None
         self._file = fs.AppendFile(base, relative)
         try:
             raw = self._file.read()
@@ -117,11 +127,10 @@ class Journal:
             for record in self.records:
                 if "agent" in record:
                     self._by_agent.setdefault(record["agent"], []).append(record)
-            self._is_settled = not self.records  # the end of an earlier attempt may never have been synced
+            self._written = len(self.records)
+            self._synced = -1  # nothing is known of the name, nor of what an earlier attempt wrote
             if reading.valid_bytes < len(raw):
                 self._file.truncate(reading.valid_bytes)
-            if not reading.records and durability != "off":
-                self._file.sync_name()
         except BaseException:
             self._file.close()
             raise
@@ -154,23 +163,49 @@ class Journal:
                 **{key: _redacted(value) for key, value in fields.items()},
             }
             text = compact(record).decode()
-        line, self._check = _close_line(text, self._check)
-        self._is_settled = False
-        self._file.append(line)
+        with self._writing, self._stopped_by_failure():
+            line, self._check = _close_line(text, self._check)
+            self._file.append(line)
+            self._written += 1
         if sync:
             self.settle()
         return record
 
     def settle(self) -> None:
         """Make all records survive power loss if durability is "turn": what follows from them comes after."""
-        if not self._is_settled and self._durability == "turn":
-            self._file.sync()
-            self._is_settled = True
+        if self._durability == "turn":
+            self.sync()
 
     def sync(self) -> None:
-        """Make all records survive power loss, unless durability is "off"."""
-        if self._durability != "off":
-            self._file.sync()
+        """Make all records survive power loss, unless durability is "off".
+
+        Turns that ask at the same time share one flush.
+        """
+        wanted = self._written
+        if self._durability == "off" or self._synced >= wanted:
+            return
+        with self._syncing:
+            if self._synced >= wanted:  # somebody's flush has covered ours while we waited
+                return
+            covered, is_first = self._written, self._synced < 0
+            with self._stopped_by_failure():
+                if is_first and self._durability == "tick":  # bytes and name in one flush
+                    fs.sync_file_system(self._base)
+                else:
+                    self._file.sync()
+                    if is_first:
+                        self._file.sync_name()
+            self._synced = covered
+
+    @contextlib.contextmanager
+    def _stopped_by_failure(self) -> Iterator[None]:
+        if self._failure:
+            raise self._failure
+        try:
+            yield
+        except DiskError as error:
+            self._failure = error
+            raise
 
 
 def _redacted(value: Any) -> Any:

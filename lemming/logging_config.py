@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ ROTATE_BYTES = 8 << 20
 """A log that has grown past this becomes `<name>.1`, in the place of the one before."""
 
 _levels: dict[Path, int] = {}
+_moving = threading.Lock()
 
 
 def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any:
@@ -67,10 +69,15 @@ class _Lines:
                 file.append(redact_values(line).encode("utf-8", "replace") + b"\n")
                 is_full = file.size > ROTATE_BYTES
             if is_full:
-                fs.move(self._base, self._relative, f"{self._relative}.1")
+                self._move_away()
         except DiskError as error:
             if not error.concerns_one_file:  # a full disk stops the engine; an odd log file does not
                 raise
+
+    def _move_away(self) -> None:
+        with _moving:
+            if os.stat(f"{self._base}/{self._relative}").st_size > ROTATE_BYTES:  # nobody else was first
+                fs.move(self._base, self._relative, f"{self._relative}.1")
 
     debug = info = warning = error = critical = msg
 

@@ -17,12 +17,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, load_config
 from lemming.contract import ToolCall
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
+from lemming.locking import FolderLock
 from lemming.logging_config import engine_logger
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 from lemming.tools import ToolContext, ToolResult, call_tool
@@ -46,7 +47,11 @@ class Stopped(Exception):
 
 @dataclass
 class Runtime:
-    """What the turns of one engine share. `stop` is set when the operator wants the engine to end."""
+    """What the turns of one engine share; safe to use from many threads.
+
+    `stop` is set when the engine is to end: the operator wants it, or something went wrong that concerns
+    every turn. `notify` hears one event at a time.
+    """
 
     base: Path
     clock: Clock = field(default_factory=SystemClock)
@@ -56,6 +61,16 @@ class Runtime:
     _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
     _circuits: Circuits | None = None
     _told: set[Problem] = field(default_factory=set)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        hear = self.notify
+
+        def one_at_a_time(event: Event) -> None:
+            with self._lock:
+                hear(event)
+
+        self.notify = one_at_a_time
 
     def load_config(self) -> Config:
         """Read the settings afresh and import the plugins they name."""
@@ -65,8 +80,10 @@ class Runtime:
 
     def tell(self, problem: Problem, agent: str = "") -> None:
         """Say something that a person should mend, once: in the log, and to whoever watches."""
-        if problem not in self._told:
+        with self._lock:
+            is_new = problem not in self._told
             self._told.add(problem)
+        if is_new:
             engine_logger(self.base).warning("problem", agent=agent, problem=str(problem))
             self.notify({"type": "problem", "agent": agent, "problem": problem.as_json()})
 
@@ -84,12 +101,13 @@ class Runtime:
 
     def _provider(self, entry: ModelEntry) -> LLMProvider:
         key = compact([entry.provider, entry.options, entry.attempts])
-        if key not in self._providers:
-            try:
-                self._providers[key] = self._make(entry)
-            except LemmingError as error:
-                raise RequestRejected(error.message, where=error.where, hint=error.hint) from error
-        return self._providers[key]
+        with self._lock:
+            if key not in self._providers:
+                try:
+                    self._providers[key] = self._make(entry)
+                except LemmingError as error:
+                    raise RequestRejected(error.message, where=error.where, hint=error.hint) from error
+            return self._providers[key]
 
     def _make(self, entry: ModelEntry) -> LLMProvider:
         from lemming.circuit import Circuits, circuit_name
@@ -151,24 +169,26 @@ def open_org(
         lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
         yield Runtime(base, clock, notify, stop or threading.Event(), epoch)
     finally:
-        with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
-            lock.describe(pretty({"epoch": epoch}))
-        lock.release()
+        try:
+            with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
+                lock.describe(pretty({"epoch": epoch}))
+        finally:
+            lock.release()
 
 
 def holder_of(base: Path) -> dict[str, Any] | None:
     """Return who holds the organisation now: pid, host, since, command; None when nobody does."""
     try:
-        fs.FolderLock(base, paths.LOCK_FILE).release()
+        FolderLock(base, paths.LOCK_FILE).release()
     except OrgBusy as error:
         return _describe(error.message.encode())
     return None
 
 
-def _lock(base: Path) -> fs.FolderLock:
+def _lock(base: Path) -> FolderLock:
     for _ in range(LOOKS_WAITED_FOR):
         try:
-            return fs.FolderLock(base, paths.LOCK_FILE)
+            return FolderLock(base, paths.LOCK_FILE)
         except OrgBusy as error:
             holder = _describe(error.message.encode())
             if "pid" in holder:
@@ -184,7 +204,7 @@ def _busy(base: Path, holder: dict[str, Any]) -> OrgBusy:
     return OrgBusy(f"another engine is running here: {who}{command}", where=str(base), hint=hint)
 
 
-def _next_epoch(lock: fs.FolderLock) -> int:
+def _next_epoch(lock: FolderLock) -> int:
     epoch = _describe(lock.read()).get("epoch", 0)
     return epoch + 1 if isinstance(epoch, int) else 1
 

@@ -7,6 +7,7 @@ an interrupted tick goes on.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -19,7 +20,7 @@ from lemming.contract import brief_schema, reply_schema
 from lemming.credits import check_credits, has_reached_soft_cap
 from lemming.documents import adapter
 from lemming.errors import OutOfCredits, Problem
-from lemming.guards.access import read_allowed_text
+from lemming.guards.access import read_text
 from lemming.guards.grants import resolve
 from lemming.inbox import Mailroom, ReadMark
 from lemming.journal import Record
@@ -31,6 +32,7 @@ from lemming.providers import LLMProvider, make_provider, provider_class
 from lemming.tools import allowed_tools
 from lemming.turn import Seat
 
+NOTHING: Mapping[str, bytes] = {}
 IN_THE_PROMPT = "(recorded in the prompt)"
 
 
@@ -52,9 +54,17 @@ class Seated:
 
 
 def find_seat(
-    base: Path, agent: Agent, digest: str, config: Config, mailroom: Mailroom, tick: int
+    base: Path,
+    agent: Agent,
+    digest: str,
+    config: Config,
+    mailroom: Mailroom,
+    tick: int,
+    held: Mapping[str, bytes] = NOTHING,
 ) -> Seated | Skip:
     """Gather what an agent's turn starts from, or say why it takes none.
+
+    `held` are files that earlier turns wrote and that are not on the disk yet, by `FileEffect.place`.
 
     Raises a `LemmingError` when something that only concerns this agent is wrong: an unknown model key, a
     context file it may not read, a damaged ledger.
@@ -68,7 +78,9 @@ def find_seat(
     except OutOfCredits as error:
         return Skip(str(error), type(error).__name__)
     memories = read_memories(base, agent.name)
-    texts = [read_allowed_text(agent, base, item.file) for item in agent.context]
+    texts = [
+        read_text(resolve(agent, base, item.file, "read", caller="context"), held) for item in agent.context
+    ]
     shown = [_shown(item, text, state.turns) for item, text in zip(agent.context, texts, strict=True)]
     inputs = _inputs(agent, base, config, digest, memories, texts, shown)
     if inputs is not None and _nothing_new(agent, state, inputs, mailroom):

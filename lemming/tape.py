@@ -15,6 +15,7 @@ from typing import Any
 
 from lemming import errors
 from lemming.clock import elapsed_ms
+from lemming.commits import Commits
 from lemming.config import Org
 from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.credits import check_credits, usage_of
@@ -31,8 +32,9 @@ from lemming.turn import INTERRUPTED, Answer, Seat
 class JournalTape:
     """Answers for one turn: those in the journal, then live ones that go into it."""
 
-    def __init__(self, runtime: Runtime, journal: Journal, org: Org, seat: Seat) -> None:
+    def __init__(self, runtime: Runtime, journal: Journal, org: Org, seat: Seat, commits: Commits) -> None:
         self._runtime, self._journal, self._org, self._seat = runtime, journal, org, seat
+        self._commits = commits
         mine = journal.records_of(seat.agent.name)
         self._answers = _by(mine, "call", ("model_replied", "model_failed"))
         self._started = _by(mine, "index", ("tool_started",))
@@ -56,23 +58,28 @@ class JournalTape:
             base=self._runtime.base,
             org=self._org,
             now=at,
-            staged={place: effect.content for place, effect in staged.items()},
+            staged={
+                **self._commits.held_files,
+                **{place: effect.content for place, effect in staged.items()},
+            },
         )
         tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
         if tool is None or tool.repeatable:
             return self._finish(index, call, self._runtime.use_tool(index, call, context))
         if index in self._started:
             return self._finish(index, call, ToolResult(False, INTERRUPTED))
+        # What the tool may look at must be there, and stay there.
+        self._commits.write_held()
+        self._journal.sync()
         try:
-            for effect in staged.values():  # what the tool may look at must be there, and stay there
-                apply_effect(self._runtime.base, effect, again=True, sync=self._org.durability == "turn")
+            for effect in staged.values():
+                apply_effect(self._runtime.base, effect, again=True, sync=self._org.durability != "off")
         except DiskError as error:
             if not error.concerns_one_file:
                 raise
             return self._finish(index, call, ToolResult(False, f"{call.tool} was not run: {error}"))
-        self._started[index] = self._append(
-            "tool_started", sync=True, index=index, tool=call.tool, args=call.args
-        )
+        self._started[index] = self._append("tool_started", index=index, tool=call.tool, args=call.args)
+        self._journal.sync()
         return self._finish(index, call, self._runtime.use_tool(index, call, context), sync=True)
 
     def reached_outside(self, index: int) -> bool:

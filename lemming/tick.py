@@ -1,6 +1,4 @@
-"""A tick under way: the snapshot its turns share, and how each turn is taken, applied and committed.
-
-    answer < effects < commit
+"""A tick under way: the snapshot its turns share, and how each turn is begun, resumed or found done.
 
 A turn found in the journal is not asked for again: its outcome is worked out from its record, and its
 files are written where they are not there yet.
@@ -8,20 +6,19 @@ files are written where they are not there yet.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass
 
 from lemming import fs, paths
 from lemming.agents import Agent, Survey, survey_agents
-from lemming.clock import elapsed_ms
+from lemming.clock import Clock, elapsed_ms
+from lemming.commits import Commits
 from lemming.config import Config
-from lemming.effects import apply_effect
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem
+from lemming.executors.threads import run_all
 from lemming.inbox import Mailroom
 from lemming.journal import Journal, Record
 from lemming.jsontext import nearest
 from lemming.ledger import AgentState, write_state
-from lemming.logging_config import engine_logger, log_agent_action
 from lemming.messages import expired_entries
 from lemming.plan import Plan, make_plan, seating_order
 from lemming.report import TickReport, TurnReport
@@ -30,13 +27,14 @@ from lemming.seating import Skip, as_record, find_seat, from_record
 from lemming.tape import JournalTape, recorded_answer
 from lemming.tools import ToolRegistry
 from lemming.turn import Seat, TurnOutcome, spending, state_after_spending, take_turn
+from lemming.waiting import find_waits
 
 STARTS = ("turn_started", "turn_resumed")
 
 
 @dataclass
 class Tick:
-    """One tick of one organisation. `turns` are the reports so far, in the order of the plan."""
+    """One tick of one organisation. `is_stopped` when the operator stopped it before all turns were over."""
 
     runtime: Runtime
     journal: Journal
@@ -44,7 +42,8 @@ class Tick:
     survey: Survey
     plan: Plan
     mailroom: Mailroom
-    turns: list[TurnReport] = field(default_factory=list)
+    commits: Commits
+    is_stopped: bool = False
 
     @classmethod
     def begin(cls, runtime: Runtime, journal: Journal, config: Config, tick: int) -> Tick:
@@ -69,29 +68,33 @@ class Tick:
             visibility=config.org.visibility,
         )
         mailroom.open_for(survey.agents[name] for name in plan.order if name in survey.agents)
-        return cls(runtime, journal, config, survey, plan, mailroom)
+        commits = Commits(runtime, journal, mailroom, config.org)
+        return cls(runtime, journal, config, survey, plan, mailroom, commits)
 
-    def turn(self, name: str) -> None:
-        """Take one agent's turn, or finish the one that was interrupted. Raises `Stopped` and `DiskError`."""
-        if self.runtime.stop.is_set():
-            raise Stopped
-        records = self.journal.records_of(name)
-        by_type = {record["type"]: record for record in records}
-        if ended := by_type.get("turn_committed") or by_type.get("turn_skipped"):
-            report = self._again(ended, by_type.get("turn_started"))
-        elif started := by_type.get("turn_started"):
-            report = self._resume(started, records)
-        else:
-            report = self._start(name)
-        self.turns.append(report)
-        self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **report.as_json()})
+    def take_turns(self) -> None:
+        """Take every turn, or finish those that were interrupted; as many at once as the settings allow.
 
-    def report(self, began: float, *, is_complete: bool = True) -> TickReport:
+        What the tick writes does not depend on how many that are. Raises `DiskError`.
+        """
+        org, order = self.config.org, self.plan.order
+        waits = find_waits(order, self.survey.agents, org, self.runtime.base) if org.max_parallel > 1 else {}
+        try:
+            run_all(order, waits, self._turn, at_once=org.max_parallel)
+        except BaseException:
+            self.runtime.stop.set()
+            raise
+        self.commits.write_held()
+
+    def report(self, began: float) -> TickReport:
         """Return what the tick has come to; `began` is a `time.perf_counter()` reading."""
+        reports = self.commits.reports
         return TickReport(
             tick=self.plan.tick,
-            turns=(*self.turns, *turns_not_taken(self.plan)),
-            is_complete=is_complete,
+            turns=(
+                *(reports[name] for name in self.plan.order if name in reports),
+                *turns_not_taken(self.plan),
+            ),
+            is_complete=not self.is_stopped,
             duration_ms=elapsed_ms(began),
         )
 
@@ -107,7 +110,31 @@ class Tick:
         for file in expired:
             fs.remove(self.runtime.base, file)
 
-    def _start(self, name: str) -> TurnReport:
+    def _turn(self, name: str) -> None:
+        """Take one agent's turn, or finish the one that was interrupted."""
+        if self.runtime.stop.is_set():
+            self.is_stopped = True
+            return
+        records = self.journal.records_of(name)
+        by_type = {record["type"]: record for record in records}
+        try:
+            if ended := by_type.get("turn_committed") or by_type.get("turn_skipped"):
+                self._again(ended, by_type.get("turn_started"))
+            elif started := by_type.get("turn_started"):
+                self._resume(started, records)
+            else:
+                self._start(name)
+        except Stopped:
+            self.journal.append("turn_stopped", agent=name)
+            self.is_stopped = True
+        except BaseException:
+            self.runtime.stop.set()  # nothing that the others come to could be kept
+            raise
+        else:
+            ended_turn = self.commits.reports[name].as_json()
+            self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **ended_turn})
+
+    def _start(self, name: str) -> None:
         try:
             found = find_seat(
                 self.runtime.base,
@@ -116,33 +143,33 @@ class Tick:
                 self.config,
                 self.mailroom,
                 self.plan.tick,
+                self.commits.held_files,
             )
         except DiskError:
             raise
         except LemmingError as error:
-            return self._record_end(
-                "turn_committed",
-                TurnReport(agent=name, status="failed", reason=str(error), error=type(error).__name__),
-            )
+            failed = TurnReport(agent=name, status="failed", reason=str(error), error=type(error).__name__)
+            self.commits.end("turn_committed", failed)
+            return
         if isinstance(found, Skip):
-            return self._record_end(
-                "turn_skipped",
-                TurnReport(agent=name, status="skipped", reason=found.reason, error=found.error),
-            )
+            skipped = TurnReport(agent=name, status="skipped", reason=found.reason, error=found.error)
+            self.commits.end("turn_skipped", skipped)
+            return
         for problem in found.problems:
             self.runtime.tell(problem, name)
         self.journal.append("turn_started", agent=name, **as_record(found))
-        return self._take(found.seat, again=False)
+        self._take(found.seat, again=False)
 
-    def _resume(self, started: Record, records: list[Record]) -> TurnReport:
+    def _resume(self, started: Record, records: list[Record]) -> None:
         attempts = _attempts_without_progress(records)
         if attempts >= self.config.org.max_attempts:
-            return self._give_up(started, records, attempts)
+            self.commits.add(self._given_up(started, records, attempts))
+            return
         self.journal.append("turn_resumed", agent=started["agent"])
-        return self._take(from_record(started, self.plan.tick), again=True)
+        self._take(from_record(started, self.plan.tick), again=True)
 
-    def _again(self, ended: Record, started: Record | None) -> TurnReport:
-        """Return a committed turn's report, and let the others see what it wrote.
+    def _again(self, ended: Record, started: Record | None) -> None:
+        """Take a committed turn's report from its record, and let the others see what it wrote.
 
         Its files are written again only after the machine went down: then the record may be all that was
         kept. As long as it was up, a file that differs is somebody's later work.
@@ -155,72 +182,22 @@ class Tick:
             seat = from_record(started, self.plan.tick)
             outcome = take_turn(seat, self._tape(seat))
             if self.may_have_lost_files:
-                self._apply(outcome, again=True)
+                self.commits.write_again(outcome)
             else:
                 self.mailroom.add(report.agent, outcome.entries)
-        return report
+        self.commits.reports[report.agent] = report
 
     @property
     def may_have_lost_files(self) -> bool:
         """Whether the machine may have gone down since an earlier attempt at this tick."""
-        before, now = self.journal.records[0].get("boot", ""), self.runtime.clock.boot_id
-        return not now or before != now
+        return may_have_gone_down(self.journal.records, self.runtime.clock)
 
-    def _take(self, seat: Seat, *, again: bool) -> TurnReport:
+    def _take(self, seat: Seat, *, again: bool) -> None:
         self.runtime.notify({"type": "turn_started", "agent": seat.agent.name, "tick": self.plan.tick})
-        try:
-            outcome = take_turn(seat, self._tape(seat))
-        except Stopped:
-            self.journal.append("turn_stopped", agent=seat.agent.name)
-            raise
-        try:
-            self._apply(outcome, again=again)
-        except DiskError as error:
-            if not error.concerns_one_file:
-                raise
-            outcome = _failed_to_write(outcome, error)
-            write_state(self.runtime.base, seat.agent.name, outcome.state)
-        return self._commit(outcome, soft_cap_warned=seat.warned)
+        outcome = take_turn(seat, self._tape(seat))
+        self.commits.add(outcome, again=again, warned=seat.warned)
 
-    def _apply(self, outcome: TurnOutcome, *, again: bool) -> None:
-        """Write a turn's files: memories and workspace, then the outbox, then the agent's new state."""
-        self.journal.settle()
-        for effect in outcome.effects:
-            apply_effect(self.runtime.base, effect, again=again)
-        write_state(self.runtime.base, outcome.report.agent, outcome.state)
-        self.mailroom.add(outcome.report.agent, outcome.entries)
-
-    def _commit(self, outcome: TurnOutcome, *, soft_cap_warned: bool = False) -> TurnReport:
-        failed = outcome.report.status == "failed"
-        extra = {"state": outcome.state.as_json()} if failed else {}
-        report = self._record_end("turn_committed", outcome.report, **extra)
-        if soft_cap_warned and not failed:
-            engine_logger(self.runtime.base).warning(
-                "soft_cap_reached", agent=report.agent, tick=self.plan.tick, credits=outcome.state.credits
-            )
-        return report
-
-    def _record_end(self, kind: str, report: TurnReport, **extra: Any) -> TurnReport:
-        self.journal.append(kind, **report.as_json(), **extra)
-        level = "warning" if report.status == "failed" else "info"
-        facts = {
-            "status": report.status,
-            "reason": report.reason,
-            "entries": len(report.entries),
-            "calls": report.calls,
-            "credits": report.credits,
-            "duration_ms": report.duration_ms,
-        }
-        getattr(engine_logger(self.runtime.base), level)(
-            "turn", tick=self.plan.tick, agent=report.agent, **facts
-        )
-        action = {"done": "agent_completed", "waiting": "agent_completed"}.get(
-            report.status, f"agent_{report.status}"
-        )
-        log_agent_action(self.runtime.base, report.agent, self.plan.tick, action, **facts, notes=report.notes)
-        return report
-
-    def _give_up(self, started: Record, records: list[Record], attempts: int) -> TurnReport:
+    def _given_up(self, started: Record, records: list[Record], attempts: int) -> TurnOutcome:
         seat = from_record(started, self.plan.tick)
         answers = [recorded_answer(record) for record in records if record["type"] == "model_replied"]
         state = state_after_spending(seat, answers, "failed")
@@ -235,12 +212,10 @@ class Tick:
             error="Interrupted",
             **spending(answers),
         )
-        self.journal.settle()
-        write_state(self.runtime.base, report.agent, state)
-        return self._commit(TurnOutcome(report=report, state=state, state_if_unwritten=state))
+        return TurnOutcome(report=report, state=state, state_if_unwritten=state)
 
     def _tape(self, seat: Seat) -> JournalTape:
-        return JournalTape(self.runtime, self.journal, self.config.org, seat)
+        return JournalTape(self.runtime, self.journal, self.config.org, seat, self.commits)
 
     def _agent(self, name: str) -> Agent:
         """Return the agent; raise what is wrong with it when its resume broke since the tick was planned."""
@@ -249,6 +224,11 @@ class Tick:
         if name in self.survey.broken:
             raise self.survey.broken[name]
         raise ConfigError("the agent's folder is gone", where=paths.agent_folder(name))
+
+
+def may_have_gone_down(records: list[Record], clock: Clock) -> bool:
+    """Return whether the machine may have gone down since a journal was begun."""
+    return not clock.boot_id or records[0].get("boot", "") != clock.boot_id
 
 
 def turns_not_taken(plan: Plan) -> list[TurnReport]:
@@ -285,11 +265,3 @@ def _attempts_without_progress(records: list[Record]) -> int:
     for record in records:
         count = count + 1 if record["type"] in STARTS else 0
     return count
-
-
-def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:
-    """Return the outcome of a turn that failed at the very end; some of its files may be there."""
-    reason = f"its files could not all be written: {error}"
-    report = replace(outcome.report, status="failed", reason=reason, error="DiskError", entries=[])
-    state = outcome.state_if_unwritten
-    return TurnOutcome(report=report, state=state, state_if_unwritten=state)

@@ -60,6 +60,10 @@ class Tool(ABC):
     always_allowed: ClassVar[bool] = False
     """Whether every agent may call it without naming it in `permissions.tools`."""
 
+    is_independent: ClassVar[bool] = False
+    """Whether its calls neither look at nor change files that other agents touch. A turn whose tools are all
+    independent need not wait for turns it has nothing to do with."""
+
     output_limit_bytes: ClassVar[int] = 32 << 10
     """Output beyond this is cut, and the cut is marked."""
 

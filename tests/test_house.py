@@ -25,7 +25,7 @@ FLOORS = {
     "arguments": WORDS, "clock": WORDS, "contract": WORDS, "errors": WORDS, "jsontext": WORDS,
     "paths": WORDS, "redaction": WORDS, "report": WORDS, "schedule": WORDS,
     # 2 disk: the only code that writes files
-    "disk": DISK, "documents": DISK, "effects": DISK, "fs": DISK,
+    "disk": DISK, "documents": DISK, "effects": DISK, "fs": DISK, "locking": DISK,
     # 3 stores
     "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
     "logging_config": STORES, "memory": STORES, "messages": STORES, "sealing": STORES,
@@ -33,9 +33,9 @@ FLOORS = {
     "backends": REACH, "calls": REACH, "circuit": REACH, "guards": REACH, "providers": REACH,
     "repository": REACH, "retrying": REACH, "toolbox": REACH, "tools": REACH,
     # 5 the turn
-    "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN,
+    "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     # 6 the tick
-    "engine": TICK, "executors": TICK, "recorder": TICK, "runtime": TICK, "seating": TICK,
+    "commits": TICK, "engine": TICK, "executors": TICK, "recorder": TICK, "runtime": TICK, "seating": TICK,
     "tape": TICK, "tick": TICK,
     # 7 views: nothing below imports them
     "__main__": VIEWS, "cli": VIEWS, "commands": VIEWS, "dashboard": VIEWS, "reference": VIEWS,
@@ -95,6 +95,7 @@ PRINTS = {"guards/confine.py": "its standard output is its verdict, which the en
 EDGES = {
     "calls.py": 2,
     "commands/failures.py": 1,
+    "executors/threads.py": 1,
     "guards/confine.py": 1,
     "providers.py": 1,
     "runtime.py": 1,

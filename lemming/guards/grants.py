@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -85,7 +86,7 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     file_access = agent.permissions.file_access
     granted = file_access.allow_read if access == "read" else file_access.allow_write
     asked = Asked(caller, path, access, tuple(granted))
-    org = _components(os.path.normpath(base))
+    org = components(os.path.normpath(base))
     own = (*org, *paths.workspace_folder(agent.name).split("/"))
     target = _target(asked, org, own)
     folders = [_granted_folder(asked, grant, org, own) for grant in granted]
@@ -103,12 +104,31 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     return Place(asked, base, root, "/".join(parts), is_granted_folder=target == nearest)
 
 
-def _components(path: str) -> Components:
+def components(path: str) -> Components:
+    """Return the names in a path, without empty ones and dots."""
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
+def granted_folders(agent: Agent, base: Path, access: Access) -> Iterator[tuple[str, Components]]:
+    """Yield each folder that a resume grants, as it is written and where it really lies.
+
+    A grant that is not understood is left out.
+    """
+    file_access = agent.permissions.file_access
+    granted = file_access.allow_read if access == "read" else file_access.allow_write
+    asked = Asked("plan", "", access, tuple(granted))
+    org = components(os.path.realpath(base))
+    own = (*org, *paths.workspace_folder(agent.name).split("/"))
+    for grant in granted:
+        try:
+            folder = _granted_folder(asked, grant, org, own)
+        except PermissionDenied:
+            continue
+        yield grant, components(os.path.realpath(grant)) if grant.startswith("/") else folder
+
+
 def _target(asked: Asked, org: Components, own: Components) -> Components:
-    parts = _components(asked.path)
+    parts = components(asked.path)
     if why := _unsafe(asked.path, parts):
         raise asked.refused(why)
     if asked.path.startswith("/"):
@@ -123,7 +143,7 @@ def _below_a_name(parts: Components, org: Components, own: Components) -> Compon
 
 
 def _granted_folder(asked: Asked, grant: str, org: Components, own: Components) -> Components:
-    parts = _components(grant)
+    parts = components(grant)
     why = _unsafe(grant, parts)
     folder = parts if grant.startswith("/") else _below_a_name(parts, org, own)
     if why or folder is None:

@@ -119,11 +119,6 @@ def test_whenever_the_world_ends_the_next_run_comes_to_the_same_files(trial: Tri
     assert not tally.problems, "\n".join(tally.problems[:5])
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason='durability "tick" writes files before the journal that explains them is synced: where a file '
-    "system keeps a new name without its bytes, a memory replaced in the interrupted tick is empty",
-)
 def test_with_one_sync_a_tick_a_power_cut_leaves_nothing_half_done() -> None:
     tally = survives("plain", "names", "tick", lambda number: number % 5 == 0)
     assert not tally.problems, "\n".join(tally.problems[:5])

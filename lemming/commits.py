@@ -1,0 +1,141 @@
+"""What turns came to, written: at once, or with durability "tick" all together after one flush.
+
+    answer < effects < commit
+
+An effect reaches the disk only after the answers it follows from survive what the durability promises.
+With "tick" that is one flush for all turns, so their outcomes are held until then, and whoever looks at
+files meanwhile is shown what is held.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lemming.config import Org
+from lemming.effects import apply_effect
+from lemming.errors import DiskError, Problem
+from lemming.inbox import Mailroom
+from lemming.journal import Journal
+from lemming.ledger import write_state
+from lemming.logging_config import engine_logger, log_agent_action
+from lemming.report import TurnReport
+from lemming.runtime import Runtime
+from lemming.turn import TurnOutcome
+
+
+@dataclass(frozen=True)
+class _Held:
+    outcome: TurnOutcome
+    again: bool
+    warned: bool
+
+
+@dataclass
+class Commits:
+    """The committed turns of one tick. `reports` holds what became of each so far, by agent."""
+
+    runtime: Runtime
+    journal: Journal
+    mailroom: Mailroom
+    org: Org
+    reports: dict[str, TurnReport] = field(default_factory=dict)
+    _held: list[_Held] = field(default_factory=list)
+    _held_files: dict[str, bytes] = field(default_factory=dict)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    @property
+    def held_files(self) -> Mapping[str, bytes]:
+        """What is not on the disk yet, by `FileEffect.place`."""
+        return self._held_files
+
+    def add(self, outcome: TurnOutcome, *, again: bool = False, warned: bool = False) -> None:
+        """Write a turn's files and commit it, now or with all others. `again`: an earlier attempt may have.
+
+        `warned`: its prompt said that the soft cap is reached.
+        """
+        if self.org.durability != "tick":
+            self._commit(outcome, again=again, warned=warned)
+            return
+        self.journal.append("turn_answered", agent=outcome.report.agent)
+        with self._lock:
+            self._held.append(_Held(outcome, again, warned))
+            self._held_files.update({effect.place: effect.content for effect in outcome.effects})
+            self._take_note(outcome)
+
+    def write_held(self) -> None:
+        """Make all answers so far survive power loss, then write and commit the turns that were held."""
+        with self._lock:
+            if self._held:
+                self.journal.sync()
+                for held in self._held:
+                    self._commit(held.outcome, again=held.again, warned=held.warned)
+                self._held.clear()
+                self._held_files = {}
+
+    def write_again(self, outcome: TurnOutcome) -> None:
+        """Write the files of a turn that was committed before the machine went down."""
+        self._apply(outcome, again=True)
+        self.mailroom.add(outcome.report.agent, outcome.entries)
+
+    def end(self, kind: str, report: TurnReport, **extra: Any) -> None:
+        """Record how a turn ended: in the journal, in the logs, in the reports."""
+        self.journal.append(kind, **report.as_json(), **extra)
+        facts = {
+            "status": report.status,
+            "reason": report.reason,
+            "entries": len(report.entries),
+            "calls": report.calls,
+            "credits": report.credits,
+            "duration_ms": report.duration_ms,
+        }
+        base, tick = self.runtime.base, self.journal.tick
+        level = "warning" if report.status == "failed" else "info"
+        getattr(engine_logger(base), level)("turn", tick=tick, agent=report.agent, **facts)
+        ended = report.status if report.status in ("skipped", "failed") else "completed"
+        log_agent_action(base, report.agent, tick, f"agent_{ended}", **facts, notes=report.notes)
+        self.reports[report.agent] = report
+
+    def _commit(self, outcome: TurnOutcome, *, again: bool, warned: bool) -> None:
+        try:
+            self._apply(outcome, again=again)
+        except DiskError as error:
+            if not error.concerns_one_file:
+                raise
+            outcome = _failed_to_write(outcome, error)
+            self._apply(outcome, again=again)
+            if outcome.report.agent in self.reports:  # it was told as done when it was held
+                self.runtime.tell(Problem(error.message, error.where, hint=error.hint), outcome.report.agent)
+        self._take_note(outcome)
+        failed = outcome.report.status == "failed"
+        self.end("turn_committed", outcome.report, **({"state": outcome.state.as_json()} if failed else {}))
+        if warned and not failed:
+            engine_logger(self.runtime.base).warning(
+                "soft_cap_reached",
+                agent=outcome.report.agent,
+                tick=self.journal.tick,
+                credits=outcome.state.credits,
+            )
+
+    def _apply(self, outcome: TurnOutcome, *, again: bool) -> None:
+        """Write a turn's files: memories and workspace, then the outbox, then the agent's new state."""
+        self.journal.settle()
+        for effect in outcome.effects:
+            apply_effect(self.runtime.base, effect, again=again)
+        write_state(self.runtime.base, outcome.report.agent, outcome.state)
+
+    def _take_note(self, outcome: TurnOutcome) -> None:
+        """Let the others see what the turn wrote, once."""
+        if outcome.report.agent not in self.reports:
+            self.mailroom.add(outcome.report.agent, outcome.entries)
+        self.reports[outcome.report.agent] = outcome.report
+
+
+def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:
+    """Return the outcome of a turn that failed at the very end; some of its files may be there."""
+    reason = f"its files could not all be written: {error}"
+    report = replace(outcome.report, status="failed", reason=reason, error="DiskError", entries=[])
+    state = outcome.state_if_unwritten
+    return TurnOutcome(report=report, state=state, state_if_unwritten=state)
