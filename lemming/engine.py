@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from lemming import fs, paths
 from lemming.agents import Agent
-from lemming.clock import Clock
+from lemming.clock import Clock, elapsed_ms
 from lemming.config import Config
 from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
@@ -31,9 +31,11 @@ from lemming.journal import (
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.plan import Plan
 from lemming.report import TickReport, TurnReport
-from lemming.runtime import Notify, Runtime, ignore, open_org
+from lemming.runtime import Notify, Runtime, ignore, load_installed_plugins, open_org
 from lemming.schedule import in_order, is_due
 from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
+from lemming.seating import Skip
+from lemming.snapshot import Snapshot, take_snapshot, unknown_tools
 from lemming.tick import Tick, may_have_gone_down, turns_not_taken
 
 if TYPE_CHECKING:
@@ -181,9 +183,14 @@ def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport 
 
 def _report_of(tick: int, records: list[Record]) -> TickReport:
     turns = [TurnReport.from_json(record) for record in records if record["type"] in ENDS]
-    not_taken = turns_not_taken(Plan.from_json(records[0])) if records else []
-    duration = sum(turn.duration_ms for turn in turns)
-    return TickReport(tick=tick, turns=(*turns, *not_taken), was_recorded=True, duration_ms=duration)
+    plan = Plan.from_json(records[0]) if records else Plan(tick=tick, order=[])
+    return TickReport(
+        tick=tick,
+        turns=(*turns, *turns_not_taken(plan)),
+        not_due=len(plan.not_due),
+        was_recorded=True,
+        duration_ms=sum(turn.duration_ms for turn in turns),
+    )
 
 
 def _uncounted(base: Path, message: str) -> CorruptState:
@@ -243,9 +250,8 @@ def _has_advanced(base: Path, tick: int) -> bool:
     return record is not None and record["type"] == "tick_committed" and bool(record["advanced"])
 
 
-def _require_newest(base: Path, tick: int) -> None:
+def _require_newest(base: Path, tick: int, ticks: list[int]) -> None:
     """Raise `TickAlreadyCommitted` for a tick before one that has begun: time does not run backwards."""
-    ticks = journal_ticks(base, with_sealed=False)
     if ticks and ticks[-1] > tick:
         raise TickAlreadyCommitted(
             f"tick {tick} is over: tick {ticks[-1]} has begun",
@@ -279,27 +285,70 @@ def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
     """One tick, as docs/concepts.md tells it: plan, turns in order, clean up, make durable, move on."""
     began = time.perf_counter()
     config = runtime.load_config()
-    durability = config.org.durability
-    if not (runtime.base / paths.TICK_FILE).exists():  # the first run ever: before there is a journal
-        persist_tick(runtime.base, load_tick(runtime.base), sync=durability != "off")
+    base, durability = runtime.base, config.org.durability
+    if not (base / paths.TICK_FILE).exists():  # the first run ever: before there is a journal
+        persist_tick(base, load_tick(base), sync=durability != "off")
     recorder = _recorder(runtime, config)
-    _require_newest(runtime.base, tick)
-    with Journal(runtime.base, tick, epoch=runtime.epoch, durability=durability) as journal:
+    ticks = journal_ticks(base, with_sealed=False)
+    _require_newest(base, tick, ticks)
+    is_begun = ticks[-1:] == [tick]
+    snapshot = take_snapshot(base, config, tick, _recorded_plan(base, tick) if is_begun else None)
+    _announce(runtime, snapshot)
+    if recorder and not is_begun:
+        recorder.before_tick(tick)
+    if not is_begun and (reasons := snapshot.why_quiet()) is not None:
+        return _pass_over(runtime, snapshot, reasons, began, advance=advance)
+    with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:
         journal.reserve(RESERVED_BYTES)
-        if recorder and not journal.records:
-            recorder.before_tick(tick)
-        current = Tick.begin(runtime, journal, config, tick)
+        current = Tick.begin(runtime, journal, snapshot, after=max(filter(tick.__gt__, ticks), default=None))
         current.take_turns()
         report = current.report(began)
         if current.is_stopped:
             return report
         current.remove_expired_entries()
-        _end_tick(runtime.base, tick, durability, advance=advance)
+        _end_tick(base, tick, durability, advance=advance)
         _close(journal, report, advanced=advance)
     if recorder:
         recorder.after_tick(report)
-    if tick % TICKS_PER_SEGMENT == 0:
-        seal_old_journals(runtime.base, tick, config.org.plain_journals)
+    if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
+        seal_old_journals(base, tick, config.org.plain_journals)
+    runtime.notify({"type": "tick_committed", **report.as_json()})
+    return report
+
+
+def _recorded_plan(base: Path, tick: int) -> Plan | None:
+    records = read_journal(base, tick)
+    return Plan.from_json(records[0]) if records else None
+
+
+def _announce(runtime: Runtime, snapshot: Snapshot) -> None:
+    if snapshot.plan.order:
+        load_installed_plugins()
+    runtime.notify({"type": "tick_started", **snapshot.plan.as_json()})
+    for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *unknown_tools(snapshot.survey)):
+        runtime.tell(problem)
+
+
+def _pass_over(
+    runtime: Runtime, snapshot: Snapshot, reasons: dict[str, Skip], began: float, *, advance: bool
+) -> TickReport:
+    """End a tick in which nobody takes a turn: it has no journal, and nothing but the counter is written."""
+    tick = snapshot.tick
+    turns = [
+        TurnReport(agent=name, status="skipped", reason=skip.reason, error=skip.error)
+        for name, skip in reasons.items()
+    ]
+    for turn in turns:
+        runtime.notify({"type": "turn_ended", "tick": tick, **turn.as_json()})
+    if advance:
+        persist_tick(runtime.base, tick + 1, sync=snapshot.config.org.durability != "off")
+    report = TickReport(
+        tick=tick,
+        turns=(*turns, *turns_not_taken(snapshot.plan)),
+        not_due=len(snapshot.plan.not_due),
+        is_quiet=True,
+        duration_ms=elapsed_ms(began),
+    )
     runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
 

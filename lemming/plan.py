@@ -8,45 +8,53 @@ from typing import Any
 from lemming.agents import Agent, Survey
 from lemming.config import Config
 from lemming.providers import is_person
-from lemming.schedule import in_order, is_due, next_due
+from lemming.schedule import in_order, is_due
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
     """The order of one tick. It is the first line of the tick's journal.
 
-    `order`: agents that take a turn. `skipped`: why an agent takes none. `broken`: what is wrong with a
-    resume.
+    `order`: agents that are due. `not_due`: those whose schedule says another tick. `skipped`: why any other
+    agent takes no turn. `broken`: what is wrong with a resume.
     """
 
     tick: int
     order: list[str]
+    not_due: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def everyone(self) -> set[str]:
+        """The names of all agents there were, due or not, broken or not."""
+        return {*self.order, *self.not_due, *self.skipped, *self.broken}
+
     def as_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
-        return {"tick": self.tick, "order": self.order, "skipped": self.skipped, "broken": self.broken}
+        return dict(vars(self))
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> Plan:
         """Return the plan that a journal's first record holds."""
-        return cls(**{key: plain[key] for key in ("tick", "order", "skipped", "broken")})
+        return cls(**{key: plain[key] for key in cls.__dataclass_fields__ if key in plain})
 
 
 def make_plan(tick: int, survey: Survey, config: Config) -> Plan:
     """Return the plan of a tick for the agents found."""
     skipped: dict[str, str] = {}
+    not_due: list[str] = []
     due: list[Agent] = []
     for name, agent in survey.agents.items():
         if is_for_a_person(agent, config):
             skipped[name] = "a person speaks for it"
         elif not is_due(agent.schedule, tick):
-            skipped[name] = f"not due until tick {next_due(agent.schedule, tick + 1)}"
+            not_due.append(name)
         else:
             due.append(agent)
     broken = {name: str(error) for name, error in survey.broken.items()}
-    return Plan(tick=tick, order=[agent.name for agent in in_order(due)], skipped=skipped, broken=broken)
+    order = [agent.name for agent in in_order(due)]
+    return Plan(tick=tick, order=order, not_due=not_due, skipped=skipped, broken=broken)
 
 
 def is_for_a_person(agent: Agent, config: Config) -> bool:

@@ -51,13 +51,17 @@ class TurnReport:
 
 @dataclass(frozen=True, kw_only=True)
 class TickReport:
-    """What one tick did. `turns` holds a report for every agent: first those due, in their order.
+    """What one tick did. `turns` holds a report for every agent that was due, in their order, then for those
+    that could not be asked. `not_due` counts the others.
 
-    `is_complete` is false when the tick was stopped half-way; the next run continues it.
+    `is_quiet`: nobody took a turn, so nothing was written but the tick counter. `is_complete` is false when
+    the tick was stopped half-way; the next run continues it.
     """
 
     tick: int
     turns: tuple[TurnReport, ...]
+    not_due: int = 0
+    is_quiet: bool = False
     is_complete: bool = True
     was_recorded: bool = False
     duration_ms: int = 0
@@ -86,6 +90,8 @@ class TickReport:
         """Return the report as JSON values."""
         return {
             "tick": self.tick,
+            "is_quiet": self.is_quiet,
+            "not_due": self.not_due,
             "is_complete": self.is_complete,
             "was_recorded": self.was_recorded,
             "duration_ms": self.duration_ms,

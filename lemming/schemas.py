@@ -104,7 +104,8 @@ _RECORDS: dict[str, tuple[str, dict[str, Schema]]] = {
     "tick_started": (
         "The plan: who takes a turn, in what order, and why the others do not.",
         {"at": {"type": "string"}, "tick": _COUNT, "order": {"type": "array", "items": _AGENT},
-         "skipped": _OBJECT, "broken": _OBJECT},
+         "not_due": {"type": "array", "items": _AGENT}, "skipped": _OBJECT, "broken": _OBJECT,
+         "after": {"type": ["integer", "null"], "description": "The tick before it that has one."}},
     ),
     "turn_started": (
         "Everything a turn starts from, before the model is asked.",

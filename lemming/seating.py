@@ -70,6 +70,74 @@ def find_seat(
     context file it may not read, a damaged ledger.
     """
     require_own_folders(base, agent.name)
+    desk = _look(base, agent, digest, config, mailroom, tick, held)
+    if isinstance(desk, Skip):
+        return desk
+    state, memories, entry = desk.state, desk.memories, desk.model
+    org = config.org
+    inbox = mailroom.inbox(agent, state.read, limit=org.inbox_limit, chars=org.inbox_chars)
+    warned = has_reached_soft_cap(desk.allocation, state.credits) and not state.soft_cap_warned
+    takes_schema = _takes_schema(provider_class(entry.provider), entry.provider, compact(entry.options), base)
+    sight = Sight(
+        agent=agent,
+        tick=tick,
+        inbox=inbox,
+        memory=memories.values,
+        context=desk.context,
+        results=state.results,
+        tools=allowed_tools(agent, org),
+        warnings=[_soft_cap_warning(desk.allocation.soft_cap, state.credits)] if warned else [],
+        memory_chars=org.memory_chars,
+        uses_wire_form=takes_schema,
+    )
+    limits, defaults = agent.turn, org.defaults.turn
+    seat = Seat(
+        agent=agent,
+        tick=tick,
+        model=entry,
+        allocation=desk.allocation,
+        max_steps=limits.max_steps or defaults.max_steps,
+        repairs=defaults.repairs if limits.repairs is None else limits.repairs,
+        prompt=brief_prompt(sight) if entry.prompt == "brief" else full_prompt(sight),
+        schema=_schema(sight, entry) if takes_schema else None,
+        state=state,
+        read=inbox.mark,
+        warned=warned,
+        inputs=desk.inputs,
+        damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
+    )
+    return Seated(seat, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
+
+
+def why_not(
+    base: Path, agent: Agent, digest: str, config: Config, mailroom: Mailroom, tick: int
+) -> Skip | None:
+    """Return why an agent that is due would take no turn now; None when it would. Raises as `find_seat`."""
+    desk = _look(base, agent, digest, config, mailroom, tick, NOTHING)
+    return desk if isinstance(desk, Skip) else None
+
+
+@dataclass(frozen=True)
+class _Desk:
+    """What an agent finds before it opens its inbox."""
+
+    model: ModelEntry
+    state: AgentState
+    allocation: AgentCredits
+    memories: Memories
+    context: list[tuple[str, str]]
+    inputs: dict[str, Any] | None
+
+
+def _look(
+    base: Path,
+    agent: Agent,
+    digest: str,
+    config: Config,
+    mailroom: Mailroom,
+    tick: int,
+    held: Mapping[str, bytes],
+) -> _Desk | Skip:
     entry = config.model(agent.model.key)
     state = read_state(base, agent.name, before=tick)
     allocation = credits_of(config, agent.name, agent.credits)
@@ -85,39 +153,7 @@ def find_seat(
     inputs = _inputs(agent, base, config, digest, memories, texts, shown)
     if inputs is not None and _nothing_new(agent, state, inputs, mailroom):
         return Skip(f"nothing it reads has changed since tick {state.tick}")
-    org = config.org
-    inbox = mailroom.inbox(agent, state.read, limit=org.inbox_limit, chars=org.inbox_chars)
-    warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
-    takes_schema = _takes_schema(provider_class(entry.provider), entry.provider, compact(entry.options), base)
-    sight = Sight(
-        agent=agent,
-        tick=tick,
-        inbox=inbox,
-        memory=memories.values,
-        context=shown,
-        results=state.results,
-        tools=allowed_tools(agent, org),
-        warnings=[_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else [],
-        memory_chars=org.memory_chars,
-        uses_wire_form=takes_schema,
-    )
-    limits, defaults = agent.turn, org.defaults.turn
-    seat = Seat(
-        agent=agent,
-        tick=tick,
-        model=entry,
-        allocation=allocation,
-        max_steps=limits.max_steps or defaults.max_steps,
-        repairs=defaults.repairs if limits.repairs is None else limits.repairs,
-        prompt=brief_prompt(sight) if entry.prompt == "brief" else full_prompt(sight),
-        schema=_schema(sight, entry) if takes_schema else None,
-        state=state,
-        read=inbox.mark,
-        warned=warned,
-        inputs=inputs,
-        damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
-    )
-    return Seated(seat, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
+    return _Desk(entry, state, allocation, memories, shown, inputs)
 
 
 def as_record(seated: Seated) -> dict[str, Any]:

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lemming import fs, paths
-from lemming.agents import Agent, Survey, survey_agents
+from lemming import fs
 from lemming.clock import Clock, elapsed_ms
 from lemming.commits import Commits
-from lemming.config import Config
-from lemming.errors import ConfigError, DiskError, LemmingError, Problem
+from lemming.errors import DiskError, LemmingError
 from lemming.executors.threads import run_all
-from lemming.inbox import Mailroom
 from lemming.journal import Journal, Record
-from lemming.jsontext import nearest
 from lemming.ledger import AgentState, write_state
 from lemming.messages import expired_entries
-from lemming.plan import Plan, make_plan, seating_order
+from lemming.plan import Plan
 from lemming.report import TickReport, TurnReport
-from lemming.runtime import Runtime, Stopped, load_installed_plugins
-from lemming.seating import Skip, as_record, find_seat, from_record
+from lemming.runtime import Runtime, Stopped
+from lemming.seating import Skip, as_record, from_record
+from lemming.snapshot import Snapshot
 from lemming.tape import JournalTape, recorded_answer
-from lemming.tools import ToolRegistry
 from lemming.turn import Seat, TurnOutcome, spending, state_after_spending, take_turn
 from lemming.waiting import find_waits
 
@@ -38,46 +34,38 @@ class Tick:
 
     runtime: Runtime
     journal: Journal
-    config: Config
-    survey: Survey
-    plan: Plan
-    mailroom: Mailroom
+    snapshot: Snapshot
     commits: Commits
     is_stopped: bool = False
 
     @classmethod
-    def begin(cls, runtime: Runtime, journal: Journal, config: Config, tick: int) -> Tick:
-        """Take the snapshot. A tick that was interrupted keeps the plan it began with."""
-        survey = survey_agents(runtime.base)
-        if journal.records:
-            plan = Plan.from_json(journal.records[0])
-        else:
-            plan = make_plan(tick, survey, config)
-            journal.append("tick_started", at=runtime.now(), boot=runtime.clock.boot_id, **plan.as_json())
-        if plan.order:
-            load_installed_plugins()
-        runtime.notify({"type": "tick_started", **plan.as_json()})
-        for problem in (*config.warnings, *survey.warnings, *_unknown_tools(survey)):
-            runtime.tell(problem)
-        mailroom = Mailroom(
-            runtime.base,
-            tick=tick,
-            agents=survey.agents,
-            order=seating_order(survey),
-            firing=plan.order,
-            visibility=config.org.visibility,
+    def begin(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot, after: int | None) -> Tick:
+        """Begin a tick, or go on with one that was interrupted; `after` is the last one with a journal."""
+        if not journal.records:
+            journal.append(
+                "tick_started",
+                at=runtime.now(),
+                boot=runtime.clock.boot_id,
+                after=after,
+                **snapshot.plan.as_json(),
+            )
+        return cls(
+            runtime, journal, snapshot, Commits(runtime, journal, snapshot.mailroom, snapshot.config.org)
         )
-        mailroom.open_for(survey.agents[name] for name in plan.order if name in survey.agents)
-        commits = Commits(runtime, journal, mailroom, config.org)
-        return cls(runtime, journal, config, survey, plan, mailroom, commits)
+
+    @property
+    def plan(self) -> Plan:
+        """Who takes a turn, in what order."""
+        return self.snapshot.plan
 
     def take_turns(self) -> None:
         """Take every turn, or finish those that were interrupted; as many at once as the settings allow.
 
         What the tick writes does not depend on how many that are. Raises `DiskError`.
         """
-        org, order = self.config.org, self.plan.order
-        waits = find_waits(order, self.survey.agents, org, self.runtime.base) if org.max_parallel > 1 else {}
+        org, order = self.snapshot.config.org, self.plan.order
+        agents = self.snapshot.survey.agents
+        waits = find_waits(order, agents, org, self.runtime.base) if org.max_parallel > 1 else {}
         try:
             run_all(order, waits, self._turn, at_once=org.max_parallel)
         except BaseException:
@@ -94,6 +82,7 @@ class Tick:
                 *(reports[name] for name in self.plan.order if name in reports),
                 *turns_not_taken(self.plan),
             ),
+            not_due=len(self.plan.not_due),
             is_complete=not self.is_stopped,
             duration_ms=elapsed_ms(began),
         )
@@ -104,7 +93,8 @@ class Tick:
         if recorded:
             expired = recorded[0]["files"]
         else:
-            expired = expired_entries(self.runtime.base, self.plan.tick, self.config.org.retention_ticks)
+            kept_ticks = self.snapshot.config.org.retention_ticks
+            expired = expired_entries(self.runtime.base, self.plan.tick, kept_ticks)
             if expired:
                 self.journal.append("entries_expired", sync=True, files=expired)
         for file in expired:
@@ -136,15 +126,7 @@ class Tick:
 
     def _start(self, name: str) -> None:
         try:
-            found = find_seat(
-                self.runtime.base,
-                self._agent(name),
-                self.survey.digests[name],
-                self.config,
-                self.mailroom,
-                self.plan.tick,
-                self.commits.held_files,
-            )
+            found = self.snapshot.seat(name, self.commits.held_files)
         except DiskError:
             raise
         except LemmingError as error:
@@ -162,7 +144,7 @@ class Tick:
 
     def _resume(self, started: Record, records: list[Record]) -> None:
         attempts = _attempts_without_progress(records)
-        if attempts >= self.config.org.max_attempts:
+        if attempts >= self.snapshot.config.org.max_attempts:
             self.commits.add(self._given_up(started, records, attempts))
             return
         self.journal.append("turn_resumed", agent=started["agent"])
@@ -184,7 +166,7 @@ class Tick:
             if self.may_have_lost_files:
                 self.commits.write_again(outcome)
             else:
-                self.mailroom.add(report.agent, outcome.entries)
+                self.snapshot.mailroom.add(report.agent, outcome.entries)
         self.commits.reports[report.agent] = report
 
     @property
@@ -215,15 +197,7 @@ class Tick:
         return TurnOutcome(report=report, state=state, state_if_unwritten=state)
 
     def _tape(self, seat: Seat) -> JournalTape:
-        return JournalTape(self.runtime, self.journal, self.config.org, seat, self.commits)
-
-    def _agent(self, name: str) -> Agent:
-        """Return the agent; raise what is wrong with it when its resume broke since the tick was planned."""
-        if name in self.survey.agents:
-            return self.survey.agents[name]
-        if name in self.survey.broken:
-            raise self.survey.broken[name]
-        raise ConfigError("the agent's folder is gone", where=paths.agent_folder(name))
+        return JournalTape(self.runtime, self.journal, self.snapshot.config.org, seat, self.commits)
 
 
 def may_have_gone_down(records: list[Record], clock: Clock) -> bool:
@@ -239,24 +213,6 @@ def turns_not_taken(plan: Plan) -> list[TurnReport]:
         for name, why in plan.broken.items()
     ]
     return [*skipped, *broken]
-
-
-def _unknown_tools(survey: Survey) -> list[Problem]:
-    """Return a warning for each tool in a resume that no tool has as its name."""
-    known = ToolRegistry.names()
-    return [
-        Problem(
-            f'no tool "{tool}"',
-            paths.resume_file(name),
-            pointer=f"/permissions/tools/{index}",
-            hint=nearest(tool, known) or f"tools: {', '.join(known)}",
-            severity="warning",
-            code="LMG-301",
-        )
-        for name, agent in survey.agents.items()
-        for index, tool in enumerate(agent.permissions.tools)
-        if tool not in known
-    ]
 
 
 def _attempts_without_progress(records: list[Record]) -> int:

@@ -36,7 +36,7 @@ FLOORS = {
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     # 6 the tick
     "commits": TICK, "engine": TICK, "executors": TICK, "recorder": TICK, "runtime": TICK, "seating": TICK,
-    "tape": TICK, "tick": TICK,
+    "snapshot": TICK, "tape": TICK, "tick": TICK,
     # 7 views: nothing below imports them
     "__main__": VIEWS, "cli": VIEWS, "commands": VIEWS, "dashboard": VIEWS, "reference": VIEWS,
     "schemas": VIEWS, "telemetry": VIEWS, "testing": VIEWS, "timeline": VIEWS,

@@ -31,15 +31,15 @@ def inbox(
     base = find_org(ctx)
     agent = find_agent(base, name)
     preview = preview_tick(base)
-    if is_for_a_person(agent, preview.config):
+    if is_for_a_person(agent, preview.snapshot.config):
         order = seating_order(preview.survey)
         entries = collect_readable_outboxes(base, name, agent.permissions, number)
         entries.sort(key=lambda entry: (entry.tick, order.index(entry.agent) if entry.agent in order else -1))
         _show(entries, None, as_json=as_json)
         return
-    org = preview.config.org
+    org = preview.snapshot.config.org
     mark = read_state(base, name).read
-    box = preview.mailroom.inbox(agent, mark, limit=org.inbox_limit, chars=org.inbox_chars)
+    box = preview.snapshot.mailroom.inbox(agent, mark, limit=org.inbox_limit, chars=org.inbox_chars)
     entries = [*box.unread, *box.known][:number]
     _show(entries, {entry.id for entry in box.unread}, as_json=as_json)
     if not as_json:

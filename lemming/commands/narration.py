@@ -161,7 +161,7 @@ def text_of(payload: dict[str, Any]) -> str:
 def summary(report: TickReport, due: list[str]) -> str:
     """Return the line that ends a tick."""
     totals, after = report.totals, f"next is tick {report.tick + 1}"
-    if not report.turns:
+    if not report.turns and not report.not_due:
         return f"tick {report.tick}: there are no agents (`lemming agents new NAME` makes one); {after}"
     if not due:
         broken = f", {totals['failed']} broken (`lemming validate` says why)" if totals["failed"] else ""

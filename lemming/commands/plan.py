@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lemming.agents import survey_agents
+from lemming.agents import nearest_agent, survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.preview import Preview, load_settings, preview_tick
 from lemming.commands.screen import one_line, painted, show, show_json
 from lemming.engine import load_tick
-from lemming.errors import LemmingError
+from lemming.errors import LemmingError, UsageError
 from lemming.plan import Plan, make_plan
-from lemming.schedule import fire_point
+from lemming.schedule import fire_point, in_order, next_due
 from lemming.seating import Skip
+from lemming.waiting import Waits, find_waits, longest_chain, why_waits
+
+NAMES_SHOWN = 6
 
 
 def plan(
@@ -26,19 +30,29 @@ def plan(
     start: Annotated[
         int | None, typer.Option("--from", min=0, metavar="T", help="The first tick; default: the next one.")
     ] = None,
+    why: Annotated[
+        tuple[str, str] | None,
+        typer.Option("--why", metavar="A B", help="Say which permission makes A wait for B, or B for A."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show who fires in the coming ticks, in what order, and why the others do not.
+    """Show who fires in the coming ticks, in what order, who waits for whom, and why the others do not.
 
-    The number before a name is its fire point, the agent's moment inside the tick. For the very next tick
-    also: who is due and would sit it out, because nothing it reads has changed or its credits are spent.
+    The number before a name is its fire point, the agent's moment inside the tick. An agent waits for those
+    before it whose entries or files it may see; the others run at the same time, up to max_parallel. For the
+    very next tick also: who is due and would sit it out, because nothing it reads has changed or its credits
+    are spent.
 
     \b
     Examples:
       lemming plan
       lemming plan --ticks 10
+      lemming plan --why editor reporter
     """
     base = find_org(ctx)
+    if why:
+        explain(base, *why, as_json=as_json)
+        return
     next_tick = load_tick(base)
     first = next_tick if start is None else start
     config, survey = load_settings(base), survey_agents(base)
@@ -51,10 +65,16 @@ def plan(
         points = {
             name: fire_point(survey.agents[name].schedule) for name in planned.order if name in survey.agents
         }
+        waits = find_waits(planned.order, survey.agents, config.org, base)
         if as_json:
-            show_json("plan", _as_json(planned, points, sits_out))
+            show_json("plan", _as_json(planned, points, sits_out, waits))
         else:
-            _show(planned, points, sits_out, is_next=tick == next_tick)
+            resting = {
+                name: next_due(survey.agents[name].schedule, tick + 1)
+                for name in planned.not_due
+                if name in survey.agents
+            }
+            _show(planned, points, sits_out, waits, resting, is_next=tick == next_tick)
 
 
 def _sitting_out(preview: Preview) -> dict[str, str]:
@@ -75,21 +95,83 @@ def _sitting_out(preview: Preview) -> dict[str, str]:
     return reasons
 
 
-def _as_json(planned: Plan, points: dict[str, float], sits_out: dict[str, str]) -> dict[str, Any]:
+def _as_json(
+    planned: Plan, points: dict[str, float], sits_out: dict[str, str], waits: dict[str, Waits]
+) -> dict[str, Any]:
     order = [
-        {"agent": name, "fire_point": points.get(name), "note": sits_out.get(name, "")}
-        for name in planned.order
+        {
+            "agent": name,
+            "fire_point": points.get(name),
+            "waits_for": planned.order[:rank] if waits[name].everyone else sorted(waits[name].names),
+            "note": sits_out.get(name, ""),
+        }
+        for rank, name in enumerate(planned.order)
     ]
-    return {"tick": planned.tick, "order": order, "skipped": planned.skipped, "broken": planned.broken}
+    return {
+        "tick": planned.tick,
+        "order": order,
+        "longest_chain": longest_chain(planned.order, waits),
+        "not_due": planned.not_due,
+        "skipped": planned.skipped,
+        "broken": planned.broken,
+    }
 
 
-def _show(planned: Plan, points: dict[str, float], sits_out: dict[str, str], *, is_next: bool) -> None:
+def _show(
+    planned: Plan,
+    points: dict[str, float],
+    sits_out: dict[str, str],
+    waits: dict[str, Waits],
+    resting: dict[str, int],
+    *,
+    is_next: bool,
+) -> None:
     show(painted(f"tick {planned.tick}{' (next)' if is_next else ''}", "bold"))
-    width = max(map(len, [*planned.order, *planned.skipped, *planned.broken]), default=0)
-    for name in planned.order:
+    width = max(map(len, planned.everyone), default=0)
+    for rank, name in enumerate(planned.order):
         point = f"{points[name]:.2f}" if name in points else "    "
-        show(f"  {point}  {name.ljust(width)}  {one_line(sits_out.get(name, ''), 400)}".rstrip())
-    for name, why in planned.skipped.items():
+        notes = [_waiting(waits[name], rank), one_line(sits_out.get(name, ""), 400)]
+        show(f"  {point}  {name.ljust(width)}  {'; '.join(filter(None, notes))}".rstrip())
+    for name, why in {
+        **{n: f"not due until tick {t}" for n, t in resting.items()},
+        **planned.skipped,
+    }.items():
         show(painted(f"     -  {name.ljust(width)}  {why}", "dim"))
     for name, why in planned.broken.items():
         show(f"     -  {name.ljust(width)}  {painted('broken', 'red')}: {one_line(why, 400)}")
+    chain = longest_chain(planned.order, waits)
+    if len(chain) > 1:
+        shown = " > ".join(
+            chain if len(chain) <= NAMES_SHOWN else [*chain[: NAMES_SHOWN - 1], "...", chain[-1]]
+        )
+        show(painted(f"  longest chain: {len(chain)} of {len(planned.order)} turns: {shown}", "dim"))
+
+
+def _waiting(waits: Waits, rank: int) -> str:
+    if waits.everyone:
+        return "waits for everyone before it" if rank else ""
+    names = sorted(waits.names)
+    more = f" and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"waits for {', '.join(names[:NAMES_SHOWN])}{more}" if names else ""
+
+
+def explain(base: Path, one: str, other: str, *, as_json: bool) -> None:
+    """Say which permissions make one of two agents wait for the other when both are due."""
+    config, agents = load_settings(base), survey_agents(base).agents
+    for name in (one, other):
+        if name not in agents:
+            raise UsageError(f'there is no agent "{name}"', hint=nearest_agent(name, list(agents)))
+    earlier, later = in_order([agents[one], agents[other]])
+    reasons = why_waits(later, earlier, config.org, base)
+    if as_json:
+        plain = {"agent": later.name, "before_it": earlier.name, "reasons": reasons}
+        show_json("plan_why", plain)
+        return
+    if not reasons:
+        show(
+            f"{later.name} does not wait for {earlier.name}: neither may see what the other writes in a tick"
+        )
+        return
+    show(f"{later.name} waits for {earlier.name}, which comes first in the order of a tick:")
+    for reason in reasons:
+        show(f"  {reason}")

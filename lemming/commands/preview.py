@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lemming.agents import Agent, AgentCredits, Survey, survey_agents
+from lemming.agents import AgentCredits, Survey
 from lemming.config import Config, credits_of
 from lemming.engine import load_tick
-from lemming.inbox import Mailroom
 from lemming.journal import Record, read_journal
 from lemming.messages import read_outbox_entries
-from lemming.plan import Plan, make_plan, seating_order
+from lemming.plan import Plan
 from lemming.runtime import Runtime
-from lemming.seating import Seated, Skip, find_seat, from_record
+from lemming.seating import Seated, Skip, from_record
+from lemming.snapshot import Snapshot, take_snapshot
 from lemming.turn import Seat
 
 
@@ -21,18 +21,24 @@ from lemming.turn import Seat
 class Preview:
     """A tick that has not run, or not to its end. `ended` and `started` hold the records of its turns."""
 
-    base: Path
-    config: Config
-    survey: Survey
-    plan: Plan
-    mailroom: Mailroom
+    snapshot: Snapshot
     started: dict[str, Record]
     ended: dict[str, Record]
 
     @property
     def tick(self) -> int:
         """The tick's number."""
-        return self.plan.tick
+        return self.snapshot.tick
+
+    @property
+    def plan(self) -> Plan:
+        """Who is due, in what order."""
+        return self.snapshot.plan
+
+    @property
+    def survey(self) -> Survey:
+        """The agents there are."""
+        return self.snapshot.survey
 
     @property
     def is_interrupted(self) -> bool:
@@ -45,18 +51,22 @@ class Preview:
         Agents that go before it in this tick have not written yet. Raises a `LemmingError` when something
         that concerns this agent is wrong.
         """
-        return self._find(self.survey.agents[name], self.config)
+        return self.snapshot.seat(name)
 
     def seat_regardless(self, name: str) -> Seat:
         """Return what an agent's turn would start from even if it would take none now."""
         if name in self.started and name not in self.ended:
             return from_record(self.started[name], self.tick)
-        agent = self.survey.agents[name]
-        allocation = credits_of(self.config, name, agent.credits)
+        now, agent = self.snapshot, self.survey.agents[name]
+        allocation = credits_of(now.config, name, agent.credits)
         unlimited = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
-        others = {key: value for key, value in self.config.allocations.items() if key != name}
+        others = {key: value for key, value in now.config.allocations.items() if key != name}
         eager = replace(agent, credits=unlimited, schedule=replace(agent.schedule, wake="always"))
-        found = self._find(eager, replace(self.config, allocations=others))
+        found = replace(
+            now,
+            config=replace(now.config, allocations=others),
+            survey=replace(now.survey, agents={**now.survey.agents, name: eager}),
+        ).seat(name)
         if isinstance(found, Skip):
             raise AssertionError(f"an agent that always wakes and may spend is never skipped: {found.reason}")
         return replace(found.seat, agent=agent)
@@ -64,14 +74,10 @@ class Preview:
     def waits_for(self, name: str) -> list[str]:
         """Return the agents that go before this one in the tick and whose entries it would still see."""
         reader = self.survey.agents.get(name)
-        if self.config.org.visibility == "tick" or reader is None or name not in self.plan.order:
+        if self.snapshot.config.org.visibility == "tick" or reader is None or name not in self.plan.order:
             return []
         before = self.plan.order[: self.plan.order.index(name)]
         return [other for other in before if reader.may_read(other) and other not in self.ended]
-
-    def _find(self, agent: Agent, config: Config) -> Seated | Skip:
-        digest = self.survey.digests[agent.name]
-        return find_seat(self.base, agent, digest, config, self.mailroom, self.tick)
 
 
 def load_settings(base: Path) -> Config:
@@ -81,23 +87,15 @@ def load_settings(base: Path) -> Config:
 
 def preview_tick(base: Path) -> Preview:
     """Return the tick that `tick.json` names. One that was interrupted keeps the plan it began with."""
-    tick, config, survey = load_tick(base), load_settings(base), survey_agents(base)
+    tick, config = load_tick(base), load_settings(base)
     records = read_journal(base, tick)
-    plan = Plan.from_json(records[0]) if records else make_plan(tick, survey, config)
-    mailroom = Mailroom(
-        base,
-        tick=tick,
-        agents=survey.agents,
-        order=seating_order(survey),
-        firing=plan.order,
-        visibility=config.org.visibility,
-    )
+    snapshot = take_snapshot(base, config, tick, Plan.from_json(records[0]) if records else None)
     ended = _by_agent(records, "turn_committed", "turn_skipped")
     for name, record in ended.items():
         written = {entry["id"] for entry in record["entries"]}
         mine = read_outbox_entries(base, name, len(written) * 2) if written else []
-        mailroom.add(name, [entry for entry in mine if entry.id in written])
-    return Preview(base, config, survey, plan, mailroom, _by_agent(records, "turn_started"), ended)
+        snapshot.mailroom.add(name, [entry for entry in mine if entry.id in written])
+    return Preview(snapshot, _by_agent(records, "turn_started"), ended)
 
 
 def _by_agent(records: list[Record], *kinds: str) -> dict[str, Record]:

@@ -12,6 +12,7 @@ from lemming.commands.preview import Preview, preview_tick
 from lemming.commands.screen import painted, printable, show, show_json, tell
 from lemming.errors import UsageError
 from lemming.plan import is_for_a_person
+from lemming.schedule import next_due
 from lemming.turn import Seat
 
 
@@ -28,7 +29,7 @@ def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> Non
     base = find_org(ctx)
     find_agent(base, agent)
     preview = preview_tick(base)
-    if is_for_a_person(preview.survey.agents[agent], preview.config):
+    if is_for_a_person(preview.survey.agents[agent], preview.snapshot.config):
         raise UsageError(
             f"a person speaks for {agent}; no model is ever asked", hint=f"lemming inbox {agent}"
         )
@@ -69,7 +70,10 @@ def _about(preview: Preview, seat: Seat) -> str:
     size = sum(len(message["content"].encode()) for message in seat.prompt)
     parts = [f"{name}, tick {seat.tick}, {seat.model.provider} {seat.model.model}".rstrip()]
     parts.append(f"about {-(-size // 4)} tokens")
-    if name in preview.plan.skipped:
+    if name in preview.plan.not_due:
+        due = next_due(preview.survey.agents[name].schedule, preview.tick + 1)
+        parts.append(f"not due until tick {due}")
+    elif name in preview.plan.skipped:
         parts.append(preview.plan.skipped[name])
     if others := preview.waits_for(name):
         parts.append(f"plus what {', '.join(others)} will write before it in this tick")

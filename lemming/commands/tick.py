@@ -67,6 +67,8 @@ def _show_plan(record: TickRecord) -> None:
     starts = f", in {record.engine_starts} attempts" if record.engine_starts > 1 else ""
     show(painted(f"tick {record.tick}, {when}, {state}{starts}", "bold"))
     show(f"order     {', '.join(record.plan.order) or 'nobody is due'}")
+    if record.plan.not_due:
+        show(painted(f"not due   {one_line(', '.join(record.plan.not_due), 400)}", "dim"))
     for name, why in record.plan.skipped.items():
         show(painted(f"skipped   {name}: {one_line(why, 400)}", "dim"))
     for name, why in record.plan.broken.items():
@@ -165,7 +167,7 @@ def _size(turn: TurnRecord) -> int:
 
 
 def _names(record: TickRecord) -> set[str]:
-    return {*record.plan.order, *record.plan.skipped, *record.plan.broken}
+    return record.plan.everyone
 
 
 def _totals(totals: dict[str, Any]) -> str:
@@ -192,6 +194,7 @@ def _as_json(record: TickRecord, *, prompts: bool) -> dict[str, Any]:
         "is_committed": record.is_committed,
         "engine_starts": record.engine_starts,
         "order": record.plan.order,
+        "not_due": record.plan.not_due,
         "skipped": record.plan.skipped,
         "broken": record.plan.broken,
         "expired": record.expired,

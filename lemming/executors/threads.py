@@ -31,9 +31,10 @@ class _Run:
     def __init__(self, order: list[str], waits: dict[str, Waits], work: Work, at_once: int) -> None:
         self._order, self._call, self._at_once = order, work, at_once
         self._rank = {name: rank for rank, name in enumerate(order)}
-        self._missing = {name: len(waits[name].names) for name in order}
+        for_some = [name for name in order if not waits[name].everyone]
+        self._missing = {name: len(waits[name].names) for name in for_some}
         self._waiting: dict[str, list[str]] = {}
-        for name in order:
+        for name in for_some:
             for other in waits[name].names:
                 self._waiting.setdefault(other, []).append(name)
         self._for_everyone = [name for name in reversed(order) if waits[name].everyone]
@@ -45,8 +46,8 @@ class _Run:
         self._tasks: SimpleQueue[str | None] = SimpleQueue()
         self._results: SimpleQueue[tuple[str, BaseException | None]] = SimpleQueue()
         self._error: BaseException | None = None
-        for name in order:
-            if not waits[name].everyone and not self._missing[name]:
+        for name in for_some:
+            if not self._missing[name]:
                 self._make_ready(name)
         self._let_in_those_for_everyone()
 

@@ -18,6 +18,7 @@ from lemming.errors import ConfigError, DiskError
 from lemming.journal import Record, journal_ticks, read_journal
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
+from lemming.plan import Plan
 from lemming.timeline.root import files_that_count
 
 LARGEST_FILE_BYTES = 1 << 30
@@ -101,7 +102,7 @@ def _take_note(history: _History, tick: int, record: Record) -> None:
     kind = record["type"]
     if kind == "tick_started":
         history.began[tick] = record["at"]
-        for name in [*record["order"], *record["skipped"], *record["broken"]]:
+        for name in Plan.from_json(record).everyone:
             history.named.setdefault(name, tick)
     elif kind == "turn_started":
         for identity in record["entries"]:

@@ -138,7 +138,7 @@ def read_tick(base: Path, tick: int) -> TickRecord:
     """Return what a tick's journal tells. Raises `UsageError` without one, `CorruptState` for damage."""
     records = read_journal(base, tick)
     if not records:
-        raise UsageError(f"there is no journal of tick {tick}", hint=_known(journal_ticks(base)))
+        raise _no_journal(tick, journal_ticks(base))
     plan = Plan.from_json(records[0])
     by_agent: dict[str, list[Record]] = {}
     for record in records:
@@ -154,10 +154,6 @@ def read_tick(base: Path, tick: int) -> TickRecord:
         is_committed=records[-1]["type"] == "tick_committed",
         engine_starts=len({record["epoch"] for record in records}),
     )
-
-
-def _known(ticks: list[int]) -> str:
-    return f"there are journals of ticks {ticks[0]} to {ticks[-1]}" if ticks else "no tick has been run here"
 
 
 def _turn(tick: int, place: int, name: str, records: list[Record]) -> TurnRecord:
@@ -302,3 +298,10 @@ def value_in(effect: FileEffect) -> Any:
 def is_unknown(record: Record) -> bool:
     """Return whether a `tool_finished` says that nobody knows whether the call happened."""
     return record["success"] is False and record["output"] == INTERRUPTED
+
+
+def _no_journal(tick: int, ticks: list[int]) -> UsageError:
+    hint = f"there are journals of ticks {ticks[0]} to {ticks[-1]}" if ticks else "no tick has been run here"
+    if ticks and ticks[0] < tick < ticks[-1]:
+        return UsageError(f"nobody took a turn in tick {tick}, so it has no journal", hint=hint)
+    return UsageError(f"there is no journal of tick {tick}", hint=hint)

@@ -43,7 +43,7 @@ def turn_of_tree(writings: Writings, turn: TurnRecord) -> Turn:
 
 
 def _names(tick: TickRecord) -> set[str]:
-    return {*tick.plan.order, *tick.plan.skipped, *tick.plan.broken}
+    return tick.plan.everyone
 
 
 def _seen_entry(writings: Writings, turn: TurnRecord, seen: SeenEntry) -> Thing:

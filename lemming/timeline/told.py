@@ -74,11 +74,12 @@ def read_told(base: Path) -> Told:
     Raises `CorruptState` when the journals cannot even be listed.
     """
     told = Told(journal_ticks(base))
-    for tick in told.ticks:
+    for before, tick in zip([None, *told.ticks], told.ticks, strict=False):
         try:
             records, surplus = _read(base, tick)
             recorded = RecordedTick(tick, records)
             told.findings += _journal_findings(recorded, surplus, is_last=tick == told.ticks[-1])
+            told.findings += _missing(recorded, before)
         except CorruptState as error:
             told.damaged.append(tick)
             told.findings.append(
@@ -89,6 +90,14 @@ def read_told(base: Path) -> Told:
             continue
         _take_note(told, recorded)
     return told
+
+
+def _missing(recorded: RecordedTick, before: int | None) -> Iterator[Finding]:
+    """Yield what tells that journals are gone; old ones that somebody cleared away from the front are not."""
+    named = recorded.records[0].get("after") if recorded.records else None
+    if before is not None and named is not None and named > before:
+        message = f"is gone: tick {recorded.tick} names it as the one before"
+        yield Finding(named, paths.journal_file(named), "missing", message)
 
 
 def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Finding]:

@@ -104,7 +104,20 @@ def test_plan_shows_order_fire_points_and_why_the_others_rest(base: Path, lemmin
     assert [line.split()[:2] for line in lines[:3]] == [["tick", "2"], ["0.00", "cyd"], ["0.50", "bob"]]
     assert lines[3].split() == ["-", "ada", "not", "due", "until", "tick", "3"]
     assert lines[4].split() == ["-", "human", "a", "person", "speaks", "for", "it"]
-    assert [line.split()[:2] for line in lines[5:8]] == [["tick", "3"], ["0.00", "cyd"], ["0.75", "ada"]]
+    assert lines[5].split() == ["longest", "chain:", "2", "of", "2", "turns:", "cyd", ">", "bob"]
+    assert [line.split()[:2] for line in lines[6:9]] == [["tick", "3"], ["0.00", "cyd"], ["0.75", "ada"]]
+
+
+def test_plan_says_which_permission_makes_an_agent_wait(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob"), resume("cyd", permissions={}))
+    assert "waits for everyone before it" in lemming("plan").out
+    told = lemming("plan", "--why", "ada", "bob").out
+    assert told.splitlines()[0] == "bob waits for ada, which comes first in the order of a tick:"
+    assert 'permissions.read_outboxes has "*"' in told
+    assert "cyd does not wait for ada" in lemming("plan", "--why", "cyd", "ada").out
+    assert lemming("plan", "--why", "bob", "ada", "--json").objects[0]["reasons"]
+    assert 'did you mean "ada"?' in lemming("plan", "--why", "adda", "bob").err
+    assert lemming("plan", "--json").objects[0]["longest_chain"] == ["ada", "bob"]
 
 
 def test_plan_says_who_would_sit_the_next_tick_out(base: Path, lemming: Lemming) -> None:

@@ -22,7 +22,7 @@ SEGMENT = "logs/ticks/sealed/00000000-00000099.zip"
 @pytest.fixture
 def org(base: Path) -> Path:
     """An organisation with journals of ticks 1 to 3 and 96 to 99, whose next tick seals."""
-    make_org(base, resume("ada", schedule={"run_every_n_ticks": 100}), org={"plain_journals": 0})
+    make_org(base, resume("ada"), org={"plain_journals": 0})
     for first, last in ((1, 3), (96, 99)):
         persist_tick(base, first)
         for _ in range(first, last + 1):

@@ -50,7 +50,7 @@ def test_everything_of_a_tick_is_shown(base: Path, capsys: Capsys) -> None:
     assert lines[:3] == [
         "tick 1, 2026-01-01 00:00:00, committed",
         "order ada, bob",
-        "skipped cyd: not due until tick 5",
+        "not due cyd",
     ]
     assert lines[3].startswith("broken odd: agents/odd/resume.json")
     assert "ada done" in lines
@@ -61,7 +61,7 @@ def test_everything_of_a_tick_is_shown(base: Path, capsys: Capsys) -> None:
     assert any(line.startswith("file agents/ada/workspace/notes.txt 4 bytes, sha256 ") for line in lines)
     assert any(line.endswith("ada, tick 1 first") and line.startswith("saw ") for line in lines)
     assert "notes quiet" in lines
-    assert lines[-1].startswith("totals 2 done, 1 skipped, 1 failed, 3 entries, 3 calls, 3 credits")
+    assert lines[-1].startswith("totals 2 done, 1 failed, 3 entries, 3 calls, 3 credits")
 
 
 def test_the_files_told_are_those_the_turn_reported(base: Path) -> None:

@@ -1,0 +1,102 @@
+"""What a tick starts from: agents, plan and outboxes as they stood when it began, for all its turns alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from lemming import paths
+from lemming.agents import Agent, Survey, survey_agents
+from lemming.config import Config, credits_of
+from lemming.errors import ConfigError, LemmingError, Problem
+from lemming.inbox import Mailroom
+from lemming.jsontext import nearest
+from lemming.plan import Plan, make_plan, seating_order
+from lemming.seating import NOTHING, Seated, Skip, find_seat, why_not
+from lemming.tools import ToolRegistry
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One look at an organisation. An edit made after it counts from the next tick."""
+
+    base: Path
+    config: Config
+    survey: Survey
+    plan: Plan
+    mailroom: Mailroom
+
+    @property
+    def tick(self) -> int:
+        """The tick's number."""
+        return self.plan.tick
+
+    def agent(self, name: str) -> Agent:
+        """Return the agent; raise what is wrong with it when its resume broke since the tick was planned."""
+        if name in self.survey.agents:
+            return self.survey.agents[name]
+        if name in self.survey.broken:
+            raise self.survey.broken[name]
+        raise ConfigError("the agent's folder is gone", where=paths.agent_folder(name))
+
+    def seat(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Seated | Skip:
+        """Return what an agent's turn starts from, or why it takes none; see `find_seat`."""
+        agent = self.agent(name)
+        digest = self.survey.digests[name]
+        return find_seat(self.base, agent, digest, self.config, self.mailroom, self.tick, held)
+
+    def why_quiet(self) -> dict[str, Skip] | None:
+        """Return why each agent that is due would take no turn; None when one of them would."""
+        if any(self._always_asks(name) for name in self.plan.order):
+            return None
+        reasons: dict[str, Skip] = {}
+        for name in self.plan.order:
+            agent, digest = self.survey.agents[name], self.survey.digests[name]
+            try:
+                why = why_not(self.base, agent, digest, self.config, self.mailroom, self.tick)
+            except LemmingError:  # a turn that fails, and is recorded as one
+                return None
+            if why is None:
+                return None
+            reasons[name] = why
+        return reasons
+
+    def _always_asks(self, name: str) -> bool:
+        agent = self.survey.agents[name]
+        wake = agent.schedule.wake or self.config.org.defaults.wake
+        return wake == "always" and credits_of(self.config, name, agent.credits).max_credits is None
+
+
+def take_snapshot(base: Path, config: Config, tick: int, plan: Plan | None = None) -> Snapshot:
+    """Look at an organisation as a tick begins. `plan` is that of an interrupted attempt: it is kept."""
+    survey = survey_agents(base)
+    plan = plan or make_plan(tick, survey, config)
+    mailroom = Mailroom(
+        base,
+        tick=tick,
+        agents=survey.agents,
+        order=seating_order(survey),
+        firing=plan.order,
+        visibility=config.org.visibility,
+    )
+    mailroom.open_for(survey.agents[name] for name in plan.order if name in survey.agents)
+    return Snapshot(base, config, survey, plan, mailroom)
+
+
+def unknown_tools(survey: Survey) -> list[Problem]:
+    """Return a warning for each tool in a resume that no tool has as its name."""
+    known = ToolRegistry.names()
+    return [
+        Problem(
+            f'no tool "{tool}"',
+            paths.resume_file(name),
+            pointer=f"/permissions/tools/{index}",
+            hint=nearest(tool, known) or f"tools: {', '.join(known)}",
+            severity="warning",
+            code="LMG-301",
+        )
+        for name, agent in survey.agents.items()
+        for index, tool in enumerate(agent.permissions.tools)
+        if tool not in known
+    ]

@@ -1,0 +1,261 @@
+"""Turns at once: the same files as one after another, whoever is slow; and nobody waits without a reason."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lemming.agents import Agent, survey_agents
+from lemming.clock import FrozenClock
+from lemming.config import Org
+from lemming.documents import adapter
+from lemming.engine import run_once
+from lemming.errors import DiskError
+from lemming.executors.threads import run_all
+from lemming.journal import read_journal
+from lemming.providers import LLMProvider, register_provider
+from lemming.testing import make_org, resume, say, tree
+from lemming.waiting import Waits, find_waits, longest_chain, why_waits
+
+TICKS = 3
+SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
+NAMES = [f"a{number}" for number in range(9)]
+
+
+def permissions(chance: random.Random) -> dict[str, Any]:
+    """Return what one agent of a random organisation may do."""
+    readable = chance.choice([[], ["*"], chance.sample(NAMES, 2), chance.sample(NAMES, 3)])
+    tools = chance.choice([[], [], ["file_read"], ["file_write"], ["file_read", "file_write", "file_list"]])
+    return {"read_outboxes": readable, "tools": tools, "file_access": chance.choice([{}, SHARED])}
+
+
+def reply(name: str, tick: int, chance: random.Random) -> dict[str, Any]:
+    """Return what a model says: now and then it lists the shared folder and writes into it."""
+    calls = [
+        {"tool": "file_list", "args": {"path": "shared"}},
+        {
+            "tool": "file_write",
+            "args": {"path": f"shared/{chance.choice('xyz')}.txt", "content": f"{name} {tick}"},
+        },
+        {"tool": "file_read", "args": {"path": f"shared/{chance.choice('xyz')}.txt"}},
+    ]
+    return say(
+        f"{name} says {chance.randint(0, 99)}",
+        tool_calls=chance.sample(calls, chance.randint(0, 3)),
+        memory_updates=[{"key": "last", "value": tick}],
+    )
+
+
+def random_org(base: Path, seed: int, **org: Any) -> Path:
+    """Make an organisation whose models take their time, each time another one."""
+    chance = random.Random(seed)
+    resumes = [
+        resume(
+            name,
+            permissions=permissions(chance),
+            schedule={"run_every_n_ticks": 2, "phase_offset": chance.randint(0, 1)},
+            turn={"max_steps": 2},
+        )
+        for name in NAMES
+    ]
+    script = [
+        {"agent": name, "tick": tick, "step": step, "reply": reply(name, tick, chance)}
+        for name in NAMES
+        for tick in range(TICKS + 1)
+        for step in range(3)
+    ]
+    slow = random.Random()
+    for line in script:
+        line["delay_s"] = slow.choice([0, 0, 0.002, 0.01])
+    return make_org(base, *resumes, script=script, org=org)
+
+
+def files_after(base: Path) -> dict[str, bytes]:
+    for _ in range(TICKS):
+        run_once(base, clock=FrozenClock())
+    return tree(base, without=(".lemming", "logs", "config"))
+
+
+@pytest.mark.parametrize("durability", ["off", "tick"])
+@pytest.mark.parametrize("visibility", ["order", "tick"])
+@pytest.mark.parametrize("seed", range(3))
+def test_the_files_are_those_of_one_after_another(
+    seed: int, visibility: str, durability: str, tmp_path: Path
+) -> None:
+    settings_ = {"visibility": visibility, "durability": durability}
+    alone = files_after(random_org(tmp_path / "1", seed, max_parallel=1, **settings_))
+    for at_once in (2, 8, 64):
+        together = files_after(random_org(tmp_path / str(at_once), seed, max_parallel=at_once, **settings_))
+        assert together == alone
+
+
+def test_prompts_are_those_of_one_after_another(tmp_path: Path) -> None:
+    def prompts(base: Path) -> dict[str, Any]:
+        run_once(base, clock=FrozenClock())
+        return {r["agent"]: r["prompt"] for r in read_journal(base, 1) if r["type"] == "turn_started"}
+
+    for seed in range(4):
+        alone = prompts(random_org(tmp_path / f"{seed}-1", seed, max_parallel=1))
+        assert prompts(random_org(tmp_path / f"{seed}-8", seed, max_parallel=8)) == alone
+
+
+class Meeting(LLMProvider):
+    """A model that answers once three ask it at the same time."""
+
+    together = threading.Barrier(3)
+
+    def call(self, model_name: str, messages: list[Any], temperature: float | None, **_: Any) -> str:
+        Meeting.together.wait(timeout=10)
+        return json.dumps(say("here"))
+
+
+def test_who_reads_nobody_waits_for_nobody(base: Path) -> None:
+    register_provider("meeting", Meeting)
+    resumes = [resume(f"a{n}", permissions={}, model={"key": "meeting"}) for n in range(3)]
+    make_org(base, *resumes, models={"meeting": {"provider": "meeting"}}, org={"max_parallel": 3})
+    report = run_once(base)
+    assert [turn.status for turn in report.turns] == ["done"] * 3
+
+
+def test_a_full_disk_in_one_turn_ends_the_tick_and_the_next_run_finishes_it(base: Path) -> None:
+    resumes = [resume(f"a{n}", permissions={}) for n in range(6)]
+    make_org(base, *resumes, org={"max_parallel": 3})
+
+    def refuse(event: dict[str, Any]) -> None:
+        if event["type"] == "turn_started" and event["agent"] == "a4":
+            raise DiskError("the disk is full")
+
+    with pytest.raises(DiskError, match="full"):
+        run_once(base, notify=refuse)
+    report = run_once(base)
+    assert [turn.agent for turn in report.by_status("done")] == [f"a{n}" for n in range(6)]
+    answers = [record for record in read_journal(base, 1) if record["type"] == "model_replied"]
+    assert len(answers) == 6, "nothing was paid for twice"
+
+
+def test_a_stop_lets_running_turns_end_and_begins_no_other(base: Path) -> None:
+    make_org(base, *(resume(f"a{n}", permissions={}) for n in range(8)), org={"max_parallel": 2})
+    stop = threading.Event()
+
+    def hear(event: dict[str, Any]) -> None:
+        if event["type"] == "turn_ended":
+            stop.set()
+
+    report = run_once(base, notify=hear, stop=stop)
+    assert not report.is_complete
+    assert 1 <= len(report.turns) <= 2
+    assert run_once(base).totals["done"] == 8
+
+
+# --- who waits for whom ------------------------------------------------------------------------
+
+agents_strategy = st.lists(
+    st.tuples(
+        st.sampled_from([[], ["*"], ["a0"], ["a1", "a3"], ["a2"]]),
+        st.sampled_from([[], ["file_read"], ["file_write"], ["list_agents"], ["file_read", "file_write"]]),
+        st.sampled_from([["./workspace"], ["./shared"], ["./shared/in"], ["/data"], ["/data/x", "./shared"]]),
+        st.sampled_from([["./workspace"], ["./shared"], ["./shared/out"], ["/data/x"], ["/"]]),
+    ),
+    min_size=1,
+    max_size=6,
+)
+
+
+@given(agents_strategy, st.sampled_from(["order", "tick"]))
+@settings(max_examples=100, deadline=None)
+def test_a_turn_waits_for_another_exactly_if_a_permission_says_so(
+    drawn: list[tuple[list[str], list[str], list[str], list[str]]], visibility: str
+) -> None:
+    agents: dict[str, Agent] = {}
+    for number, (readable, tools, reads, writes) in enumerate(drawn):
+        plain = resume(f"a{number}")
+        plain["permissions"] = {
+            "read_outboxes": readable,
+            "tools": tools,
+            "file_access": {"allow_read": reads, "allow_write": writes},
+        }
+        agents[f"a{number}"] = adapter(Agent).validate_python(plain)
+    org = Org(visibility=visibility)  # type: ignore[arg-type]
+    base, order = Path("/org"), list(agents)
+    waits = find_waits(order, agents, org, base)
+    reach: dict[str, set[str]] = {}
+    expected: dict[str, set[str]] = {}
+    for rank, name in enumerate(order):
+        direct = set(order[:rank]) if waits[name].everyone else set(waits[name].names)
+        reach[name] = direct.union(*(reach[other] for other in direct))
+        asked = {other for other in order[:rank] if why_waits(agents[name], agents[other], org, base)}
+        expected[name] = asked.union(*(expected[other] for other in asked))
+        assert direct <= set(order[:rank])
+    assert reach == expected
+    chain = longest_chain(order, waits)
+    assert all(one in reach[other] for one, other in pairwise(chain))
+
+
+def test_a_reason_names_the_permission(base: Path) -> None:
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["file_write"], "file_access": {"allow_write": ["./shared"]}}),
+        resume("bob", permissions={"read_outboxes": ["*"]}),
+        resume("cyd", permissions={"tools": ["file_read"], "file_access": {"allow_read": ["./shared"]}}),
+    )
+    agents = survey_agents(base).agents
+    assert why_waits(agents["bob"], agents["ada"], Org(), base) == [
+        'bob may read its outbox: permissions.read_outboxes has "*"'
+    ]
+    assert why_waits(agents["cyd"], agents["ada"], Org(), base) == [
+        "cyd may read what it changes: file_access.allow_read ./shared; ada: file_access.allow_write ./shared"
+    ]
+    assert why_waits(agents["ada"], agents["cyd"], Org(visibility="tick"), base) != []
+    assert why_waits(agents["bob"], agents["ada"], Org(visibility="tick"), base) == []
+
+
+# --- the executor ------------------------------------------------------------------------------
+
+
+def test_every_name_is_called_once_after_those_it_waits_for() -> None:
+    chance = random.Random(7)
+    order = [f"n{number}" for number in range(200)]
+    waits = {
+        name: Waits(frozenset(chance.sample(order[:rank], min(rank, 2))), everyone=chance.random() < 0.02)
+        for rank, name in enumerate(order)
+    }
+    over: list[str] = []
+    running: set[str] = set()
+    most = 0
+
+    def work(name: str) -> None:
+        nonlocal most
+        rank = order.index(name)
+        needed = order[:rank] if waits[name].everyone else waits[name].names
+        assert set(needed) <= set(over)
+        running.add(name)
+        most = max(most, len(running))
+        running.discard(name)
+        over.append(name)
+
+    run_all(order, waits, work, at_once=5)
+    assert sorted(over) == sorted(order)
+    assert most <= 5
+
+
+def test_an_error_of_one_is_raised_after_the_running_ones_are_over() -> None:
+    began, ended = threading.Event(), []
+
+    def work(name: str) -> None:
+        if name == "bad":
+            began.wait(10)
+            raise ValueError("no")
+        began.set()
+        ended.append(name)
+
+    with pytest.raises(ValueError, match="no"):
+        run_all(["bad", "good"], {"bad": Waits(), "good": Waits()}, work, at_once=2)
+    assert ended == ["good"]
