@@ -11,14 +11,13 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from lemming import fs, paths
 from lemming.contract import MESSAGE_KINDS, MessageKind
 from lemming.documents import adapter, read_document
 from lemming.errors import ConfigError, Problem
+from lemming.fitting import about
 from lemming.jsontext import nearest
 from lemming.schedule import AgentSchedule, is_due
 
@@ -30,22 +29,21 @@ OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
 class AgentModel:
     """Which model answers for the agent."""
 
-    key: Annotated[str, Field(min_length=1, description="A key of config/models.json.")] = "default"
-    temperature: Annotated[
-        float | None,
-        Field(ge=0, le=2, description="Sampling temperature; null leaves it to the model's entry."),
-    ] = None
+    key: str = field(default="default", metadata=about("A key of config/models.json.", min_length=1))
+    temperature: float | None = field(
+        default=None, metadata=about("Sampling temperature; null leaves it to the model's entry.", ge=0, le=2)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileAccess:
     """Folders whose files the file tools may touch. `./workspace` is the agent's, `./shared` the org's."""
 
-    allow_read: Annotated[list[str], Field(description="Roots for file_read and file_list.")] = field(
-        default_factory=lambda: ["./workspace"]
+    allow_read: list[str] = field(
+        default_factory=lambda: ["./workspace"], metadata=about("Roots for file_read and file_list.")
     )
-    allow_write: Annotated[list[str], Field(description="Roots for file_write.")] = field(
-        default_factory=lambda: ["./workspace"]
+    allow_write: list[str] = field(
+        default_factory=lambda: ["./workspace"], metadata=about("Roots for file_write.")
     )
 
 
@@ -53,12 +51,12 @@ class FileAccess:
 class AgentPermissions:
     """What the agent may read and do."""
 
-    read_outboxes: Annotated[
-        list[str], Field(description='Agents whose outboxes are in the inbox; "*" means all others.')
-    ] = field(default_factory=list)
-    tools: Annotated[
-        list[str], Field(description="Tools the agent may call, beside those always allowed.")
-    ] = field(default_factory=list)
+    read_outboxes: list[str] = field(
+        default_factory=list, metadata=about('Agents whose outboxes are in the inbox; "*" means all others.')
+    )
+    tools: list[str] = field(
+        default_factory=list, metadata=about("Tools the agent may call, beside those always allowed.")
+    )
     file_access: FileAccess = field(default_factory=FileAccess)
 
 
@@ -66,74 +64,70 @@ class AgentPermissions:
 class AgentCredits:
     """How much the agent may spend. `config/credits.json` overrides these."""
 
-    max_credits: Annotated[
-        float | None, Field(ge=0, description="No model call is made beyond this; null: no limit.")
-    ] = None
-    soft_cap: Annotated[
-        float | None, Field(ge=0, description="One warning in log and prompt when this is reached.")
-    ] = None
+    max_credits: float | None = field(
+        default=None, metadata=about("No model call is made beyond this; null: no limit.", ge=0)
+    )
+    soft_cap: float | None = field(
+        default=None, metadata=about("One warning in log and prompt when this is reached.", ge=0)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnLimits:
     """What one turn may do."""
 
-    max_steps: Annotated[
-        int | None,
-        Field(ge=1, le=50, description="Model calls a turn may make to use tool results. Default 1."),
-    ] = None
-    repairs: Annotated[
-        int | None,
-        Field(ge=0, le=5, description="Corrective calls after a reply that is not the contract. Default 1."),
-    ] = None
-    max_entries: Annotated[int, Field(ge=0, le=64, description="Outbox entries one reply may write.")] = 64
-    kinds: Annotated[
-        list[MessageKind], Field(min_length=1, description="Kinds of entries the agent may write.")
-    ] = field(default_factory=lambda: list(MESSAGE_KINDS))
+    max_steps: int | None = field(
+        default=None,
+        metadata=about("Model calls a turn may make to use tool results. Default 1.", ge=1, le=50),
+    )
+    repairs: int | None = field(
+        default=None,
+        metadata=about("Corrective calls after a reply that is not the contract. Default 1.", ge=0, le=5),
+    )
+    max_entries: int = field(default=64, metadata=about("Outbox entries one reply may write.", ge=0, le=64))
+    kinds: list[MessageKind] = field(
+        default_factory=lambda: list(MESSAGE_KINDS),
+        metadata=about("Kinds of entries the agent may write.", min_length=1),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContextFile:
     """A file whose text is put into every prompt of the agent."""
 
-    file: Annotated[
-        str, Field(min_length=1, description="A path the agent may read, such as ./shared/facts.txt.")
-    ]
-    label: Annotated[str, Field(description="What the prompt calls it; default: the file's name.")] = ""
-    take: Annotated[
-        Literal["all", "next_line"],
-        Field(description='"next_line": one line a turn, in turn, starting over at the end.'),
-    ] = "all"
+    file: str = field(metadata=about("A path the agent may read, such as ./shared/facts.txt.", min_length=1))
+    label: str = field(default="", metadata=about("What the prompt calls it; default: the file's name."))
+    take: Literal["all", "next_line"] = field(
+        default="all", metadata=about('"next_line": one line a turn, in turn, starting over at the end.')
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
     """One example turn shown to the model before the real one."""
 
-    input: Annotated[str, Field(description="What the agent was shown.")]
-    output: Annotated[str, Field(description="The text of the one entry it wrote.")]
+    input: str = field(metadata=about("What the agent was shown."))
+    output: str = field(metadata=about("The text of the one entry it wrote."))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
     """One agent, as its resume defines it."""
 
-    name: Annotated[str, Field(description="The name of the agent's folder.")]
-    title: Annotated[str, Field(description="What the agent is called in prompts and tables.")] = ""
+    name: str = field(metadata=about("The name of the agent's folder."))
+    title: str = field(default="", metadata=about("What the agent is called in prompts and tables."))
     model: AgentModel = field(default_factory=AgentModel)
     permissions: AgentPermissions = field(default_factory=AgentPermissions)
     schedule: AgentSchedule = field(default_factory=AgentSchedule)
-    instructions: Annotated[str, Field(min_length=1, description="What the agent is told to be and do.")]
+    instructions: str = field(metadata=about("What the agent is told to be and do.", min_length=1))
     credits: AgentCredits = field(default_factory=AgentCredits)
-    turn: Annotated[TurnLimits, Field(description="What one turn may do.")] = field(
-        default_factory=TurnLimits
+    turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
+    context: list[ContextFile] = field(
+        default_factory=list, metadata=about("Files that are put into every prompt.")
     )
-    context: Annotated[list[ContextFile], Field(description="Files that are put into every prompt.")] = field(
-        default_factory=list
+    examples: list[Example] = field(
+        default_factory=list, metadata=about("Example turns; small models need two.", max_length=20)
     )
-    examples: Annotated[
-        list[Example], Field(max_length=20, description="Example turns; small models need two.")
-    ] = field(default_factory=list)
 
     def may_read(self, author: str) -> bool:
         """Return whether entries of `author` may reach this agent's inbox."""

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from lemming import fs, paths
 from lemming.agents import AgentPermissions, agent_folders
@@ -24,6 +22,7 @@ from lemming.contract import MessageKind
 from lemming.documents import read_document
 from lemming.effects import FileEffect
 from lemming.errors import ConfigError, Problem
+from lemming.fitting import about
 from lemming.jsontext import pretty
 
 ENTRY_LIMIT_BYTES = 256 << 10
@@ -34,13 +33,13 @@ ENTRIES_PER_TURN = 64
 class OutboxEntry:
     """One message, as it stands in its author's outbox."""
 
-    id: Annotated[str, Field(description="12 hex digits; also in the file's name.")]
-    tick: Annotated[int, Field(ge=0, description="The tick in which it was written.")]
-    agent: Annotated[str, Field(description="The author: the name of the folder.")]
+    id: str = field(metadata=about("12 hex digits; also in the file's name."))
+    tick: int = field(metadata=about("The tick in which it was written.", ge=0))
+    agent: str = field(metadata=about("The author: the name of the folder."))
     kind: MessageKind
-    payload: Annotated[dict[str, Any], Field(description='Free form; "text" is what prompts show first.')]
+    payload: dict[str, Any] = field(metadata=about('Free form; "text" is what prompts show first.'))
     tags: list[str] = field(default_factory=list)
-    created_at: Annotated[str, Field(description="UTC time, for people; nothing is ordered by it.")] = ""
+    created_at: str = field(default="", metadata=about("UTC time, for people; nothing is ordered by it."))
 
     @property
     def file(self) -> str:
