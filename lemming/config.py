@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, Literal
 
 from lemming import paths
 from lemming.agents import AgentCredits
-from lemming.documents import Document, read_document
+from lemming.documents import Document, read_text, unreadable
 from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.fitting import about
-from lemming.jsontext import nearest
+from lemming.jsontext import DEFAULT_LIMIT_BYTES, nearest
+from lemming.readings import Reading, is_current, look
 from lemming.schedule import Wake
 
 ORG_FILE = "config/org.json"
@@ -166,21 +169,26 @@ class Config:
 
 
 def load_config(base_path: str | os.PathLike[str]) -> Config:
-    """Return the organisation's settings; raise `ConfigError` with every problem of all three files."""
+    """Return the organisation's settings; raise `ConfigError` with every problem of all three files.
+
+    A file is read again only when it has changed.
+    """
     base = paths.as_base(base_path)
     problems: list[Problem] = []
     warnings: list[Problem] = []
 
     def read(file: str, kind: Any) -> Any:
         try:
-            document: Document[Any] = read_document(base, file, kind)
+            found = _read(base, file, kind)
         except FileNotFoundError:
             return None
-        except ConfigError as error:
-            problems.extend(error.problems)
+        except OSError as error:
+            found = unreadable(file, error)
+        if isinstance(found, ConfigError):
+            problems.extend(found.problems)
             return None
-        warnings.extend(document.warnings)
-        return document.value
+        warnings.extend(found.warnings)
+        return found.value
 
     org = read(ORG_FILE, Org) or Org()
     models = read(MODELS_FILE, dict[str, ModelEntry]) or {}
@@ -189,6 +197,22 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
     if errors:
         raise ConfigError(str(errors[0]), problems=tuple(problems))
     return Config(org, {**DEFAULT_MODELS, **models}, allocations, tuple(warnings))
+
+
+def _read(base: Path, file: str, kind: Any) -> Document[Any] | ConfigError:
+    """Return a settings file, or what is wrong with it; raise `OSError` when it cannot be read."""
+    path, latest = f"{base}/{file}", _latest(base)
+    reading = latest.get(file)
+    if reading is None or not is_current(reading, path):
+        reading = look(path, reading, lambda raw: read_text(raw, file, kind), limit_bytes=DEFAULT_LIMIT_BYTES)
+        latest[file] = reading
+    return reading.outcome
+
+
+@lru_cache(maxsize=8)
+def _latest(base: Path) -> dict[str, Reading[Document[Any]]]:
+    """Return where the latest readings of an organisation's settings are kept, by file."""
+    return {}
 
 
 def credits_of(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:
