@@ -128,9 +128,10 @@ def send(
     )
 
 
-def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
+def list_outbox(base: Path, agent_name: str, *, before: int | None = None) -> list[EntryName]:
     """Return what the file names of an outbox say, sorted; files that are not entries are left out.
 
+    With `before`, only entries of earlier ticks: the place of an entry among those of its tick takes hashing.
     An outbox that is no folder (a link is none), or that may not be read, has no entries;
     `outbox_problems` says so.
     """
@@ -140,7 +141,8 @@ def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
         return []
     found = []
     for file_name in file_names:
-        if match := paths.ENTRY_FILE.match(file_name):
+        match = paths.ENTRY_FILE.match(file_name)
+        if match and (before is None or int(match[1]) < before):
             tick, identity = int(match[1]), match[2]
             found.append(EntryName(tick, _index_of(tick, agent_name, identity), identity, agent_name))
     return sorted(found)
@@ -232,8 +234,7 @@ def expired_entries(base: Path, current_tick: int, retention_ticks: int) -> list
         name.file
         for author in agent_folders(base)
         if paths.AGENT_NAME.match(author)
-        for name in list_outbox(base, author)
-        if name.tick < oldest
+        for name in list_outbox(base, author, before=oldest)
     ]
 
 
