@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from lemming import fs, paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, load_config
-from lemming.contract import ToolCall
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
 from lemming.logging_config import engine_logger
@@ -29,6 +28,7 @@ from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
     from lemming.circuit import Circuits
+    from lemming.contract import ToolCall
 
 Event = dict[str, Any]
 Notify = Callable[[Event], None]

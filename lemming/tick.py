@@ -9,7 +9,7 @@ files are written where they are not there yet.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming import fs, paths
 from lemming.agents import Agent, Survey, survey_agents
@@ -26,10 +26,11 @@ from lemming.messages import expired_entries
 from lemming.plan import Plan, make_plan, seating_order
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Runtime, Stopped, load_installed_plugins
-from lemming.seating import Skip, as_record, find_seat, from_record
-from lemming.tape import JournalTape, recorded_answer
 from lemming.tools import ToolRegistry
-from lemming.turn import Seat, TurnOutcome, spending, state_after_spending, take_turn
+
+if TYPE_CHECKING:  # what a turn needs is imported with the first turn: an idle tick has none
+    from lemming.tape import JournalTape
+    from lemming.turn import Seat, TurnOutcome
 
 STARTS = ("turn_started", "turn_resumed")
 
@@ -108,6 +109,8 @@ class Tick:
             fs.remove(self.runtime.base, file)
 
     def _start(self, name: str) -> TurnReport:
+        from lemming.seating import Skip, as_record, find_seat
+
         try:
             found = find_seat(
                 self.runtime.base,
@@ -135,6 +138,8 @@ class Tick:
         return self._take(found.seat, again=False)
 
     def _resume(self, started: Record, records: list[Record]) -> TurnReport:
+        from lemming.seating import from_record
+
         attempts = _attempts_without_progress(records)
         if attempts >= self.config.org.max_attempts:
             return self._give_up(started, records, attempts)
@@ -147,6 +152,9 @@ class Tick:
         Its files are written again only after the machine went down: then the record may be all that was
         kept. As long as it was up, a file that differs is somebody's later work.
         """
+        from lemming.seating import from_record
+        from lemming.turn import take_turn
+
         report = TurnReport.from_json(ended)
         if "state" in ended:
             if self.may_have_lost_files:
@@ -167,6 +175,8 @@ class Tick:
         return not now or before != now
 
     def _take(self, seat: Seat, *, again: bool) -> TurnReport:
+        from lemming.turn import take_turn
+
         self.runtime.notify({"type": "turn_started", "agent": seat.agent.name, "tick": self.plan.tick})
         try:
             outcome = take_turn(seat, self._tape(seat))
@@ -221,6 +231,10 @@ class Tick:
         return report
 
     def _give_up(self, started: Record, records: list[Record], attempts: int) -> TurnReport:
+        from lemming.seating import from_record
+        from lemming.tape import recorded_answer
+        from lemming.turn import TurnOutcome, spending, state_after_spending
+
         seat = from_record(started, self.plan.tick)
         answers = [recorded_answer(record) for record in records if record["type"] == "model_replied"]
         state = state_after_spending(seat, answers, "failed")
@@ -240,6 +254,8 @@ class Tick:
         return self._commit(TurnOutcome(report=report, state=state, state_if_unwritten=state))
 
     def _tape(self, seat: Seat) -> JournalTape:
+        from lemming.tape import JournalTape
+
         return JournalTape(self.runtime, self.journal, self.config.org, seat)
 
     def _agent(self, name: str) -> Agent:
@@ -289,6 +305,8 @@ def _attempts_without_progress(records: list[Record]) -> int:
 
 def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:
     """Return the outcome of a turn that failed at the very end; some of its files may be there."""
+    from lemming.turn import TurnOutcome
+
     reason = f"its files could not all be written: {error}"
     report = replace(outcome.report, status="failed", reason=reason, error="DiskError", entries=[])
     state = outcome.state_if_unwritten
