@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lemming import paths
-from lemming.contract import MESSAGE_KINDS, MessageKind
 from lemming.documents import Document, adapter, read_text, unreadable
 from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
 from lemming.jsontext import nearest
+from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.readings import Reading, folders_in, is_current, look
 from lemming.schedule import AgentSchedule, is_due
 

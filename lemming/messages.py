@@ -18,12 +18,12 @@ from typing import Any
 from lemming import fs, paths
 from lemming.agents import AgentPermissions, agent_folders
 from lemming.config import load_config
-from lemming.contract import MessageKind
 from lemming.documents import read_document
 from lemming.effects import FileEffect
 from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
 from lemming.jsontext import pretty
+from lemming.kinds import MessageKind
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
