@@ -5,21 +5,21 @@ Format: docs/resume.md. A folder whose resume is broken takes out that agent onl
 
 from __future__ import annotations
 
+import operator
 import os
 import stat
 from dataclasses import dataclass, field
-from functools import cached_property
-from hashlib import sha256
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from pydantic import Field
-
-from lemming import fs, paths
-from lemming.contract import MESSAGE_KINDS, MessageKind
-from lemming.documents import adapter, read_document
+from lemming import paths
+from lemming.documents import Document, adapter, read_text, unreadable
 from lemming.errors import ConfigError, Problem
+from lemming.fitting import about
 from lemming.jsontext import nearest
+from lemming.kinds import MESSAGE_KINDS, MessageKind
+from lemming.readings import Reading, folders_in, is_current, look
 from lemming.schedule import AgentSchedule, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10
@@ -30,22 +30,21 @@ OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
 class AgentModel:
     """Which model answers for the agent."""
 
-    key: Annotated[str, Field(min_length=1, description="A key of config/models.json.")] = "default"
-    temperature: Annotated[
-        float | None,
-        Field(ge=0, le=2, description="Sampling temperature; null leaves it to the model's entry."),
-    ] = None
+    key: str = field(default="default", metadata=about("A key of config/models.json.", min_length=1))
+    temperature: float | None = field(
+        default=None, metadata=about("Sampling temperature; null leaves it to the model's entry.", ge=0, le=2)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileAccess:
     """Folders whose files the file tools may touch. `./workspace` is the agent's, `./shared` the org's."""
 
-    allow_read: Annotated[list[str], Field(description="Roots for file_read and file_list.")] = field(
-        default_factory=lambda: ["./workspace"]
+    allow_read: list[str] = field(
+        default_factory=lambda: ["./workspace"], metadata=about("Roots for file_read and file_list.")
     )
-    allow_write: Annotated[list[str], Field(description="Roots for file_write.")] = field(
-        default_factory=lambda: ["./workspace"]
+    allow_write: list[str] = field(
+        default_factory=lambda: ["./workspace"], metadata=about("Roots for file_write.")
     )
 
 
@@ -53,12 +52,12 @@ class FileAccess:
 class AgentPermissions:
     """What the agent may read and do."""
 
-    read_outboxes: Annotated[
-        list[str], Field(description='Agents whose outboxes are in the inbox; "*" means all others.')
-    ] = field(default_factory=list)
-    tools: Annotated[
-        list[str], Field(description="Tools the agent may call, beside those always allowed.")
-    ] = field(default_factory=list)
+    read_outboxes: list[str] = field(
+        default_factory=list, metadata=about('Agents whose outboxes are in the inbox; "*" means all others.')
+    )
+    tools: list[str] = field(
+        default_factory=list, metadata=about("Tools the agent may call, beside those always allowed.")
+    )
     file_access: FileAccess = field(default_factory=FileAccess)
 
 
@@ -66,74 +65,70 @@ class AgentPermissions:
 class AgentCredits:
     """How much the agent may spend. `config/credits.json` overrides these."""
 
-    max_credits: Annotated[
-        float | None, Field(ge=0, description="No model call is made beyond this; null: no limit.")
-    ] = None
-    soft_cap: Annotated[
-        float | None, Field(ge=0, description="One warning in log and prompt when this is reached.")
-    ] = None
+    max_credits: float | None = field(
+        default=None, metadata=about("No model call is made beyond this; null: no limit.", ge=0)
+    )
+    soft_cap: float | None = field(
+        default=None, metadata=about("One warning in log and prompt when this is reached.", ge=0)
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class TurnLimits:
     """What one turn may do."""
 
-    max_steps: Annotated[
-        int | None,
-        Field(ge=1, le=50, description="Model calls a turn may make to use tool results. Default 1."),
-    ] = None
-    repairs: Annotated[
-        int | None,
-        Field(ge=0, le=5, description="Corrective calls after a reply that is not the contract. Default 1."),
-    ] = None
-    max_entries: Annotated[int, Field(ge=0, le=64, description="Outbox entries one reply may write.")] = 64
-    kinds: Annotated[
-        list[MessageKind], Field(min_length=1, description="Kinds of entries the agent may write.")
-    ] = field(default_factory=lambda: list(MESSAGE_KINDS))
+    max_steps: int | None = field(
+        default=None,
+        metadata=about("Model calls a turn may make to use tool results. Default 1.", ge=1, le=50),
+    )
+    repairs: int | None = field(
+        default=None,
+        metadata=about("Corrective calls after a reply that is not the contract. Default 1.", ge=0, le=5),
+    )
+    max_entries: int = field(default=64, metadata=about("Outbox entries one reply may write.", ge=0, le=64))
+    kinds: list[MessageKind] = field(
+        default_factory=lambda: list(MESSAGE_KINDS),
+        metadata=about("Kinds of entries the agent may write.", min_length=1),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContextFile:
     """A file whose text is put into every prompt of the agent."""
 
-    file: Annotated[
-        str, Field(min_length=1, description="A path the agent may read, such as ./shared/facts.txt.")
-    ]
-    label: Annotated[str, Field(description="What the prompt calls it; default: the file's name.")] = ""
-    take: Annotated[
-        Literal["all", "next_line"],
-        Field(description='"next_line": one line a turn, in turn, starting over at the end.'),
-    ] = "all"
+    file: str = field(metadata=about("A path the agent may read, such as ./shared/facts.txt.", min_length=1))
+    label: str = field(default="", metadata=about("What the prompt calls it; default: the file's name."))
+    take: Literal["all", "next_line"] = field(
+        default="all", metadata=about('"next_line": one line a turn, in turn, starting over at the end.')
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Example:
     """One example turn shown to the model before the real one."""
 
-    input: Annotated[str, Field(description="What the agent was shown.")]
-    output: Annotated[str, Field(description="The text of the one entry it wrote.")]
+    input: str = field(metadata=about("What the agent was shown."))
+    output: str = field(metadata=about("The text of the one entry it wrote."))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
     """One agent, as its resume defines it."""
 
-    name: Annotated[str, Field(description="The name of the agent's folder.")]
-    title: Annotated[str, Field(description="What the agent is called in prompts and tables.")] = ""
+    name: str = field(metadata=about("The name of the agent's folder."))
+    title: str = field(default="", metadata=about("What the agent is called in prompts and tables."))
     model: AgentModel = field(default_factory=AgentModel)
     permissions: AgentPermissions = field(default_factory=AgentPermissions)
     schedule: AgentSchedule = field(default_factory=AgentSchedule)
-    instructions: Annotated[str, Field(min_length=1, description="What the agent is told to be and do.")]
+    instructions: str = field(metadata=about("What the agent is told to be and do.", min_length=1))
     credits: AgentCredits = field(default_factory=AgentCredits)
-    turn: Annotated[TurnLimits, Field(description="What one turn may do.")] = field(
-        default_factory=TurnLimits
+    turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
+    context: list[ContextFile] = field(
+        default_factory=list, metadata=about("Files that are put into every prompt.")
     )
-    context: Annotated[list[ContextFile], Field(description="Files that are put into every prompt.")] = field(
-        default_factory=list
+    examples: list[Example] = field(
+        default_factory=list, metadata=about("Example turns; small models need two.", max_length=20)
     )
-    examples: Annotated[
-        list[Example], Field(max_length=20, description="Example turns; small models need two.")
-    ] = field(default_factory=list)
 
     def may_read(self, author: str) -> bool:
         """Return whether entries of `author` may reach this agent's inbox."""
@@ -162,7 +157,12 @@ class Survey:
 
 def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
     """Return one agent from its resume; raise `ConfigError` that lists everything wrong with it."""
-    return _load(paths.as_base(base_path), name)[0]
+    base = paths.as_base(base_path)
+    is_link = os.path.islink(f"{base}/agents/{name}")
+    outcome = _look(base, name, is_link=is_link, before=None).outcome
+    if isinstance(outcome, ConfigError):
+        raise outcome
+    return outcome.value
 
 
 def discover_agents(base_path: str | os.PathLike[str]) -> list[Agent]:
@@ -171,22 +171,47 @@ def discover_agents(base_path: str | os.PathLike[str]) -> list[Agent]:
 
 
 def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
-    """Read every resume once and sort the good from the broken."""
+    """Sort the agents into the good and the broken; a resume is read again only when it has changed.
+
+    When nothing has, the result is the same value as before: it is not to be changed.
+    """
     base = paths.as_base(base_path)
-    agents: dict[str, Agent] = {}
-    broken: dict[str, ConfigError] = {}
-    warnings: list[Problem] = []
-    digests: dict[str, str] = {}
-    for name in agent_folders(base):
-        try:
-            agent, raw, found = _load(base, name)
-        except ConfigError as error:
-            broken[name] = error
+    base_name, latest = str(base), _latest(base)
+    before, survey = latest[0] if latest else ({}, None)
+    readings: dict[str, Reading[Document[Agent]]] = {}
+    unread: dict[str, ConfigError] = {}
+    for name, is_link in _folders(base):
+        reading = before.get(name)
+        if reading and not is_link and is_current(reading, f"{base_name}/agents/{name}/resume.json"):
+            readings[name] = reading
             continue
-        agents[name] = agent
-        digests[name] = sha256(raw).hexdigest()
-        warnings.extend(found)
-    return Survey(agents, broken, tuple(warnings), digests)
+        try:
+            readings[name] = _look(base, name, is_link=is_link, before=reading)
+        except ConfigError as error:
+            unread[name] = error
+    is_same = len(before) == len(readings) and all(map(operator.is_, before.values(), readings.values()))
+    if survey is None or unread or not is_same:
+        survey = _survey_of(readings, unread)
+    latest[:] = [(readings, None if unread else survey)]
+    return survey
+
+
+@lru_cache(maxsize=8)
+def _latest(base: Path) -> list[tuple[dict[str, Reading[Document[Agent]]], Survey | None]]:
+    """Return where the latest survey of an organisation is kept, with the readings it was made of."""
+    return []
+
+
+def _survey_of(readings: dict[str, Reading[Document[Agent]]], unread: dict[str, ConfigError]) -> Survey:
+    read = {name: reading.outcome for name, reading in readings.items()}
+    good = {name: outcome for name, outcome in read.items() if not isinstance(outcome, ConfigError)}
+    bad = {name: outcome for name, outcome in read.items() if isinstance(outcome, ConfigError)} | unread
+    return Survey(
+        agents={name: document.value for name, document in good.items()},
+        broken=dict(sorted(bad.items())),
+        warnings=tuple(warning for document in good.values() for warning in document.warnings),
+        digests={name: readings[name].digest for name in good},
+    )
 
 
 def agent_folders(base: Path) -> list[str]:
@@ -194,12 +219,20 @@ def agent_folders(base: Path) -> list[str]:
 
     A name that is not UTF-8 is no agent's; it comes with "?" for what is not text.
     """
-    folder = base / "agents"
+    return [name for name, _ in _folders(base)]
+
+
+def _folders(base: Path) -> list[tuple[str, bool]]:
+    """Return the names below `agents/`, as `agent_folders` does, each with whether it is a link."""
     try:
-        names = fs.list_names(folder)
+        found = folders_in(f"{base}/agents")
     except OSError as error:
         raise _broken("agents", f"cannot be listed: {error.strerror}", "it must be a real folder") from error
-    return [name.encode("utf-8", "replace").decode() for name in names if (folder / name).is_dir()]
+    return [(name if name.isascii() else _as_text(name), is_link) for name, is_link in found]
+
+
+def _as_text(name: str) -> str:
+    return name.encode("utf-8", "replace").decode()
 
 
 def require_own_folders(base: Path, name: str) -> None:
@@ -220,25 +253,35 @@ def should_run(agent: Agent, tick: int) -> bool:
     return is_due(agent.schedule, tick)
 
 
-def _load(base: Path, name: str) -> tuple[Agent, bytes, tuple[Problem, ...]]:
+def _look(
+    base: Path, name: str, *, is_link: bool, before: Reading[Document[Agent]] | None
+) -> Reading[Document[Agent]]:
+    """Return what an agent's resume says; raise `ConfigError` when there is none that can be read."""
     try:
         resume = paths.resume_file(name)
     except ValueError as error:
         raise _broken(f"agents/{name}", f"not an agent's folder: {error}", "rename the folder") from error
-    if os.path.islink(f"{base}/{paths.agent_folder(name)}"):
-        raise _broken(
-            f"agents/{name}", "symbolic link refused: an agent must be a real folder", "copy it here"
-        )
+    if is_link:
+        message = "symbolic link refused: an agent must be a real folder"
+        raise _broken(paths.agent_folder(name), message, "copy it here")
     try:
-        document = read_document(base, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES)
+        return look(f"{base}/{resume}", before, partial(_read, name), limit_bytes=RESUME_LIMIT_BYTES)
     except FileNotFoundError as error:
         hint = f"write {resume}, or create it with `lemming agents new {name}`"
         raise _broken(resume, "there is no such file", hint) from error
-    agent = document.value
-    if agent.name != name:
-        message = f'the name is "{agent.name[:80]}" but the folder is "{name}"; the folder is the identity'
+    except OSError as error:
+        raise unreadable(resume, error) from error
+
+
+def _read(name: str, raw: bytes) -> Document[Agent]:
+    """Return a resume's bytes as the agent of that name; raise `ConfigError`."""
+    resume = paths.resume_file(name)
+    document = read_text(raw, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES)
+    found = document.value.name
+    if found != name:
+        message = f'the name is "{found[:80]}" but the folder is "{name}"; the folder is the identity'
         raise _broken(resume, message, f'set "name": "{name}" or rename the folder', "/name")
-    return agent, document.raw, document.warnings
+    return document
 
 
 def _broken(file: str, message: str, hint: str, pointer: str = "") -> ConfigError:

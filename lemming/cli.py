@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import sys
+from collections.abc import Callable
+from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -16,7 +17,6 @@ from lemming.commands.failures import guarded
 from lemming.commands.screen import show
 from lemming.commands.session import Session
 from lemming.errors import UsageError
-from lemming.jsontext import nearest
 
 COMMANDS = {
     "Run": {
@@ -76,6 +76,8 @@ class Contents(TyperGroup):
         """Return the name, the command and the other words; raise `UsageError` with the nearest name."""
         names = self.list_commands(ctx)
         if args[0] not in names and not ctx.resilient_parsing:
+            from lemming.jsontext import nearest
+
             hint = nearest(args[0], names) or "lemming --help"
             raise UsageError(f'there is no command "{args[0]}"', hint=hint)
         return super().resolve_command(ctx, args)
@@ -91,10 +93,41 @@ def load_command(name: str) -> Any:
     """Return a command of the table: a noun's module has an `app`, a verb's module a function of its name."""
     module = import_module(f"lemming.commands.{name.replace('-', '_')}")
     if hasattr(module, "app"):
-        return typer.main.get_command(module.app)
+        return _validated_when_needed(typer.main.get_command(module.app))
     verb = typer.Typer(rich_markup_mode=None, add_completion=False)
     verb.command(name)(getattr(module, name.replace("-", "_")))
-    return typer.main.get_command(verb)
+    return _validated_when_needed(typer.main.get_command(verb))
+
+
+def _validated_when_needed(command: Any) -> Any:
+    """Return the command, whose parameters build their validators only for what was given and is not text.
+
+    typer builds one for every parameter, given or not, and that alone imports most of pydantic, which costs
+    as much as all the rest of a short command.
+    """
+    command.get_params = partial(_parameters, command.get_params)
+    for inner in getattr(command, "commands", {}).values():
+        _validated_when_needed(inner)
+    return command
+
+
+def _parameters(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
+    parameters = get_params(ctx)
+    for parameter in parameters:
+        parameter.get_runtime_param = _WhenNeeded
+    return parameters
+
+
+class _WhenNeeded:
+    """Stands where typer expects a parameter's validator."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """Return a value as the parameter's type; what is there already needs no validator."""
+        is_one = param.nargs == 1 and not param.multiple
+        is_text = type(value) is str and param.type_descriptor.annotation is str
+        if is_one and (value is None or is_text):
+            return value
+        return type(param).get_runtime_param(param).coerce(value, param=param, ctx=ctx)
 
 
 app = typer.Typer(
@@ -111,9 +144,13 @@ def _tell_version(is_asked: bool) -> None:
 @app.callback()
 def _global_options(
     root: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            "-C", "--root", envvar="LEMMING_ROOT", help="The organisation's folder. Default: the nearest."
+            "-C",
+            "--root",
+            envvar="LEMMING_ROOT",
+            metavar="<path>",
+            help="The organisation's folder. Default: the nearest.",
         ),
     ] = None,
     version: Annotated[
@@ -133,7 +170,7 @@ def run(args: list[str]) -> int:
     session = Session()
 
     def work() -> int:
-        command = typer.main.get_command(app)
+        command = _validated_when_needed(typer.main.get_command(app))
         status = command.main(args or ["--help"], "lemming", standalone_mode=False, obj=session)
         return status if isinstance(status, int) else 0
 

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
 
 from lemming import paths
 from lemming.agents import AgentCredits
-from lemming.documents import Document, read_document
+from lemming.documents import Document, read_text, unreadable
 from lemming.errors import ConfigError, Problem, UnknownModel
-from lemming.jsontext import nearest
+from lemming.fitting import about
+from lemming.jsontext import DEFAULT_LIMIT_BYTES, nearest
+from lemming.readings import Reading, is_current, look
 from lemming.schedule import Wake
 
 ORG_FILE = "config/org.json"
@@ -28,15 +30,15 @@ CREDITS_FILE = "config/credits.json"
 class TurnDefaults:
     """Limits of a turn for agents whose resume does not set them."""
 
-    max_steps: Annotated[int, Field(ge=1, le=50, description="Model calls a turn may make.")] = 1
-    repairs: Annotated[int, Field(ge=0, le=5, description="Corrective calls after a bad reply.")] = 1
+    max_steps: int = field(default=1, metadata=about("Model calls a turn may make.", ge=1, le=50))
+    repairs: int = field(default=1, metadata=about("Corrective calls after a bad reply.", ge=0, le=5))
 
 
 @dataclass(frozen=True, kw_only=True)
 class AgentDefaults:
     """What a resume that is silent means."""
 
-    wake: Annotated[Wake, Field(description='Default of a resume\'s "schedule.wake".')] = "always"
+    wake: Wake = field(default="always", metadata=about('Default of a resume\'s "schedule.wake".'))
     turn: TurnDefaults = field(default_factory=TurnDefaults)
 
 
@@ -44,76 +46,76 @@ class AgentDefaults:
 class ShellSettings:
     """How the shell tool is confined."""
 
-    sandbox: Annotated[
-        Literal["auto", "bwrap", "landlock", "none"],
-        Field(description='"auto": bubblewrap, else Landlock, else the tool is off. "none": not confined.'),
-    ] = "auto"
-    timeout_s: Annotated[float, Field(gt=0, le=3600, description="A command is killed after this.")] = 30.0
-    max_output_bytes: Annotated[
-        int, Field(ge=256, le=1 << 20, description="Output beyond this is cut, and the cut is marked.")
-    ] = 64 << 10
+    sandbox: Literal["auto", "bwrap", "landlock", "none"] = field(
+        default="auto",
+        metadata=about('"auto": bubblewrap, else Landlock, else the tool is off. "none": not confined.'),
+    )
+    timeout_s: float = field(default=30.0, metadata=about("A command is killed after this.", gt=0, le=3600))
+    max_output_bytes: int = field(
+        default=64 << 10,
+        metadata=about("Output beyond this is cut, and the cut is marked.", ge=256, le=1 << 20),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Org:
     """Settings that hold for every agent."""
 
-    visibility: Annotated[
-        Literal["order", "tick"],
-        Field(
-            description='"order": a turn sees what agents before it wrote in the same tick. '
+    visibility: Literal["order", "tick"] = field(
+        default="order",
+        metadata=about(
+            '"order": a turn sees what agents before it wrote in the same tick. '
             '"tick": entries written in a tick are seen from the next tick on.'
         ),
-    ] = "order"
-    durability: Annotated[
-        Literal["turn", "tick", "off"],
-        Field(
-            description='When bytes are forced to the disk: after each answer, once a tick, or never. "off" '
+    )
+    durability: Literal["turn", "tick", "off"] = field(
+        default="turn",
+        metadata=about(
+            'When bytes are forced to the disk: after each answer, once a tick, or never. "off" '
             "survives a killed process, not power loss."
         ),
-    ] = "turn"
-    max_parallel: Annotated[
-        int,
-        Field(
-            ge=1,
-            le=10_000,
-            description="Turns of a tick that may run at once; what they write does not depend on it.",
-        ),
-    ] = 8
-    tick_interval_s: Annotated[
-        float, Field(ge=0, description="Pause between ticks of run-forever, from start to start.")
-    ] = 60.0
-    retention_ticks: Annotated[
-        int, Field(ge=0, description="Outbox entries older than this many ticks are removed; 0 keeps all.")
-    ] = 1000
-    plain_journals: Annotated[
-        int,
-        Field(
-            ge=0,
-            description="Journals of this many ticks stay files of their own; older ones are packed, a "
-            "hundred ticks to a file, in logs/ticks/sealed.",
-        ),
-    ] = 1000
-    inbox_limit: Annotated[int, Field(ge=1, le=1000, description="Entries a prompt may show.")] = 50
-    inbox_chars: Annotated[int, Field(ge=1, description="Characters of entries a prompt may show.")] = 24_000
-    memory_chars: Annotated[int, Field(ge=0, description="Characters of memory a prompt may show.")] = 16_000
-    max_attempts: Annotated[
-        int,
-        Field(
-            ge=1,
-            description="A turn in which the engine died this often without getting further is given up.",
-        ),
-    ] = 3
-    history: Annotated[
-        Literal["off", "git"],
-        Field(description='"git": every tick that changed something is a commit in .lemming/history.git.'),
-    ] = "off"
-    create_agent_allowed: Annotated[list[str], Field(description="Agents that may call create_agent.")] = (
-        field(default_factory=lambda: ["hr"])
     )
-    plugins: Annotated[
-        list[str], Field(description="Python modules imported at start; they register tools and providers.")
-    ] = field(default_factory=list)
+    max_parallel: int = field(
+        default=8,
+        metadata=about(
+            "Turns of a tick that may run at once; what they write does not depend on it.", ge=1, le=10_000
+        ),
+    )
+    tick_interval_s: float = field(
+        default=60.0, metadata=about("Pause between ticks of run-forever, from start to start.", ge=0)
+    )
+    retention_ticks: int = field(
+        default=1000,
+        metadata=about("Outbox entries older than this many ticks are removed; 0 keeps all.", ge=0),
+    )
+    plain_journals: int = field(
+        default=1000,
+        metadata=about(
+            "Journals of this many ticks stay files of their own; older ones are packed, a "
+            "hundred ticks to a file, in logs/ticks/sealed.",
+            ge=0,
+        ),
+    )
+    inbox_limit: int = field(default=50, metadata=about("Entries a prompt may show.", ge=1, le=1000))
+    inbox_chars: int = field(default=24_000, metadata=about("Characters of entries a prompt may show.", ge=1))
+    memory_chars: int = field(default=16_000, metadata=about("Characters of memory a prompt may show.", ge=0))
+    max_attempts: int = field(
+        default=3,
+        metadata=about(
+            "A turn in which the engine died this often without getting further is given up.", ge=1
+        ),
+    )
+    history: Literal["off", "git"] = field(
+        default="off",
+        metadata=about('"git": every tick that changed something is a commit in .lemming/history.git.'),
+    )
+    create_agent_allowed: list[str] = field(
+        default_factory=lambda: ["hr"], metadata=about("Agents that may call create_agent.")
+    )
+    plugins: list[str] = field(
+        default_factory=list,
+        metadata=about("Python modules imported at start; they register tools and providers."),
+    )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     shell: ShellSettings = field(default_factory=ShellSettings)
 
@@ -122,30 +124,30 @@ class Org:
 class ModelEntry:
     """One line of `config/models.json`: what a resume's `model.key` stands for."""
 
-    provider: Annotated[str, Field(min_length=1, description="openai, anthropic, ollama, local, cli, ...")]
-    model: Annotated[str, Field(description="The model's name at the provider.")] = ""
-    options: Annotated[
-        dict[str, Any],
-        Field(description="Arguments of the provider: base_url, api_key_env, command, file, ..."),
-    ] = field(default_factory=dict)
-    temperature: Annotated[float | None, Field(ge=0, le=2)] = None
-    max_output_tokens: Annotated[int, Field(ge=1, description="Longest answer, in tokens.")] = 2048
-    deadline_s: Annotated[
-        float, Field(gt=0, description="Longest wait for one answer, retries and pauses included.")
-    ] = 120.0
-    attempts: Annotated[int, Field(ge=1, le=10, description="Tries of one call, the first included.")] = 4
-    prompt: Annotated[
-        Literal["full", "brief"], Field(description='"brief": a short prompt, for very small models.')
-    ] = "full"
-    per_call: Annotated[float, Field(ge=0, description="Credits a call costs.")] = 1.0
-    per_1k_input_tokens: Annotated[float, Field(ge=0, description="Credits per 1,000 tokens in.")] = 0.0
-    per_1k_output_tokens: Annotated[float, Field(ge=0, description="Credits per 1,000 tokens out.")] = 0.0
-    usd_per_million_input_tokens: Annotated[
-        float | None, Field(ge=0, description="Price in dollars; null: unknown.")
-    ] = None
-    usd_per_million_output_tokens: Annotated[
-        float | None, Field(ge=0, description="Price in dollars; null: unknown.")
-    ] = None
+    provider: str = field(metadata=about("openai, anthropic, ollama, local, cli, ...", min_length=1))
+    model: str = field(default="", metadata=about("The model's name at the provider."))
+    options: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=about("Arguments of the provider: base_url, api_key_env, command, file, ..."),
+    )
+    temperature: float | None = field(default=None, metadata={"ge": 0, "le": 2})
+    max_output_tokens: int = field(default=2048, metadata=about("Longest answer, in tokens.", ge=1))
+    deadline_s: float = field(
+        default=120.0, metadata=about("Longest wait for one answer, retries and pauses included.", gt=0)
+    )
+    attempts: int = field(default=4, metadata=about("Tries of one call, the first included.", ge=1, le=10))
+    prompt: Literal["full", "brief"] = field(
+        default="full", metadata=about('"brief": a short prompt, for very small models.')
+    )
+    per_call: float = field(default=1.0, metadata=about("Credits a call costs.", ge=0))
+    per_1k_input_tokens: float = field(default=0.0, metadata=about("Credits per 1,000 tokens in.", ge=0))
+    per_1k_output_tokens: float = field(default=0.0, metadata=about("Credits per 1,000 tokens out.", ge=0))
+    usd_per_million_input_tokens: float | None = field(
+        default=None, metadata=about("Price in dollars; null: unknown.", ge=0)
+    )
+    usd_per_million_output_tokens: float | None = field(
+        default=None, metadata=about("Price in dollars; null: unknown.", ge=0)
+    )
 
 
 LOCAL_MODEL = "smollm2-135m-instruct"
@@ -173,21 +175,26 @@ class Config:
 
 
 def load_config(base_path: str | os.PathLike[str]) -> Config:
-    """Return the organisation's settings; raise `ConfigError` with every problem of all three files."""
+    """Return the organisation's settings; raise `ConfigError` with every problem of all three files.
+
+    A file is read again only when it has changed.
+    """
     base = paths.as_base(base_path)
     problems: list[Problem] = []
     warnings: list[Problem] = []
 
     def read(file: str, kind: Any) -> Any:
         try:
-            document: Document[Any] = read_document(base, file, kind)
+            found = _read(base, file, kind)
         except FileNotFoundError:
             return None
-        except ConfigError as error:
-            problems.extend(error.problems)
+        except OSError as error:
+            found = unreadable(file, error)
+        if isinstance(found, ConfigError):
+            problems.extend(found.problems)
             return None
-        warnings.extend(document.warnings)
-        return document.value
+        warnings.extend(found.warnings)
+        return found.value
 
     org = read(ORG_FILE, Org) or Org()
     models = read(MODELS_FILE, dict[str, ModelEntry]) or {}
@@ -196,6 +203,22 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
     if errors:
         raise ConfigError(str(errors[0]), problems=tuple(problems))
     return Config(org, {**DEFAULT_MODELS, **models}, allocations, tuple(warnings))
+
+
+def _read(base: Path, file: str, kind: Any) -> Document[Any] | ConfigError:
+    """Return a settings file, or what is wrong with it; raise `OSError` when it cannot be read."""
+    path, latest = f"{base}/{file}", _latest(base)
+    reading = latest.get(file)
+    if reading is None or not is_current(reading, path):
+        reading = look(path, reading, lambda raw: read_text(raw, file, kind), limit_bytes=DEFAULT_LIMIT_BYTES)
+        latest[file] = reading
+    return reading.outcome
+
+
+@lru_cache(maxsize=8)
+def _latest(base: Path) -> dict[str, Reading[Document[Any]]]:
+    """Return where the latest readings of an organisation's settings are kept, by file."""
+    return {}
 
 
 def credits_of(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:

@@ -15,14 +15,12 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from lemming.errors import ContractError
 from lemming.jsontext import MAX_DEPTH, JsonProblem, nearest, parse
+from lemming.kinds import MessageKind
 from lemming.paths import MEMORY_KEY, MEMORY_KEY_RULE
-
-MessageKind = Literal["message", "report", "request", "response", "status"]
-MESSAGE_KINDS: tuple[MessageKind, ...] = ("message", "report", "request", "response", "status")
 
 REPLY_LIMIT_BYTES = 1 << 20
 MAX_ENTRIES = 64

@@ -1,6 +1,6 @@
 """Read a JSON file that a person may have edited into a typed value, or say exactly what is wrong with it.
 
-A type is a frozen dataclass whose fields carry pydantic constraints, or a `dict[str, dataclass]`;
+A type is a frozen dataclass whose fields carry limits (`lemming.fitting.about`), or a `dict[str, dataclass]`;
 nothing is coerced. Wrong values are errors; keys the type does not know stay in the file and are
 reported as warnings with the nearest known spelling.
 """
@@ -15,13 +15,15 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, TypeVar, cast
-
-from pydantic import TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming import fs
 from lemming.errors import ConfigError, Problem
+from lemming.fitting import Misfit, fit, type_hints
 from lemming.jsontext import JsonProblem, compact, locate, nearest, parse
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
 
@@ -39,7 +41,9 @@ class Document(Generic[T]):
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the validator of a type; building one is slow, so each is built once."""
+    """Return the validator of a type; importing pydantic and building one is slow, so each is built once."""
+    from pydantic import TypeAdapter
+
     return TypeAdapter(kind)
 
 
@@ -53,7 +57,7 @@ def read_document(base: Path, relative: str, kind: type[T], *, limit_bytes: int 
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _config_error(Problem(why_unreadable(error), file=relative, code="LMG-303")) from error
+        raise unreadable(relative, error) from error
     return read_text(raw, relative, kind, limit_bytes=limit_bytes)
 
 
@@ -64,27 +68,36 @@ def read_text(raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 2
     except JsonProblem as error:
         problem = Problem(error.message, file, error.line, error.column, error.pointer, code="LMG-303")
         raise _config_error(problem) from error
-    text = text_of_value = raw.decode("utf-8").removeprefix("\ufeff")
     if not isinstance(plain, dict):
         message = f"expected an object, found {_kind_of(plain)}"
         raise _config_error(Problem(message, file, 1, 1, hint="the file must start with {"))
-    if "$schema" in plain:
-        del plain["$schema"]
-        text_of_value = compact(plain).decode()
+    plain.pop("$schema", None)
+    text = raw.decode("utf-8").removeprefix("\ufeff")
     unknown = [
         dataclasses.replace(problem, file=file, line=line, column=column)
         for problem in islice(unknown_keys(plain, kind), MAX_PROBLEMS)
         for line, column in [locate(text, problem.pointer)]
     ]
-    try:
-        value = adapter(cast(Any, kind)).validate_json(text_of_value, strict=True)
-    except ValidationError as error:
-        problems = tuple(_problems(error, file, text))
-        raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
+    value = _value(plain, kind, file, text, unknown)
     if raw.startswith(b"\xef\xbb\xbf"):
         bom = "starts with a byte order mark; it is ignored"
         unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
     return Document(value, raw, tuple(unknown))
+
+
+def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: list[Problem]) -> T:
+    """Return the typed value; raise `ConfigError` with all that is wrong with it."""
+    try:
+        value: T = fit(kind, plain)
+    except Misfit:
+        from pydantic import ValidationError
+
+        try:
+            value = adapter(cast(Any, kind)).validate_json(compact(plain), strict=True)
+        except ValidationError as error:
+            problems = tuple(_problems(error, file, text))
+            raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
+    return value
 
 
 def unknown_keys(plain: dict[str, Any], kind: Any, pointer: str = "") -> Iterator[Problem]:
@@ -111,7 +124,7 @@ def unknown_keys(plain: dict[str, Any], kind: Any, pointer: str = "") -> Iterato
 @cache
 def _keys_of(kind: Any) -> dict[str, Any]:
     """Map each key of a dataclass to the dataclass its value holds, or to None."""
-    hints = typing.get_type_hints(kind)
+    hints = type_hints(kind)
     return {field.name: _dataclass_in(hints[field.name]) for field in dataclasses.fields(kind)}
 
 
@@ -178,6 +191,11 @@ def _summary(problems: tuple[Problem, ...]) -> str:
 
 def _config_error(problem: Problem) -> ConfigError:
     return ConfigError(str(problem), problems=(problem,))
+
+
+def unreadable(file: str, error: OSError) -> ConfigError:
+    """Return the error that says in plain words why a file of the organisation cannot be read."""
+    return _config_error(Problem(why_unreadable(error), file=file, code="LMG-303"))
 
 
 def why_unreadable(error: OSError) -> str:

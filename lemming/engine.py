@@ -26,20 +26,20 @@ from lemming.journal import (
     is_committed,
     journal_ticks,
     last_record,
+    may_have_gone_down,
     read_journal,
 )
 from lemming.jsontext import JsonProblem, parse, pretty
-from lemming.plan import Plan
+from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Notify, Runtime, ignore, load_installed_plugins, open_org
 from lemming.schedule import in_order, is_due
 from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
-from lemming.seating import Skip
 from lemming.snapshot import Snapshot, take_snapshot, unknown_tools
-from lemming.tick import Tick, may_have_gone_down, turns_not_taken
 
 if TYPE_CHECKING:
     from lemming.recorder import Recorder
+    from lemming.seating import Skip
 
 RESERVED_BYTES = 1 << 20
 ENDS = ("turn_committed", "turn_skipped")
@@ -298,6 +298,8 @@ def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
         recorder.before_tick(tick)
     if not is_begun and (reasons := snapshot.why_quiet()) is not None:
         return _pass_over(runtime, snapshot, reasons, began, advance=advance)
+    from lemming.tick import Tick  # all that a turn needs, and a tick without turns does not
+
     with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:
         journal.reserve(RESERVED_BYTES)
         current = Tick.begin(runtime, journal, snapshot, after=max(filter(tick.__gt__, ticks), default=None))

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lemming import fs, paths
+from lemming.clock import Clock
 from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, DiskError
 from lemming.jsontext import JsonProblem, compact, parse
@@ -103,6 +104,11 @@ def parse_journal(raw: bytes, file: str) -> Reading:
         records.append(record)
         offset += len(line) + 1
     return Reading(records, offset, check)
+
+
+def may_have_gone_down(records: list[Record], clock: Clock) -> bool:
+    """Return whether the machine may have gone down since a journal was begun."""
+    return not clock.boot_id or records[0].get("boot", "") != clock.boot_id
 
 
 class Journal:

@@ -12,10 +12,8 @@ import math
 import re
 from collections.abc import Iterator
 from difflib import get_close_matches
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
-
-from pydantic_core import PydanticSerializationError, to_json
 
 MAX_DEPTH = 64
 MAX_INTEGER = 2**53
@@ -109,9 +107,10 @@ def _dump(value: Any, indent: int | None = None) -> bytes:
 
     Half of a surrogate pair, as in a file's name that is not UTF-8, is not text: it becomes "?".
     """
+    to_json, refusal = _writer()
     try:
-        raw = to_json(value, indent=indent)
-    except PydanticSerializationError as error:
+        raw: bytes = to_json(value, indent=indent)
+    except refusal as error:
         try:
             text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
         except TypeError:
@@ -120,6 +119,14 @@ def _dump(value: Any, indent: int | None = None) -> bytes:
     if b"NaN" in raw or b"Infinity" in raw:
         json.dumps(value, allow_nan=False, default=str)  # raises unless these are words in a string
     return raw
+
+
+@cache
+def _writer() -> tuple[Any, type[Exception]]:
+    """Return the function that writes JSON, and what it raises; a command that only reads needs neither."""
+    from pydantic_core import PydanticSerializationError, to_json
+
+    return to_json, PydanticSerializationError
 
 
 def _decode(raw: bytes | str, limit_bytes: int, allow_bom: bool) -> str:

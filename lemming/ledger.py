@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from lemming import fs, paths
 from lemming.documents import adapter, why_unreadable
 from lemming.errors import CorruptState
+from lemming.fitting import Misfit, fit
 from lemming.inbox import ReadMark
 from lemming.jsontext import compact, parse
 
@@ -52,7 +51,10 @@ class AgentState:
 
         Raises `ValueError` when a value is of another type than the engine writes.
         """
-        state: AgentState = adapter(AgentState).validate_python(plain)
+        try:
+            state: AgentState = fit(AgentState, plain)
+        except Misfit:
+            state = adapter(AgentState).validate_python(plain)
         return state
 
 
@@ -118,6 +120,8 @@ def _newest(lines: list[bytes]) -> list[bytes]:
 
 
 def _why(error: ValueError) -> str:
+    from pydantic import ValidationError
+
     if not isinstance(error, ValidationError):
         return str(error)
     first = error.errors(include_url=False)[0]

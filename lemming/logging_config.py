@@ -6,7 +6,6 @@ Logs are for people and tools that watch; nothing reads them back. Secrets are t
 from __future__ import annotations
 
 import json
-import logging
 import os
 import threading
 from functools import cache, lru_cache, partial
@@ -20,6 +19,7 @@ from lemming.redaction import redact_values
 ROTATE_BYTES = 8 << 20
 """A log that has grown past this becomes `<name>.1`, in the place of the one before."""
 
+_INFO = 20  # logging.INFO; the module is imported with the first line that is written
 _levels: dict[Path, int] = {}
 _moving = threading.Lock()
 
@@ -29,6 +29,8 @@ def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any
 
     Raises `ValueError` for a level that `logging` does not know.
     """
+    import logging
+
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"no log level {level!r}: use DEBUG, INFO, WARNING or ERROR")
@@ -83,7 +85,7 @@ class _Lines:
 
 
 def _logger(base: Path, relative: str) -> Any:
-    return _logger_at(base, relative, _levels.get(base, logging.INFO))
+    return _logger_at(base, relative, _levels.get(base, _INFO))
 
 
 @lru_cache(maxsize=4096)

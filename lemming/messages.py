@@ -13,18 +13,17 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import Field
+from typing import Any
 
 from lemming import fs, paths
 from lemming.agents import AgentPermissions, agent_folders
 from lemming.config import load_config
-from lemming.contract import MessageKind
 from lemming.documents import read_document
 from lemming.effects import FileEffect
 from lemming.errors import ConfigError, Problem
+from lemming.fitting import about
 from lemming.jsontext import pretty
+from lemming.kinds import MessageKind
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
@@ -34,13 +33,13 @@ ENTRIES_PER_TURN = 64
 class OutboxEntry:
     """One message, as it stands in its author's outbox."""
 
-    id: Annotated[str, Field(description="12 hex digits; also in the file's name.")]
-    tick: Annotated[int, Field(ge=0, description="The tick in which it was written.")]
-    agent: Annotated[str, Field(description="The author: the name of the folder.")]
+    id: str = field(metadata=about("12 hex digits; also in the file's name."))
+    tick: int = field(metadata=about("The tick in which it was written.", ge=0))
+    agent: str = field(metadata=about("The author: the name of the folder."))
     kind: MessageKind
-    payload: Annotated[dict[str, Any], Field(description='Free form; "text" is what prompts show first.')]
+    payload: dict[str, Any] = field(metadata=about('Free form; "text" is what prompts show first.'))
     tags: list[str] = field(default_factory=list)
-    created_at: Annotated[str, Field(description="UTC time, for people; nothing is ordered by it.")] = ""
+    created_at: str = field(default="", metadata=about("UTC time, for people; nothing is ordered by it."))
 
     @property
     def file(self) -> str:
@@ -129,9 +128,10 @@ def send(
     )
 
 
-def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
+def list_outbox(base: Path, agent_name: str, *, before: int | None = None) -> list[EntryName]:
     """Return what the file names of an outbox say, sorted; files that are not entries are left out.
 
+    With `before`, only entries of earlier ticks: the place of an entry among those of its tick takes hashing.
     An outbox that is no folder (a link is none), or that may not be read, has no entries;
     `outbox_problems` says so.
     """
@@ -141,7 +141,8 @@ def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
         return []
     found = []
     for file_name in file_names:
-        if match := paths.ENTRY_FILE.match(file_name):
+        match = paths.ENTRY_FILE.match(file_name)
+        if match and (before is None or int(match[1]) < before):
             tick, identity = int(match[1]), match[2]
             found.append(EntryName(tick, _index_of(tick, agent_name, identity), identity, agent_name))
     return sorted(found)
@@ -233,8 +234,7 @@ def expired_entries(base: Path, current_tick: int, retention_ticks: int) -> list
         name.file
         for author in agent_folders(base)
         if paths.AGENT_NAME.match(author)
-        for name in list_outbox(base, author)
-        if name.tick < oldest
+        for name in list_outbox(base, author, before=oldest)
     ]
 
 

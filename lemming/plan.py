@@ -8,6 +8,7 @@ from typing import Any
 from lemming.agents import Agent, Survey
 from lemming.config import Config
 from lemming.providers import is_person
+from lemming.report import TurnReport
 from lemming.schedule import in_order, is_due
 
 
@@ -66,3 +67,13 @@ def is_for_a_person(agent: Agent, config: Config) -> bool:
 def seating_order(survey: Survey) -> list[str]:
     """Return all agents in the order of a tick, due or not: the order that entries of one tick have."""
     return [agent.name for agent in in_order(survey.agents.values())]
+
+
+def turns_not_taken(plan: Plan) -> list[TurnReport]:
+    """Return the reports of the agents that had no turn in a tick."""
+    skipped = [TurnReport(agent=name, status="skipped", reason=why) for name, why in plan.skipped.items()]
+    broken = [
+        TurnReport(agent=name, status="failed", reason=why, error="ConfigError")
+        for name, why in plan.broken.items()
+    ]
+    return [*skipped, *broken]

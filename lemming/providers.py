@@ -14,9 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import ValidationError
-from pydantic.errors import PydanticUserError
-
 from lemming.documents import adapter
 from lemming.errors import ConfigError, LemmingError, UnknownModel
 from lemming.jsontext import compact, nearest
@@ -210,6 +207,9 @@ def make_provider(name: str, options: dict[str, Any], *, base: Path | None = Non
 
 def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]) -> None:
     """Raise `ConfigError` for an option whose value does not fit the constructor's annotation."""
+    from pydantic import ValidationError
+    from pydantic.errors import PydanticUserError
+
     try:
         parameters = inspect.signature(provider, eval_str=True).parameters
     except NameError:  # a plugin's annotation that only its type checker understands

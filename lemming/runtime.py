@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any
 from lemming import paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, load_config
-from lemming.contract import ToolCall
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
 from lemming.locking import FolderLock
@@ -30,6 +29,7 @@ from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
     from lemming.circuit import Circuits
+    from lemming.contract import ToolCall
 
 Event = dict[str, Any]
 Notify = Callable[[Event], None]

@@ -6,10 +6,10 @@ Formulas: architecture guide, "Scheduling & Execution".
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Annotated, Literal, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeVar
 
-from pydantic import Field
+from lemming.fitting import about
 
 Wake = Literal["always", "changed"]
 
@@ -18,19 +18,19 @@ Wake = Literal["always", "changed"]
 class AgentSchedule:
     """Every how many ticks an agent fires, and how far it is shifted."""
 
-    run_every_n_ticks: Annotated[
-        int, Field(ge=1, description="Fire when (tick + phase_offset) is divisible by this.")
-    ] = 1
-    phase_offset: Annotated[
-        int, Field(description="Shift in ticks; also places the agent inside the tick.")
-    ] = 0
-    wake: Annotated[
-        Wake | None,
-        Field(
-            description='"changed": fire only if something the turn would read has changed since the last '
+    run_every_n_ticks: int = field(
+        default=1, metadata=about("Fire when (tick + phase_offset) is divisible by this.", ge=1)
+    )
+    phase_offset: int = field(
+        default=0, metadata=about("Shift in ticks; also places the agent inside the tick.")
+    )
+    wake: Wake | None = field(
+        default=None,
+        metadata=about(
+            '"changed": fire only if something the turn would read has changed since the last '
             'turn; "always": fire whenever due. Default: the org\'s default, else "always".'
         ),
-    ] = None
+    )
 
 
 class Scheduled(Protocol):

@@ -12,8 +12,8 @@ from typing import Any
 
 from lemming.agents import Agent, AgentCredits
 from lemming.config import ModelEntry, Org
-from lemming.contract import MESSAGE_KINDS
 from lemming.documents import adapter
+from lemming.kinds import MESSAGE_KINDS
 from lemming.messages import OutboxEntry
 from lemming.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
 from lemming.report import STATUSES

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lemming import paths
 from lemming.agents import Agent, Survey, survey_agents
@@ -13,8 +14,12 @@ from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.inbox import Mailroom
 from lemming.jsontext import nearest
 from lemming.plan import Plan, make_plan, seating_order
-from lemming.seating import NOTHING, Seated, Skip, find_seat, why_not
 from lemming.tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from lemming.seating import Seated, Skip
+
+NOTHING: Mapping[str, bytes] = {}
 
 
 @dataclass(frozen=True)
@@ -42,14 +47,20 @@ class Snapshot:
 
     def seat(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Seated | Skip:
         """Return what an agent's turn starts from, or why it takes none; see `find_seat`."""
+        from lemming.seating import find_seat
+
         agent = self.agent(name)
         digest = self.survey.digests[name]
         return find_seat(self.base, agent, digest, self.config, self.mailroom, self.tick, held)
 
     def why_quiet(self) -> dict[str, Skip] | None:
         """Return why each agent that is due would take no turn; None when one of them would."""
+        if not self.plan.order:
+            return {}
         if any(self._always_asks(name) for name in self.plan.order):
             return None
+        from lemming.seating import why_not
+
         reasons: dict[str, Skip] = {}
         for name in self.plan.order:
             agent, digest = self.survey.agents[name], self.survey.digests[name]

@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from lemming import fs
-from lemming.clock import Clock, elapsed_ms
+from lemming.clock import elapsed_ms
 from lemming.commits import Commits
 from lemming.errors import DiskError, LemmingError
 from lemming.executors.threads import run_all
-from lemming.journal import Journal, Record
+from lemming.journal import Journal, Record, may_have_gone_down
 from lemming.ledger import AgentState, write_state
 from lemming.messages import expired_entries
-from lemming.plan import Plan
+from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Runtime, Stopped
 from lemming.seating import Skip, as_record, from_record
@@ -198,21 +198,6 @@ class Tick:
 
     def _tape(self, seat: Seat) -> JournalTape:
         return JournalTape(self.runtime, self.journal, self.snapshot.config.org, seat, self.commits)
-
-
-def may_have_gone_down(records: list[Record], clock: Clock) -> bool:
-    """Return whether the machine may have gone down since a journal was begun."""
-    return not clock.boot_id or records[0].get("boot", "") != clock.boot_id
-
-
-def turns_not_taken(plan: Plan) -> list[TurnReport]:
-    """Return the reports of the agents that had no turn in a tick."""
-    skipped = [TurnReport(agent=name, status="skipped", reason=why) for name, why in plan.skipped.items()]
-    broken = [
-        TurnReport(agent=name, status="failed", reason=why, error="ConfigError")
-        for name, why in plan.broken.items()
-    ]
-    return [*skipped, *broken]
 
 
 def _attempts_without_progress(records: list[Record]) -> int:

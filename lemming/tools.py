@@ -11,18 +11,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
-
-from pydantic.errors import PydanticUserError
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from lemming import paths
 from lemming.agents import Agent, load_agent
-from lemming.arguments import Arguments, WrongArguments, arguments_of
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
 from lemming.effects import FileEffect, apply_effect
 from lemming.errors import LemmingError, PermissionDenied, ToolError
 from lemming.jsontext import compact, nearest
+
+if TYPE_CHECKING:
+    from lemming.arguments import Arguments
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,8 @@ class Tool(ABC):
 
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments as the signature's types; raise `ToolError` that says which is wrong."""
+        from lemming.arguments import WrongArguments
+
         try:
             return self._arguments.check(arguments)
         except WrongArguments as error:
@@ -93,6 +95,8 @@ class Tool(ABC):
 
     @property
     def _arguments(self) -> Arguments:
+        from lemming.arguments import arguments_of  # pydantic's models: not for a tick in which nobody is due
+
         return arguments_of(type(self).execute, 3)  # self, agent_name, base_path
 
 
@@ -131,6 +135,8 @@ class EngineTool(Tool):
 
     @property
     def _arguments(self) -> Arguments:
+        from lemming.arguments import arguments_of
+
         return arguments_of(type(self).plan, 2)  # self, context
 
 
@@ -152,6 +158,8 @@ class ToolRegistry:
     @classmethod
     def register(cls, tool: Tool) -> None:
         """Add a tool, or replace the one of the same name. Raises `TypeError` for what is no usable tool."""
+        from pydantic.errors import PydanticUserError
+
         if not isinstance(tool, Tool):
             raise TypeError(f"register takes an instance of a Tool, not {tool!r}")
         if not getattr(tool, "name", "") or not getattr(tool, "description", ""):

@@ -27,8 +27,9 @@ from lemming.agents import (
     load_agent,
     should_run,
 )
-from lemming.contract import MESSAGE_KINDS, parse_reply
+from lemming.contract import parse_reply
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick
+from lemming.kinds import MESSAGE_KINDS
 from lemming.memory import (
     append_memory_event,
     archive_old_memories,

@@ -23,7 +23,6 @@ import typer
 from lemming.commands import screen
 from lemming.commands.screen import ReaderGone, Style, tell
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
-from lemming.jsontext import locate
 
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
@@ -149,6 +148,8 @@ def _located(problem: Problem, base: Path | None) -> Problem:
         text = (base / problem.file).read_text("utf-8", "replace")
     except OSError:
         return problem
+    from lemming.jsontext import locate
+
     line, column = locate(text.removeprefix("\ufeff"), problem.pointer)
     return replace(problem, line=line, column=column)
 

@@ -19,8 +19,8 @@ def find_org(ctx: typer.Context) -> Path:
 
     Raises `NotAnOrg` when there is none.
     """
-    given: Path | None = ctx.find_root().params.get("root")
-    base = _given_org(given) if given is not None else _nearest_org(Path.cwd())
+    given: str | None = ctx.find_root().params.get("root")
+    base = _given_org(Path(given)) if given is not None else _nearest_org(Path.cwd())
     if isinstance(ctx.obj, Session):
         ctx.obj.base = base
     return base

@@ -10,7 +10,7 @@ from lemming.commands.entries import show_entries, show_entries_as_json
 from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, tell
-from lemming.contract import MessageKind
+from lemming.kinds import MessageKind
 from lemming.messages import outbox_problems, read_outbox_entries
 
 

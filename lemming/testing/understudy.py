@@ -14,11 +14,12 @@ from typing import Any, get_args
 from lemming import fs, paths
 from lemming.agents import agent_folders
 from lemming.config import MODELS_FILE, ORG_FILE, load_config
-from lemming.contract import MessageKind, TurnReply, parse_reply
+from lemming.contract import TurnReply, parse_reply
 from lemming.engine import load_tick
 from lemming.errors import ContractError
 from lemming.journal import journal_ticks, read_journal
 from lemming.jsontext import JsonProblem, compact, parse, pretty
+from lemming.kinds import MessageKind
 from lemming.providers import is_person
 from lemming.testing import say
 from lemming.tools import EngineTool, Tool, ToolRegistry

@@ -19,9 +19,8 @@ from lemming.errors import ContractError, ToolError, UsageError
 from lemming.journal import Record, journal_ticks, read_journal
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
-from lemming.plan import Plan
+from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
-from lemming.tick import turns_not_taken
 from lemming.turn import INTERRUPTED
 
 ENDS = ("turn_committed", "turn_skipped")

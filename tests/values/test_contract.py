@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from lemming.contract import MESSAGE_KINDS, brief_reply, brief_schema, parse_reply, reply_schema
+from lemming.contract import brief_reply, brief_schema, parse_reply, reply_schema
 from lemming.errors import ContractError
+from lemming.kinds import MESSAGE_KINDS
 from lemming.testing import say
 
 

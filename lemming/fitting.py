@@ -1,0 +1,130 @@
+"""Dataclasses from plain JSON, without a validator, as long as everything fits exactly. Pure.
+
+Nearly every file that is read is as it should be. `fit` builds the value of such a file; for anything else,
+and for any type it does not know, it raises `Misfit`, and pydantic, whose import and schemas cost more than
+a whole idle tick, says what is wrong. `fit` must never accept what pydantic's strict mode refuses.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+import types
+import typing
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import Any
+
+Fitter = Callable[[Any], Any]
+
+
+class Misfit(ValueError):
+    """The value is not, beyond doubt, one of this type."""
+
+
+def about(description: str, **limits: float) -> dict[str, Any]:
+    """Return the metadata of a dataclass field: what a schema says of it, and the limits of its value.
+
+    The limits are pydantic's, which reads the metadata too: `ge`, `gt`, `le`, `min_length`, `max_length`.
+    """
+    return {"description": description, **limits}
+
+
+def fit(kind: Any, plain: Any) -> Any:
+    """Return JSON values as a value of `kind`; keys that a dataclass does not have are passed over.
+
+    Raises `Misfit`.
+
+    >>> fit(dict[str, float | None], {"a": 1, "b": None})
+    {'a': 1.0, 'b': None}
+    """
+    return _fitter(kind)(plain)
+
+
+@cache
+def type_hints(kind: Any) -> dict[str, Any]:
+    """Return the types of a dataclass's fields by name."""
+    return typing.get_type_hints(kind)
+
+
+@cache
+def _fitter(kind: Any) -> Fitter:
+    """Return the function that builds values of a type; it refuses all values of a type not known here."""
+    if kind is Any:
+        return lambda value: value
+    if kind is float:
+        return _fit_float
+    if kind in (str, int, bool):
+        return lambda value: value if type(value) is kind else _refuse()
+    if dataclasses.is_dataclass(kind):
+        return _fitter_of_dataclass(kind)
+    inner = typing.get_args(kind)
+    match typing.get_origin(kind):
+        case typing.Literal if all(type(word) is str for word in inner):
+            return lambda value: value if type(value) is str and value in inner else _refuse()
+        case types.UnionType | typing.Union if len(inner) == 2 and inner[1] is type(None):
+            fit_inner = _fitter(inner[0])
+            return lambda value: None if value is None else fit_inner(value)
+        case builtin if builtin in (list, frozenset) or (builtin is tuple and inner[1:] == (...,)):
+            fit_item = _fitter(inner[0])
+            return lambda value: builtin(map(fit_item, value)) if type(value) is list else _refuse()
+        case mapping if mapping in (dict, Mapping) and inner[0] is str:
+            fit_value = _fitter(inner[1])
+            return lambda value: (
+                {key: fit_value(item) for key, item in value.items()} if type(value) is dict else _refuse()
+            )
+    return lambda _: _refuse()
+
+
+def _refuse() -> Any:
+    raise Misfit
+
+
+def _fit_float(value: Any) -> float:
+    if type(value) is float:
+        return value
+    return float(value) if type(value) is int else _refuse()
+
+
+def _fitter_of_dataclass(kind: Any) -> Fitter:
+    hints = type_hints(kind)
+    fields = {field.name: _fitter_of_field(field, hints[field.name]) for field in dataclasses.fields(kind)}
+
+    def fit_object(value: Any) -> Any:
+        if type(value) is not dict:
+            _refuse()
+        try:
+            return kind(**{key: fields[key](item) for key, item in value.items() if key in fields})
+        except TypeError as error:  # a key without a default is missing
+            raise Misfit from error
+
+    return fit_object
+
+
+def _fitter_of_field(field: dataclasses.Field[Any], hint: Any) -> Fitter:
+    limits = {name: limit for name, limit in field.metadata.items() if name != "description"}
+    return _within(_fitter(hint), limits)
+
+
+def _within(fitter: Fitter, limits: dict[str, Any]) -> Fitter:
+    """Return a fitter that refuses what is beyond the limits of a field; null has none."""
+    if not limits:
+        return fitter
+    if not limits.keys() <= _ALLOWS.keys():
+        return lambda _: _refuse()
+
+    def fit_limited(value: Any) -> Any:
+        fitted = fitter(value)
+        is_within = fitted is None or all(_ALLOWS[name](fitted, limit) for name, limit in limits.items())
+        return fitted if is_within else _refuse()
+
+    return fit_limited
+
+
+_ALLOWS: dict[str, Callable[[Any, Any], bool]] = {
+    "ge": operator.ge,
+    "gt": operator.gt,
+    "le": operator.le,
+    "min_length": lambda value, least: len(value) >= least,
+    "max_length": lambda value, most: len(value) <= most,
+}

@@ -1,0 +1,97 @@
+"""Files that were read before are not read again until they change, which one `stat` tells.
+
+A file's identity is its inode, size, mtime and ctime. Two edits can fall into one granule of the file
+system's clock and leave all four alike; so a file that had changed within `GRANULE_NS` when it was read is
+read again, and its bytes compared, until it has rested for that long.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Generic, TypeVar
+
+from lemming import fs
+from lemming.errors import ConfigError
+
+T = TypeVar("T")
+Identity = tuple[int, int, int, int]
+
+GRANULE_NS = 2_000_000_000  # FAT's, the coarsest there is
+
+
+@dataclass(frozen=True)
+class Reading(Generic[T]):
+    """What a file said: a value, or what is wrong with it; `digest` is the SHA-256 of its bytes.
+
+    `is_settled`: an edit since would show in the file's identity.
+    """
+
+    outcome: T | ConfigError
+    digest: str
+    identity: Identity
+    is_settled: bool
+
+
+def is_current(reading: Reading[T], path: str) -> bool:
+    """Return whether a file certainly says what it said when it was read."""
+    if not reading.is_settled:
+        return False
+    try:
+        return reading.identity == _identity(path)
+    except OSError:
+        return False
+
+
+def look(path: str, before: Reading[T] | None, read: Callable[[bytes], T], *, limit_bytes: int) -> Reading[T]:
+    """Read a file; return the reading from before, the very same, if nothing is new.
+
+    `read` makes the value of its bytes, or raises `ConfigError`. Raises `OSError` for a file that cannot be
+    read, one that is no regular file among them.
+    """
+    now, identity = time.time_ns(), _identity(path)
+    raw = fs.read_bytes(path, limit_bytes)
+    has_rested = now - identity[-1] > GRANULE_NS and _identity(path) == identity
+    digest = sha256(raw).hexdigest()
+    if before is not None and before.digest == digest:
+        is_as_before = (before.identity, before.is_settled) == (identity, has_rested)
+        return before if is_as_before else Reading(before.outcome, digest, identity, has_rested)
+    try:
+        return Reading(read(raw), digest, identity, has_rested)
+    except ConfigError as error:
+        return Reading(error.with_traceback(None), digest, identity, has_rested)
+
+
+def _identity(path: str) -> Identity:
+    status = os.stat(path, follow_symlinks=False)
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def folders_in(path: str) -> list[tuple[str, bool]]:
+    """Return the folders in a folder, sorted, without hidden ones; each with whether it is a link to one.
+
+    There are none where there is no such folder. One behind a symbolic link is refused with `OSError`.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return []
+    try:
+        with os.scandir(descriptor) as entries:
+            return sorted(
+                (entry.name, entry.is_symlink())
+                for entry in entries
+                if not entry.name.startswith(".") and _is_folder(entry)
+            )
+    finally:
+        os.close(descriptor)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir()
+    except OSError:  # a circle of links
+        return False

@@ -1,0 +1,144 @@
+"""Resumes and settings are read again when they change, and only then; a change is seen at the next look."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lemming.agents import survey_agents
+from lemming.config import load_config
+from lemming.errors import ConfigError
+from lemming.readings import Reading, is_current, look
+from lemming.testing import make_org, resume
+
+RESUME = "agents/ada/resume.json"
+
+
+@pytest.fixture
+def org(base: Path) -> Path:
+    return make_org(base, resume("ada", title="v000"), resume("zed"))
+
+
+def write(org: Path, **keys: object) -> None:
+    (org / RESUME).write_text(json.dumps(resume("ada", **keys)))
+
+
+def read_text(raw: bytes) -> str:
+    return raw.decode()
+
+
+def test_edits_of_the_same_size_at_the_same_instant_are_seen(org: Path) -> None:
+    for number in range(200):  # far quicker than the kernel's clock ticks
+        write(org, title=f"v{number:03d}")
+        assert survey_agents(org).agents["ada"].title == f"v{number:03d}"
+
+
+def test_a_file_that_changed_just_before_it_was_read_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("new")
+    status = file.stat()
+    identity = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    before = Reading("old", "digest of old", identity, is_settled=False)
+    assert not is_current(before, str(file))
+    assert look(str(file), before, read_text, limit_bytes=9).outcome == "new"
+    assert look(str(file), None, read_text, limit_bytes=9).is_settled is False
+
+
+def test_a_file_that_has_rested_is_current_until_it_changes(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("old")
+    status = file.stat()
+    identity = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    reading = Reading("old", "digest of old", identity, is_settled=True)
+    assert is_current(reading, str(file))
+    file.chmod(0o600)
+    os.utime(file, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    assert not is_current(reading, str(file))
+    file.unlink()
+    assert not is_current(reading, str(file))
+
+
+def test_a_file_that_came_to_rest_long_ago_is_settled() -> None:
+    assert look(os.__file__, None, read_text, limit_bytes=1 << 20).is_settled
+
+
+def test_the_survey_of_agents_that_have_not_changed_is_the_same_value(org: Path) -> None:
+    assert survey_agents(org) is survey_agents(org)
+
+
+def test_an_agent_whose_resume_is_saved_unchanged_stays_the_same_value(org: Path) -> None:
+    before = survey_agents(org).agents["ada"]
+    shutil.copy(org / RESUME, org / "copy")
+    (org / "copy").rename(org / RESUME)
+    assert survey_agents(org).agents["ada"] is before
+
+
+def test_a_resume_put_in_the_place_of_another_is_seen(org: Path) -> None:
+    survey_agents(org)
+    (org / "new").write_text(json.dumps(resume("ada", title="v001")))
+    (org / "new").rename(org / RESUME)
+    assert survey_agents(org).agents["ada"].title == "v001"
+
+
+def test_a_resume_that_is_gone_is_missed_and_one_that_comes_back_is_seen(org: Path) -> None:
+    survey_agents(org)
+    (org / RESUME).rename(org / "away")
+    assert "there is no such file" in str(survey_agents(org).broken["ada"])
+    (org / "away").rename(org / RESUME)
+    assert list(survey_agents(org).agents) == ["ada", "zed"]
+
+
+def test_an_agent_whose_folder_is_gone_is_gone(org: Path) -> None:
+    survey_agents(org)
+    shutil.rmtree(org / "agents/ada")
+    assert list(survey_agents(org).agents) == ["zed"]
+    make_org(org, resume("bea"))
+    assert list(survey_agents(org).agents) == ["bea", "zed"]
+
+
+@pytest.mark.parametrize("linked", [RESUME, "agents/ada"])
+def test_a_link_in_the_place_of_what_was_read_is_refused(org: Path, linked: str) -> None:
+    survey_agents(org)
+    (org / linked).rename(org / "elsewhere")
+    (org / linked).symlink_to(org / "elsewhere")
+    assert "symbolic link refused" in str(survey_agents(org).broken["ada"])
+
+
+def test_a_resume_that_breaks_and_is_mended_is_seen_both_times(org: Path) -> None:
+    survey_agents(org)
+    write(org, schedule={"run_every_n_ticks": 0})
+    assert "expected a number of at least 1" in str(survey_agents(org).broken["ada"])
+    write(org)
+    assert survey_agents(org).broken == {}
+
+
+def test_what_is_wrong_is_said_the_same_at_every_look(org: Path) -> None:
+    write(org, titel="odd")
+    (org / "agents/zed/resume.json").write_text('{"name": "zed", ')
+    (org / "agents/bad name").mkdir()
+    looks = [survey_agents(org) for _ in range(3)]
+    said = [(look.warnings, {name: str(error) for name, error in look.broken.items()}) for look in looks]
+    assert said[0] == said[1] == said[2]
+    assert [len(said[0][0]), list(said[0][1])] == [1, ["bad name", "zed"]]
+
+
+def test_a_setting_is_seen_as_soon_as_it_is_edited(org: Path) -> None:
+    for number in range(100, 200):
+        (org / "config/org.json").write_text(json.dumps({"retention_ticks": number}))
+        assert load_config(org).org.retention_ticks == number
+
+
+def test_settings_that_break_are_refused_at_every_look_until_they_are_mended(org: Path) -> None:
+    file = org / "config/org.json"
+    file.write_text('{"retention_ticks": -1}')
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="expected a number of at least 0"):
+            load_config(org)
+    file.write_text('{"retention_tick": 1}')
+    assert [len(load_config(org).warnings) for _ in range(2)] == [1, 1]
+    file.unlink()
+    assert load_config(org).warnings == ()
