@@ -99,6 +99,20 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     fs.publish(base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line)
 
 
+def amend_state(base: Path, agent_name: str, state: AgentState) -> None:
+    """Add a line that counts from now on in place of the last one, which stays.
+
+    For what a person adds between two turns: whole lines are never cut, so a death in between leaves the
+    state before or the one after. Survives power loss when this returns.
+    """
+    with fs.AppendFile(base, paths.ledger_file(agent_name)) as file:
+        if file.read_end(1) not in (b"", b"\n"):
+            file.truncate(file.read().rfind(b"\n") + 1)
+        file.append(compact(state.as_json()) + b"\n")
+        file.sync()
+        file.sync_name()
+
+
 def _lines_before(present: bytes, tick: int) -> bytes:
     """Return a ledger without a torn last line and without last lines of this tick or a later one."""
     lines = present[: present.rfind(b"\n") + 1].splitlines(keepends=True)
