@@ -19,7 +19,7 @@ from lemming import fs, paths
 from lemming.contract import MESSAGE_KINDS, MessageKind
 from lemming.documents import adapter, read_document
 from lemming.errors import ConfigError, Problem
-from lemming.jsontext import nearest
+from lemming.jsontext import compact, nearest
 from lemming.schedule import AgentSchedule, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10
@@ -236,7 +236,8 @@ def _load(base: Path, name: str) -> tuple[Agent, bytes, tuple[Problem, ...]]:
         raise _broken(resume, "there is no such file", hint) from error
     agent = document.value
     if agent.name != name:
-        message = f'the name is "{agent.name[:80]}" but the folder is "{name}"; the folder is the identity'
+        own = compact(agent.name[:80]).decode()
+        message = f'the name is {own} but the folder is "{name}"; the folder is the identity'
         raise _broken(resume, message, f'set "name": "{name}" or rename the folder', "/name")
     return agent, document.raw, document.warnings
 
