@@ -34,7 +34,10 @@ pytestmark = pytest.mark.crash
 HERE = Path(__file__).parent
 TIMES = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 DISK_REFUSED = 8  # docs/errors.md
-CASES = ["tools", "first_run", "retention"] if EVERYTHING else ["tools"]
+KILLS, ERRORS = ("kill", "torn"), ("ENOSPC", "EIO")
+TRIALS = [(does, "tools") for does in (*KILLS, *ERRORS)]
+if EVERYTHING:
+    TRIALS += [(does, name) for does in KILLS for name in ("first_run", "retention")]
 CHANGES = (
     "openat",
     "write",
@@ -168,8 +171,7 @@ def points(peace: Peace, does: str) -> list[int]:
     return wanted if EVERYTHING else [wanted[len(wanted) // 3], wanted[2 * len(wanted) // 3]]
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("does", ["kill", "torn", "ENOSPC", "EIO"])
+@pytest.mark.parametrize(("does", "name"), TRIALS)
 def test_whatever_a_process_meets_the_next_one_comes_to_the_same_files(
     shim: Path, in_peace: Callable[[str], Peace], tmp_path: Path, does: str, name: str
 ) -> None:
@@ -177,7 +179,7 @@ def test_whatever_a_process_meets_the_next_one_comes_to_the_same_files(
     for number in points(peace, does):
         base = make(tmp_path / f"{number}", name)
         ran = shimmed(base, shim, does, number)
-        ended = {-signal.SIGKILL} if does in ("kill", "torn") else {0, DISK_REFUSED}
+        ended = {-signal.SIGKILL} if does in KILLS else {0, DISK_REFUSED}
         paid, problems = after(base, name, peace)
         if ran.returncode not in ended:
             problems.append(f"ended with {ran.returncode}: {ran.stderr}")
