@@ -8,13 +8,14 @@ so again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from lemming.agents import Agent, load_agent
 from lemming.config import Org
 from lemming.contract import ToolCall
 from lemming.effects import apply_effect
 from lemming.errors import ToolError, UsageError
+from lemming.redaction import redact_values
 from lemming.runtime import Runtime, load_installed_plugins
 from lemming.timeline.unknown import RETRY, UnknownCall, tell_agent, unknown_call
 from lemming.tools import ToolContext, ToolRegistry, ToolResult, allowed_tools
@@ -67,7 +68,8 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     began = f"A person has had this call of tick {call.tick} run again."
     tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED}", **{RETRY: "started"})
     context = ToolContext(agent=retry.agent, base=base, org=retry.org, now=runtime.now())
-    result = runtime.use_tool(call.index, ToolCall(call.tool, call.args), context)
+    given = runtime.use_tool(call.index, ToolCall(call.tool, call.args), context)
+    result = replace(given, output=redact_values(given.output))
     for effect in result.effects:
         apply_effect(base, effect, again=True, sync=True)
     told = f"{began}\n{result.output}"

@@ -14,6 +14,7 @@ from typed import typed
 from lemming.engine import run_once
 from lemming.journal import journal_ticks, read_journal
 from lemming.ledger import read_state
+from lemming.redaction import refresh
 from lemming.runtime import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
 from lemming.tools import Tool, ToolRegistry, ToolResult
@@ -125,6 +126,19 @@ def test_a_call_that_fails_again_is_settled_as_failed(org: Path, gong: Gong, rep
     (result,) = read_state(org, "ada").results
     assert (result["success"], result["call"]) == (False, "1/ada/0")
     assert listed(repair) == []
+
+
+def test_a_secret_in_the_result_is_neither_kept_nor_shown(
+    org: Path, gong: Gong, repair: Repair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GONG_TOKEN", "struck 3 times")
+    refresh()
+    ran = repair("--retry", "1/ada/0", "--yes")
+    monkeypatch.undo()
+    refresh()
+    assert ran.err.endswith("[redacted GONG_TOKEN]\n")
+    (result,) = read_state(org, "ada").results
+    assert result["output"].endswith("[redacted GONG_TOKEN]")
 
 
 def test_a_retry_that_is_cut_off_leaves_the_call_unknown_and_is_never_run_by_itself(
