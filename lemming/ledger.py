@@ -100,17 +100,17 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
 
 
 def amend_state(base: Path, agent_name: str, state: AgentState) -> None:
-    """Add a line that counts from now on in place of the last one, which stays.
+    """Put a state in the place of the last line: what a person adds between two turns.
 
-    For what a person adds between two turns: whole lines are never cut, so a death in between leaves the
-    state before or the one after. Survives power loss when this returns.
+    All of it or nothing: the file is replaced. Survives power loss when this returns.
     """
-    with fs.AppendFile(base, paths.ledger_file(agent_name)) as file:
-        if file.read_end(1) not in (b"", b"\n"):
-            file.truncate(file.read().rfind(b"\n") + 1)
-        file.append(compact(state.as_json()) + b"\n")
-        file.sync()
-        file.sync_name()
+    relative = paths.ledger_file(agent_name)
+    try:
+        present = fs.read_bytes(base / relative, LINE_LIMIT_BYTES)
+    except FileNotFoundError:
+        present = b""
+    line = compact(state.as_json()) + b"\n"
+    fs.publish(base, relative, _lines_before(present, state.tick) + line, sync=True)
 
 
 def _lines_before(present: bytes, tick: int) -> bytes:

@@ -1,7 +1,7 @@
 """Tool calls of which nobody knows whether they happened, and what a person found out about them.
 
-What a person says is added to the agent's waiting results, in the ledger's own form: one more line, the
-last state with one more result. The agent reads it in its next prompt, and the journal keeps it from there.
+What a person says is added to the agent's waiting results: the ledger's last line is replaced by one with one
+more result. The agent reads it in its next prompt, and the journal keeps it from there.
 """
 
 from __future__ import annotations
@@ -123,6 +123,11 @@ def tell_agent(base: Path, call: UnknownCall, *, success: bool, output: str, **m
     state = read_state(base, call.agent, before=load_tick(base))
     others = (result for result in state.results if result.get(CALL) != call.id)
     amend_state(base, call.agent, replace(state, results=(*others, word)))
+
+
+def without_words(results: Iterable[Result]) -> list[Result]:
+    """Return the results that the agent's own turns left, without what people added."""
+    return [result for result in results if CALL not in result]
 
 
 def _unknown_calls(tick: int, records: list[Record]) -> Iterator[UnknownCall]:

@@ -17,6 +17,7 @@ from lemming.ledger import read_state
 from lemming.redaction import refresh
 from lemming.runtime import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
+from lemming.timeline.root import state_root
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 Repair = Callable[..., Ran]
@@ -270,3 +271,16 @@ def test_a_retry_needs_one_call_that_is_unknown(
 ) -> None:
     assert repair(*words).status == 2
     assert gong.struck == [3]
+
+
+def test_what_a_person_settled_verifies_and_replays(
+    org: Path, repair: Repair, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    repair("--retry", "1/ada/0", "--yes")
+    assert typed(capsys, org, "verify").status == 0
+    (turn,) = run_once(org).turns
+    assert typed(capsys, org, "verify").status == 0
+    assert typed(capsys, org, "replay").status == 0
+    assert typed(capsys, org, "replay", "--into", str(tmp_path / "again")).status == 0
+    assert state_root(tmp_path / "again") == state_root(org)
+    assert "what a person had run again: call 1/ada/0" in typed(capsys, org, "why", turn.entries[0]["id"]).out
