@@ -50,8 +50,7 @@ CHANGES = (
     "fdatasync",
     "syncfs",
 )
-
-Command = Callable[..., subprocess.CompletedProcess[str]]
+STRACED = ("write", "ftruncate", "renameat", "fsync", "fdatasync", "syncfs")
 
 
 @pytest.fixture(scope="module")
@@ -166,9 +165,10 @@ def after(base: Path, name: str, peace: Peace) -> tuple[Bill, list[str]]:
 
 
 def points(peace: Peace, does: str) -> list[int]:
-    """Return the calls at which a fault is tried: all that it can meet, or two of them."""
-    wanted = [number for number, change in enumerate(peace.changes, 1) if does != "torn" or change == "write"]
-    return wanted if EVERYTHING else [wanted[len(wanted) // 3], wanted[2 * len(wanted) // 3]]
+    """Return the calls at which a fault is tried: all that it can meet, or one or two of them."""
+    met = [number for number, change in enumerate(peace.changes, 1) if does != "torn" or change == "write"]
+    third = len(met) // 3
+    return met if EVERYTHING else met[third::third][:2] if does == "kill" else [met[third]]
 
 
 @pytest.mark.parametrize(("does", "name"), TRIALS)
@@ -187,7 +187,7 @@ def test_whatever_a_process_meets_the_next_one_comes_to_the_same_files(
         tally.add(paid, [f"{where}: {problem}" for problem in problems])
     label = {"kill": "killed", "torn": "killed half-way through a write"}.get(does, f"{does} once")
     TALLIES[f"{label}, from outside, turn"] = TALLIES.get(f"{label}, from outside, turn", Tally()) + tally
-    assert tally.points > 1
+    assert tally.points
     assert not tally.problems, "\n".join(tally.problems[:5])
 
 
@@ -219,7 +219,7 @@ def test_the_library_sees_every_change_that_the_kernel_sees(
     assert +traced(log) == Counter(in_peace("tools").changes) + Counter(openat=paid, write=paid)
 
 
-@pytest.mark.parametrize("call", CHANGES[1:] if EVERYTHING else ["renameat"])
+@pytest.mark.parametrize("call", STRACED if EVERYTHING else ["renameat"])
 def test_a_process_that_strace_kills_is_continued_by_the_next(
     in_peace: Callable[[str], Peace], tmp_path: Path, call: str
 ) -> None:
@@ -231,4 +231,4 @@ def test_a_process_that_strace_kills_is_continued_by_the_next(
         fault = f"inject={call}:signal=KILL:when={number}"
         kills += run_command(base, "strace", "-f", "-qq", "-o", "/dev/null", "-e", fault).returncode != 0
         assert after(base, "tools", peace)[1] == [], number
-    assert kills == (count if EVERYTHING else 1)
+    assert kills == (count if EVERYTHING else 1) > 0
