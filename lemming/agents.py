@@ -17,7 +17,7 @@ from lemming import paths
 from lemming.documents import Document, adapter, read_text, unreadable
 from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
-from lemming.jsontext import nearest
+from lemming.jsontext import compact, nearest
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.readings import Reading, folders_in, is_current, look
 from lemming.schedule import AgentSchedule, is_due
@@ -279,7 +279,8 @@ def _read(name: str, raw: bytes) -> Document[Agent]:
     document = read_text(raw, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES)
     found = document.value.name
     if found != name:
-        message = f'the name is "{found[:80]}" but the folder is "{name}"; the folder is the identity'
+        own = compact(found[:80]).decode()
+        message = f'the name is {own} but the folder is "{name}"; the folder is the identity'
         raise _broken(resume, message, f'set "name": "{name}" or rename the folder', "/name")
     return document
 

@@ -101,6 +101,20 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     fs.publish(base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line)
 
 
+def amend_state(base: Path, agent_name: str, state: AgentState) -> None:
+    """Put a state in the place of the last line: what a person adds between two turns.
+
+    All of it or nothing: the file is replaced. Survives power loss when this returns.
+    """
+    relative = paths.ledger_file(agent_name)
+    try:
+        present = fs.read_bytes(base / relative, LINE_LIMIT_BYTES)
+    except FileNotFoundError:
+        present = b""
+    line = compact(state.as_json()) + b"\n"
+    fs.publish(base, relative, _lines_before(present, state.tick) + line, sync=True)
+
+
 def _lines_before(present: bytes, tick: int) -> bytes:
     """Return a ledger without a torn last line and without last lines of this tick or a later one."""
     lines = present[: present.rfind(b"\n") + 1].splitlines(keepends=True)

@@ -12,6 +12,7 @@ from lemming.commands.screen import counted, one_line, painted, show, show_json,
 from lemming.errors import UsageError
 from lemming.runtime import Runtime, open_org
 from lemming.timeline.repair import Repair, find_repairs, make_repairs
+from lemming.timeline.retry import plan_retry, run_again
 from lemming.timeline.unknown import mark_call
 
 WOULD_REPAIR = 1
@@ -20,12 +21,16 @@ WOULD_REPAIR = 1
 def repair(
     ctx: typer.Context,
     call: Annotated[
-        str | None, typer.Argument(metavar="CALL", help="With --mark: a call, as TICK/AGENT/INDEX.")
+        str | None,
+        typer.Argument(metavar="CALL", help="With --mark or --retry: a call, as TICK/AGENT/INDEX."),
     ] = None,
     mark: Annotated[
         Literal["done", "failed"] | None,
         typer.Option("--mark", help="Say whether a call whose outcome is unknown did happen."),
     ] = None,
+    retry: Annotated[
+        bool, typer.Option("--retry", help="Run a call whose outcome is unknown once more.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do what would be done.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -35,18 +40,29 @@ def repair(
     cut is copied there first. Some things are only listed, because only a person can tell what is right.
     Exit status 1 says that something would be done.
 
+    A tool call that was cut off may or may not have happened. Find out, and --mark it; or, if twice does no
+    harm, --retry it with --yes. Either way its agent reads of it in its next prompt. A retry that is cut off
+    leaves the call unknown as before; it is never run again without being asked for again.
+
     \b
     Examples:
       lemming repair
       lemming repair --yes
       lemming repair --mark done 42/reporter/0
+      lemming repair --retry 42/reporter/0 --yes
     """
     base = find_org(ctx)
-    if (call is None) != (mark is None):
-        raise UsageError("--mark and a call belong together", hint="lemming repair --mark done 42/reporter/0")
+    if (mark is not None) + retry != (call is not None):
+        raise UsageError(
+            "a call goes with either --mark or --retry",
+            hint="lemming repair --mark done 42/reporter/0, or lemming repair --retry 42/reporter/0",
+        )
     with open_org(base, command="repair") as runtime:
         if call is not None:
-            _mark(runtime, call, happened=mark == "done", as_json=as_json)
+            if retry:
+                _retry(runtime, call, yes=yes, as_json=as_json)
+            else:
+                _mark(runtime, call, happened=mark == "done", as_json=as_json)
             return
         repairs = find_repairs(base)
         to_do = [repair for repair in repairs if repair.steps]
@@ -66,6 +82,24 @@ def _mark(runtime: Runtime, call_id: str, *, happened: bool, as_json: bool) -> N
     else:
         word = "did happen" if happened else "did not happen"
         tell(f"{call.agent} will read in its next prompt that {one_line(call.text, 200)} {word}")
+
+
+def _retry(runtime: Runtime, call_id: str, *, yes: bool, as_json: bool) -> None:
+    planned = plan_retry(runtime, call_id)
+    call, text = planned.call, one_line(planned.call.text, 200)
+    if not yes:
+        if as_json:
+            show_json("call_retried", {**call.as_json(), "is_done": False})
+        else:
+            tell(f"would run {text} once more for {call.agent}: add --yes if that does no harm")
+        raise typer.Exit(WOULD_REPAIR)
+    result = run_again(runtime, planned)
+    if as_json:
+        outcome = {"is_done": True, "success": result.success, "output": result.output}
+        show_json("call_retried", {**call.as_json(), **outcome})
+    else:
+        word = "has run" if result.success else "has failed"
+        tell(f"{text} {word}; {call.agent} will read so in its next prompt: {one_line(result.output, 400)}")
 
 
 def _show(repair: Repair, *, is_done: bool, aside: str, as_json: bool) -> None:

@@ -277,9 +277,12 @@ def _odd_entries(base: Path) -> Iterator[Repair]:
 
 def _about_a_call(call: UnknownCall) -> Repair:
     found = f"{call.agent} called {call.text} in tick {call.tick}; the engine ended while it ran"
+    if call.was_retried:
+        found += ", and so did the repair that ran it again"
     action = (
         f"find out whether it happened, then `lemming repair --mark done {call.id}` or "
-        f"`--mark failed {call.id}`: {call.agent} is told in its next prompt"
+        f"`--mark failed {call.id}`, or have it run again with `lemming repair --retry {call.id} --yes`: "
+        f"{call.agent} is told in its next prompt"
     )
     return Repair("call", call.id, found, action, call=call)
 

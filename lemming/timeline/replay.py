@@ -20,6 +20,7 @@ from lemming.effects import FileEffect
 from lemming.engine import persist_tick, run_opened
 from lemming.errors import UsageError
 from lemming.journal import Journal, Record, journal_ticks, read_journal
+from lemming.ledger import amend_state, read_state
 from lemming.providers import Message, Reply, Request
 from lemming.runtime import Event, Runtime, open_org
 from lemming.seating import from_record
@@ -34,6 +35,7 @@ from lemming.timeline.recording import (
     require_same,
 )
 from lemming.timeline.root import file_digest
+from lemming.timeline.unknown import without_words
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn import Answer, take_turn
 
@@ -87,14 +89,18 @@ def _retake(recorded: RecordedTick, name: str) -> dict[str, Any]:
 
 @dataclass
 class _After:
-    """The state in which each agent's last turn left it; its next turn must start from there."""
+    """The state in which each agent's last turn left it; its next turn must start from there.
+
+    People may have added their word on a call in between.
+    """
 
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def compare(self, recorded: RecordedTick, name: str) -> None:
         before, state = recorded.started[name]["state"], self.states.pop(name, None)
         if state is not None and before["tick"] == state["tick"]:
-            require_same(before, state, tick=recorded.tick, agent=name, what="state before the turn")
+            own = [{**one, "results": without_words(one["results"])} for one in (before, state)]
+            require_same(*own, tick=recorded.tick, agent=name, what="state before the turn")
 
 
 @dataclass(frozen=True)
@@ -168,9 +174,18 @@ def _run_again(runtime: Rerun, arrivals: Arrivals, recorded: RecordedTick) -> Re
     arrivals.deliver(runtime.original, runtime.base, recorded.tick)
     if not (runtime.base / paths.TICK_FILE).exists():
         persist_tick(runtime.base, recorded.tick)
+    _say_again(runtime, recorded)
     lost = _give_up_again(runtime, recorded)
     run_opened(runtime, recorded.tick, advance=recorded.records[-1]["advanced"])
     return Replayed(recorded.tick, len(recorded.ended) - len(lost), lost)
+
+
+def _say_again(runtime: Rerun, recorded: RecordedTick) -> None:
+    """Let agents know what people had found out about their calls before this tick."""
+    for name, started in recorded.started.items():
+        told, state = started["state"]["results"], read_state(runtime.base, name)
+        if told != [*state.results] and without_words(told) == without_words(state.results):
+            amend_state(runtime.base, name, replace(state, results=tuple(told)))
 
 
 def _give_up_again(runtime: Rerun, recorded: RecordedTick) -> tuple[str, ...]:

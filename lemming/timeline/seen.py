@@ -22,6 +22,7 @@ from lemming.timeline.things import (
     text_of_payload,
     unwritten,
 )
+from lemming.timeline.unknown import CALL, RETRY
 from lemming.timeline.writings import Moment, Write, Writings
 
 COMPARED_CHARS = 2000  # what tools give of a long file is cut
@@ -129,8 +130,9 @@ def _by_turn_or_hand(
 def _carried_result(turn: TurnRecord, result: dict[str, Any]) -> Thing:
     """A result of the agent's earlier turn; or what a person found out about a call."""
     thing = Thing("result", _call(result["tool"], result["args"]), result["output"], author=turn.agent)
-    if "call" in result:
-        thing.by, thing.remark = "person", f"a person's word on call {result['call']}"
+    if CALL in result:
+        word = "had run again" if RETRY in result else "found out about"
+        thing.by, thing.remark = "person", f"what a person {word}: call {result[CALL]}"
         return thing
     before = turn.started["state"]["tick"] if turn.started else -1
     thing.by, thing.moment = "turn", (before, 0)

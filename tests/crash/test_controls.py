@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import errno
+import json
 import os
+from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from trial import Bill, Over, finish, ideal, moments, survives
+from corpus import BY_NAME
+from trial import Bill, Over, finish, folder, ideal, moments, overpaid, run, survives
 
-from lemming.testing.faults import End
+from lemming.disk import on_disk
+from lemming.errors import DiskError
+from lemming.ledger import read_state
+from lemming.testing.faults import End, Image, restore, take_image
 
 pytestmark = pytest.mark.crash
 
@@ -96,6 +103,61 @@ class IdByAttempt(Over):
         super().rename(source, name, source_folder, folder)
 
 
+class CountedOnTop(Over):
+    """A line of the ledger adds what the turn cost to the line before, instead of saying the total."""
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        if os.pread(descriptor, 8, 0) != b'{"tick":':
+            super().truncate(descriptor, size)
+
+    def write(self, descriptor: int, content: bytes) -> int:
+        if not content.startswith(b'{"tick":'):
+            return super().write(descriptor, content)
+        lines = os.pread(descriptor, 1 << 20, 0).splitlines()
+        before = json.loads(lines[-1])["credits"] if lines else 0.0
+        line = {**json.loads(content), "cost": 1.0, "credits": before + 1.0}
+        super().write(descriptor, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        return len(content)
+
+
+class FailsOnce(Over):
+    """A disk on which the sync with this number fails and what it was to keep is lost.
+
+    As on Linux: the bytes can still be read, and the next sync of that file reports success.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number, self.count, self.safe = number, 0, dict[int, int]()
+        self.lost = (0, 0, 0)  # inode, and from which byte to which
+
+    def sync(self, descriptor: int) -> None:
+        status = os.fstat(descriptor)
+        self.count += 1
+        if self.count == self.number:
+            self.lost = (status.st_ino, self.safe.get(status.st_ino, 0), status.st_size)
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self.safe[status.st_ino] = status.st_size
+
+    def after_power_loss(self, base: Path) -> Image:
+        """Return what is there once the power has gone: all but what was lost, which is zeros."""
+        left, (inode, start, end) = take_image(base), self.lost
+        for path, content in left.items():
+            if content and (base / path).stat().st_ino == inode:
+                left[path] = content[:start] + b"\0" * (end - start) + content[end:]
+        return left
+
+
+class SyncRetried(FailsOnce):
+    """A sync that failed is tried again, and believed."""
+
+    def sync(self, descriptor: int) -> None:
+        try:
+            super().sync(descriptor)
+        except OSError:
+            super().sync(descriptor)
+
+
 def some(number: int) -> bool:
     return number % 4 == 0
 
@@ -134,3 +196,45 @@ def test_without_syncs_power_loss_costs_more_than_the_call_in_flight() -> None:
 
 def test_with_one_sync_a_tick_power_loss_costs_more_than_the_call_in_flight() -> None:
     assert survives("plain", "strict", "tick", some).most_repeated > 1
+
+
+def credits_after_a_kill(breach: type[Over]) -> set[float]:
+    """Return what the ledger says was spent by the one call of a run, wherever the run was killed."""
+    found = set()
+    for moment in moments(
+        "first_run", "turn", ideal("first_run", "turn").start, Bill(), "kill", bool, breach=breach
+    ):
+        with folder() as base, on_disk(breach()):
+            restore(moment.left, base)
+            run(base, 1, Bill(moment.paid))
+            found.add(read_state(base, "ada").credits)
+    return found
+
+
+def test_a_ledger_of_increments_would_count_a_call_twice_after_a_crash() -> None:
+    assert credits_after_a_kill(Over) == {1.0}
+    assert credits_after_a_kill(CountedOnTop) == {1.0, 2.0}
+
+
+def run_on_a_failing_disk(failing: FailsOnce) -> list[str]:
+    """Let one sync of a run fail and the power go when it has ended; say what is wrong after the next run."""
+    bill = Bill()
+    with folder() as base:
+        restore(ideal("plain", "turn").start, base)
+        with on_disk(failing):
+            try:
+                run(base, BY_NAME["plain"].ticks, bill)
+            except DiskError:
+                assert failing.count == failing.number, "no sync comes after one that failed"
+        left = failing.after_power_loss(base)
+    return finish("plain", "turn", left, bill) + overpaid(bill, whole_tick=False)
+
+
+def test_a_failed_sync_that_is_tried_again_would_lose_what_it_was_to_keep() -> None:
+    calm = FailsOnce(0)
+    run_on_a_failing_disk(calm)
+    syncs = range(1, calm.count + 1)
+    assert [problem for number in syncs for problem in run_on_a_failing_disk(FailsOnce(number))] == []
+    found = [problem for number in syncs for problem in run_on_a_failing_disk(SyncRetried(number))]
+    for loss in ("the journal is damaged", "cannot read the tick counter"):
+        assert any(loss in problem for problem in found), found[:3]

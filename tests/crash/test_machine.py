@@ -28,7 +28,7 @@ from lemming.providers import Reply, Request, register_provider
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import open_org
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, make_org, resume, say
-from lemming.testing.faults import fail_at, take_image
+from lemming.testing.faults import POWER_LOSS, End, Image, Point, fail_at, restore, take_image, watch
 
 pytestmark = pytest.mark.crash
 
@@ -70,7 +70,8 @@ class Life(RuleBasedStateMachine):
             models={"scripted": {"provider": "moody", "options": {"file": SCRIPT_FILE}}},
             script=[{"reply": say("hello", memory_updates=[{"key": "last", "value": 1}])}],
         )
-        self.clock, self.ends, self.highest, self.noted = FrozenClock(), 0, 1, 0
+        self.clock, self.boots = FrozenClock(boot_id="boot 0"), 0
+        self.ends, self.highest, self.noted = 0, 1, 0
         self.expected: dict[str, set[tuple[int, str]]] = {}
         self.by_hand = {
             path: content
@@ -92,6 +93,41 @@ class Life(RuleBasedStateMachine):
         with contextlib.suppress(Crash), crash_at(number):
             self.note(run_once(self.base, clock=self.clock))
         self.recover_notes()
+
+    @rule(
+        number=st.integers(1, 90),
+        end=st.sampled_from(POWER_LOSS),
+        seed=st.integers(0, 3),
+        killed_at=st.none() | st.integers(1, 70),
+    )
+    def power_goes(self, number: int, end: End, seed: int, killed_at: int | None) -> None:
+        """The power goes during a tick, which may be one that a killed engine had begun; then it is back."""
+        left: list[Image] = []
+        failures = Moody.failures
+
+        def hear(point: Point) -> None:
+            if not left:
+                left.append(point.left)
+            raise Crash
+
+        with (
+            contextlib.suppress(Crash),
+            watch(self.base, end, hear, wanted=lambda at: at >= number, seed=seed),
+        ):
+            if killed_at:
+                with contextlib.suppress(Crash), crash_at(killed_at):
+                    self.note(run_once(self.base, clock=self.clock))
+                if not left:
+                    self.recover_notes()
+            self.note(run_once(self.base, clock=self.clock))
+        if left:
+            shutil.rmtree(self.base)
+            restore(left[0], self.base)
+            self.boots += 1
+            self.clock.boot_id = f"boot {self.boots}"
+        self.ends += failures - Moody.failures  # a call that failed is not synced: it may be made again
+        self.recover_notes()
+        self.note(run_once(self.base, clock=self.clock))
 
     @rule(number=st.integers(1, 70), lasting=st.booleans(), half=st.booleans())
     def disk_is_full(self, number: int, lasting: bool, half: bool) -> None:

@@ -8,9 +8,13 @@ from typing import ClassVar
 import pytest
 from trial import EVERYTHING, Bill, folder, run
 
-from lemming.journal import read_journal
-from lemming.testing import make_org, resume, say
+from lemming.engine import run_once
+from lemming.journal import journal_ticks, read_journal
+from lemming.runtime import open_org
+from lemming.testing import Crash, make_org, resume, say
 from lemming.testing.faults import ENDS, End, Image, Point, restore, watch
+from lemming.timeline.retry import plan_retry, run_again
+from lemming.timeline.unknown import find_unknown_calls
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 pytestmark = pytest.mark.crash
@@ -24,8 +28,11 @@ class Gong(Tool):
     name = "gong"
     description = "Strikes the gong."
     struck: ClassVar[int] = 0
+    dies: ClassVar[bool] = False
 
     def execute(self, agent_name: str, base_path: Path) -> ToolResult:
+        if Gong.dies:
+            raise Crash
         Gong.struck += 1
         return ToolResult(True, "struck")
 
@@ -55,3 +62,47 @@ def test_an_outside_effect_happens_at_most_once_and_is_shown_when_unknown(end: E
             restore(left, base)
             run(base, TICKS, Bill())
             assert TICKS - interrupted(base) <= Gong.struck <= TICKS
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_call_that_a_person_has_run_again_runs_once_however_the_world_ends(
+    end: End, tmp_path: Path
+) -> None:
+    base = with_an_unknown_call(tmp_path / "org")
+    found: list[tuple[Image, int]] = []
+
+    def hear(point: Point) -> None:
+        found.append((point.left, Gong.struck))
+
+    Gong.struck = 0
+    with watch(base, end, hear), open_org(base) as runtime:
+        run_again(runtime, plan_retry(runtime, "1/ada/0"))
+    assert Gong.struck == 1
+    assert {struck for _, struck in found} == {0, 1}
+    for left, struck in found:
+        with folder() as copy:
+            unknown = find_unknown_calls(restore(left, copy), journal_ticks(copy))
+            is_told = not unknown or unknown[0].was_retried
+            assert is_told or not struck, "what may have happened twice is said to the person"
+            assert unknown or struck, "only what has run is settled"
+            run_once(copy)
+    assert Gong.struck == 1, "nothing runs it again but a person"
+
+
+def with_an_unknown_call(base: Path) -> Path:
+    """Make an organisation that was killed as ada's one call ran, and has gone on since."""
+    ToolRegistry.register(Gong())
+    reply = say("striking", tool_calls=[{"tool": "gong", "args": {}}])
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["gong"]}),
+        script=[{"tick": 1, "reply": reply}, {"reply": say("")}],
+    )
+    Gong.dies = True
+    try:
+        with pytest.raises(Crash):
+            run_once(base)
+    finally:
+        Gong.dies = False
+    run_once(base)
+    return base

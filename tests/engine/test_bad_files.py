@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -77,12 +78,6 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
             '(set "name": "beta" or rename the folder)',
             id="another's name",
         ),
-        pytest.param(
-            json.dumps(resume("../../evil")),
-            f'{RESUME} /name: the name is "../../evil" but the folder is "beta"; the folder is the identity '
-            '(set "name": "beta" or rename the folder)',
-            id="a path as name",
-        ),
         pytest.param(os.mkfifo, f"{RESUME}: not a regular file", id="a pipe"),
         pytest.param(Path.mkdir, f"{RESUME}: not a regular file", id="a folder"),
         pytest.param(a_device, f"{RESUME}: not a regular file", id="a device"),
@@ -107,6 +102,32 @@ def test_a_bad_resume_takes_out_that_agent_only_and_says_where(
     org: Path, content: Content, message: str
 ) -> None:
     assert run_with(org, RESUME, content) == {"beta": message}
+
+
+@pytest.mark.parametrize(
+    "name", ["../../evil", "", "a/b", "CON", "x" * 300, "e\u0301te\u0301", "Beta", "be\nta"]
+)
+def test_a_resume_with_a_name_that_is_not_its_folders_is_refused(org: Path, name: str) -> None:
+    reasons = run_with(org, RESUME, json.dumps(resume(name)))
+    assert reasons["beta"].startswith(
+        f"{RESUME} /name: the name is {json.dumps(name, ensure_ascii=False)[:80]}"
+    )
+    assert reasons["beta"].endswith('(set "name": "beta" or rename the folder)')
+    assert sorted(path.name for path in (org / "agents").iterdir()) == ["ada", "beta", "zed"]
+
+
+def test_of_a_resume_of_a_gigabyte_no_more_than_the_limit_is_read(org: Path) -> None:
+    def make(path: Path) -> None:
+        path.write_text("{")
+        os.truncate(path, 1 << 30)
+
+    tracemalloc.start()
+    try:
+        assert run_with(org, RESUME, make) == {"beta": f"{RESUME}: larger than 262144 bytes"}
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 32 << 20
 
 
 def test_the_content_behind_a_link_is_not_echoed(org: Path, tmp_path: Path) -> None:

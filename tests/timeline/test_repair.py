@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from lemming.journal import is_committed, read_journal
 from lemming.ledger import read_state
 from lemming.runtime import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
+from lemming.timeline.unknown import mark_call
 
 Repair = Callable[..., Ran]
 
@@ -298,6 +300,7 @@ def test_a_call_whose_outcome_is_unknown_is_listed(base: Path, repair: Repair) -
         "index": 0,
         "tool": "bell",
         "args": {"loud": True},
+        "was_retried": False,
     }
     assert told["is_for_a_person"] is True
 
@@ -326,6 +329,17 @@ def test_a_mark_waits_until_the_tick_is_finished(base: Path, repair: Repair) -> 
     ran = repair("--mark", "done", "1/ada/0")
     assert ran.status == 2
     assert "tick 2 is unfinished" in ran.err
+
+
+@pytest.mark.parametrize("number", range(1, 5))
+def test_a_mark_that_dies_costs_the_agent_nothing_it_knew(base: Path, repair: Repair, number: int) -> None:
+    run_once(with_unknown_call(base))
+    before = read_state(base, "ada")
+    with pytest.raises(Crash), crash_at(number):
+        mark_call(base, "1/ada/0", happened=True)
+    after = read_state(base, "ada")
+    assert replace(after, results=()) == replace(before, results=())
+    assert after.results[: len(before.results)] == before.results
 
 
 @pytest.mark.parametrize("words", [["--mark", "done"], ["1/ada/0"], ["--mark", "done", "1/ada/7"]])

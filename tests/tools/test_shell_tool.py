@@ -177,6 +177,8 @@ def test_nothing_outside_the_workspace_can_be_read(desk: Desk) -> None:
         f"ln {base}/shared/common.txt stolen; ln -s {base}/shared/common.txt s; cat s stolen",
         f"echo x | grep --file={secret}; sort {secret} -o stolen; dd if={secret}; sh -c '. {secret}'",
         f"tar cf - {base}/config; find {base} -type f -exec cat {{}} +; ls {base} {outside} /",
+        f"tar --checkpoint=1 --checkpoint-action=exec='cat {secret}' -cf /dev/null .",
+        f'jq -n \'import "credits" as $d {{search: "{base}/config"}}; $d\'',
         f"git -c core.pager='cat {secret}' log; cat /etc/passwd /etc/shadow; head -c 9 /dev/sda",
         f"cat /proc/1/root{secret} /proc/self/root{secret} /proc/self/cwd/link/secret.txt",
     ]
