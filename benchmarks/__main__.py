@@ -20,17 +20,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks import overhead
+from benchmarks import cold, counts, idle, memory, overhead, parallel
 from benchmarks.measurement import Measurement, file_system
 from benchmarks.options import Options
 from benchmarks.table import as_json, as_markdown
 
 SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "overhead": overhead.measure,
+    "cold": cold.measure,
+    "idle": idle.measure,
+    "parallel": parallel.measure,
+    "memory": memory.measure,
+    "counts": counts.measure,
 }
 MEMORY = Path("/dev/shm")
 RESULTS = Path(__file__).parent / "results.json"
 QUICK = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": ()}
+ON_DISK = {"agents": (100,), "reading": ("one",), "entries": (0,), "ages": ()}
 CHOICES = ("agents", "reading", "entries", "durability", "ages")
 
 
@@ -39,19 +45,32 @@ def main(arguments: list[str] | None = None) -> None:
     wanted = _parser().parse_args(arguments)
     print(f"{machine()}\n", flush=True)
     results: list[Measurement] = []
-    for subject, place, changes in _runs(wanted):
+    for place, subjects in _runs(wanted).items():
         with _folder(place) as folder:
-            options = dataclasses.replace(_options(wanted, folder), **changes)
-            began = time.monotonic()
-            found = list(SUBJECTS[subject](options))
-        print(
-            f"## {subject.capitalize()}, on {options.file_system} ({place})\n\n{as_markdown(found)}",
-            flush=True,
-        )
-        print(f"{subject}: {time.monotonic() - began:.0f} s", file=sys.stderr)
-        results += found
+            for subject, changes in subjects.items():
+                options = dataclasses.replace(_options(wanted, folder, subject), **changes)
+                results += _measured(subject, options, place)
     plain = {"machine": machine(), "measurements": [as_json(measurement) for measurement in results]}
     wanted.results.write_text(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+
+
+def _measured(subject: str, options: Options, place: Path) -> list[Measurement]:
+    """Measure one subject and print its table."""
+    options.place.mkdir()
+    began = time.monotonic()
+    found = [_placed(row, subject, options.file_system) for row in SUBJECTS[subject](options)]
+    shutil.rmtree(options.place)
+    print(f"## {subject.capitalize()}, on {options.file_system} ({place})\n")
+    print(as_markdown(found), flush=True)
+    print(f"{subject}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return found
+
+
+def _placed(row: Measurement, subject: str, file_system: str) -> Measurement:
+    """Return a row that says where it was measured. What takes time has its target in memory only."""
+    applies = row.spread is None or file_system == "tmpfs"
+    target = row.target if applies else ""
+    return dataclasses.replace(row, subject=subject, file_system=file_system, target=target)
 
 
 def machine() -> str:
@@ -63,7 +82,7 @@ def machine() -> str:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("subjects", nargs="*", help=f"of: {', '.join(SUBJECTS)} (default: all)")
+    parser.add_argument("subjects", nargs="*", metavar="subject", help=f"{', '.join(SUBJECTS)}; default: all")
     parser.add_argument("--quick", action="store_true", help="fewer cases and rounds: under a minute")
     parser.add_argument("--full", action="store_true", help="several factors moved at once")
     parser.add_argument("--rounds", type=int, help="interleaved rounds; the median counts")
@@ -79,20 +98,28 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _runs(wanted: argparse.Namespace) -> Iterator[tuple[str, Path, dict[str, Any]]]:
-    """Yield subject, place and what differs from the command line there."""
+def _runs(wanted: argparse.Namespace) -> dict[Path, dict[str, dict[str, Any]]]:
+    """Return for each place its subjects, and for each subject what differs from the command line there."""
     place = wanted.dir or Path.cwd()
-    for subject in wanted.subjects or SUBJECTS:
-        yield subject, place, {}
-    if not wanted.subjects and not wanted.quick:
-        yield "overhead", Path.cwd(), {"agents": (100,), "reading": ("one",), "entries": (0,), "ages": ()}
+    runs: dict[Path, dict[str, dict[str, Any]]] = {
+        place: {subject: {} for subject in wanted.subjects or SUBJECTS}
+    }
+    if not wanted.subjects and not wanted.quick and place != Path.cwd():
+        runs[Path.cwd()] = {"overhead": ON_DISK}
+    return runs
 
 
-def _options(wanted: argparse.Namespace, folder: Path) -> Options:
+def _options(wanted: argparse.Namespace, folder: Path, subject: str) -> Options:
     given = {name: tuple(chosen) for name in CHOICES if (chosen := getattr(wanted, name)) is not None}
     rounds = {"rounds": wanted.rounds} if wanted.rounds else {}
     changes: dict[str, Any] = {**(QUICK if wanted.quick else {}), **given, **rounds}
-    return Options(place=folder, file_system=file_system(folder), is_full=wanted.full, **changes)
+    return Options(
+        place=folder / subject,
+        shelf=folder,
+        file_system=file_system(folder),
+        is_full=wanted.full,
+        **changes,
+    )
 
 
 @contextmanager

@@ -81,14 +81,15 @@ class FilesTmp:
         self.written += len(content)
 
 
-def scan_resumes(base: Path) -> Work:
-    """Return the work of looking at every resume without reading it."""
+def scan_resumes(base: Path, times: int) -> Work:
+    """Return the work of looking at every resume, so many times, without reading it."""
     agents = os.open(base / "agents", os.O_RDONLY | os.O_DIRECTORY)
 
     def work() -> None:
-        with os.scandir(agents) as found:
-            for agent in found:
-                os.stat(f"{agent.name}/resume.json", dir_fd=agents)
+        for _ in range(times):
+            with os.scandir(agents) as found:
+                for agent in found:
+                    os.stat(f"{agent.name}/resume.json", dir_fd=agents)
 
     return work
 

@@ -65,8 +65,6 @@ class Measurement:
 
 
 def file_system(place: Path) -> str:
-    """Return the type of the file system a folder is on, as `stat` calls it."""
-    found = subprocess.run(
-        ["stat", "-f", "-c", "%T", str(place)], capture_output=True, text=True, check=False
-    )
-    return found.stdout.strip() or "unknown file system"
+    """Return the type of the file system a folder is on."""
+    found = subprocess.run(["df", "--output=fstype", str(place)], capture_output=True, text=True, check=False)
+    return found.stdout.split()[-1] if found.returncode == 0 else "unknown file system"

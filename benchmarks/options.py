@@ -8,9 +8,14 @@ from pathlib import Path
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """The command line, and `place`: an empty folder on the file system that is measured."""
+    """The command line, and where to measure.
+
+    `place` is an empty folder for one subject, `shelf` one for what several subjects copy; both are on the
+    file system that is measured.
+    """
 
     place: Path
+    shelf: Path
     file_system: str
     rounds: int = 5
     agents: tuple[int, ...] = (10, 100, 1000)

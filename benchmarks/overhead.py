@@ -7,6 +7,7 @@ can be compared with each.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -15,7 +16,8 @@ from pathlib import Path
 from benchmarks.floor import files_tmp
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
-from benchmarks.orgs import aged, make, running
+from benchmarks.orgs import WARM_TICKS, aged, make, running
+from benchmarks.same_files import same_files
 from benchmarks.sides import Side, interleave
 
 TURNS_A_ROUND = 200
@@ -25,17 +27,20 @@ LARGE = 1000  # from here on the number of agents has a target of its own
 
 @dataclass(frozen=True)
 class Case:
-    """An organisation to be measured; without a durability it is the floor."""
+    """An organisation to be measured; without a durability it is the floor `files_tmp`."""
 
     agents: int
     reading: str = "one"
     entries: int = 0
     durability: str = ""
     age: int = 0
+    is_bare: bool = False
 
     def __str__(self) -> str:
         if not self.durability:
             return "files_tmp"
+        if self.is_bare:
+            return "the same files, bare"
         reading = {"one": "read one neighbour", "all": "read all"}[self.reading]
         entries = f", {self.entries} entries each" if self.entries else ""
         age = f", after {self.age:,} ticks" if self.age else ""
@@ -63,14 +68,18 @@ def measure(options: Options) -> Iterator[Measurement]:
     sides: dict[Case, Side] = {}
     for case in cases:
         sides.setdefault(case.floor, _floor_side(case.floor, options.place))
-        sides[case] = _engine_side(case, options.place)
+        sides[case] = _engine_side(case, options)
+        if _is_plain(case):
+            bare = replace(case, is_bare=True)
+            sides[bare] = _bare_side(bare, options)
     timings = interleave(sides, options.rounds)
     cpu = {case: _per_turn([timing.cpu_s for timing in found], case) for case, found in timings.items()}
     wall = {case: _per_turn([timing.wall_s for timing in found], case) for case, found in timings.items()}
     for case in cases:
-        target = "turn" if replace(case, durability="") == Case(100) else ""
-        yield _row(case, "CPU a turn", cpu, case.floor, target)
+        yield _row(case, "CPU a turn", cpu, case.floor, "turn" if _is_plain(case) else "")
         yield _row(case, "wall a turn", wall, case.floor)
+        if _is_plain(case):
+            yield _row(case, "wall a turn", wall, replace(case, is_bare=True))
     yield from _factors(cases, cpu)
 
 
@@ -78,6 +87,10 @@ def _cases(options: Options) -> list[Case]:
     product = itertools.product(options.agents, options.reading, options.entries, options.durability)
     cases = [case for case in itertools.starmap(Case, product) if options.is_full or case.distance <= 1]
     return cases + [Case(AGED_AGENTS, "one", 0, "off", age) for age in options.ages]
+
+
+def _is_plain(case: Case) -> bool:
+    return replace(case, durability="") == Case(100)
 
 
 def _factors(cases: list[Case], cpu: dict[Case, list[float]]) -> Iterator[Measurement]:
@@ -113,11 +126,16 @@ def _floor_side(case: Case, place: Path) -> Side:
     return Side(files_tmp, (folder, case.agents, case.reading, case.ticks))
 
 
-def _engine_side(case: Case, place: Path) -> Side:
+def _engine_side(case: Case, options: Options) -> Side:
+    base = aged(options, case.agents, case.age) if case.age else _young(case, options)
+    return Side(running, (base, case.ticks, WARM_TICKS[case.reading]))
+
+
+def _bare_side(case: Case, options: Options) -> Side:
+    return Side(same_files, (_young(case, options), case.agents, case.ticks))
+
+
+def _young(case: Case, options: Options) -> Path:
+    name = "-".join(map(str, dataclasses.astuple(case)))
     org = {"durability": case.durability}
-    if case.age:
-        base = aged(place, AGED_AGENTS, case.age, org=org)
-    else:
-        name = f"org-{case.agents}-{case.reading}-{case.entries}-{case.durability}"
-        base = make(place / name, case.agents, case.reading, entries=case.entries, org=org)
-    return Side(running, (base, case.ticks))
+    return make(options.place / name, case.agents, case.reading, entries=case.entries, org=org)
