@@ -44,8 +44,8 @@ class CountingDisk(Disk):
 def count_writing(base: Path, warm: int, counted: int) -> Counter[str]:
     """Run an organisation and return what the ticks after the warm ones did to the disk, in all.
 
-    The keys: those of `CountingDisk`, "files created", "files appended to", "agents' files replaced" and
-    "other files replaced".
+    The keys: those of `CountingDisk`, "files appended to", and "agents' files" and "other files" with
+    "created" and "replaced".
     """
     register_models()
     reports = ticks(base, interval_s=0)
@@ -55,7 +55,7 @@ def count_writing(base: Path, warm: int, counted: int) -> Counter[str]:
 
     def observe(operation: str, path: str) -> None:
         if operation == "rename" and (base / path).exists():
-            found["agents' files replaced" if path.startswith("agents/") else "other files replaced"] += 1
+            found[f"{_whose(path)} files replaced"] += 1
 
     with on_disk(disk), fs.observed(observe):
         for _ in range(counted):
@@ -67,19 +67,22 @@ def count_writing(base: Path, warm: int, counted: int) -> Counter[str]:
 
 
 def _files(base: Path) -> dict[str, tuple[int, int]]:
-    """Return inode and size of every file."""
+    """Return inode and size of every file by its path in the organisation."""
     return {
-        path: (status.st_ino, status.st_size)
+        os.path.relpath(path, base): (status.st_ino, status.st_size)
         for folder, _, names in os.walk(base)
         for path in (f"{folder}/{name}" for name in names)
         if (status := os.stat(path))
     }
 
 
-def _changes(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> dict[str, int]:
-    grown = [
-        path
-        for path, (inode, size) in after.items()
-        if path in before and before[path][0] == inode and size > before[path][1]
-    ]
-    return {"files created": len(after.keys() - before.keys()), "files appended to": len(grown)}
+def _changes(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int]]) -> Counter[str]:
+    changes = Counter(f"{_whose(path)} files created" for path in after.keys() - before.keys())
+    for path in after.keys() & before.keys():
+        (old, old_size), (new, new_size) = before[path], after[path]
+        changes["files appended to"] += old == new and new_size > old_size
+    return changes
+
+
+def _whose(path: str) -> str:
+    return "agents'" if path.startswith("agents/") else "other"

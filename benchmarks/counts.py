@@ -35,21 +35,21 @@ def measure(options: Options) -> Iterator[Measurement]:
 def _writing(options: Options, agents: int, durability: str) -> Iterator[Measurement]:
     base = make(options.place / f"{agents}-{durability}", agents, "one", org={"durability": durability})
     counts = count_writing(base, WARM_TICKS["one"], COUNTED_TICKS)
-    a_turn = {what: count / COUNTED_TICKS / agents for what, count in counts.items()}
-    a_tick = {what: count / COUNTED_TICKS for what, count in counts.items()}
+    turns = agents * COUNTED_TICKS
     case = f"{agents:,} agents, read one neighbour, {durability}"
     rows = (
-        ("flushes a tick", a_tick.get("flushes", 0), "flushes per tick" if durability == "tick" else ""),
-        ("flushes a turn", a_turn.get("flushes", 0), "flushes per turn" if durability == "turn" else ""),
-        ("files created a turn", a_turn["files created"], ""),
-        ("files appended to a turn", a_turn["files appended to"], ""),
-        ("files replaced a turn", a_turn["agents' files replaced"] / KEYS_CHANGED, "replaced"),
-        ("other files replaced a tick", a_tick["other files replaced"], ""),
+        ("flushes a tick", "flushes", COUNTED_TICKS, "flushes per tick" if durability == "tick" else ""),
+        ("flushes a turn", "flushes", turns, "flushes per turn" if durability == "turn" else ""),
+        ("files created a turn", "agents' files created", turns, ""),
+        ("other files created a tick", "other files created", COUNTED_TICKS, ""),
+        ("files appended to a turn", "files appended to", turns, ""),
+        ("files replaced a turn and changed key", "agents' files replaced", turns * KEYS_CHANGED, "replaced"),
+        ("other files replaced a tick", "other files replaced", COUNTED_TICKS, ""),
     )
-    for figure, value, target in rows:
-        yield Measurement.counted(value, case=case, figure=figure, target=target)
+    for figure, what, number, target in rows:
+        yield Measurement.counted(counts[what] / number, case=case, figure=figure, target=target)
     yield Measurement.counted(
-        a_turn["bytes written"], _floor_bytes(options.place / f"floor-{agents}-{durability}", agents),
+        counts["bytes written"] / turns, _floor_bytes(options.place / f"floor-{agents}-{durability}", agents),
         case=case, figure="bytes written a turn", floor_is="files_tmp", unit="B", target="bytes",
     )  # fmt: skip
 

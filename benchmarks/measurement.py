@@ -43,12 +43,7 @@ class Measurement:
     def paired(
         cls, values: Sequence[float], floors: Sequence[float], *, scale: float = 1.0, **rest: Any
     ) -> Measurement:
-        """Return the row of two series taken in the same rounds; `scale` brings them into the unit.
-
-        >>> row = Measurement.paired([2.0, 3.0, 8.0], [1.0, 1.0, 2.0], case="", figure="")
-        >>> row.value, row.floor, row.ratio, row.spread
-        (3.0, 1.0, 3.0, (2.0, 4.0))
-        """
+        """Return the row of two series taken in the same rounds; `scale` brings them into the unit."""
         ratios = [value / floor for value, floor in zip(values, floors, strict=True)]
         return cls(
             value=statistics.median(values) * scale,

@@ -22,7 +22,7 @@ def as_markdown(measurements: Iterable[Measurement]) -> str:
 def as_json(measurement: Measurement) -> dict[str, Any]:
     """Return a measurement with its target written out."""
     plain = dataclasses.asdict(measurement)
-    target = TARGETS.get(measurement.target)
+    target = TARGETS[measurement.target] if measurement.target else None
     if target is not None:
         plain["target"] = {
             "key": measurement.target, **dataclasses.asdict(target), "is_met": target.is_met(measurement)
@@ -31,7 +31,7 @@ def as_json(measurement: Measurement) -> dict[str, Any]:
 
 
 def _cells(measurement: Measurement) -> list[str]:
-    target = TARGETS.get(measurement.target)
+    target = TARGETS[measurement.target] if measurement.target else None
     goal, dream, verdict = "", "", ""
     if target is not None:
         sign = "≥" if target.more_is_better else "≤"
