@@ -42,7 +42,10 @@ CHOICES = ("agents", "reading", "entries", "durability", "ages")
 
 def main(arguments: list[str] | None = None) -> None:
     """Measure what the command line asks for."""
-    wanted = _parser().parse_args(arguments)
+    parser = _parser()
+    wanted = parser.parse_args(arguments)
+    if unknown := set(wanted.subjects) - SUBJECTS.keys():
+        parser.error(f"no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
     print(f"{machine()}\n", flush=True)
     results: list[Measurement] = []
     for place, subjects in _runs(wanted).items():

@@ -1,14 +1,15 @@
 """What the engine adds to a turn whose model takes no time, as a ratio to the floor `files_tmp`.
 
-One factor at a time is moved away from the plain case (one neighbour, nothing in the outboxes, durability
-"off", a young organisation), at every size; with `is_full` several. All cases run in the same rounds, so each
-can be compared with each.
+One factor at a time is moved away from the first case (one neighbour, nothing in the outboxes, durability
+"off", unless the command line says otherwise), at every size; with `is_full` several. All cases run in the
+same rounds, so each can be compared with each.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -56,11 +57,6 @@ class Case:
         """How many ticks make a round."""
         return max(1, TURNS_A_ROUND // self.agents)
 
-    @property
-    def distance(self) -> int:
-        """How many factors differ from the plain case."""
-        return (self.reading != "one") + (self.entries != 0) + (self.durability != "off")
-
 
 def measure(options: Options) -> Iterator[Measurement]:
     """Yield the CPU and the wall time of a turn in every case, then what each factor costs."""
@@ -84,8 +80,15 @@ def measure(options: Options) -> Iterator[Measurement]:
 
 
 def _cases(options: Options) -> list[Case]:
-    product = itertools.product(options.agents, options.reading, options.entries, options.durability)
-    cases = [case for case in itertools.starmap(Case, product) if options.is_full or case.distance <= 1]
+    """Return what is measured: at every size all cases that differ from the first in one factor at most."""
+    factors = (options.reading, options.entries, options.durability)
+    first = tuple(chosen[0] for chosen in factors)
+    cases = [
+        Case(agents, *values)
+        for agents in options.agents
+        for values in itertools.product(*factors)
+        if options.is_full or sum(map(operator.ne, values, first)) <= 1
+    ]
     return cases + [Case(AGED_AGENTS, "one", 0, "off", age) for age in options.ages]
 
 
