@@ -1,1 +1,1 @@
-"""Measurements that are run on purpose: `make bench`. Nothing here is a test."""
+"""Measurements that are run on purpose: `make bench`. What they mean: docs/performance.md."""

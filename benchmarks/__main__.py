@@ -1,47 +1,140 @@
-"""Run all benchmarks and print their tables; `python -m benchmarks --help`."""
+"""Run the benchmarks: Markdown on standard output, `benchmarks/results.json` for programs.
+
+Without a subject all of them run, on a memory file system; the overhead of a turn also on the disk of this
+folder.
+"""
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import json
 import os
 import platform
 import shutil
-import subprocess
+import signal
+import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from benchmarks.overhead import measure_overhead
-from benchmarks.startup import measure_startup
+from benchmarks import cold, counts, idle, memory, overhead, parallel
+from benchmarks.measurement import Measurement, file_system
+from benchmarks.options import Options
+from benchmarks.table import as_json, as_markdown
+
+SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
+    "overhead": overhead.measure,
+    "cold": cold.measure,
+    "idle": idle.measure,
+    "parallel": parallel.measure,
+    "memory": memory.measure,
+    "counts": counts.measure,
+}
+MEMORY = Path("/dev/shm")
+RESULTS = Path(__file__).parent / "results.json"
+QUICK = {"rounds": 3, "agents": (10, 100), "entries": (0,), "durability": ("off",), "ages": ()}
+ON_DISK = {"agents": (100,), "reading": ("one",), "entries": (0,), "ages": ()}
+CHOICES = ("agents", "reading", "entries", "durability", "ages")
 
 
-def main() -> None:
-    """Measure on a memory file system if there is one, and on the disk of this folder."""
+def main(arguments: list[str] | None = None) -> None:
+    """Measure what the command line asks for."""
+    parser = _parser()
+    wanted = parser.parse_args(arguments)
+    if unknown := set(wanted.subjects) - SUBJECTS.keys():
+        parser.error(f"no subject {', '.join(sorted(unknown))}; there are {', '.join(SUBJECTS)}")
+    print(f"{machine()}\n", flush=True)
+    results: list[Measurement] = []
+    for place, subjects in _runs(wanted).items():
+        with _folder(place) as folder:
+            for subject, changes in subjects.items():
+                options = dataclasses.replace(_options(wanted, folder, subject), **changes)
+                results += _measured(subject, options, place)
+    plain = {"machine": machine(), "measurements": [as_json(measurement) for measurement in results]}
+    wanted.results.write_text(json.dumps(plain, indent=2, ensure_ascii=False) + "\n")
+
+
+def _measured(subject: str, options: Options, place: Path) -> list[Measurement]:
+    """Measure one subject and print its table."""
+    options.place.mkdir()
+    began = time.monotonic()
+    found = [_placed(row, subject, options.file_system) for row in SUBJECTS[subject](options)]
+    shutil.rmtree(options.place)
+    print(f"## {subject.capitalize()}, on {options.file_system} ({place})\n")
+    print(as_markdown(found), flush=True)
+    print(f"{subject}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+    return found
+
+
+def _placed(row: Measurement, subject: str, file_system: str) -> Measurement:
+    """Return a row that says where it was measured. What takes time has its target in memory only."""
+    applies = row.spread is None or file_system == "tmpfs"
+    target = row.target if applies else ""
+    return dataclasses.replace(row, subject=subject, file_system=file_system, target=target)
+
+
+def machine() -> str:
+    """Return what the figures were measured on."""
+    cores, load = os.cpu_count(), os.getloadavg()[0]
+    system = f"{platform.system()} {platform.release()}"
+    return f"Python {platform.python_version()}, {system}, {cores} cores, load {load:.1f}"
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--agents", type=int, nargs="+", default=[10, 100, 1000], help="numbers of agents")
-    parser.add_argument("--rounds", type=int, default=5, help="interleaved rounds; the median counts")
+    parser.add_argument("subjects", nargs="*", metavar="subject", help=f"{', '.join(SUBJECTS)}; default: all")
+    parser.add_argument("--quick", action="store_true", help="fewer cases and rounds: under a minute")
+    parser.add_argument("--full", action="store_true", help="several factors moved at once")
+    parser.add_argument("--rounds", type=int, help="interleaved rounds; the median counts")
+    parser.add_argument("--agents", type=int, nargs="+", help="numbers of agents (10000 is slow)")
+    parser.add_argument("--reading", nargs="+", choices=["one", "all"], help="whom agents read")
+    parser.add_argument("--entries", type=int, nargs="+", help="entries in every outbox beforehand")
+    parser.add_argument("--durability", nargs="+", choices=["off", "tick", "turn"])
+    parser.add_argument("--ages", type=int, nargs="*", help="ticks that an organisation has run before")
     parser.add_argument(
-        "--dir", type=Path, action="append", help="where to measure (default: /dev/shm and here)"
+        "--dir", type=Path, default=MEMORY if MEMORY.is_dir() else None, help="where to measure"
     )
-    options = parser.parse_args()
-    print(f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
-    for place in options.dir or [path for path in (Path("/dev/shm"), Path.cwd()) if path.is_dir()]:
-        folder = Path(tempfile.mkdtemp(prefix="lemming-bench-", dir=place))
-        try:
-            print(f"## Overhead of a turn, on {file_system(place)} ({place})\n")
-            print(measure_overhead(folder, options.agents, options.rounds))
-        finally:
-            shutil.rmtree(folder)
-    print("## Start-up\n")
-    print(measure_startup(options.rounds))
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    return parser
 
 
-def file_system(place: Path) -> str:
-    """Return the type of the file system a folder is on."""
-    found = subprocess.run(
-        ["stat", "-f", "-c", "%T", str(place)], capture_output=True, text=True, check=False
+def _runs(wanted: argparse.Namespace) -> dict[Path, dict[str, dict[str, Any]]]:
+    """Return for each place its subjects, and for each subject what differs from the command line there."""
+    place = wanted.dir or Path.cwd()
+    runs: dict[Path, dict[str, dict[str, Any]]] = {
+        place: {subject: {} for subject in wanted.subjects or SUBJECTS}
+    }
+    if not wanted.subjects and not wanted.quick and place != Path.cwd():
+        runs[Path.cwd()] = {"overhead": ON_DISK}
+    return runs
+
+
+def _options(wanted: argparse.Namespace, folder: Path, subject: str) -> Options:
+    given = {name: tuple(chosen) for name in CHOICES if (chosen := getattr(wanted, name)) is not None}
+    rounds = {"rounds": wanted.rounds} if wanted.rounds else {}
+    changes: dict[str, Any] = {**(QUICK if wanted.quick else {}), **given, **rounds}
+    return Options(
+        place=folder / subject,
+        shelf=folder,
+        file_system=file_system(folder),
+        is_full=wanted.full,
+        **changes,
     )
-    return found.stdout.strip() or "unknown file system"
+
+
+@contextmanager
+def _folder(place: Path) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="lemming-bench-", dir=place))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # what was made is removed
     main()

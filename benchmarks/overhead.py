@@ -1,107 +1,144 @@
-"""What the engine adds to a turn, as a ratio to writing the same files bare.
+"""What the engine adds to a turn whose model takes no time, as a ratio to the floor `files_tmp`.
 
-A turn here: read one neighbour's new entry, ask a scripted model (no waiting), write one entry and one
-memory, one line in the ledger, in the activity log and in the engine's log, and the journal. The floor
-writes the same bytes to the same files with plain Python: new and replaced files beside their place and
-renamed, lines appended to files that are opened for each turn. Both with durability "off".
+One factor at a time is moved away from the first case (one neighbour, nothing in the outboxes, durability
+"off", unless the command line says otherwise), at every size; with `is_full` several. All cases run in the
+same rounds, so each can be compared with each.
 """
 
 from __future__ import annotations
 
-import os
-import shutil
-import statistics
-import time
-from collections.abc import Callable
+import dataclasses
+import itertools
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from lemming.engine import run_once
-from lemming.testing import make_org, resume, say, tree
+from benchmarks.floor import files_tmp
+from benchmarks.measurement import Measurement
+from benchmarks.options import Options
+from benchmarks.orgs import WARM_TICKS, aged, make, running
+from benchmarks.same_files import same_files
+from benchmarks.sides import Side, interleave
 
-WARM_TICKS = 3
-APPENDED = (".jsonl", ".log")
+TURNS_A_ROUND = 200
+AGED_AGENTS = 10
+LARGE = 1000  # from here on the number of agents has a target of its own
 
 
-def measure_overhead(folder: Path, sizes: list[int], rounds: int) -> str:
-    """Return a table: CPU and wall time per turn of engine and floor, and the median of their ratios."""
-    lines = [
-        "| agents | engine CPU us/turn | floor CPU us/turn | ratio CPU | engine wall us/turn | ratio wall |",
-        "|---|---|---|---|---|---|",
+@dataclass(frozen=True)
+class Case:
+    """An organisation to be measured; without a durability it is the floor `files_tmp`."""
+
+    agents: int
+    reading: str = "one"
+    entries: int = 0
+    durability: str = ""
+    age: int = 0
+    is_bare: bool = False
+
+    def __str__(self) -> str:
+        if not self.durability:
+            return "files_tmp"
+        if self.is_bare:
+            return "the same files, bare"
+        reading = {"one": "read one neighbour", "all": "read all"}[self.reading]
+        entries = f", {self.entries} entries each" if self.entries else ""
+        age = f", after {self.age:,} ticks" if self.age else ""
+        return f"{self.agents:,} agents, {reading}{entries}{age}, {self.durability}"
+
+    @property
+    def floor(self) -> Case:
+        """What it is measured against."""
+        return Case(self.agents, self.reading)
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks make a round."""
+        return max(1, TURNS_A_ROUND // self.agents)
+
+
+def measure(options: Options) -> Iterator[Measurement]:
+    """Yield the CPU and the wall time of a turn in every case, then what each factor costs."""
+    cases = _cases(options)
+    sides: dict[Case, Side] = {}
+    for case in cases:
+        sides.setdefault(case.floor, _floor_side(case.floor, options.place))
+        sides[case] = _engine_side(case, options)
+        if _is_plain(case):
+            bare = replace(case, is_bare=True)
+            sides[bare] = _bare_side(bare, options)
+    timings = interleave(sides, options.rounds)
+    cpu = {case: _per_turn([timing.cpu_s for timing in found], case) for case, found in timings.items()}
+    wall = {case: _per_turn([timing.wall_s for timing in found], case) for case, found in timings.items()}
+    for case in cases:
+        yield _row(case, "CPU a turn", cpu, case.floor, "turn" if _is_plain(case) else "")
+        yield _row(case, "wall a turn", wall, case.floor)
+        if _is_plain(case):
+            yield _row(case, "wall a turn", wall, replace(case, is_bare=True))
+    yield from _factors(cases, cpu)
+
+
+def _cases(options: Options) -> list[Case]:
+    """Return what is measured: at every size all cases that differ from the first in one factor at most."""
+    factors = (options.reading, options.entries, options.durability)
+    first = tuple(chosen[0] for chosen in factors)
+    cases = [
+        Case(agents, *values)
+        for agents in options.agents
+        for values in itertools.product(*factors)
+        if options.is_full or sum(map(operator.ne, values, first)) <= 1
     ]
-    lines += [_row(folder / str(size), size, rounds) for size in sizes]
-    return "\n".join(lines) + "\n"
+    return cases + [Case(AGED_AGENTS, "one", 0, "off", age) for age in options.ages]
 
 
-def _row(folder: Path, size: int, rounds: int) -> str:
-    base = make_ring(folder / "org", size)
-    for _ in range(WARM_TICKS):
-        run_once(base)
-    engine, floor = [], []
-    for number in range(rounds):
-        before = tree(base, without=(".lemming",))
-        engine.append(_timed(lambda: run_once(base)))
-        after = tree(base, without=(".lemming",))
-        bare = folder / f"bare{number}"
-        shutil.copytree(base, bare)
-        work = written_between(before, after, size)
-        floor.append(_timed(lambda bare=bare, work=work: write_bare(bare, work)))  # type: ignore[misc]
-        shutil.rmtree(bare)
-    shutil.rmtree(folder)
-    cpu = statistics.median(e[0] / f[0] for e, f in zip(engine, floor, strict=True))
-    wall = statistics.median(e[1] / f[1] for e, f in zip(engine, floor, strict=True))
-    us = [
-        statistics.median(side[which] for side in pairs) / size * 1e6
-        for pairs, which in ((engine, 0), (floor, 0), (engine, 1))
-    ]
-    return f"| {size} | {us[0]:.0f} | {us[1]:.0f} | {cpu:.1f} | {us[2]:.0f} | {wall:.1f} |"
+def _is_plain(case: Case) -> bool:
+    return replace(case, durability="") == Case(100)
 
 
-def make_ring(base: Path, size: int) -> Path:
-    """Make an organisation in which every agent reads the one before it."""
-    names = [f"a{number:05d}" for number in range(size)]
-    resumes = [
-        resume(name, permissions={"read_outboxes": [names[number - 1]]}) for number, name in enumerate(names)
-    ]
-    reply = say("a sentence of an ordinary length", memory_updates=[{"key": "state", "value": {"n": 1}}])
-    return make_org(base, *resumes, script=[{"reply": reply}], org={"durability": "off"})
+def _factors(cases: list[Case], cpu: dict[Case, list[float]]) -> Iterator[Measurement]:
+    """Yield each case against the one that differs in a single factor, where both were measured."""
+    for case in cases:
+        size = "size" if case.agents >= LARGE else ""
+        others = [
+            ("10 agents", replace(case, agents=10), size),
+            ("reading one", replace(case, reading="one"), "reading"),
+            ("no entries", replace(case, entries=0), "entries"),
+            ("after 100 ticks", replace(case, age=min(case.age, 100)), "age"),
+        ]
+        for against, other, target in others:
+            if other != case and other in cpu:
+                yield _row(case, f"CPU a turn, against {against}", cpu, other, target)
 
 
-Work = list[tuple[str, bytes, bool]]
+def _row(
+    case: Case, figure: str, times: dict[Case, list[float]], floor: Case, target: str = ""
+) -> Measurement:
+    return Measurement.paired(
+        times[case], times[floor],
+        scale=1e6, unit="us", case=str(case), figure=figure, floor_is=str(floor), target=target,
+    )  # fmt: skip
 
 
-def written_between(before: dict[str, bytes], after: dict[str, bytes], turns: int) -> Work:
-    """Return (path, bytes, is appended) for all that a tick wrote; shared logs in one piece a turn."""
-    work: Work = []
-    for path, content in after.items():
-        old = before.get(path, b"")
-        if content == old:
-            continue
-        if not path.endswith(APPENDED):
-            work.append((path, content, False))
-            continue
-        new = content[len(old) :]
-        pieces = turns if path.startswith("logs/") else 1
-        step = -(-len(new) // pieces)
-        work += [(path, new[at : at + step], True) for at in range(0, len(new), step)]
-    return work
+def _per_turn(seconds: list[float], case: Case) -> list[float]:
+    return [each / (case.ticks * case.agents) for each in seconds]
 
 
-def write_bare(base: Path, work: Work) -> None:
-    """Write the same bytes with nothing around it."""
-    root = str(base)
-    for path, content, is_appended in work:
-        target = f"{root}/{path}"
-        place = target if is_appended else f"{target}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if is_appended else os.O_TRUNC)
-        descriptor = os.open(place, flags, 0o644)
-        os.write(descriptor, content)
-        os.close(descriptor)
-        if not is_appended:
-            os.rename(place, target)
+def _floor_side(case: Case, place: Path) -> Side:
+    folder = place / f"floor-{case.agents}-{case.reading}"
+    return Side(files_tmp, (folder, case.agents, case.reading, case.ticks))
 
 
-def _timed(work: Callable[[], object]) -> tuple[float, float]:
-    """Return (CPU seconds, wall seconds)."""
-    cpu, wall = time.process_time(), time.perf_counter()
-    work()
-    return time.process_time() - cpu, time.perf_counter() - wall
+def _engine_side(case: Case, options: Options) -> Side:
+    base = aged(options, case.agents, case.age) if case.age else _young(case, options)
+    return Side(running, (base, case.ticks, WARM_TICKS[case.reading]))
+
+
+def _bare_side(case: Case, options: Options) -> Side:
+    return Side(same_files, (_young(case, options), case.agents, case.ticks))
+
+
+def _young(case: Case, options: Options) -> Path:
+    name = "-".join(map(str, dataclasses.astuple(case)))
+    org = {"durability": case.durability}
+    return make(options.place / name, case.agents, case.reading, entries=case.entries, org=org)

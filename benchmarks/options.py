@@ -1,0 +1,26 @@
+"""What a run of the benchmarks is asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The command line, and where to measure.
+
+    `place` is an empty folder for one subject, `shelf` one for what several subjects copy; both are on the
+    file system that is measured.
+    """
+
+    place: Path
+    shelf: Path
+    file_system: str
+    rounds: int = 5
+    agents: tuple[int, ...] = (10, 100, 1000)
+    reading: tuple[str, ...] = ("one", "all")
+    entries: tuple[int, ...] = (0, 100)
+    durability: tuple[str, ...] = ("off", "tick", "turn")
+    ages: tuple[int, ...] = (100, 10_000)
+    is_full: bool = False

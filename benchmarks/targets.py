@@ -1,0 +1,49 @@
+"""What the figures should be, in one place. A measurement names its target by key."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from benchmarks.measurement import Measurement
+
+
+@dataclass(frozen=True)
+class Target:
+    """A goal and a dream for the ratio or for the value: upper bounds, unless `more_is_better`."""
+
+    what: str
+    goal: float
+    dream: float | None = None
+    of: Literal["ratio", "value"] = "ratio"
+    more_is_better: bool = False
+
+    def judged(self, measurement: Measurement) -> float | None:
+        """Return the number that is compared with the goal."""
+        return measurement.ratio if self.of == "ratio" else measurement.value
+
+    def is_met(self, measurement: Measurement) -> bool | None:
+        """Return whether the goal is reached; None where the number is missing."""
+        number = self.judged(measurement)
+        if number is None:
+            return None
+        return number >= self.goal if self.more_is_better else number <= self.goal
+
+
+TARGETS = {
+    "turn": Target("CPU of a turn, 100 agents that read one neighbour, against files_tmp", 2.5, 1.25),
+    "size": Target("CPU of a turn among 1,000 and 10,000 agents, against 10", 1.2, 1.1),
+    "reading": Target("CPU of a turn that reads all, against one neighbour", 1.5, 1.2),
+    "age": Target("CPU of a turn after 10,000 ticks, against after 100", 1.1, 1.05),
+    "entries": Target("CPU of a turn, 100 entries in every outbox, against none", 1.1, 1.05),
+    "flushes per tick": Target('flushes of a tick, durability "tick"', 2, 1, of="value"),
+    "flushes per turn": Target('flushes of a turn, durability "turn"', 1, 1, of="value"),
+    "replaced": Target("existing files replaced in a turn, for each memory key that changed", 1, of="value"),
+    "bytes": Target("bytes written, against files_tmp", 3, 2),
+    "start": Target("CPU of `--help` and of an idle `run-once`, against `import typer, pydantic`", 1.5, 1.0),
+    "history": Target("CPU of a cold idle `run-once` after 10,000 ticks, against after 20", 1.2, 1.1),
+    "idle": Target("an idle tick of 1,000 agents, against scanning and stat-ing their resumes", 3, 2),
+    "at once": Target("1,000 turns of 50 ms that read nobody, against 50 ms", 4, 1.5),
+    "speed-up": Target("8 agents, a model of 100 ms: max_parallel 8, against 1", 7, more_is_better=True),
+    "same tree": Target("files that differ between max_parallel 1 and 8", 0, of="value"),
+}
