@@ -126,6 +126,16 @@ class ModelEntry:
         float, Field(gt=0, description="Longest wait for one answer, retries and pauses included.")
     ] = 120.0
     attempts: Annotated[int, Field(ge=1, le=10, description="Tries of one call, the first included.")] = 4
+    max_concurrency: Annotated[
+        int | None, Field(ge=1, description="Calls that may be under way at once; null: as many as turns.")
+    ] = None
+    requests_per_minute: Annotated[
+        int | None,
+        Field(ge=1, description="Calls sent in any 60 seconds, attempts included; null: no limit."),
+    ] = None
+    tokens_per_minute: Annotated[
+        int | None, Field(ge=1, description="Tokens in and out in any 60 seconds; null: no limit.")
+    ] = None
     prompt: Annotated[
         Literal["full", "brief"], Field(description='"brief": a short prompt, for very small models.')
     ] = "full"

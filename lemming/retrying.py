@@ -14,6 +14,7 @@ from tenacity.retry import retry_if_exception
 from lemming.calls import ask, timed_out
 from lemming.circuit import Circuit
 from lemming.errors import ProviderError, Unavailable
+from lemming.pacing import NO_LIMITS, Limits, Pace
 from lemming.providers import Backend, LLMProvider, Reply, Request
 
 FIRST_PAUSE_S = 1.0
@@ -21,13 +22,13 @@ LONGEST_PAUSE_S = 30.0
 
 
 class RetryingLLMProvider(Backend):
-    """A provider behind exponential backoff and a circuit breaker. Only `ProviderError`s come out of it.
+    """A provider behind exponential backoff, a pace and a circuit breaker. Only `ProviderError`s come out.
 
     `Request.deadline_s` holds for all attempts and pauses together. A pause is what the server asked
     for, or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error whose pause
-    would outlast the deadline is raised at once.
+    would outlast the deadline is raised at once. Each attempt waits for room in the `pace` by the `limits`.
 
-    Setting `stop` ends a pause; the call then fails, for the process is about to end.
+    Setting `stop` ends a pause or a wait for room; the call then fails, for the process is about to end.
     """
 
     keeps_deadline = True
@@ -38,6 +39,8 @@ class RetryingLLMProvider(Backend):
         *,
         attempts: int = 4,
         circuit: Circuit | None = None,
+        pace: Pace | None = None,
+        limits: Limits = NO_LIMITS,
         stop: threading.Event | None = None,
         sleep: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -45,6 +48,7 @@ class RetryingLLMProvider(Backend):
     ) -> None:
         self.takes_schema, self.is_person = provider.takes_schema, provider.is_person
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
+        self._pace, self._limits = pace, limits
         self._stop = stop or threading.Event()
         self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
 
@@ -61,6 +65,15 @@ class RetryingLLMProvider(Backend):
         return retrying(self._attempt, request, ends)
 
     def _attempt(self, request: Request, ends: float) -> Reply:
+        if self._pace is None:
+            return self._ask(request, ends)
+        within_s = ends - self._clock()
+        with self._pace.turn(self._limits, request, within_s=within_s, stop=self._stop) as sent:
+            reply = self._ask(request, ends)
+            self._pace.settle(sent, request, reply)
+        return reply
+
+    def _ask(self, request: Request, ends: float) -> Reply:
         remaining_s = ends - self._clock()
         if remaining_s <= 0:
             raise timed_out(request.deadline_s)

@@ -29,6 +29,7 @@ from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
     from lemming.circuit import Circuits
+    from lemming.pacing import Pace
 
 Event = dict[str, Any]
 Notify = Callable[[Event], None]
@@ -55,6 +56,7 @@ class Runtime:
     epoch: int = 0
     _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
     _circuits: Circuits | None = None
+    _paces: dict[str, Pace] = field(default_factory=dict)
     _told: set[Problem] = field(default_factory=set)
 
     def load_config(self) -> Config:
@@ -83,7 +85,8 @@ class Runtime:
         return call_tool(call.tool, call.args, context)
 
     def _provider(self, entry: ModelEntry) -> LLMProvider:
-        key = compact([entry.provider, entry.options, entry.attempts])
+        limits = [entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute]
+        key = compact([entry.provider, entry.options, entry.attempts, limits])
         if key not in self._providers:
             try:
                 self._providers[key] = self._make(entry)
@@ -93,14 +96,18 @@ class Runtime:
 
     def _make(self, entry: ModelEntry) -> LLMProvider:
         from lemming.circuit import Circuits, circuit_name
+        from lemming.pacing import NO_LIMITS, Limits, Pace
         from lemming.retrying import RetryingLLMProvider
 
         if self._circuits is None:
             self._circuits = Circuits(self.base, self.clock)
         provider = make_provider(entry.provider, entry.options, base=self.base)
-        name = circuit_name(entry.provider, entry.options)
+        name, limits = circuit_name(entry.provider, entry.options), Limits.of(entry)
+        pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
         circuit = self._circuits.circuit(name) if provider.can_be_down else None
-        return RetryingLLMProvider(provider, attempts=entry.attempts, circuit=circuit, stop=self.stop)
+        return RetryingLLMProvider(
+            provider, attempts=entry.attempts, circuit=circuit, pace=pace, limits=limits, stop=self.stop
+        )
 
 
 @cache
