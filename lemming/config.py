@@ -96,6 +96,20 @@ class Org:
             description="A turn in which the engine died this often without getting further is given up.",
         ),
     ] = 3
+    executor: Annotated[
+        Literal["threads", "serial", "dask"],
+        Field(
+            description='How turns are taken. "threads": each on a thread of its own. "serial": one after '
+            'another. "dask": on threads, and the calls to models are made by a cluster\'s workers.'
+        ),
+    ] = "threads"
+    executor_address: Annotated[
+        str,
+        Field(
+            pattern=r"^$|^(tcp|tls|ws|wss)://[^/\s]+$",
+            description='Where the scheduler of the cluster listens, for "dask": tcp://host:8786.',
+        ),
+    ] = ""
     history: Annotated[
         Literal["off", "git"],
         Field(description='"git": every tick that changed something is a commit in .lemming/history.git.'),
@@ -192,12 +206,19 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
         return document.value
 
     org = read(ORG_FILE, Org) or Org()
+    if org.executor == "dask" and not org.executor_address:
+        problems.append(_no_address())
     models = read(MODELS_FILE, dict[str, ModelEntry]) or {}
     allocations = read(CREDITS_FILE, dict[str, AgentCredits]) or {}
     errors = tuple(problem for problem in problems if problem.severity == "error")
     if errors:
         raise ConfigError(str(errors[0]), problems=tuple(problems))
     return Config(org, {**DEFAULT_MODELS, **models}, allocations, tuple(warnings))
+
+
+def _no_address() -> Problem:
+    hint = 'say where its scheduler listens: "executor_address": "tcp://host:8786"'
+    return Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
 
 
 def credits_of(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:

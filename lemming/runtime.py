@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming import fs, paths
 from lemming.clock import Clock, SystemClock, timestamp
-from lemming.config import Config, ModelEntry, load_config
+from lemming.config import Config, ModelEntry, Org, load_config
 from lemming.contract import ToolCall
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
@@ -29,6 +29,7 @@ from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
     from lemming.circuit import Circuits
+    from lemming.executors.dask import DaskCalls
     from lemming.pacing import Pace
 
 Event = dict[str, Any]
@@ -55,15 +56,23 @@ class Runtime:
     stop: threading.Event = field(default_factory=threading.Event)
     epoch: int = 0
     _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
+    _org: Org = field(default_factory=Org)
     _circuits: Circuits | None = None
     _paces: dict[str, Pace] = field(default_factory=dict)
+    _cluster: DaskCalls | None = None
     _told: set[Problem] = field(default_factory=set)
 
     def load_config(self) -> Config:
         """Read the settings afresh and import the plugins they name."""
         config = load_config(self.base)
         load_plugins(tuple(config.org.plugins))
+        self._org = config.org
         return config
+
+    def close(self) -> None:
+        """Leave the cluster, if there is one."""
+        if self._cluster is not None:
+            self._cluster.close()
 
     def tell(self, problem: Problem, agent: str = "") -> None:
         """Say something that a person should mend, once: in the log, and to whoever watches."""
@@ -86,7 +95,8 @@ class Runtime:
 
     def _provider(self, entry: ModelEntry) -> LLMProvider:
         limits = [entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute]
-        key = compact([entry.provider, entry.options, entry.attempts, limits])
+        where = [self._org.executor, self._org.executor_address]
+        key = compact([entry.provider, entry.options, entry.attempts, limits, where])
         if key not in self._providers:
             try:
                 self._providers[key] = self._make(entry)
@@ -104,9 +114,23 @@ class Runtime:
         provider = make_provider(entry.provider, entry.options, base=self.base)
         name, limits = circuit_name(entry.provider, entry.options), Limits.of(entry)
         pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
+        if self._org.executor == "dask" and provider.can_be_down:  # a recording is read here
+            provider = self._by_cluster(provider, entry)
+            name = f"{name} by {self._org.executor_address}"
         circuit = self._circuits.circuit(name) if provider.can_be_down else None
         return RetryingLLMProvider(
             provider, attempts=entry.attempts, circuit=circuit, pace=pace, limits=limits, stop=self.stop
+        )
+
+    def _by_cluster(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
+        from lemming.executors.dask import DaskCalls
+
+        if self._cluster is None or self._cluster.address != self._org.executor_address:
+            self.close()
+            self._cluster = DaskCalls(self._org.executor_address)
+        plugins = self._org.plugins
+        return self._cluster.provider(
+            provider, entry.provider, entry.options, base=self.base, plugins=plugins
         )
 
 
@@ -156,7 +180,8 @@ def open_org(
     try:
         holder = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
         lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
-        yield Runtime(base, clock, notify, stop or threading.Event(), epoch)
+        with contextlib.closing(Runtime(base, clock, notify, stop or threading.Event(), epoch)) as runtime:
+            yield runtime
     finally:
         with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
             lock.describe(pretty({"epoch": epoch}))

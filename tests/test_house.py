@@ -44,6 +44,7 @@ FLOORS = {
 
 SDKS = {
     "anthropic": "backends/anthropic.py",
+    "distributed": "executors/dask.py",
     "httpx": "backends/ollama.py",
     "mcp": "toolbox/mcp.py",
     "ollama": "backends/ollama.py",
