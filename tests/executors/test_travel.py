@@ -1,14 +1,18 @@
-"""What goes to a worker and comes back survives the journey."""
+"""What goes to a worker and comes back survives the journey; without the extra there is none."""
 
 from __future__ import annotations
 
 import pickle
+import sys
+from pathlib import Path
 
 import pytest
 
 from lemming import errors
+from lemming.engine import run_once
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem, ProviderError
 from lemming.providers import Reply, Request
+from lemming.testing import make_org, resume
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, LemmingError)]
 
@@ -37,3 +41,13 @@ def test_a_request_and_a_reply_arrive_as_they_were() -> None:
     request = Request(model_name="m", messages=[{"role": "user", "content": "漢"}], schema={"type": "object"})
     reply = Reply(text="\u2028 ok", input_tokens=0, finish="length")
     assert pickle.loads(pickle.dumps((request, reply))) == (request, reply)
+
+
+def test_where_the_extra_is_missing_the_turn_says_how_to_install_it(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    make_org(base, resume("ada"), org={"executor": "dask", "executor_address": "tcp://127.0.0.1:1"})
+    (turn,) = run_once(base).turns
+    assert (turn.status, "distributed is not installed" in turn.reason) == ("failed", True)
+    assert "lemming-engine[dask]" in turn.reason
