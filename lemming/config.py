@@ -7,6 +7,8 @@ engine, because it concerns every agent; an unknown key is a warning. Formats: d
 from __future__ import annotations
 
 import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -24,6 +26,7 @@ from lemming.schedule import Wake
 ORG_FILE = "config/org.json"
 MODELS_FILE = "config/models.json"
 CREDITS_FILE = "config/credits.json"
+_SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,17 @@ class Org:
             "Turns of a tick that may run at once; what they write does not depend on it.", ge=1, le=10_000
         ),
     )
+    executor: Literal["threads", "serial", "dask"] = field(
+        default="threads",
+        metadata=about(
+            'How turns are taken. "threads": each on a thread of its own. "serial": one after '
+            'another. "dask": on threads, and the calls to models are made by a cluster\'s workers.'
+        ),
+    )
+    executor_address: str = field(
+        default="",
+        metadata=about('Where the scheduler of the cluster listens, for "dask": tcp://host:8786.'),
+    )
     tick_interval_s: float = field(
         default=60.0, metadata=about("Pause between ticks of run-forever, from start to start.", ge=0)
     )
@@ -133,9 +147,24 @@ class ModelEntry:
     temperature: float | None = field(default=None, metadata={"ge": 0, "le": 2})
     max_output_tokens: int = field(default=2048, metadata=about("Longest answer, in tokens.", ge=1))
     deadline_s: float = field(
-        default=120.0, metadata=about("Longest wait for one answer, retries and pauses included.", gt=0)
+        default=120.0,
+        metadata=about(
+            "Longest wait for one answer, retries and pauses included, waits for room by the limits below "
+            "not.",
+            gt=0,
+        ),
     )
     attempts: int = field(default=4, metadata=about("Tries of one call, the first included.", ge=1, le=10))
+    max_concurrency: int | None = field(
+        default=None, metadata=about("Calls that may be under way at once; null: as many as turns.", ge=1)
+    )
+    requests_per_minute: int | None = field(
+        default=None,
+        metadata=about("Calls sent in any 60 seconds, attempts included; null: no limit.", ge=1),
+    )
+    tokens_per_minute: int | None = field(
+        default=None, metadata=about("Tokens in and out in any 60 seconds; null: no limit.", ge=1)
+    )
     prompt: Literal["full", "brief"] = field(
         default="full", metadata=about('"brief": a short prompt, for very small models.')
     )
@@ -197,6 +226,7 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
         return found.value
 
     org = read(ORG_FILE, Org) or Org()
+    problems.extend(_problems_of_cluster(org))
     models = read(MODELS_FILE, dict[str, ModelEntry]) or {}
     allocations = read(CREDITS_FILE, dict[str, AgentCredits]) or {}
     errors = tuple(problem for problem in problems if problem.severity == "error")
@@ -219,6 +249,14 @@ def _read(base: Path, file: str, kind: Any) -> Document[Any] | ConfigError:
 def _latest(base: Path) -> dict[str, Reading[Document[Any]]]:
     """Return where the latest readings of an organisation's settings are kept, by file."""
     return {}
+
+
+def _problems_of_cluster(org: Org) -> Iterator[Problem]:
+    hint = 'say where its scheduler listens: "executor_address": "tcp://host:8786"'
+    if org.executor_address and not _SCHEDULER.match(org.executor_address):
+        yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
+    elif org.executor == "dask" and not org.executor_address:
+        yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
 
 
 def credits_of(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:

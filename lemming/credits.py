@@ -7,9 +7,7 @@ from dataclasses import dataclass
 from lemming.agents import AgentCredits
 from lemming.config import ModelEntry
 from lemming.errors import OutOfCredits
-from lemming.providers import Message, Reply
-
-MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits
+from lemming.providers import Message, Reply, tokens_used
 
 
 @dataclass(frozen=True)
@@ -29,21 +27,16 @@ def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
 
     `cost_usd` is None, not 0, when the entry gives no price.
     """
-    counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
-    estimated = counted_in is None or counted_out is None
-    tokens_in = (
-        sum(_estimate(message["content"]) for message in messages) if counted_in is None else counted_in
-    )
-    tokens_out = _estimate(reply.text) if counted_out is None else counted_out
+    used = tokens_used(messages, reply)
     cost = entry.per_call
-    cost += tokens_in / 1000 * entry.per_1k_input_tokens + tokens_out / 1000 * entry.per_1k_output_tokens
+    cost += used.input / 1000 * entry.per_1k_input_tokens + used.output / 1000 * entry.per_1k_output_tokens
     dollars = None
     if entry.usd_per_million_input_tokens is not None and entry.usd_per_million_output_tokens is not None:
         dollars = (
-            tokens_in * entry.usd_per_million_input_tokens + tokens_out * entry.usd_per_million_output_tokens
+            used.input * entry.usd_per_million_input_tokens
+            + used.output * entry.usd_per_million_output_tokens
         ) / 1e6
-    cached = _counted(reply.cached_tokens) or 0
-    return Usage(tokens_in, tokens_out, cached, estimated, round(cost, 6), dollars)
+    return Usage(used.input, used.output, used.cached, used.is_estimated, round(cost, 6), dollars)
 
 
 def check_credits(entry: ModelEntry, allocation: AgentCredits, spent: float) -> None:
@@ -59,14 +52,3 @@ def check_credits(entry: ModelEntry, allocation: AgentCredits, spent: float) -> 
 def has_reached_soft_cap(allocation: AgentCredits, spent: float) -> bool:
     """Return whether the agent should be warned about its spending."""
     return allocation.soft_cap is not None and spent >= allocation.soft_cap
-
-
-def _counted(tokens: object) -> int | None:
-    """Return a backend's count; None when it says nothing, or nothing that can be a count."""
-    if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:
-        return tokens
-    return None
-
-
-def _estimate(text: str) -> int:
-    return -(-len(text.encode("utf-8", "replace")) // 4)

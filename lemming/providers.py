@@ -81,6 +81,50 @@ class Reply:
     at: str = ""
 
 
+MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What a call used. Estimates (a quarter of the bytes) stand in for what the backend did not count."""
+
+    input: int
+    output: int
+    cached: int
+    is_estimated: bool
+
+
+def tokens_in(messages: list[Message]) -> int:
+    """Return an estimate of a prompt's tokens.
+
+    >>> tokens_in([{"role": "user", "content": "Say hello."}])
+    3
+    """
+    return sum(_estimate(message["content"]) for message in messages)
+
+
+def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
+    """Return what a call used, as its reply says or as far as the texts tell."""
+    counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
+    return Tokens(
+        input=tokens_in(messages) if counted_in is None else counted_in,
+        output=_estimate(reply.text) if counted_out is None else counted_out,
+        cached=_counted(reply.cached_tokens) or 0,
+        is_estimated=counted_in is None or counted_out is None,
+    )
+
+
+def _counted(tokens: object) -> int | None:
+    """Return a backend's count; None when it says nothing, or nothing that can be a count."""
+    if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:
+        return tokens
+    return None
+
+
+def _estimate(text: str) -> int:
+    return -(-len(text.encode("utf-8", "replace")) // 4)
+
+
 class LLMProvider(ABC):
     """A model backend. `call` is all that a provider must have."""
 

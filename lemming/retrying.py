@@ -14,20 +14,29 @@ from tenacity.retry import retry_if_exception
 from lemming.calls import ask, timed_out
 from lemming.circuit import Circuit
 from lemming.errors import ProviderError, Unavailable
+from lemming.pacing import NO_LIMITS, Limits, Pace
 from lemming.providers import Backend, LLMProvider, Reply, Request
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
 
 
+@dataclasses.dataclass
+class _Deadline:
+    """When a call must be over. A wait for room moves it."""
+
+    ends: float
+
+
 class RetryingLLMProvider(Backend):
-    """A provider behind exponential backoff and a circuit breaker. Only `ProviderError`s come out of it.
+    """A provider behind exponential backoff, a pace and a circuit breaker. Only `ProviderError`s come out.
 
     `Request.deadline_s` holds for all attempts and pauses together. A pause is what the server asked
     for, or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error whose pause
-    would outlast the deadline is raised at once.
+    would outlast the deadline is raised at once. Each attempt waits for room in the `pace` by the `limits`,
+    for as long as it takes: the deadline is the backend's, not ours.
 
-    Setting `stop` ends a pause; the call then fails, for the process is about to end.
+    Setting `stop` ends a pause or a wait for room; the call then fails, for the process is about to end.
     """
 
     keeps_deadline = True
@@ -38,6 +47,8 @@ class RetryingLLMProvider(Backend):
         *,
         attempts: int = 4,
         circuit: Circuit | None = None,
+        pace: Pace | None = None,
+        limits: Limits = NO_LIMITS,
         stop: threading.Event | None = None,
         sleep: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -45,22 +56,33 @@ class RetryingLLMProvider(Backend):
     ) -> None:
         self.takes_schema, self.is_person = provider.takes_schema, provider.is_person
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
+        self._pace, self._limits = pace, limits
         self._stop = stop or threading.Event()
         self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
 
     def complete(self, request: Request) -> Reply:
         """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
-        ends = self._clock() + request.deadline_s
+        deadline = _Deadline(self._clock() + request.deadline_s)
         retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable),
             wait=self._pause_s,
-            stop=lambda state: self._gives_up(state, ends),
+            stop=lambda state: self._gives_up(state, deadline),
             sleep=self._pause,
             reraise=True,
         )
-        return retrying(self._attempt, request, ends)
+        return retrying(self._attempt, request, deadline)
 
-    def _attempt(self, request: Request, ends: float) -> Reply:
+    def _attempt(self, request: Request, deadline: _Deadline) -> Reply:
+        if self._pace is None:
+            return self._ask(request, deadline.ends)
+        came = self._clock()
+        with self._pace.turn(self._limits, request, stop=self._stop) as sent:
+            deadline.ends += self._clock() - came
+            reply = self._ask(request, deadline.ends)
+            self._pace.settle(sent, request, reply)
+        return reply
+
+    def _ask(self, request: Request, ends: float) -> Reply:
         remaining_s = ends - self._clock()
         if remaining_s <= 0:
             raise timed_out(request.deadline_s)
@@ -70,9 +92,9 @@ class RetryingLLMProvider(Backend):
         with self._circuit.guard():
             return ask(self._provider, request)
 
-    def _gives_up(self, state: RetryCallState, ends: float) -> bool:
+    def _gives_up(self, state: RetryCallState, deadline: _Deadline) -> bool:
         is_last = state.attempt_number >= self._attempts
-        return is_last or self._stop.is_set() or state.upcoming_sleep >= ends - self._clock()
+        return is_last or self._stop.is_set() or state.upcoming_sleep >= deadline.ends - self._clock()
 
     def _pause_s(self, state: RetryCallState) -> float:
         error = state.outcome.exception() if state.outcome else None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming import paths
 from lemming.clock import Clock, SystemClock, timestamp
-from lemming.config import Config, ModelEntry, load_config
+from lemming.config import Config, ModelEntry, Org, load_config
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.jsontext import JsonProblem, compact, parse, pretty
 from lemming.locking import FolderLock
@@ -30,6 +30,8 @@ from lemming.tools import ToolContext, ToolResult, call_tool
 if TYPE_CHECKING:
     from lemming.circuit import Circuits
     from lemming.contract import ToolCall
+    from lemming.executors.dask import DaskCalls
+    from lemming.pacing import Pace
 
 Event = dict[str, Any]
 Notify = Callable[[Event], None]
@@ -59,7 +61,10 @@ class Runtime:
     stop: threading.Event = field(default_factory=threading.Event)
     epoch: int = 0
     _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
+    _org: Org = field(default_factory=Org)
     _circuits: Circuits | None = None
+    _paces: dict[str, Pace] = field(default_factory=dict)
+    _cluster: DaskCalls | None = None
     _told: set[Problem] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -76,7 +81,13 @@ class Runtime:
         """Read the settings afresh and import the plugins they name."""
         config = load_config(self.base)
         load_plugins(tuple(config.org.plugins))
+        self._org = config.org
         return config
+
+    def close(self) -> None:
+        """Leave the cluster, if there is one."""
+        if self._cluster is not None:
+            self._cluster.close()
 
     def tell(self, problem: Problem, agent: str = "") -> None:
         """Say something that a person should mend, once: in the log, and to whoever watches."""
@@ -100,7 +111,9 @@ class Runtime:
         return call_tool(call.tool, call.args, context)
 
     def _provider(self, entry: ModelEntry) -> LLMProvider:
-        key = compact([entry.provider, entry.options, entry.attempts])
+        limits = [entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute]
+        where = [self._org.executor, self._org.executor_address]
+        key = compact([entry.provider, entry.options, entry.attempts, limits, where])
         with self._lock:
             if key not in self._providers:
                 try:
@@ -111,14 +124,32 @@ class Runtime:
 
     def _make(self, entry: ModelEntry) -> LLMProvider:
         from lemming.circuit import Circuits, circuit_name
+        from lemming.pacing import NO_LIMITS, Limits, Pace
         from lemming.retrying import RetryingLLMProvider
 
         if self._circuits is None:
             self._circuits = Circuits(self.base, self.clock)
         provider = make_provider(entry.provider, entry.options, base=self.base)
-        name = circuit_name(entry.provider, entry.options)
+        name, limits = circuit_name(entry.provider, entry.options), Limits.of(entry)
+        pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
+        if self._org.executor == "dask" and provider.can_be_down:  # a recording is read here
+            provider = self._by_cluster(provider, entry)
+            name = f"{name} by {self._org.executor_address}"
         circuit = self._circuits.circuit(name) if provider.can_be_down else None
-        return RetryingLLMProvider(provider, attempts=entry.attempts, circuit=circuit, stop=self.stop)
+        return RetryingLLMProvider(
+            provider, attempts=entry.attempts, circuit=circuit, pace=pace, limits=limits, stop=self.stop
+        )
+
+    def _by_cluster(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
+        from lemming.executors.dask import DaskCalls
+
+        if self._cluster is None or self._cluster.address != self._org.executor_address:
+            self.close()
+            self._cluster = DaskCalls(self._org.executor_address)
+        plugins = self._org.plugins
+        return self._cluster.provider(
+            provider, entry.provider, entry.options, base=self.base, plugins=plugins
+        )
 
 
 @cache
@@ -167,7 +198,8 @@ def open_org(
     try:
         holder = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
         lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
-        yield Runtime(base, clock, notify, stop or threading.Event(), epoch)
+        with contextlib.closing(Runtime(base, clock, notify, stop or threading.Event(), epoch)) as runtime:
+            yield runtime
     finally:
         try:
             with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead

@@ -65,9 +65,10 @@ class Tick:
         """
         org, order = self.snapshot.config.org, self.plan.order
         agents = self.snapshot.survey.agents
-        waits = find_waits(order, agents, org, self.runtime.base) if org.max_parallel > 1 else {}
+        at_once = 1 if org.executor == "serial" else org.max_parallel
+        waits = find_waits(order, agents, org, self.runtime.base) if at_once > 1 else {}
         try:
-            run_all(order, waits, self._turn, at_once=org.max_parallel)
+            run_all(order, waits, self._turn, at_once=at_once)
         except BaseException:
             self.runtime.stop.set()
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import shutil
@@ -35,6 +36,7 @@ NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "
 OLDEST_PYTHON = (3, 11)
 LITTLE_ROOM_BYTES = 1 << 30
 JOURNALS_READ = 20
+CONNECT_S = 2.0
 _COLOURS: dict[Level, Style] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -100,6 +102,7 @@ def _look(ctx: typer.Context) -> Iterator[Finding]:
     yield from _each("models", lambda: _models(base, config))
     yield from _each("shell", lambda: _shell(base, config))
     yield from _each("history", lambda: _history(base, config))
+    yield from _each("executor", lambda: _executor(config))
 
 
 def _each(about: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
@@ -235,3 +238,17 @@ def _history(base: Path, config: Config) -> Iterator[Finding]:
     version = ".".join(map(str, git_version() or ()))
     kept = str(repository.folder) if repository.exists() else "begins with the next tick"
     yield Finding("ok", "history", f"git {version}, {kept}")
+
+
+def _executor(config: Config) -> Iterator[Finding]:
+    if config.org.executor != "dask":
+        yield Finding("ok", "executor", config.org.executor)
+        return
+    from lemming.executors.dask import DaskCalls
+
+    address = config.org.executor_address
+    with contextlib.closing(DaskCalls(address, connect_s=CONNECT_S)) as cluster:
+        workers = cluster.workers()
+    text = f"cluster at {address}: {counted(len(workers), 'worker')}, {sum(workers.values())} calls at once"
+    fix = f"start some: dask worker {address} --nthreads 64"
+    yield Finding("ok" if workers else "fail", "executor", text, fix)

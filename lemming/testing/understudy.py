@@ -93,19 +93,24 @@ def _keep_within(copy: Path) -> None:
         fs.publish(copy, file, pretty(plain))
 
 
+NO_PACE = {"max_concurrency": None, "requests_per_minute": None, "tokens_per_minute": None}
+
+
 def _put_stand_in(copy: Path, kills: int) -> None:
     config = load_config(copy)
     options = {"file": ANSWERS_FILE, "bill": str(copy / BILL_FILE)}
     models = {
         key: asdict(entry)
         if is_person(entry.provider)
-        else {**asdict(entry), "provider": "stand-in", "options": options}
+        else {**asdict(entry), "provider": "stand-in", "options": options, **NO_PACE}
         for key, entry in config.models.items()
     }
     settings: dict[str, Any] = asdict(config.org)
     settings["plugins"] = [*settings["plugins"], "lemming.testing.standin"]
     settings["max_attempts"] = settings["max_attempts"] + kills
     settings.pop("history", None)
+    if settings["executor"] == "dask":  # the workers belong to the original
+        settings["executor"] = "threads"
     fs.publish(copy, MODELS_FILE, pretty(models))
     fs.publish(copy, ORG_FILE, pretty(settings))
 

@@ -55,6 +55,15 @@ def test_a_copy_answers_with_what_the_journals_hold(base: Path, tmp_path: Path) 
     assert {entry.provider for entry in load_config(copy).models.values()} == {"stand-in", "human"}
 
 
+def test_a_copy_keeps_off_the_cluster_and_waits_for_no_backend(base: Path, tmp_path: Path) -> None:
+    paced = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "requests_per_minute": 1}
+    settings = {"executor": "dask", "executor_address": "tcp://127.0.0.1:1"}
+    make_org(base, resume("ada"), org=settings, models={"scripted": paced})
+    copy = copy_org(base, tmp_path / "copy", kills=1)
+    assert [run_once(copy).turns[0].status for _ in range(2)] == ["done", "done"]
+    assert load_config(copy).models["scripted"].requests_per_minute is None
+
+
 def test_a_copy_calls_no_tool_with_effects_outside(base: Path, tmp_path: Path) -> None:
     calls = [
         {"tool": "shell", "args": {"command": "true"}},
