@@ -125,6 +125,12 @@ class ModelEntry:
     deadline_s: Annotated[
         float, Field(gt=0, description="Longest wait for one answer, retries and pauses included.")
     ] = 120.0
+    batch_deadline_s: Annotated[
+        float, Field(gt=0, description="Longest wait for a batch; calls without an answer then go live.")
+    ] = 86_400.0
+    batch_price_factor: Annotated[
+        float, Field(ge=0, le=1, description="What a batch's tokens cost in dollars, against the price.")
+    ] = 0.5
     attempts: Annotated[int, Field(ge=1, le=10, description="Tries of one call, the first included.")] = 4
     prompt: Annotated[
         Literal["full", "brief"], Field(description='"brief": a short prompt, for very small models.')

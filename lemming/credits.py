@@ -27,7 +27,8 @@ class Usage:
 def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
     """Return what a reply used and what it costs by its model's entry.
 
-    `cost_usd` is None, not 0, when the entry gives no price.
+    `cost_usd` is None, not 0, when the entry gives no price. A batch lowers the price in dollars, not in
+    credits: what an agent may do does not depend on how its calls were sent.
     """
     counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
     estimated = counted_in is None or counted_out is None
@@ -42,6 +43,8 @@ def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
         dollars = (
             tokens_in * entry.usd_per_million_input_tokens + tokens_out * entry.usd_per_million_output_tokens
         ) / 1e6
+        if reply.batched:
+            dollars *= entry.batch_price_factor
     cached = _counted(reply.cached_tokens) or 0
     return Usage(tokens_in, tokens_out, cached, estimated, round(cost, 6), dollars)
 
