@@ -69,6 +69,7 @@ class Batch:
     ends: datetime
     calls: dict[str, Call] = field(default_factory=dict)
     finished: int = -1
+    problem: str = ""
     is_cancelled: bool = False
 
     @classmethod
@@ -117,10 +118,11 @@ class Post:
             counts = {"replies": replies, "live": batch.size - replies}
             self.record("batch_ended", batch=batch.id, **counts, problem=progress.problem)
             self.notify({"type": "batch_ended", "batch": batch.id, **counts, "problem": progress.problem})
-        elif progress.finished > batch.finished:
-            batch.finished = progress.finished
-            counts = {"finished": progress.finished, "calls": batch.size}
-            self.notify({"type": "batch_waiting", "batch": batch.id, **counts})
+        elif progress.finished > batch.finished or progress.problem != batch.problem:
+            batch.finished = max(batch.finished, progress.finished)
+            batch.problem = progress.problem
+            counts = {"finished": batch.finished, "calls": batch.size}
+            self.notify({"type": "batch_waiting", "batch": batch.id, **counts, "problem": batch.problem})
         return progress
 
     def pause(self, earlier: int) -> None:

@@ -25,8 +25,8 @@ class Batches:
     """The batches of one tick. Every method may be called from any thread.
 
     `make_provider` makes a bare one; `live` asks a model now, with retries. `record` appends to the tick's
-    journal, durably with `sync=True`; `records` are what earlier attempts left there. `sleep` must end when
-    `stop` is set.
+    journal, durably with `sync=True`; `records` are what earlier attempts left there. Without `sends` only
+    their batches are waited for, and every other call goes live. `sleep` must end when `stop` is set.
     """
 
     def __init__(
@@ -39,10 +39,12 @@ class Batches:
         now: Callable[[], datetime],
         notify: Callable[[Record], None],
         stop: threading.Event,
+        sends: bool = True,
         sleep: Callable[[float], object] | None = None,
     ) -> None:
         records = list(records)
         self._make, self._live, self._record, self._stop = make_provider, live, record, stop
+        self._sends = sends
         self._post = Post(record=record, now=now, notify=notify, stop=stop, sleep=sleep or stop.wait)
         self._announced, self._sent = by_place(records, "batch_announced"), by_place(records, "batch_sent")
         self._providers: dict[bytes, TakesBatches | None] = {}
@@ -76,7 +78,9 @@ class Batches:
         Raises what a live call raises, and `Unavailable` when the engine is to stop: the batch is then left
         to the next attempt.
         """
-        provider = self._provider(entry)
+        place = request.agent, request.step
+        may_wait = self._sends or place in self._sent or place in self._announced
+        provider = self._provider(entry) if may_wait else None
         if provider is None:
             return self._live(entry, request)
         call = Call(entry, request, provider)
@@ -183,7 +187,7 @@ class Batches:
             groups.setdefault(call.group, []).append(call)
         for group in groups.values():
             for portion in portions(group):
-                sent = self._post.send(portion)
+                sent = self._post.send(portion) if self._sends else None
                 with self._changed:
                     if sent:
                         self._await(portion, sent)

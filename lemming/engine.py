@@ -95,12 +95,18 @@ def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
 def run_once(
     base_path: str | os.PathLike[str],
     *,
+    batch: bool = False,
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
 ) -> TickReport:
-    """Run the tick that `tick.json` names, and persist the next one."""
-    with open_org(base_path, command="run-once", clock=clock, notify=notify, stop=stop) as runtime:
+    """Run the tick that `tick.json` names, and persist the next one.
+
+    With `batch`, model calls go through their providers' batch APIs: cheaper, and answered within a day.
+    """
+    with open_org(
+        base_path, command="run-once", clock=clock, notify=notify, stop=stop, batch=batch
+    ) as runtime:
         return _run_next(runtime)
 
 
@@ -110,6 +116,7 @@ def run_forever(
     interval_s: float | None = None,
     max_ticks: int | None = None,
     until_tick: int | None = None,
+    batch: bool = False,
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
@@ -123,6 +130,7 @@ def run_forever(
         interval_s=interval_s,
         max_ticks=max_ticks,
         until_tick=until_tick,
+        batch=batch,
         clock=clock,
         notify=notify,
         stop=stop,
@@ -136,6 +144,7 @@ def ticks(
     interval_s: float | None = None,
     max_ticks: int | None = None,
     until_tick: int | None = None,
+    batch: bool = False,
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
@@ -145,7 +154,9 @@ def ticks(
     `interval_s` is from the start of one tick to the start of the next (default: `config/org.json`). The
     organisation is held from the first report asked for to the last.
     """
-    with open_org(base_path, command="run-forever", clock=clock, notify=notify, stop=stop) as runtime:
+    with open_org(
+        base_path, command="run-forever", clock=clock, notify=notify, stop=stop, batch=batch
+    ) as runtime:
         done = 0
         while not runtime.stop.is_set() and _may_go_on(runtime.base, done, max_ticks, until_tick):
             began = time.monotonic()
@@ -259,6 +270,7 @@ def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
         if recorder and not journal.records:
             recorder.before_tick(tick)
         current = Tick.begin(runtime, journal, config, tick)
+        runtime.batches = runtime.batches_of(journal)
         try:
             for name in current.plan.order:
                 current.turn(name)

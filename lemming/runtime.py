@@ -28,7 +28,9 @@ from lemming.providers import LLMProvider, Reply, Request, make_provider
 from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
+    from lemming.batching import Batches
     from lemming.circuit import Circuits
+    from lemming.journal import Journal
 
 Event = dict[str, Any]
 Notify = Callable[[Event], None]
@@ -46,13 +48,18 @@ class Stopped(Exception):
 
 @dataclass
 class Runtime:
-    """What the turns of one engine share. `stop` is set when the operator wants the engine to end."""
+    """What the turns of one engine share. `stop` is set when the operator wants the engine to end.
+
+    `batch`: model calls go through batch APIs where there are any; `batches` are those of the tick under way.
+    """
 
     base: Path
     clock: Clock = field(default_factory=SystemClock)
     notify: Notify = ignore
     stop: threading.Event = field(default_factory=threading.Event)
     epoch: int = 0
+    batch: bool = False
+    batches: Batches | None = None
     _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
     _circuits: Circuits | None = None
     _told: set[Problem] = field(default_factory=set)
@@ -75,8 +82,33 @@ class Runtime:
         return timestamp(self.clock.now())
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
+        """Ask the model an entry stands for, in a batch where there is one for it."""
+        return self.batches.complete(entry, request) if self.batches else self.complete_live(entry, request)
+
+    def complete_live(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
         return self._provider(entry).complete(request)
+
+    def batches_of(self, journal: Journal) -> Batches | None:
+        """Return where the calls of a tick wait for each other; None when each goes at once.
+
+        An earlier attempt's batches are waited for whatever this one was told: they are paid for.
+        """
+        kinds = {record["type"] for record in journal.records}
+        if not self.batch and not kinds & {"batch_announced", "batch_sent"}:
+            return None
+        from lemming.batching import Batches
+
+        return Batches(
+            make_provider=lambda entry: make_provider(entry.provider, entry.options, base=self.base),
+            live=self.complete_live,
+            record=journal.append,
+            records=journal.records,
+            now=self.clock.now,
+            notify=self.notify,
+            stop=self.stop,
+            sends=self.batch,
+        )
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result."""
@@ -133,6 +165,7 @@ def open_org(
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
+    batch: bool = False,
 ) -> Iterator[Runtime]:
     """Hold an organisation's lock for the length of the block.
 
@@ -149,7 +182,7 @@ def open_org(
     try:
         holder = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
         lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
-        yield Runtime(base, clock, notify, stop or threading.Event(), epoch)
+        yield Runtime(base, clock, notify, stop or threading.Event(), epoch, batch)
     finally:
         with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
             lock.describe(pretty({"epoch": epoch}))
