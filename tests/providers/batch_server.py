@@ -1,7 +1,7 @@
 """A server with OpenAI's and Anthropic's batch API over a real loopback socket, and with their live calls.
 
-A batch is over at its `looks`-th look. What comes of each call is set by agent in `outcomes`: `ok` (the
-default), `error`, `expired`, `missing`, `garbage`. `trouble` makes single requests fail.
+A batch is over at its `looks`-th look; `looked` is set at the first. What comes of each call is set by agent
+in `outcomes`: `ok` (the default), `error`, `expired`, `missing`, `garbage`. `trouble` makes single requests fail.
 """
 
 from __future__ import annotations
@@ -64,6 +64,7 @@ class BatchServer:
         self.live: list[Json] = []
         self.requests: list[str] = []
         self.text = ANSWER
+        self.looked = threading.Event()
         self.lock = threading.RLock()
         self._met: Counter[Trouble] = Counter()
         self._http = _Server(("127.0.0.1", 0), _Handler)
@@ -185,6 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
             return b"".join(answers.lines(sent))
         else:
             sent.looks += 1
+            owner.looked.set()
         return json.dumps(answers.shown(sent)).encode()
 
 
