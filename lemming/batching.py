@@ -70,7 +70,10 @@ class Batches:
         """Count a turn that ended. Turns that begin because of it should have `entered` before."""
         with self._changed:
             self._running -= 1
-            self._changed.notify_all()
+            if self._stop.is_set():
+                self._changed.notify_all()
+            elif self._has_work():
+                self._changed.notify()
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
         """Return the model's answer out of a batch; live when the provider or the batch has none.
@@ -116,7 +119,6 @@ class Batches:
             else:
                 call.custom_id = custom_id(call.request)
                 self._group.append(call)
-            self._changed.notify_all()
 
     def _await(self, calls: Iterable[Call], sent: Record) -> None:
         """Let calls wait for a batch that was sent. With the lock."""
@@ -145,6 +147,8 @@ class Batches:
             )
             if call.is_settled:
                 return False
+            if self._failure or self._stop.is_set():
+                self._changed.notify_all()
             if self._failure:
                 raise self._failure
             self._post.require_going_on()

@@ -1,7 +1,8 @@
 """A server with OpenAI's and Anthropic's batch API over a real loopback socket, and with their live calls.
 
-A batch is over at its `looks`-th look; `looked` is set at the first. What comes of each call is set by agent
-in `outcomes`: `ok` (the default), `error`, `expired`, `missing`, `garbage`. `trouble` makes single requests fail.
+A batch is over at its `looks`-th look; `looked` is set at the first. What comes of each call is set by
+agent in `outcomes`: `ok` (the default), `error`, `expired`, `missing`, `garbage`. `trouble` makes single
+requests fail.
 """
 
 from __future__ import annotations
