@@ -21,7 +21,7 @@ from lemming.batch_api import BatchProgress, TakesBatches
 from lemming.calls import checked, guarded
 from lemming.clock import parse_timestamp, timestamp
 from lemming.config import ModelEntry
-from lemming.errors import ProviderError, Unavailable
+from lemming.errors import AuthenticationFailed, ProviderError, Unavailable
 from lemming.jsontext import compact
 from lemming.providers import Reply, Request
 
@@ -110,7 +110,9 @@ class Post:
         try:
             progress = guarded(lambda: _checked_progress(batch), f"batch {batch.id}")
         except ProviderError as error:
-            progress = BatchProgress(is_over=not error.is_retryable, problem=str(error))
+            # A missing key is a person's to mend, and what the batch has come to is paid for.
+            may_pass = error.is_retryable or isinstance(error, AuthenticationFailed)
+            progress = BatchProgress(is_over=not may_pass, problem=str(error))
         if not progress.is_over and self.now() >= batch.ends:
             progress = self._end_early(batch, progress)
         if progress.is_over:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,11 +14,12 @@ from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
 
 from lemming.backends.openai import OpenAIProvider
+from lemming.batch_api import BatchProgress
 from lemming.batch_post import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
 from lemming.batching import Batches
 from lemming.config import ModelEntry
 from lemming.errors import AuthenticationFailed, DiskError, Unavailable
-from lemming.providers import LLMProvider, Reply, Request, make_provider
+from lemming.providers import Backend, LLMProvider, Reply, Request, make_provider
 from lemming.retrying import RetryingLLMProvider
 from lemming.testing import Crash, FrozenClock
 
@@ -71,7 +72,10 @@ class Desk:
         )
 
     def provider(self, entry: ModelEntry) -> LLMProvider:
-        return self.providers.setdefault(str(entry.options), make_provider(entry.provider, entry.options))
+        key = f"{entry.provider} {entry.options}"
+        if key not in self.providers:
+            self.providers[key] = make_provider(entry.provider, entry.options)
+        return self.providers[key]
 
     def record(self, kind: str, *, sync: bool = False, **fields: Any) -> None:
         self.records.append({"type": kind, "sync": sync, **fields})
@@ -198,6 +202,41 @@ def test_a_provider_without_batches_goes_live_at_once(desk: Desk) -> None:
     assert (len(desk.server.live), desk.server.batches, desk.records) == (1, {}, [])
 
 
+class Own(Backend):
+    """A provider as somebody else may write one."""
+
+    takes_batches = True
+
+    def __init__(self) -> None:
+        self.sent: dict[str, Mapping[str, Request]] = {}
+
+    def complete(self, request: Request) -> Reply:
+        return Reply(text="live")
+
+    def send_batch(self, requests: Mapping[str, Request], label: str) -> str:
+        self.sent[label] = requests
+        return label
+
+    def look_at_batch(self, batch: str) -> BatchProgress:
+        replies = {name: Reply(text=request.agent) for name, request in self.sent[batch].items()}
+        return BatchProgress(is_over=True, replies=replies)
+
+    def find_batch(self, label: str, custom_ids: Collection[str], since: datetime) -> str | None:
+        return label if label in self.sent else None
+
+    def cancel_batch(self, batch: str) -> None:
+        del self.sent[batch]
+
+
+def test_a_provider_of_ones_own_takes_batches_with_four_methods(one_desk: Desk) -> None:
+    own, agents = Own(), [f"agent-{number}" for number in range(100)]
+    one_desk.entry = ModelEntry(provider="own", model="m")
+    one_desk.providers["own {}"] = own
+    replies = one_desk.ask(*agents)
+    assert {agent: reply.text for agent, reply in replies.items()} == {agent: agent for agent in agents}
+    assert [len(requests) for requests in own.sent.values()] == [100]
+
+
 # --- what fails ----------------------------------------------------------------------------------
 
 
@@ -263,6 +302,14 @@ def test_a_server_that_refuses_batches_gets_live_calls_and_a_person_is_told(desk
 def test_a_batch_that_is_gone_is_not_waited_for(desk: Desk) -> None:
     desk.server.trouble = [Trouble("batch_1", 404)]
     assert not desk.ask("ada")["ada"].batched
+
+
+def test_a_wrong_key_is_told_and_does_not_lose_the_batch(desk: Desk) -> None:
+    desk.server.trouble = [Trouble("batch_1", 401, 2)]
+    assert desk.ask("ada")["ada"].batched
+    told = [event["problem"] for event in desk.events if event["type"] == "batch_waiting"]
+    assert len(told) == 1
+    assert "HTTP 401" in told[0]
 
 
 def test_a_batch_whose_time_is_up_is_cancelled_and_what_it_has_finished_is_used(desk: Desk) -> None:
