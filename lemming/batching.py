@@ -101,16 +101,16 @@ class Batches:
                     made = self._make(entry)
                 except LemmingError:
                     return None
-                is_one = isinstance(made, TakesBatches) and made.takes_batches
-                self._providers[key] = made if is_one and isinstance(made, TakesBatches) else None
+                self._providers[key] = None
+                if isinstance(made, TakesBatches) and made.takes_batches:
+                    self._providers[key] = made
             return self._providers[key]
 
     def _join(self, call: Call) -> None:
         agent, step = call.place
         sent = self._sent.get(call.place)
-        if (
-            sent
-        ):  # told in the agent's name: a turn that waits for a batch is not stuck, however often it ends
+        if sent:
+            # In the agent's name, for a turn that waits for a batch is not stuck, however often the engine ends.
             self._record("batch_awaited", agent=agent, call=step, batch=sent["batch"])
         with self._changed:
             self._waiting += 1
@@ -165,7 +165,9 @@ class Batches:
         """Send what is to be sent and look at every batch; pause when none is over."""
         try:
             self._send(self._take_group())
-            are_over = [self._look(batch) for batch in list(self._open.values())]
+            with self._changed:
+                batches = list(self._open.values())
+            are_over = [self._look(batch) for batch in batches]
             if are_over and not any(are_over):
                 # Calls that have come together meanwhile go after it: a minute is little against a batch.
                 self._post.pause(self._looks_in_vain)
