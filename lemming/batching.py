@@ -110,7 +110,7 @@ class Batches:
         agent, step = call.place
         sent = self._sent.get(call.place)
         if sent:
-            # In the agent's name, for a turn that waits for a batch is not stuck, however often the engine ends.
+            # In the agent's name: a turn that waits for a batch is not stuck, however often the engine ends.
             self._record("batch_awaited", agent=agent, call=step, batch=sent["batch"])
         with self._changed:
             self._waiting += 1

@@ -2,136 +2,24 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from typing import Any
+from dataclasses import replace
+from datetime import datetime
 
 import pytest
+from batch_desk import AGENTS, PATIENCE_S, Desk, make_desk, question
 from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
 
 from lemming.backends.openai import OpenAIProvider
 from lemming.batch_api import BatchProgress
 from lemming.batch_post import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
-from lemming.batching import Batches
 from lemming.config import ModelEntry
-from lemming.errors import AuthenticationFailed, DiskError, Unavailable
-from lemming.providers import Backend, LLMProvider, Reply, Request, make_provider
-from lemming.retrying import RetryingLLMProvider
-from lemming.testing import Crash, FrozenClock
+from lemming.errors import AuthenticationFailed, DiskError
+from lemming.providers import Backend, Reply, Request
 
-APIS: dict[str, Callable[[str], dict[str, Any]]] = {
-    "chat": lambda url: {"provider": "openai", "options": {"base_url": f"{url}/v1"}},
-    "responses": lambda url: {"provider": "openai", "options": {"base_url": f"{url}/v1", "api": "responses"}},
-    "anthropic": lambda url: {"provider": "anthropic", "options": {"base_url": url}},
-}
-AGENTS = ("ada", "bob", "cyd")
 FAILURES = ("error", "expired", "missing", "garbage")
-PATIENCE_S = 20.0
-
-
-@pytest.fixture
-def server() -> Iterator[BatchServer]:
-    """A server of its own for each test."""
-    server = BatchServer()
-    server.start()
-    yield server
-    server.stop()
-
-
-@dataclass
-class Desk:
-    """What the batches of a tick are given, and what they did with it."""
-
-    server: BatchServer
-    entry: ModelEntry
-    clock: FrozenClock
-    stop: threading.Event = field(default_factory=threading.Event)
-    records: list[dict[str, Any]] = field(default_factory=list)
-    events: list[dict[str, Any]] = field(default_factory=list)
-    pauses: list[float] = field(default_factory=list)
-    providers: dict[str, LLMProvider] = field(default_factory=dict)
-    on_pause: Callable[[], object] = bool
-    on_record: Callable[[str], object] = bool
-
-    def batches(self, **given: Any) -> Batches:
-        """Return the batches of an attempt at the tick, which has the records of the earlier ones."""
-        return Batches(
-            make_provider=self.provider,
-            live=lambda entry, request: RetryingLLMProvider(self.provider(entry)).complete(request),
-            record=self.record,
-            records=list(self.records),
-            now=self.clock.now,
-            notify=self.events.append,
-            stop=self.stop,
-            sleep=self.sleep,
-            **given,
-        )
-
-    def provider(self, entry: ModelEntry) -> LLMProvider:
-        key = f"{entry.provider} {entry.options}"
-        if key not in self.providers:
-            self.providers[key] = make_provider(entry.provider, entry.options)
-        return self.providers[key]
-
-    def record(self, kind: str, *, sync: bool = False, **fields: Any) -> None:
-        self.records.append({"type": kind, "sync": sync, **fields})
-        self.on_record(kind)
-
-    def sleep(self, seconds: float) -> None:
-        self.pauses.append(seconds)
-        self.on_pause()
-
-    def ask(self, *agents: str, batches: Batches | None = None, step: int = 0) -> dict[str, Reply]:
-        """Let agents ask at once, each on a thread of its own; raise what one of them met."""
-        batches = batches or self.batches()
-        batches.entered(len(agents))
-
-        def turn(agent: str) -> Reply:
-            try:
-                return batches.complete(self.entry, question(agent, step))
-            finally:
-                batches.left()
-
-        with ThreadPoolExecutor(len(agents)) as pool:
-            asked = {agent: pool.submit(turn, agent) for agent in agents}
-            return {agent: future.result(PATIENCE_S) for agent, future in asked.items()}
-
-    def kinds(self) -> list[str]:
-        return [record["type"] for record in self.records]
-
-    def path(self) -> str:
-        return "/v1/messages/batches" if self.entry.provider == "anthropic" else "/v1/batches"
-
-
-def question(agent: str, step: int = 0) -> Request:
-    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Hello, {agent}."}]
-    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-    return Request(
-        model_name="m", messages=messages, schema=schema, temperature=0.5, agent=agent, tick=7, step=step
-    )
-
-
-@pytest.fixture(params=list(APIS))
-def desk(request: pytest.FixtureRequest, server: BatchServer) -> Desk:
-    """A desk for each of the APIs."""
-    return make_desk(request.param, server)
-
-
-@pytest.fixture
-def one_desk(server: BatchServer) -> Desk:
-    """A desk for what does not depend on the API."""
-    return make_desk("chat", server)
-
-
-def make_desk(api: str, server: BatchServer) -> Desk:
-    plain = APIS[api](server.url)
-    options = {**plain["options"], "batches": True, "extra": {"top_p": 0.5}}
-    entry = ModelEntry(provider=plain["provider"], model="m", options=options, attempts=3)
-    return Desk(server, entry, FrozenClock(datetime.now(UTC)))
 
 
 # --- together ------------------------------------------------------------------------------------
@@ -340,96 +228,6 @@ def test_a_disk_that_refuses_the_record_stops_every_turn(one_desk: Desk) -> None
     with pytest.raises(DiskError):
         one_desk.ask(*AGENTS)
     assert one_desk.server.batches == {}
-
-
-# --- dying and going on --------------------------------------------------------------------------
-
-
-def die(desk: Desk) -> None:
-    with pytest.raises(Crash):
-        desk.ask(*AGENTS)
-    desk.on_pause = desk.on_record = bool
-    desk.server.looks = 1
-
-
-def crash(*_: object) -> None:
-    raise Crash
-
-
-def test_the_id_is_on_the_disk_before_anything_is_waited_for(one_desk: Desk) -> None:
-    one_desk.server.looks, one_desk.on_pause = 1000, crash
-    die(one_desk)
-    assert [(r["type"], r["sync"]) for r in one_desk.records] == [
-        ("batch_announced", True),
-        ("batch_sent", True),
-    ]
-    assert one_desk.records[-1]["batch"] in one_desk.server.batches
-    assert [item["agent"] for item in one_desk.records[-1]["items"]] == list(AGENTS)
-
-
-def test_a_second_attempt_waits_for_the_batch_of_the_first(desk: Desk) -> None:
-    desk.server.looks, desk.on_pause = 1000, crash
-    die(desk)
-    assert all(reply.batched for reply in desk.ask(*AGENTS).values())
-    assert (len(desk.server.batches), desk.server.live) == (1, [])
-    awaited = {record["agent"] for record in desk.records if record["type"] == "batch_awaited"}
-    assert awaited == set(AGENTS)
-
-
-def test_a_second_attempt_waits_even_if_its_question_has_changed(one_desk: Desk) -> None:
-    one_desk.server.looks, one_desk.on_pause = 1000, crash
-    die(one_desk)
-    changed = replace(question("ada"), model_name="other")
-    assert one_desk.batches().complete(one_desk.entry, changed).batched
-    assert len(one_desk.server.batches) == 1
-
-
-def test_a_second_attempt_without_batches_waits_and_sends_no_more(one_desk: Desk) -> None:
-    one_desk.server.looks, one_desk.on_pause = 1000, crash
-    die(one_desk)
-    batches = one_desk.batches(sends=False)
-    assert one_desk.ask("ada", batches=batches)["ada"].batched
-    assert not one_desk.ask("ada", batches=batches, step=1)["ada"].batched
-    assert (len(one_desk.server.batches), len(one_desk.server.live)) == (1, 1)
-
-
-@pytest.mark.parametrize("looks", [1, 1000])
-def test_a_crash_before_the_id_is_recorded_finds_the_batch_again(desk: Desk, looks: int) -> None:
-    desk.on_record = lambda kind: kind == "batch_sent" and crash()
-    die(desk)
-    del desk.records[-1]
-    desk.server.looks = 2
-    assert all(reply.batched for reply in desk.ask(*AGENTS).values())
-    assert len(desk.server.batches) == 1
-
-
-def test_a_crash_before_it_was_sent_sends_it_once(one_desk: Desk) -> None:
-    one_desk.on_record = crash
-    die(one_desk)
-    assert one_desk.server.batches == {}
-    assert all(reply.batched for reply in one_desk.ask(*AGENTS).values())
-    assert len(one_desk.server.batches) == 1
-
-
-def test_a_batch_older_than_the_announcement_is_somebody_elses(desk: Desk) -> None:
-    desk.ask(*AGENTS)
-    desk.records.clear()
-    desk.clock.advance(3600)
-    desk.on_record = crash
-    die(desk)
-    desk.ask(*AGENTS)
-    assert len(desk.server.batches) == 2
-
-
-def test_a_stop_leaves_the_batch_to_the_next_attempt(one_desk: Desk) -> None:
-    one_desk.server.looks, one_desk.on_pause = 1000, one_desk.stop.set
-    with pytest.raises(Unavailable, match="left to the next run"):
-        one_desk.ask(*AGENTS)
-    assert len(one_desk.pauses) == 1
-    one_desk.stop.clear()
-    one_desk.server.looks, one_desk.on_pause = 1, bool
-    assert all(reply.batched for reply in one_desk.ask(*AGENTS).values())
-    assert len(one_desk.server.batches) == 1
 
 
 # --- parts ---------------------------------------------------------------------------------------
