@@ -51,16 +51,29 @@ def ask(provider: LLMProvider, request: Request) -> Reply:
     A provider whose `keeps_deadline` is false and that hangs is abandoned: its thread lives on until
     the call returns or the process ends, and what it returns is not looked at. Ctrl-C passes through.
     """
-    try:
+
+    def answer() -> Reply:
         if provider.keeps_deadline:
-            return _checked(provider.complete(request))
-        return _checked(_run_on_thread(lambda: provider.complete(request), request.deadline_s))
+            return checked(provider.complete(request))
+        return checked(_run_on_thread(lambda: provider.complete(request), request.deadline_s))
+
+    return guarded(answer, f"{type(provider).__name__} {request.model_name}".strip())
+
+
+def guarded(work: Callable[[], T], name: str) -> T:
+    """Return what work with a provider returns; raise a redacted `ProviderError` and nothing else.
+
+    `name` says who was asked. Ctrl-C passes through.
+    """
+    try:
+        return work()
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a model call
         # No chain: the SDK's own exceptions hold whole answers and request headers.
-        raise _as_provider_error(error, f"{type(provider).__name__} {request.model_name}".strip()) from None
+        raise _as_provider_error(error, name) from None
 
 
-def _checked(reply: Any) -> Reply:
+def checked(reply: Any) -> Reply:
+    """Return a provider's reply with a text that can be written down; raise when it is none."""
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         found = reply.text if isinstance(reply, Reply) else reply
         raise RequestRejected(f"the provider returned {type(found).__name__}, not text")

@@ -154,6 +154,14 @@ class ModelEntry:
             gt=0,
         ),
     )
+    batch_deadline_s: float = field(
+        default=86_400.0,
+        metadata=about("Longest wait for a batch; calls without an answer then go live.", gt=0),
+    )
+    batch_price_factor: float = field(
+        default=0.5,
+        metadata=about("What a batch's tokens cost in dollars, against the price.", ge=0, le=1),
+    )
     attempts: int = field(default=4, metadata=about("Tries of one call, the first included.", ge=1, le=10))
     max_concurrency: int | None = field(
         default=None, metadata=about("Calls that may be under way at once; null: as many as turns.", ge=1)

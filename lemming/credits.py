@@ -25,7 +25,8 @@ class Usage:
 def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
     """Return what a reply used and what it costs by its model's entry.
 
-    `cost_usd` is None, not 0, when the entry gives no price.
+    `cost_usd` is None, not 0, when the entry gives no price. A batch lowers the price in dollars, not in
+    credits: what an agent may do does not depend on how its calls were sent.
     """
     used = tokens_used(messages, reply)
     cost = entry.per_call
@@ -36,6 +37,8 @@ def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
             used.input * entry.usd_per_million_input_tokens
             + used.output * entry.usd_per_million_output_tokens
         ) / 1e6
+        if reply.batched:
+            dollars *= entry.batch_price_factor
     return Usage(used.input, used.output, used.cached, used.is_estimated, round(cost, 6), dollars)
 
 

@@ -108,12 +108,18 @@ def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
 def run_once(
     base_path: str | os.PathLike[str],
     *,
+    batch: bool = False,
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
 ) -> TickReport:
-    """Run the tick that `tick.json` names, and persist the next one."""
-    with open_org(base_path, command="run-once", clock=clock, notify=notify, stop=stop) as runtime:
+    """Run the tick that `tick.json` names, and persist the next one.
+
+    With `batch`, model calls go through their providers' batch APIs: cheaper, and answered within a day.
+    """
+    with open_org(
+        base_path, command="run-once", clock=clock, notify=notify, stop=stop, batch=batch
+    ) as runtime:
         return _run_next(runtime)
 
 
@@ -123,6 +129,7 @@ def run_forever(
     interval_s: float | None = None,
     max_ticks: int | None = None,
     until_tick: int | None = None,
+    batch: bool = False,
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
@@ -136,6 +143,7 @@ def run_forever(
         interval_s=interval_s,
         max_ticks=max_ticks,
         until_tick=until_tick,
+        batch=batch,
         clock=clock,
         notify=notify,
         stop=stop,
@@ -149,6 +157,7 @@ def ticks(
     interval_s: float | None = None,
     max_ticks: int | None = None,
     until_tick: int | None = None,
+    batch: bool = False,
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
@@ -158,7 +167,9 @@ def ticks(
     `interval_s` is from the start of one tick to the start of the next (default: `config/org.json`). The
     organisation is held from the first report asked for to the last.
     """
-    with open_org(base_path, command="run-forever", clock=clock, notify=notify, stop=stop) as runtime:
+    with open_org(
+        base_path, command="run-forever", clock=clock, notify=notify, stop=stop, batch=batch
+    ) as runtime:
         done = 0
         while not runtime.stop.is_set() and _may_go_on(runtime.base, done, max_ticks, until_tick):
             began = time.monotonic()
@@ -303,6 +314,7 @@ def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
     with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:
         journal.reserve(RESERVED_BYTES)
         current = Tick.begin(runtime, journal, snapshot, after=max(filter(tick.__gt__, ticks), default=None))
+        runtime.batches = runtime.batches_of(journal)
         current.take_turns()
         report = current.report(began)
         if current.is_stopped:

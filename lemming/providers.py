@@ -68,7 +68,7 @@ class Reply:
     """One answer and what it used. Token counts are None when the backend did not say.
 
     `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut. `at` is when it
-    came, for answers out of a recording; empty: now.
+    came, for answers out of a recording; empty: now. `batched`: it came in a batch, at the price of one.
     """
 
     text: str
@@ -79,6 +79,7 @@ class Reply:
     model: str = ""
     request_id: str = ""
     at: str = ""
+    batched: bool = False
 
 
 MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits

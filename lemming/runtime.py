@@ -28,9 +28,11 @@ from lemming.providers import LLMProvider, Reply, Request, make_provider
 from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
+    from lemming.batching import Batches
     from lemming.circuit import Circuits
     from lemming.contract import ToolCall
     from lemming.executors.dask import DaskCalls
+    from lemming.journal import Journal
     from lemming.pacing import Pace
 
 Event = dict[str, Any]
@@ -52,7 +54,8 @@ class Runtime:
     """What the turns of one engine share; safe to use from many threads.
 
     `stop` is set when the engine is to end: the operator wants it, or something went wrong that concerns
-    every turn. `notify` hears one event at a time.
+    every turn. `notify` hears one event at a time. `batch`: model calls go through batch APIs where there are
+    any; `batches` are those of the tick under way.
     """
 
     base: Path
@@ -60,6 +63,8 @@ class Runtime:
     notify: Notify = ignore
     stop: threading.Event = field(default_factory=threading.Event)
     epoch: int = 0
+    batch: bool = False
+    batches: Batches | None = None
     _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
     _org: Org = field(default_factory=Org)
     _circuits: Circuits | None = None
@@ -103,8 +108,33 @@ class Runtime:
         return timestamp(self.clock.now())
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
+        """Ask the model an entry stands for, in a batch where there is one for it."""
+        return self.batches.complete(entry, request) if self.batches else self.complete_live(entry, request)
+
+    def complete_live(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
         return self._provider(entry).complete(request)
+
+    def batches_of(self, journal: Journal) -> Batches | None:
+        """Return where the calls of a tick wait for each other; None when each goes at once.
+
+        An earlier attempt's batches are waited for whatever this one was told: they are paid for.
+        """
+        kinds = {record["type"] for record in journal.records}
+        if not self.batch and not kinds & {"batch_announced", "batch_sent"}:
+            return None
+        from lemming.batching import Batches
+
+        return Batches(
+            make_provider=lambda entry: make_provider(entry.provider, entry.options, base=self.base),
+            live=self.complete_live,
+            record=journal.append,
+            records=journal.records,
+            now=self.clock.now,
+            notify=self.notify,
+            stop=self.stop,
+            sends=self.batch,
+        )
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result."""
@@ -182,6 +212,7 @@ def open_org(
     clock: Clock | None = None,
     notify: Notify = ignore,
     stop: threading.Event | None = None,
+    batch: bool = False,
 ) -> Iterator[Runtime]:
     """Hold an organisation's lock for the length of the block.
 
@@ -198,7 +229,8 @@ def open_org(
     try:
         holder = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
         lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
-        with contextlib.closing(Runtime(base, clock, notify, stop or threading.Event(), epoch)) as runtime:
+        opened = Runtime(base, clock, notify, stop or threading.Event(), epoch, batch)
+        with contextlib.closing(opened) as runtime:
             yield runtime
     finally:
         try:

@@ -135,6 +135,7 @@ class JournalTape:
             finish=reply.finish if reply.finish in ("length", "refusal") else "stop",
             model=str(reply.model or seat.model.model)[:200],
             **vars(usage),
+            **({"batched": True} if reply.batched else {}),
             duration_ms=elapsed_ms(started),
         )
 

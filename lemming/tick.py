@@ -66,12 +66,11 @@ class Tick:
         org, order = self.snapshot.config.org, self.plan.order
         agents = self.snapshot.survey.agents
         at_once = 1 if org.executor == "serial" else org.max_parallel
+        batches = self.runtime.batches
+        if batches:  # whoever waits for a batch holds nobody up
+            at_once = max(at_once, len(order))
         waits = find_waits(order, agents, org, self.runtime.base) if at_once > 1 else {}
-        try:
-            run_all(order, waits, self._turn, at_once=at_once)
-        except BaseException:
-            self.runtime.stop.set()
-            raise
+        run_all(order, waits, self._turn, at_once=at_once, stop=self.runtime.stop, register=batches)
         self.commits.write_held()
 
     def report(self, began: float) -> TickReport:
@@ -118,9 +117,6 @@ class Tick:
         except Stopped:
             self.journal.append("turn_stopped", agent=name)
             self.is_stopped = True
-        except BaseException:
-            self.runtime.stop.set()  # nothing that the others come to could be kept
-            raise
         else:
             ended_turn = self.commits.reports[name].as_json()
             self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **ended_turn})

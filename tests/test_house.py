@@ -30,8 +30,9 @@ FLOORS = {
     "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
     "logging_config": STORES, "memory": STORES, "messages": STORES, "sealing": STORES,
     # 4 reach: the outside world
-    "backends": REACH, "calls": REACH, "circuit": REACH, "guards": REACH, "pacing": REACH,
-    "providers": REACH, "repository": REACH, "retrying": REACH, "toolbox": REACH, "tools": REACH,
+    "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
+    "circuit": REACH, "guards": REACH, "pacing": REACH, "providers": REACH, "repository": REACH,
+    "retrying": REACH, "toolbox": REACH, "tools": REACH,
     # 5 the turn
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     # 6 the tick

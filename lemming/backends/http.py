@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -28,6 +28,9 @@ from lemming.errors import (
 )
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt
+
+BATCH_WORK_S = 600.0
+"""How long one piece of work with a batch may take: the upload or the download of all its calls."""
 
 T = TypeVar("T")
 C = TypeVar("C", bound=calls.AsyncClient)
@@ -50,8 +53,12 @@ class HttpBackend(Backend, Generic[C]):
 
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage."""
+        return self._run(lambda client: self._ask(client, request), request.deadline_s)
+
+    def _run(self, work: Callable[[C], Coroutine[Any, Any, T]], deadline_s: float) -> T:
+        """Do something with the client; raise `TimedOut` when it takes too long."""
         client = self._client.get(self._key())
-        return calls.run(lambda: self._ask(client, request), request.deadline_s)
+        return calls.run(lambda: work(client), deadline_s)
 
     @abstractmethod
     def _connect(self, key: str) -> C:
@@ -72,12 +79,12 @@ class HttpBackend(Backend, Generic[C]):
         return key or "none"  # servers of one's own ask for no key, but the SDKs insist on sending one
 
     def _error(
-        self, request: Request, status: int, body: object, headers: Mapping[str, str] | None = None
+        self, model_name: str, status: int, body: object, headers: Mapping[str, str] | None = None
     ) -> ProviderError:
         """Return the error that an HTTP status means."""
         detail, code = _detail(body)
         message = f"HTTP {status}: {excerpt(detail)}"
-        where = f"{self.name} {request.model_name}"
+        where = f"{self.name} {model_name}"
         # OpenAI says 429 for an account without money, which no waiting helps.
         if status in (401, 402, 403) or code == "insufficient_quota":
             about_key = (
@@ -85,7 +92,7 @@ class HttpBackend(Backend, Generic[C]):
             )
             return AuthenticationFailed(message, where=where, hint=f"{about_key} and the account behind it")
         if status == 404:
-            return UnknownModel(message, where=where, hint=self._hint_for_unknown(request.model_name))
+            return UnknownModel(message, where=where, hint=self._hint_for_unknown(model_name))
         if status == 429:
             return RateLimited(message, where=where, retry_after_s=retry_after_s(headers or {}))
         if status in (408, 409, 425) or status >= 500:
@@ -95,12 +102,12 @@ class HttpBackend(Backend, Generic[C]):
     def _hint_for_unknown(self, model_name: str) -> str:
         return f'check "model" ({model_name}) and the address in config/models.json'
 
-    def _unreachable(self, request: Request, cause: object) -> Unavailable:
+    def _unreachable(self, model_name: str, cause: object) -> Unavailable:
         """Return the error for a connection that was refused, reset or cut."""
         message = f"connection failed: {excerpt(repr(cause))}"
-        return Unavailable(message, where=f"{self.name} {request.model_name}")
+        return Unavailable(message, where=f"{self.name} {model_name}")
 
-    def _read(self, request: Request, kind: type[T], body: bytes) -> T:
+    def _read(self, model_name: str, kind: type[T], body: bytes) -> T:
         """Return a body as a value of `kind`; raise `Unavailable` when it is something else."""
         try:
             value: T = adapter(cast(Any, kind)).validate_json(body)
@@ -109,7 +116,7 @@ class HttpBackend(Backend, Generic[C]):
             place = ".".join(map(str, first["loc"]))
             problem = f"{place}: {first['msg']}" if place else first["msg"]
             message = f"not an answer ({excerpt(problem)}): {excerpt(body.decode('utf-8', 'replace'), 80)!r}"
-            raise Unavailable(message, where=f"{self.name} {request.model_name}") from error
+            raise Unavailable(message, where=f"{self.name} {model_name}") from error
         return value
 
 

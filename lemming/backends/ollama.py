@@ -66,11 +66,11 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
                 keep_alive=self._keep_alive,
             )
         except ollama.ResponseError as error:
-            raise self._error(request, error.status_code, {"error": error.error}) from error
+            raise self._error(request.model_name, error.status_code, {"error": error.error}) from error
         except httpx.TimeoutException as error:
             raise TimedOut("the connection timed out", where=self.name) from error
         except (httpx.TransportError, ConnectionError) as error:
-            raise self._unreachable(request, error) from error
+            raise self._unreachable(request.model_name, error) from error
         except (TypeError, ValueError) as error:  # the SDK's way of saying that the body is no answer
             raise self._not_an_answer(request, error) from error
 

@@ -1,15 +1,19 @@
-"""OpenAI's two APIs, and every server that speaks the first: chat completions, and responses."""
+"""OpenAI's two APIs, chat completions and responses, and their batches; servers that speak the first."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
-
-from lemming.backends.http import HttpBackend, split_system, with_extra
+from lemming.backends import openai_batch
+from lemming.backends.http import BATCH_WORK_S, HttpBackend, with_extra
+from lemming.backends.openai_wire import Completion, JsonMode, Response, chat_fields, responses_fields
+from lemming.batch_api import BatchProgress
 from lemming.errors import TimedOut, Unavailable
-from lemming.providers import Finish, Reply, Request
+from lemming.providers import Reply, Request
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
@@ -22,6 +26,7 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
 
     `json` says how the server is asked for JSON: "schema" (structured output), "object" (JSON mode) or
     "text" (only in the prompt). `extra` holds further fields of the request; null takes a field out.
+    `batches` says whether the server has the batch API; null: OpenAI itself has, one at `base_url` has not.
     """
 
     name = "openai"
@@ -33,13 +38,33 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         base_url: str | None = None,
         api_key_env: str | None = None,
         api: Literal["chat", "responses"] = "chat",
-        json: Literal["schema", "object", "text"] = "schema",
+        json: JsonMode = "schema",
         extra: dict[str, Any] | None = None,
+        batches: bool | None = None,
     ) -> None:
         needs_key = base_url is None or api_key_env is not None
         super().__init__(base_url=base_url, key_env=api_key_env or _KEY_ENV, needs_key=needs_key)
         self.takes_schema = json == "schema"
+        self.takes_batches = base_url is None if batches is None else batches
         self._base_url, self._api, self._json, self._extra = base_url, api, json, extra or {}
+
+    def send_batch(self, requests: Mapping[str, Request], label: str) -> str:
+        """Upload calls by their custom ids, start a batch of them, and return its id."""
+        path = "/v1/chat/completions" if self._api == "chat" else "/v1/responses"
+        bodies = {name: self._body(request) for name, request in requests.items()}
+        return self._run(lambda client: self._send(client, path, bodies, label), BATCH_WORK_S)
+
+    def look_at_batch(self, batch: str) -> BatchProgress:
+        """Return how far a batch is, with the replies by custom id once it is over."""
+        return self._run(lambda client: self._look(client, batch), BATCH_WORK_S)
+
+    def find_batch(self, label: str, custom_ids: Collection[str], since: datetime) -> str | None:
+        """Return the id of a batch that was sent under this label after that time; None if there is none."""
+        return self._run(lambda client: self._find(client, label, since), BATCH_WORK_S)
+
+    def cancel_batch(self, batch: str) -> None:
+        """Ask for a batch to be ended early; what it has finished is kept."""
+        self._run(lambda client: self._cancel(client, batch), BATCH_WORK_S)
 
     def _connect(self, key: str) -> AsyncOpenAI:
         from openai import AsyncOpenAI
@@ -47,162 +72,90 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         return AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=None, max_retries=0)
 
     async def _ask(self, client: AsyncOpenAI, request: Request) -> Reply:
+        create: Any = (
+            client.chat.completions.with_raw_response.create
+            if self._api == "chat"
+            else client.responses.with_raw_response.create
+        )
+        with self._as_ours(request.model_name):
+            response = await create(**with_extra(self._fields(request), self._extra))
+        return self._reply(response.content, response.request_id, request.model_name)
+
+    def _fields(self, request: Request) -> dict[str, Any]:
+        fields = chat_fields if self._api == "chat" else responses_fields
+        return fields(request, self._json)
+
+    def _body(self, request: Request) -> dict[str, Any]:
+        """Return a request as the line of a batch holds it."""
+        fields = with_extra(self._fields(request), self._extra)
+        further = fields.pop("extra_body", {})
+        return {**fields, **further}
+
+    def _reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
+        kind: type[Completion | Response] = Completion if self._api == "chat" else Response
+        answer = self._read(model_name, kind, body)
+        if answer.failed:
+            raise Unavailable("the server gave up on the answer", where=f"openai {model_name}")
+        reply = answer.reply(request_id)
+        return reply if reply.model else replace(reply, model=model_name)
+
+    @contextlib.contextmanager
+    def _as_ours(self, about: str) -> Iterator[None]:
+        """Turn whatever the SDK raises in the block into a `ProviderError`."""
         import openai
 
-        ask = self._chat if self._api == "chat" else self._responses
         try:
-            return await ask(client, request)
+            yield
         except openai.APIStatusError as error:
-            raise self._error(request, error.status_code, error.body, error.response.headers) from error
+            raise self._error(about, error.status_code, error.body, error.response.headers) from error
         except openai.APITimeoutError as error:
             raise TimedOut("the connection timed out", where=self.name) from error
         except openai.APIConnectionError as error:
-            raise self._unreachable(request, error.__cause__ or error) from error
+            raise self._unreachable(about, error.__cause__ or error) from error
 
-    async def _chat(self, client: AsyncOpenAI, request: Request) -> Reply:
-        fields: dict[str, Any] = {
-            "model": request.model_name,
-            "messages": request.messages,
-            "max_completion_tokens": request.max_output_tokens,
-            "seed": request.seed,
-        }
-        if request.temperature is not None:
-            fields["temperature"] = request.temperature
-        if request.schema is not None and self._json == "schema":
-            wanted = {"name": "turn", "strict": True, "schema": request.schema}
-            fields["response_format"] = {"type": "json_schema", "json_schema": wanted}
-        elif request.schema is not None and self._json == "object":
-            fields["response_format"] = {"type": "json_object"}
-        create: Any = client.chat.completions.with_raw_response.create
-        response = await create(**with_extra(fields, self._extra))
-        answer = self._read(request, _Completion, response.content)
-        choice, usage = answer.choices[0], answer.usage or _ChatUsage()
-        details = usage.prompt_tokens_details or _Cached()
-        return Reply(
-            text=choice.message.content or "",
-            input_tokens=usage.prompt_tokens,
-            output_tokens=usage.completion_tokens,
-            cached_tokens=details.cached_tokens,
-            finish="refusal" if choice.message.refusal else _FINISHES.get(choice.finish_reason or "", "stop"),
-            model=answer.model or request.model_name,
-            request_id=response.request_id or answer.id or "",
-        )
+    # --- batches -----------------------------------------------------------------------------------
 
-    async def _responses(self, client: AsyncOpenAI, request: Request) -> Reply:
-        system, messages = split_system(request.messages)
-        fields: dict[str, Any] = {
-            "model": request.model_name,
-            "input": messages,
-            "max_output_tokens": request.max_output_tokens,
-            "store": False,
-        }
-        if system:
-            fields["instructions"] = system
-        if request.temperature is not None:
-            fields["temperature"] = request.temperature
-        if request.schema is not None and self._json == "schema":
-            wanted = {"type": "json_schema", "name": "turn", "strict": True, "schema": request.schema}
-            fields["text"] = {"format": wanted}
-        elif request.schema is not None and self._json == "object":
-            fields["text"] = {"format": {"type": "json_object"}}
-        create: Any = client.responses.with_raw_response.create
-        response = await create(**with_extra(fields, self._extra))
-        answer = self._read(request, _Response, response.content)
-        if answer.status == "failed":
-            raise Unavailable("the server gave up on the answer", where=f"openai {request.model_name}")
-        usage = answer.usage or _ResponseUsage()
-        details = usage.input_tokens_details or _Cached()
-        return Reply(
-            text="".join(part.text for part in answer.parts("output_text")),
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=details.cached_tokens,
-            finish=answer.finish(),
-            model=answer.model or request.model_name,
-            request_id=response.request_id or answer.id or "",
-        )
+    async def _send(
+        self, client: AsyncOpenAI, path: str, bodies: Mapping[str, dict[str, Any]], label: str
+    ) -> str:
+        lines = openai_batch.lines_of(bodies, path)
+        metadata = {openai_batch.LABEL: label}
+        with self._as_ours("batches"):
+            upload: Any = client.files.with_raw_response.create
+            uploaded = await upload(file=("lemming.jsonl", lines), purpose="batch")
+            file = self._read("batches", openai_batch.File, uploaded.content)
+            create: Any = client.batches.with_raw_response.create
+            created = await create(
+                input_file_id=file.id, endpoint=path, completion_window="24h", metadata=metadata
+            )
+        return self._read("batches", openai_batch.Batch, created.content).id
 
+    async def _look(self, client: AsyncOpenAI, batch_id: str) -> BatchProgress:
+        with self._as_ours(batch_id):
+            response = await client.batches.with_raw_response.retrieve(batch_id)
+            batch = self._read(batch_id, openai_batch.Batch, response.content)
+            if not batch.is_over:
+                return BatchProgress(is_over=False, finished=batch.finished)
+            files = [(await client.files.content(file)).content for file in batch.result_files]
+        return openai_batch.progress_of(batch, files, self._read, self._reply)
 
-# --- the parts of an answer that are read -------------------------------------------------------
+    async def _find(self, client: AsyncOpenAI, label: str, since: datetime) -> str | None:
+        """Look through the newest batches; OpenAI lists them newest first."""
+        newest: Any = client.batches.with_raw_response.list
+        after: dict[str, str] = {}
+        while True:
+            with self._as_ours("batches"):
+                response = await newest(limit=100, **after)
+            page = self._read("batches", openai_batch.Page, response.content)
+            for batch in page.data:
+                if batch.is_older_than(since):
+                    return None
+                if batch.label == label:
+                    return batch.id
+            if not (page.has_more and page.data):
+                return None
+            after = {"after": page.data[-1].id}
 
-_FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
-
-
-@dataclass(frozen=True)
-class _Cached:
-    cached_tokens: int | None = None
-
-
-@dataclass(frozen=True)
-class _ChatUsage:
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Cached | None = None
-
-
-@dataclass(frozen=True)
-class _ChatMessage:
-    content: str | None = None
-    refusal: str | None = None
-
-
-@dataclass(frozen=True)
-class _Choice:
-    message: _ChatMessage
-    finish_reason: str | None = None
-
-
-@dataclass(frozen=True)
-class _Completion:
-    choices: Annotated[list[_Choice], Field(min_length=1)]
-    usage: _ChatUsage | None = None
-    model: str | None = None
-    id: str | None = None
-
-
-@dataclass(frozen=True)
-class _ResponseUsage:
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Cached | None = None
-
-
-@dataclass(frozen=True)
-class _Part:
-    type: str
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class _Item:
-    """One item of a response; reasoning and other kinds have no content to read."""
-
-    type: str
-    content: list[_Part] | None = None
-
-
-@dataclass(frozen=True)
-class _Incomplete:
-    reason: str | None = None
-
-
-@dataclass(frozen=True)
-class _Response:
-    output: list[_Item]
-    status: str | None = None
-    incomplete_details: _Incomplete | None = None
-    usage: _ResponseUsage | None = None
-    model: str | None = None
-    id: str | None = None
-
-    def parts(self, kind: str) -> list[_Part]:
-        """Return the parts of the messages that are of one kind."""
-        messages = [item for item in self.output if item.type == "message"]
-        return [part for item in messages for part in item.content or [] if part.type == kind]
-
-    def finish(self) -> Finish:
-        """Return how the answer ended."""
-        reason = self.incomplete_details.reason if self.incomplete_details else ""
-        if self.parts("refusal") or reason == "content_filter":
-            return "refusal"
-        return "length" if self.status == "incomplete" else "stop"
+    async def _cancel(self, client: AsyncOpenAI, batch_id: str) -> None:
+        with self._as_ours(batch_id):
+            await client.batches.with_raw_response.cancel(batch_id)

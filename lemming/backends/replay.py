@@ -65,4 +65,5 @@ def replayed(record: Record) -> Reply:
         finish=record["finish"],
         model=record["model"],
         at=record["at"],
+        batched=record.get("batched", False),
     )

@@ -68,6 +68,8 @@ class Narrator:
             self._turn_started(event)
         elif event["type"] == "turn_ended":
             self._turn_ended(TurnReport.from_json(event))
+        elif event["type"].startswith("batch_"):
+            self._batch(event)
         elif event["type"] == "problem":
             self._problem(event)
         elif event["type"] == "history_not_kept":
@@ -126,6 +128,16 @@ class Narrator:
         lines = [f"  {name}  {kind:<8}  {text}" for kind, text in shown]
         return [f"{lines[0]}  {painted(cost, 'dim', sys.stderr)}", *lines[1:]]
 
+    def _batch(self, event: Event) -> None:
+        line = line_of_batch(event)
+        if event["type"] == "batch_not_sent":
+            tell(f"  {painted('warning ', 'yellow', sys.stderr)}  {line}")
+        elif not self.quiet:
+            if self._open_line:
+                write("\r\033[K", sys.stderr)
+                self._open_line = False
+            tell(f"  {painted(line, 'dim', sys.stderr)}")
+
     def _problem(self, event: Event) -> None:
         problem = event["problem"]
         where = problem["file"] + (f":{problem['line']}" if problem["line"] else "")
@@ -146,6 +158,22 @@ class Narrator:
             return text_of(read_entry(self.base, EntryName(int(match[1]), 0, match[2], author)).payload)
         except (ConfigError, FileNotFoundError):  # an entry past its retention, or removed by hand
             return entry["file"]
+
+
+def line_of_batch(event: Event) -> str:
+    """Return what a person wants to read of what happened to a batch."""
+    if event["type"] == "batch_not_sent":
+        problem = one_line(event["problem"], 400)
+        return f"{event['provider']} takes no batch; its calls go live at the full price: {problem}"
+    if event["type"] == "batch_sent":
+        model = f"{event['provider']} {event['model']}"
+        kept = "Ctrl-C leaves it to the next run"
+        return f"batch {event['batch']}: {counted(event['calls'], 'call')} sent to {model}; {kept}"
+    why = f" ({one_line(event['problem'], 400)})" if event["problem"] else ""
+    if event["type"] == "batch_waiting":
+        return f"batch {event['batch']}: {event['finished']} of {event['calls']} calls finished{why}"
+    live = f", {counted(event['live'], 'call')} to be made live" if event["live"] else ""
+    return f"batch {event['batch']}: {counted(event['replies'], 'answer')}{live}{why}"
 
 
 def text_of(payload: dict[str, Any]) -> str:

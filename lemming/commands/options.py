@@ -41,5 +41,11 @@ AnyAgentName = Annotated[
     str | None,
     typer.Argument(metavar="AGENT", help="An agent's name; all without one.", autocompletion=agent_names),
 ]
+Batch = Annotated[
+    bool,
+    typer.Option(
+        "--batch", help="Send model calls through batch APIs: about half the price, answered within a day."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing unless something goes wrong.")]

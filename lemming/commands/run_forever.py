@@ -9,7 +9,7 @@ import typer
 from lemming import engine
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import TURN_FAILED, Narrator
-from lemming.commands.options import AsJson, Quiet
+from lemming.commands.options import AsJson, Batch, Quiet
 from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.stopping import stop_on_signals
@@ -33,6 +33,7 @@ def run_forever(
         int | None,
         typer.Option("--until-tick", min=0, metavar="N", help="End when tick N has run."),
     ] = None,
+    batch: Batch = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -56,6 +57,7 @@ def run_forever(
             interval_s=interval,
             max_ticks=max_ticks,
             until_tick=until_tick,
+            batch=batch,
             notify=narrator.hear,
             stop=switch.stop,
         )

@@ -8,7 +8,7 @@ import typer
 
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import Narrator, exit_status
-from lemming.commands.options import AsJson, Quiet
+from lemming.commands.options import AsJson, Batch, Quiet
 from lemming.commands.org import find_org
 
 
@@ -17,6 +17,7 @@ def run_once(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show who would fire and each prompt; call and write nothing.")
     ] = False,
+    batch: Batch = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -31,6 +32,7 @@ def run_once(
     Examples:
       lemming run-once
       lemming run-once --dry-run
+      lemming run-once --batch
       lemming run-once --json | jq -c 'select(.type == "turn_ended") | [.agent, .status]'
     """
     base = find_org(ctx)
@@ -44,7 +46,7 @@ def run_once(
 
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
-        report = engine.run_once(base, notify=narrator.hear, stop=switch.stop)
+        report = engine.run_once(base, batch=batch, notify=narrator.hear, stop=switch.stop)
         if not report.is_complete and not narrator.is_cut_off:
             narrator.stopped(report)
     if narrator.is_cut_off:

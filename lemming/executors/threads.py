@@ -6,30 +6,62 @@ import threading
 from collections.abc import Callable
 from heapq import heappop, heappush
 from queue import SimpleQueue
+from typing import Protocol
 
 from lemming.waiting import Waits
 
 Work = Callable[[str], None]
 
 
-def run_all(order: list[str], waits: dict[str, Waits], work: Work, *, at_once: int) -> None:
+class Register(Protocol):
+    """Who counts the turns that may still ask something: `Batches`."""
+
+    def entered(self, turns: int = 1) -> None:
+        """Count turns that may start now."""
+
+    def left(self) -> None:
+        """Count a turn that is over; those that may start because of it have entered before."""
+
+
+def run_all(
+    order: list[str],
+    waits: dict[str, Waits],
+    work: Work,
+    *,
+    at_once: int,
+    stop: threading.Event,
+    register: Register | None = None,
+) -> None:
     """Call `work(name)` for every name, at most `at_once` at a time, each after those it waits for.
 
-    Those that are ready start in the order given. After an exception nobody starts any more; it is raised
-    when the running ones are over.
+    Those that are ready start in the order given. An exception sets `stop`, for the running ones to end
+    soon; nobody starts any more, and it is raised when they are over.
     """
-    if at_once == 1 or len(order) == 1:
-        for name in order:
-            work(name)
-        return
-    _Run(order, waits, work, at_once).run()
+    try:
+        if at_once == 1 or len(order) == 1:
+            for name in order:
+                work(name)
+        else:
+            _Run(order, waits, work, at_once, stop, register).run()
+    except BaseException:
+        stop.set()
+        raise
 
 
 class _Run:
     """The progress of one `run_all`. Everything but `_work` happens in the calling thread."""
 
-    def __init__(self, order: list[str], waits: dict[str, Waits], work: Work, at_once: int) -> None:
+    def __init__(
+        self,
+        order: list[str],
+        waits: dict[str, Waits],
+        work: Work,
+        at_once: int,
+        stop: threading.Event,
+        register: Register | None,
+    ) -> None:
         self._order, self._call, self._at_once = order, work, at_once
+        self._stop, self._register = stop, register
         self._rank = {name: rank for rank, name in enumerate(order)}
         for_some = [name for name in order if not waits[name].everyone]
         self._missing = {name: len(waits[name].names) for name in for_some}
@@ -55,10 +87,12 @@ class _Run:
         try:
             while self._start() or self._running:
                 self._end(*self._results.get())
-        finally:
-            while self._running:  # an interrupt: what runs writes files, so it must be over
-                self._running -= 1
+        except BaseException:  # an interrupt: what runs writes files, so it must be over first
+            self._stop.set()
+            for _ in range(self._running):
                 self._results.get()
+            raise
+        finally:
             for _ in range(self._threads):
                 self._tasks.put(None)
         if self._error:
@@ -92,6 +126,7 @@ class _Run:
             self._call(name)
         except BaseException as raised:  # noqa: BLE001 - carried to the thread that waits, and raised there
             error = raised
+            self._stop.set()
         self._results.put((name, error))
 
     def _end(self, name: str, error: BaseException | None) -> None:
@@ -105,10 +140,14 @@ class _Run:
         while self._leading < len(self._order) and self._order[self._leading] in self._over:
             self._leading += 1
         self._let_in_those_for_everyone()
+        if self._register:
+            self._register.left()
 
     def _let_in_those_for_everyone(self) -> None:
         while self._for_everyone and self._rank[self._for_everyone[-1]] <= self._leading:
             self._make_ready(self._for_everyone.pop())
 
     def _make_ready(self, name: str) -> None:
+        if self._register:
+            self._register.entered()
         heappush(self._ready, self._rank[name])

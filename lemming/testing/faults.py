@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import random
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -184,35 +185,40 @@ class _Watcher(Disk):
 
     def __init__(self, base: Path, end: End, hear: Hear, wanted: Wanted, seed: int) -> None:
         self._base, self._end, self._hear, self._wanted, self._seed = base, end, hear, wanted, seed
-        self._count = 0
+        self._count, self._lock = 0, threading.RLock()  # turns may run at once
         self.platter = Platter(base)
 
     def announced(self, operation: str, path: str) -> None:
         """Take note of a change about to be made."""
-        if self._end == "torn" or not self._is_next_wanted():
-            return
-        if self._end == "kill":
-            self._tell(f"{operation} {path}", take_image(self._base))
-        else:
-            chance = random.Random(f"{self._seed}/{self._count}")  # noqa: S311 - no secret
-            self._tell(f"{operation} {path}", self.platter.image(self._end, chance))
+        with self._lock:
+            if self._end == "torn" or not self._is_next_wanted():
+                return
+            if self._end == "kill":
+                self._tell(f"{operation} {path}", take_image(self._base))
+            else:
+                chance = random.Random(f"{self._seed}/{self._count}")  # noqa: S311 - no secret
+                self._tell(f"{operation} {path}", self.platter.image(self._end, chance))
 
     def write(self, descriptor: int, content: bytes) -> int:
         if self._end != "torn" or not self._is_next_wanted():
             return super().write(descriptor, content)
         half = len(content) // 2
-        super().write(descriptor, content[:half])
-        self._tell(f"half of {len(content)} bytes", take_image(self._base))
-        return half + super().write(descriptor, content[half:])
+        with self._lock:
+            super().write(descriptor, content[:half])
+            self._tell(f"half of {len(content)} bytes", take_image(self._base))
+            return half + super().write(descriptor, content[half:])
 
     def sync(self, descriptor: int) -> None:
-        self.platter.keep(descriptor)
+        with self._lock:
+            self.platter.keep(descriptor)
 
     def sync_folder(self, descriptor: int) -> None:
-        self.platter.keep(descriptor)
+        with self._lock:
+            self.platter.keep(descriptor)
 
     def sync_file_system(self, descriptor: int) -> None:
-        self.platter.keep_all()
+        with self._lock:
+            self.platter.keep_all()
 
     def _is_next_wanted(self) -> bool:
         self._count += 1

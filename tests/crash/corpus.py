@@ -16,10 +16,11 @@ Build = Callable[[Path, dict[str, Any]], object]
 
 @dataclass(frozen=True)
 class Case:
-    """An organisation, made by `build(base, settings)`, and how many ticks it runs."""
+    """An organisation, made by `build(base, settings)`, how many ticks it runs, and turns at once."""
 
     build: Build
     ticks: int
+    at_once: int = 1
 
     @property
     def name(self) -> str:
@@ -159,6 +160,22 @@ def failing(base: Path, org: dict[str, Any]) -> None:
     )
 
 
+def crowd(base: Path, org: dict[str, Any]) -> None:
+    """Agents who have nothing to do with each other, and one who reads them."""
+    names = ["ada", "bob", "cyd"]
+    make_org(
+        base,
+        *(resume(name, permissions={"tools": ["file_write"]}, turn={"max_steps": 2}) for name in names),
+        resume("zed", permissions={"read_outboxes": names}),
+        org=org,
+        script=[
+            {"agent": "zed", "reply": remembers("read")},
+            {"step": 0, "reply": say("one", tool_calls=[call("file_write", path="n.txt", content="1")])},
+            {"reply": remembers("two")},
+        ],
+    )
+
+
 CASES = [
     Case(plain, 2),
     Case(tools, 2),
@@ -170,5 +187,6 @@ CASES = [
     Case(first_run, 1),
     Case(broken, 2),
     Case(failing, 2),
+    Case(crowd, 2, at_once=3),
 ]
 BY_NAME = {case.name: case for case in CASES}

@@ -227,7 +227,7 @@ def run_on_a_failing_disk(failing: FailsOnce) -> list[str]:
             except DiskError:
                 assert failing.count == failing.number, "no sync comes after one that failed"
         left = failing.after_power_loss(base)
-    return finish("plain", "turn", left, bill) + overpaid(bill, whole_tick=False)
+    return finish("plain", "turn", left, bill) + overpaid(bill, 1)
 
 
 def test_a_failed_sync_that_is_tried_again_would_lose_what_it_was_to_keep() -> None:
@@ -236,5 +236,4 @@ def test_a_failed_sync_that_is_tried_again_would_lose_what_it_was_to_keep() -> N
     syncs = range(1, calm.count + 1)
     assert [problem for number in syncs for problem in run_on_a_failing_disk(FailsOnce(number))] == []
     found = [problem for number in syncs for problem in run_on_a_failing_disk(SyncRetried(number))]
-    for loss in ("the journal is damaged", "cannot read the tick counter"):
-        assert any(loss in problem for problem in found), found[:3]
+    assert any("the journal is damaged" in problem for problem in found), found[:3]

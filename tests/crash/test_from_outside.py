@@ -73,7 +73,7 @@ def require_strace() -> None:
 def make(base: Path, name: str) -> Path:
     """Make an organisation whose last tick is still to run; its bill lies beside it."""
     case = BY_NAME[name]
-    case.build(base, {"plugins": ["lemming.testing.standin"]})
+    case.build(base, {"plugins": ["lemming.testing.standin"], "max_parallel": case.at_once})
     models = json.loads((base / "config/models.json").read_text())
     for entry in models.values():
         entry["provider"] = "stand-in"
@@ -161,7 +161,7 @@ def after(base: Path, name: str, peace: Peace) -> tuple[Bill, list[str]]:
     problems += [f"{path} differs" for path in paths if found.get(path) != peace.files.get(path)]
     if set(paid.calls) != peace.calls:
         problems.append(f"other calls: {sorted(set(paid.calls) ^ peace.calls)}")
-    return paid, problems + overpaid(paid, whole_tick=False)
+    return paid, problems + overpaid(paid, 1)
 
 
 def points(peace: Peace, does: str) -> list[int]:

@@ -100,6 +100,8 @@ ALL = [
     *ends("names", "turn"),
     *ends("random", "turn"),
     *ends("strict", "tick"),
+    *ends("names", "tick"),
+    *ends("random", "tick"),
     *errors("ENOSPC"),
     *errors("half ENOSPC"),
     *errors("lasting ENOSPC"),
@@ -116,11 +118,6 @@ def test_whenever_the_world_ends_the_next_run_comes_to_the_same_files(trial: Tri
     tally = trial.tally()
     TALLIES[trial.label] = TALLIES.get(trial.label, Tally()) + tally
     assert tally.points > 0
-    assert not tally.problems, "\n".join(tally.problems[:5])
-
-
-def test_with_one_sync_a_tick_a_power_cut_leaves_nothing_half_done() -> None:
-    tally = survives("plain", "names", "tick", lambda number: number % 5 == 0)
     assert not tally.problems, "\n".join(tally.problems[:5])
 
 

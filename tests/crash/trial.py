@@ -110,7 +110,7 @@ def totals(base: Path, ticks: int) -> list[dict[str, Any]]:
 def ideal(name: str, durability: Durability) -> Ideal:
     case, bill = BY_NAME[name], Bill()
     with folder() as base:
-        case.build(base, {"durability": durability})
+        case.build(base, {"durability": durability, "max_parallel": case.at_once})
         start = take_image(base)
         run(base, case.ticks, bill)
         assert not bill.repeated
@@ -179,7 +179,8 @@ def survives(
         bill = Bill(moment.paid)
         problems = [] if is_power_loss else torn_files(moment.left)
         problems += finish(name, durability, moment.left, bill, breach)
-        problems += overpaid(bill, whole_tick=is_power_loss and durability == "tick")
+        most = BY_NAME[name].at_once
+        problems += overpaid(bill, most, whole_tick=is_power_loss and durability == "tick")
         tally.add(bill, [f"{name}, {durability}, {end} at {moment.where}: {problem}" for problem in problems])
     return tally
 
@@ -190,7 +191,8 @@ def survives_twice(name: str, durability: Durability, first: Wanted, then: Wante
     for one in moments(name, durability, ideal(name, durability).start, Bill(), "kill", first):
         for two in moments(name, durability, one.left, Bill(one.paid), "kill", then):
             bill = Bill(two.paid)
-            problems = finish(name, durability, two.left, bill) + overpaid(bill, whole_tick=False, ends=2)
+            problems = finish(name, durability, two.left, bill)
+            problems += overpaid(bill, 2 * BY_NAME[name].at_once)
             where = f"{name}, killed at {one.where}, its recovery at {two.where}"
             tally.add(bill, [f"{where}: {problem}" for problem in problems])
     return tally
@@ -217,7 +219,8 @@ def survives_error(name: str, durability: Durability, fault: str, wanted: Wanted
             if len(changes) < number:
                 assert not problems
                 return tally
-            problems += finish(name, durability, take_image(base), bill) + overpaid(bill, whole_tick=False)
+            problems += finish(name, durability, take_image(base), bill)
+            problems += overpaid(bill, BY_NAME[name].at_once)
         tally.add(bill, [f"{name}, {fault} at {number}, {changes[-1]}: {problem}" for problem in problems])
 
 
@@ -298,13 +301,13 @@ def differences(expected: Ideal, base: Path, ticks: int, bill: Bill) -> Iterator
         yield f"other calls: {sorted(set(bill.calls) ^ expected.calls)}"
 
 
-def overpaid(bill: Bill, *, whole_tick: bool, ends: int = 1) -> list[str]:
-    """Say if more was paid again than the promise allows: one call an end, or the calls of one tick."""
+def overpaid(bill: Bill, most: int, *, whole_tick: bool = False) -> list[str]:
+    """Say if more was paid again than the promise allows: so many calls, or the calls of one tick."""
     if whole_tick:
         ticks = {call.split()[0] for call in bill.repeated}
         again = Counter(bill.repeated).values()
         return [f"paid again: {bill.repeated}"] if len(ticks) > 1 or max(again, default=0) > 1 else []
-    return [f"paid again: {bill.repeated}"] if len(bill.repeated) > ends else []
+    return [f"paid again: {bill.repeated}"] if len(bill.repeated) > most else []
 
 
 def torn_files(left: Image) -> list[str]:

@@ -241,13 +241,13 @@ def test_every_name_is_called_once_after_those_it_waits_for() -> None:
         running.discard(name)
         over.append(name)
 
-    run_all(order, waits, work, at_once=5)
+    run_all(order, waits, work, at_once=5, stop=threading.Event())
     assert sorted(over) == sorted(order)
     assert most <= 5
 
 
 def test_an_error_of_one_is_raised_after_the_running_ones_are_over() -> None:
-    began, ended = threading.Event(), []
+    began, stop, ended = threading.Event(), threading.Event(), []
 
     def work(name: str) -> None:
         if name == "bad":
@@ -257,5 +257,6 @@ def test_an_error_of_one_is_raised_after_the_running_ones_are_over() -> None:
         ended.append(name)
 
     with pytest.raises(ValueError, match="no"):
-        run_all(["bad", "good"], {"bad": Waits(), "good": Waits()}, work, at_once=2)
+        run_all(["bad", "good"], {"bad": Waits(), "good": Waits()}, work, at_once=2, stop=stop)
     assert ended == ["good"]
+    assert stop.is_set()

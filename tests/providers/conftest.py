@@ -7,6 +7,8 @@ from pathlib import Path
 
 import certifi
 import pytest
+from batch_desk import APIS, Desk, make_desk
+from batch_server import BatchServer
 from fault_server import FaultServer
 
 from lemming.backends.weights import find_weights
@@ -50,3 +52,24 @@ def weights() -> Path:
         return find_weights(LOCAL_MODEL)
     except UnknownModel as error:
         pytest.skip(str(error))
+
+
+@pytest.fixture
+def server() -> Iterator[BatchServer]:
+    """A server of its own for each test."""
+    server = BatchServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(params=list(APIS))
+def desk(request: pytest.FixtureRequest, server: BatchServer) -> Desk:
+    """A desk for each of the APIs."""
+    return make_desk(request.param, server)
+
+
+@pytest.fixture
+def one_desk(server: BatchServer) -> Desk:
+    """A desk for what does not depend on the API."""
+    return make_desk("chat", server)

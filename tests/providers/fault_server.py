@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(scenario, f"/{rest}", faults.counts[self.path])
 
     def _answer(self, scenario: str, path: str, attempt: int) -> None:
-        good = json.dumps(_body(path, ANSWER)).encode()
+        good = json.dumps(answer_body(path, ANSWER)).encode()
         match scenario.split("-"):
             case ["429", "after", seconds]:
                 self._fail(path, 429, {"retry-after": seconds})
@@ -134,7 +134,7 @@ class _Handler(BaseHTTPRequestHandler):
             case ["empty", "body"]:
                 self._send(200, b"")
             case ["no", "content"]:
-                self._send(200, json.dumps(_body(path, "")).encode())
+                self._send(200, json.dumps(answer_body(path, "")).encode())
             case ["no", "choices"]:
                 self._send(200, json.dumps(_without_answer(path)).encode())
             case ["no", "usage"]:
@@ -180,7 +180,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
 
 
-def _body(path: str, text: str) -> dict[str, Any]:
+def answer_body(path: str, text: str) -> dict[str, Any]:
     """Return a good answer in the API's own form, with the same usage: 11 in, 3 of them cached, 7 out."""
     if path.endswith("/chat/completions"):
         choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
@@ -235,14 +235,14 @@ def _body(path: str, text: str) -> dict[str, Any]:
 
 
 def _without_answer(path: str) -> dict[str, Any]:
-    body = _body(path, ANSWER)
+    body = answer_body(path, ANSWER)
     if "choices" in body:
         return {**body, "choices": []}
     return {name: value for name, value in body.items() if name not in ("output", "content", "message")}
 
 
 def _without_usage(path: str) -> dict[str, Any]:
-    body = _body(path, ANSWER)
+    body = answer_body(path, ANSWER)
     return {
         name: value
         for name, value in body.items()
@@ -251,7 +251,7 @@ def _without_usage(path: str) -> dict[str, Any]:
 
 
 def _truncated(path: str) -> dict[str, Any]:
-    body = _body(path, ANSWER[:30])
+    body = answer_body(path, ANSWER[:30])
     if "choices" in body:
         body["choices"][0]["finish_reason"] = "length"
     elif "output" in body:
@@ -264,7 +264,7 @@ def _truncated(path: str) -> dict[str, Any]:
 
 
 def _refusal(path: str) -> dict[str, Any]:
-    body = _body(path, "")
+    body = answer_body(path, "")
     if "choices" in body:
         body["choices"][0]["message"] = {
             "role": "assistant",

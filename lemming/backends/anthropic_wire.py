@@ -1,0 +1,170 @@
+"""How answers of Anthropic's API are read, those of its batches included. Pure: no connection, no SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lemming.batch_api import CLOCKS_DIFFER_BY, BatchProgress
+from lemming.errors import ProviderError
+from lemming.providers import Finish, Reply
+from lemming.redaction import excerpt
+
+_FINISHES: dict[str, Finish] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+
+
+@dataclass(frozen=True)
+class _Usage:
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+    def all_input_tokens(self) -> int | None:
+        """Return the whole prompt's tokens: this API counts those read from a cache apart."""
+        if self.input_tokens is None:
+            return None
+        return (
+            self.input_tokens + (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
+        )
+
+
+@dataclass(frozen=True)
+class _Block:
+    type: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Message:
+    """An answer: the parts of it that are read."""
+
+    content: list[_Block]
+    stop_reason: str | None = None
+    usage: _Usage | None = None
+    model: str | None = None
+    id: str | None = None
+
+    def reply(self, request_id: str | None = None, model_name: str = "") -> Reply:
+        """Return the answer with its usage."""
+        usage = self.usage or _Usage()
+        return Reply(
+            text="".join(block.text for block in self.content if block.type == "text"),
+            input_tokens=usage.all_input_tokens(),
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cache_read_input_tokens,
+            finish=_FINISHES.get(self.stop_reason or "", "stop"),
+            model=self.model or model_name,
+            request_id=request_id or self.id or "",
+        )
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Counts:
+    processing: int = 0
+    succeeded: int = 0
+    errored: int = 0
+    canceled: int = 0
+    expired: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch, as far as it is read."""
+
+    id: str
+    processing_status: str
+    created_at: datetime
+    results_url: str | None = None
+    request_counts: _Counts = field(default_factory=_Counts)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.processing_status == "ended"
+
+    @property
+    def size(self) -> int:
+        """How many calls it holds."""
+        return self.finished + self.request_counts.processing
+
+    @property
+    def finished(self) -> int:
+        """How many calls are finished, well or badly. This API counts them when all are."""
+        counts = self.request_counts
+        return counts.succeeded + counts.errored + counts.canceled + counts.expired
+
+    def is_older_than(self, moment: datetime) -> bool:
+        """Whether it was made before that, as far as two clocks can tell."""
+        return self.created_at < moment - CLOCKS_DIFFER_BY
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of the list of batches."""
+
+    data: list[Batch] = field(default_factory=list)
+    has_more: bool = False
+
+
+@dataclass(frozen=True)
+class _Detail:
+    message: str = "no details"
+
+
+@dataclass(frozen=True)
+class _Error:
+    error: _Detail | None = None
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    type: str
+    message: Message | None = None
+    error: _Error | None = None
+
+
+@dataclass(frozen=True)
+class _Result:
+    custom_id: str
+    result: _Outcome
+
+
+Read = Callable[[str, type[Any], bytes], Any]
+
+
+def progress_of(batch: Batch, results: bytes, read: Read) -> BatchProgress:
+    """Return what came of a batch that is over. A line that is not an answer has no reply, and is no reason
+    to lose the others."""
+    replies: dict[str, Reply] = {}
+    problem = ""
+    for line in filter(bytes.strip, results.splitlines()):
+        try:
+            result: _Result = read(batch.id, _Result, line)
+        except ProviderError as error:
+            problem = problem or error.message
+            continue
+        if result.result.message:
+            replies[result.custom_id] = result.result.message.reply()
+        else:
+            problem = problem or _why(result.result)
+    return BatchProgress(is_over=True, finished=batch.finished, replies=replies, problem=problem)
+
+
+def holds(results: bytes, custom_ids: Collection[str]) -> bool:
+    """Return whether the results of a batch are those of these calls."""
+    return any(f'"{name}"'.encode() in results for name in custom_ids)
+
+
+def _why(outcome: _Outcome) -> str:
+    detail = outcome.error.error if outcome.error else None
+    return excerpt(f"{outcome.type}: {detail.message}" if detail else f"the call was {outcome.type}")

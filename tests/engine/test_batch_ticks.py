@@ -1,0 +1,141 @@
+"""Ticks whose model calls go through a batch API: the engine, its journal, and what is promised of both."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from batch_server import BatchServer
+
+from lemming.engine import run_once, ticks
+from lemming.journal import Record, read_journal
+from lemming.report import TickReport
+from lemming.runtime import Event
+from lemming.testing import Crash, make_org, resume
+from lemming.timeline.replay import replay, replay_into
+
+AGENTS = ("ada", "bob", "cyd")
+PRICES = {"usd_per_million_input_tokens": 100, "usd_per_million_output_tokens": 1000}
+DOLLARS_LIVE = (11 * 100 + 7 * 1000) / 1e6
+
+
+@pytest.fixture
+def server() -> Iterator[BatchServer]:
+    """A server with both batch APIs."""
+    server = BatchServer()
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def org(base: Path, server: BatchServer) -> Path:
+    """Three agents who read nobody, and a model with a batch API."""
+    return make_org(base, *map(independent, AGENTS), models=models(server))
+
+
+def independent(name: str) -> dict[str, Any]:
+    return resume(name, model={"key": "batchy"}, permissions={"read_outboxes": [], "tools": []})
+
+
+def models(server: BatchServer, **more: Any) -> dict[str, Any]:
+    options = {"base_url": f"{server.url}/v1", "batches": True}
+    return {"batchy": {"provider": "openai", "model": "m", "options": options, **PRICES, **more}}
+
+
+def records(base: Path, *kinds: str) -> list[Record]:
+    return [record for record in read_journal(base, 1) if record["type"] in kinds]
+
+
+def all_done(report: TickReport) -> bool:
+    return report.is_complete and [turn.status for turn in report.turns] == ["done"] * 3
+
+
+def test_a_batched_answer_costs_half_and_the_journal_says_why(org: Path, server: BatchServer) -> None:
+    report = run_once(org, batch=True)
+    assert all_done(report)
+    assert [turn.cost_usd for turn in report.turns] == pytest.approx([DOLLARS_LIVE / 2] * 3)
+    assert [record["batched"] for record in records(org, "model_replied")] == [True] * 3
+    assert [turn.credits for turn in report.turns] == [1.0] * 3
+    assert server.live == []
+
+
+def test_the_price_of_a_batch_is_a_setting(base: Path, server: BatchServer) -> None:
+    make_org(base, *map(independent, AGENTS), models=models(server, batch_price_factor=0.25))
+    report = run_once(base, batch=True)
+    assert [turn.cost_usd for turn in report.turns] == pytest.approx([DOLLARS_LIVE / 4] * 3)
+
+
+def test_without_batch_calls_are_live_and_cost_the_full_price(org: Path, server: BatchServer) -> None:
+    report = run_once(org)
+    assert [turn.cost_usd for turn in report.turns] == pytest.approx([DOLLARS_LIVE] * 3)
+    assert (len(server.live), server.batches) == (3, {})
+    assert not any("batched" in record for record in records(org, "model_replied"))
+
+
+def test_run_forever_batches_every_tick(org: Path, server: BatchServer) -> None:
+    assert all(map(all_done, ticks(org, batch=True, interval_s=0, max_ticks=2)))
+    assert (len(server.custom_ids), server.live) == (6, [])
+
+
+def test_agents_who_read_nobody_are_one_batch(org: Path, server: BatchServer) -> None:
+    run_once(org, batch=True)
+    assert [sorted(sent.agents) for sent in server.batches.values()] == [list(AGENTS)]
+
+
+def test_a_stop_leaves_the_batch_and_the_next_run_waits_for_it(org: Path, server: BatchServer) -> None:
+    stop, server.looks = threading.Event(), 1000
+
+    def stop_when_it_waits(event: Event) -> None:
+        if event["type"] == "batch_waiting":
+            stop.set()
+
+    assert not run_once(org, batch=True, notify=stop_when_it_waits, stop=stop).is_complete
+    server.looks = 1
+    assert all_done(run_once(org, batch=True))
+    assert sorted(server.custom_ids) == sorted(set(server.custom_ids))
+    assert (len(server.custom_ids), server.live) == (3, [])
+
+
+def test_a_batch_is_waited_for_by_a_run_that_sends_none(org: Path, server: BatchServer) -> None:
+    die_at(org, server, "batch_sent")
+    sent = len(server.custom_ids)
+    assert all_done(run_once(org))
+    assert (len(server.custom_ids), len(server.live)) == (sent, 3 - sent)
+
+
+def test_no_number_of_crashes_while_it_waits_loses_the_batch(org: Path, server: BatchServer) -> None:
+    for _ in range(5):
+        die_at(org, server, "batch_waiting")
+    assert all_done(run_once(org, batch=True))
+    assert (len(server.custom_ids), server.live) == (3, [])
+
+
+def costs_recorded(base: Path) -> list[tuple[str, float]]:
+    records = read_journal(base, 1)
+    return sorted((record["agent"], record["cost_usd"]) for record in records if "cost_usd" in record)
+
+
+def test_a_replay_comes_to_the_same_costs(org: Path, server: BatchServer, tmp_path: Path) -> None:
+    server.outcomes["bob"] = "expired"
+    costs = [turn.cost_usd for turn in run_once(org, batch=True).turns]
+    assert costs == pytest.approx([DOLLARS_LIVE / 2, DOLLARS_LIVE, DOLLARS_LIVE / 2])
+    assert [replayed.turns for replayed in replay(org, [1])] == [3]
+    assert [replayed.turns for replayed in replay_into(org, tmp_path / "again", [1])] == [3]
+    assert costs_recorded(tmp_path / "again") == costs_recorded(org)
+
+
+def die_at(org: Path, server: BatchServer, kind: str) -> None:
+    """Run until an event of this kind, and die there."""
+    server.looks = 1000
+
+    def die(event: Event) -> None:
+        if event["type"] == kind:
+            raise Crash
+
+    with pytest.raises(Crash):
+        run_once(org, batch=True, notify=die)
+    server.looks = 1

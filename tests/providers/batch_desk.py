@@ -1,0 +1,106 @@
+"""The batches of a tick in tests: a server, a clock, a journal, and turns on threads of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from batch_server import BatchServer
+
+from lemming.batching import Batches
+from lemming.config import ModelEntry
+from lemming.providers import LLMProvider, Reply, Request, make_provider
+from lemming.retrying import RetryingLLMProvider
+from lemming.testing import FrozenClock
+
+APIS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "chat": lambda url: {"provider": "openai", "options": {"base_url": f"{url}/v1"}},
+    "responses": lambda url: {"provider": "openai", "options": {"base_url": f"{url}/v1", "api": "responses"}},
+    "anthropic": lambda url: {"provider": "anthropic", "options": {"base_url": url}},
+}
+AGENTS = ("ada", "bob", "cyd")
+PATIENCE_S = 20.0
+
+
+@dataclass
+class Desk:
+    """What the batches of a tick are given, and what they did with it."""
+
+    server: BatchServer
+    entry: ModelEntry
+    clock: FrozenClock
+    stop: threading.Event = field(default_factory=threading.Event)
+    records: list[dict[str, Any]] = field(default_factory=list)
+    events: list[dict[str, Any]] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)
+    providers: dict[str, LLMProvider] = field(default_factory=dict)
+    on_pause: Callable[[], object] = bool
+    on_record: Callable[[str], object] = bool
+
+    def batches(self, **given: Any) -> Batches:
+        """Return the batches of an attempt at the tick, which has the records of the earlier ones."""
+        return Batches(
+            make_provider=self.provider,
+            live=lambda entry, request: RetryingLLMProvider(self.provider(entry)).complete(request),
+            record=self.record,
+            records=list(self.records),
+            now=self.clock.now,
+            notify=self.events.append,
+            stop=self.stop,
+            sleep=self.sleep,
+            **given,
+        )
+
+    def provider(self, entry: ModelEntry) -> LLMProvider:
+        key = f"{entry.provider} {entry.options}"
+        if key not in self.providers:
+            self.providers[key] = make_provider(entry.provider, entry.options)
+        return self.providers[key]
+
+    def record(self, kind: str, *, sync: bool = False, **fields: Any) -> None:
+        self.records.append({"type": kind, "sync": sync, **fields})
+        self.on_record(kind)
+
+    def sleep(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.on_pause()
+
+    def ask(self, *agents: str, batches: Batches | None = None, step: int = 0) -> dict[str, Reply]:
+        """Let agents ask at once, each on a thread of its own; raise what one of them met."""
+        batches = batches or self.batches()
+        batches.entered(len(agents))
+
+        def turn(agent: str) -> Reply:
+            try:
+                return batches.complete(self.entry, question(agent, step))
+            finally:
+                batches.left()
+
+        with ThreadPoolExecutor(len(agents)) as pool:
+            asked = {agent: pool.submit(turn, agent) for agent in agents}
+            return {agent: future.result(PATIENCE_S) for agent, future in asked.items()}
+
+    def kinds(self) -> list[str]:
+        return [record["type"] for record in self.records]
+
+    def path(self) -> str:
+        return "/v1/messages/batches" if self.entry.provider == "anthropic" else "/v1/batches"
+
+
+def question(agent: str, step: int = 0) -> Request:
+    messages = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": f"Hello, {agent}."}]
+    schema = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+    return Request(
+        model_name="m", messages=messages, schema=schema, temperature=0.5, agent=agent, tick=7, step=step
+    )
+
+
+def make_desk(api: str, server: BatchServer) -> Desk:
+    plain = APIS[api](server.url)
+    options = {**plain["options"], "batches": True, "extra": {"top_p": 0.5}}
+    entry = ModelEntry(provider=plain["provider"], model="m", options=options, attempts=3)
+    return Desk(server, entry, FrozenClock(datetime.now(UTC)))
