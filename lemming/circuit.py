@@ -58,6 +58,7 @@ class Circuits:
 
     def __init__(self, base: Path, clock: Clock) -> None:
         self._base, self._clock = base, clock
+        self._file = str(base / paths.CIRCUITS_FILE)
         self._lock = threading.Lock()
 
     def circuit(self, name: str) -> Circuit:
@@ -77,7 +78,7 @@ class Circuits:
     def _read(self) -> dict[str, CircuitState]:
         """Return the states in the file; one that cannot be read means that all circuits are closed."""
         try:
-            raw = fs.read_bytes(self._base / paths.CIRCUITS_FILE, 1 << 20)
+            raw = fs.read_bytes(self._file, 1 << 20)
             states: dict[str, CircuitState] = _FILE.validate_python(parse(raw))
         except (OSError, ValueError):
             return {}

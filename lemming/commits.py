@@ -137,5 +137,4 @@ def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:
     """Return the outcome of a turn that failed at the very end; some of its files may be there."""
     reason = f"its files could not all be written: {error}"
     report = replace(outcome.report, status="failed", reason=reason, error="DiskError", entries=[])
-    state = outcome.state_if_unwritten
-    return TurnOutcome(report=report, state=state, state_if_unwritten=state)
+    return TurnOutcome(report, outcome.state_if_unwritten(), outcome.state_if_unwritten)

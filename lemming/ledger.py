@@ -21,6 +21,7 @@ KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 64 << 20
 _TAIL_BYTES = 64 << 10
+STATES_REMEMBERED = 10_000
 _TICK = re.compile(rb'\{"tick":([0-9]+),')
 
 
@@ -58,6 +59,9 @@ class AgentState:
         return state
 
 
+_written: dict[bytes, AgentState] = {}
+
+
 def read_state(base: Path, agent_name: str, *, before: int | None = None) -> AgentState:
     """Return an agent's state; a fresh one when it has had no turn.
 
@@ -67,7 +71,7 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     """
     for line in reversed(_last_lines(base, agent_name, 1 if before is None else 2)):
         try:
-            state = AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
+            state = _state_in(line)
         except ValueError as error:  # JsonProblem and pydantic's ValidationError are
             raise CorruptState(
                 f"the last line is not a turn: {_why(error)}",
@@ -79,6 +83,11 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     return AgentState()
 
 
+def _state_in(line: bytes) -> AgentState:
+    """Return the state that a line holds; one that this process wrote need not be parsed."""
+    return _written.get(line) or AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
+
+
 def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     """Add a turn's line, unless it is the last line already.
 
@@ -86,6 +95,9 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     has grown past a megabyte keeps its newest lines, at most half of that.
     """
     relative, line = paths.ledger_file(agent_name), compact(state.as_json()) + b"\n"
+    if len(_written) >= STATES_REMEMBERED:
+        _written.clear()
+    _written[line[:-1]] = state
     with fs.AppendFile(base, relative) as file:
         end = file.read_end(_TAIL_BYTES)
         if end == line or end.endswith(b"\n" + line):

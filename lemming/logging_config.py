@@ -104,7 +104,6 @@ def _processors() -> list[Any]:
     return [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.EventRenamer("event"),
         structlog.processors.JSONRenderer(serializer=partial(_dumps, to_json)),
     ]
 

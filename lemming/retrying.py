@@ -59,18 +59,17 @@ class RetryingLLMProvider(Backend):
         self._pace, self._limits = pace, limits
         self._stop = stop or threading.Event()
         self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
-
-    def complete(self, request: Request) -> Reply:
-        """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
-        deadline = _Deadline(self._clock() + request.deadline_s)
-        retrying = Retrying(
+        self._retrying = Retrying(
             retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable),
             wait=self._pause_s,
-            stop=lambda state: self._gives_up(state, deadline),
+            stop=self._gives_up,
             sleep=self._pause,
             reraise=True,
         )
-        return retrying(self._attempt, request, deadline)
+
+    def complete(self, request: Request) -> Reply:
+        """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
+        return self._retrying(self._attempt, request, _Deadline(self._clock() + request.deadline_s))
 
     def _attempt(self, request: Request, deadline: _Deadline) -> Reply:
         if self._pace is None:
@@ -92,7 +91,8 @@ class RetryingLLMProvider(Backend):
         with self._circuit.guard():
             return ask(self._provider, request)
 
-    def _gives_up(self, state: RetryCallState, deadline: _Deadline) -> bool:
+    def _gives_up(self, state: RetryCallState) -> bool:
+        _, deadline = state.args  # of `_attempt`
         is_last = state.attempt_number >= self._attempts
         return is_last or self._stop.is_set() or state.upcoming_sleep >= deadline.ends - self._clock()
 

@@ -191,7 +191,7 @@ class Tick:
             error="Interrupted",
             **spending(answers),
         )
-        return TurnOutcome(report=report, state=state, state_if_unwritten=state)
+        return TurnOutcome(report, state, lambda: state)
 
     def _tape(self, seat: Seat) -> JournalTape:
         return JournalTape(self.runtime, self.journal, self.snapshot.config.org, seat, self.commits)

@@ -7,7 +7,7 @@ interrupted is taken again from its record and comes to the same outcome.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -92,16 +92,16 @@ class Tape(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class TurnOutcome:
     """What a turn came to: the report, the files to write in this order, and the agent's next state.
 
-    `state_if_unwritten` is the state to keep instead if the files turn out not to be writable.
+    `state_if_unwritten` works out the state to keep instead if the files turn out not to be writable.
     """
 
     report: TurnReport
     state: AgentState
-    state_if_unwritten: AgentState
+    state_if_unwritten: Callable[[], AgentState]
     entries: tuple[OutboxEntry, ...] = ()
     effects: tuple[FileEffect, ...] = ()
 
@@ -286,7 +286,7 @@ class _Turn:
         return TurnOutcome(
             report=self.report(status, error, entries, effects),
             state=self.state_after(status, is_applied),
-            state_if_unwritten=self.state_after("failed", False),
+            state_if_unwritten=lambda: self.state_after("failed", False),
             entries=entries,
             effects=tuple(effects),
         )
@@ -327,15 +327,16 @@ class _Turn:
     def state_after(self, status: Status, is_applied: bool) -> AgentState:
         before, seat = self.seat.state, self.seat
         spent = state_after_spending(seat, self.answers, status)
-        warned = before.soft_cap_warned or seat.warned
-        spent = replace(
-            spent, soft_cap_warned=warned and has_reached_soft_cap(seat.allocation, spent.credits)
-        )
+        was_warned = before.soft_cap_warned or seat.warned
+        is_warned = was_warned and has_reached_soft_cap(seat.allocation, spent.credits)
         if not is_applied:  # what happened outside has happened: the next prompt must say so
-            return replace(spent, results=_newest((*before.results, *self.outside)))
+            return replace(
+                spent, soft_cap_warned=is_warned, results=_newest((*before.results, *self.outside))
+            )
         return replace(
             spent,
             turns=before.turns + 1,
+            soft_cap_warned=is_warned,
             read=seat.read,
             results=tuple(self.unshown),
             inputs=self.inputs_after(),
