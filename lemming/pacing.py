@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from lemming.config import ModelEntry
 from lemming.errors import Unavailable
 from lemming.providers import Reply, Request, tokens_in, tokens_used
 
@@ -29,11 +28,6 @@ class Limits:
     max_concurrency: int | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
-
-    @classmethod
-    def of(cls, entry: ModelEntry) -> Limits:
-        """Return the limits of a line."""
-        return cls(entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute)
 
 
 NO_LIMITS = Limits()

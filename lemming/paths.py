@@ -24,6 +24,8 @@ CIRCUITS_FILE = ".lemming/circuits.json"
 
 def as_base(base_path: str | os.PathLike[str]) -> Path:
     """Return the organisation's folder as an absolute path."""
+    if isinstance(base_path, Path) and base_path.is_absolute():
+        return base_path
     return Path(base_path).absolute()
 
 

@@ -102,8 +102,9 @@ def _front(
     """Return the front of the prompt, which stays the same from turn to turn."""
     readable = ", ".join(read_outboxes) or "nobody"
     return (
-        f"You are {name}{f', {title}' if title else ''}, an agent in an organisation that works in ticks. You "
-        "speak by writing entries to your outbox; others who may read it see them when their turn comes.\n\n"
+        f"You are {name}{f', {title}' if title else ''}, an agent in an organisation that works in ticks. "
+        "You speak by writing entries to your outbox; others who may read it see them when their turn "
+        "comes.\n\n"
         f"# Instructions\n{instructions}\n\n"
         "# What you may do\n"
         f"- Write entries of the kinds: {', '.join(kinds)}. At most {max_entries} a turn.\n"

@@ -139,6 +139,10 @@ class LLMProvider(ABC):
     """Whether `complete` gives up at `Request.deadline_s` by itself. One that does not is run on a thread
     of its own, which is left behind when time is up."""
 
+    max_concurrency: int | None = None
+    """Calls that the backend works on at once, where the entry's `max_concurrency` does not say; None: many.
+    Others wait for room before their deadline begins."""
+
     can_be_down = True
     """Whether the backend may be out of order for a while, and is then left alone by a circuit breaker."""
 

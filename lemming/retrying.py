@@ -69,9 +69,16 @@ class RetryingLLMProvider(Backend):
 
     def complete(self, request: Request) -> Reply:
         """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
-        return self._retrying(self._attempt, request, _Deadline(self._clock() + request.deadline_s))
+        deadline = _Deadline(self._clock() + request.deadline_s)
+        try:
+            return self._attempt([], request, deadline)
+        except ProviderError as error:  # only now there is something to retry
+            return self._retrying(self._attempt, [error], request, deadline)
 
-    def _attempt(self, request: Request, deadline: _Deadline) -> Reply:
+    def _attempt(self, failed: list[ProviderError], request: Request, deadline: _Deadline) -> Reply:
+        """Ask once; `failed` holds what the first attempt came to when that is all there is to raise."""
+        if failed:
+            raise failed.pop()
         if self._pace is None:
             return self._ask(request, deadline.ends)
         came = self._clock()
@@ -92,7 +99,7 @@ class RetryingLLMProvider(Backend):
             return ask(self._provider, request)
 
     def _gives_up(self, state: RetryCallState) -> bool:
-        _, deadline = state.args  # of `_attempt`
+        deadline: _Deadline = state.args[2]  # of `_attempt`
         is_last = state.attempt_number >= self._attempts
         return is_last or self._stop.is_set() or state.upcoming_sleep >= deadline.ends - self._clock()
 

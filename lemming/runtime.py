@@ -72,6 +72,7 @@ class Runtime:
     _cluster: DaskCalls | None = None
     _told: set[Problem] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
+    _baton: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         hear = self.notify
@@ -81,6 +82,22 @@ class Runtime:
                 hear(event)
 
         self.notify = one_at_a_time
+
+    def working(self) -> contextlib.AbstractContextManager[object]:
+        """Let the block run alone: of all turns one works, the others wait for a model, a tool or the disk.
+
+        Threads that compute at the same time gain nothing in Python and pay for every change of threads.
+        """
+        return self._baton
+
+    @contextlib.contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Let other turns work while this one, which is `working`, waits for something in the block."""
+        self._baton.release()
+        try:
+            yield
+        finally:
+            self._baton.acquire()
 
     def load_config(self) -> Config:
         """Read the settings afresh and import the plugins they name."""
@@ -160,7 +177,12 @@ class Runtime:
         if self._circuits is None:
             self._circuits = Circuits(self.base, self.clock)
         provider = make_provider(entry.provider, entry.options, base=self.base)
-        name, limits = circuit_name(entry.provider, entry.options), Limits.of(entry)
+        name = circuit_name(entry.provider, entry.options)
+        limits = Limits(
+            entry.max_concurrency or provider.max_concurrency,
+            entry.requests_per_minute,
+            entry.tokens_per_minute,
+        )
         pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
         if self._org.executor == "dask" and provider.can_be_down:  # a recording is read here
             provider = self._by_cluster(provider, entry)

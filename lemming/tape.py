@@ -65,12 +65,12 @@ class JournalTape:
         )
         tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
         if tool is None or tool.repeatable:
-            return self._finish(index, call, self._runtime.use_tool(index, call, context))
+            return self._finish(index, call, self._use_live(index, call, context))
         if index in self._started:
             return self._finish(index, call, ToolResult(False, INTERRUPTED))
         # What the tool may look at must be there, and stay there.
         self._commits.write_held()
-        self._journal.sync()
+        self._sync()
         try:
             for effect in staged.values():
                 apply_effect(self._runtime.base, effect, again=True, sync=self._org.durability != "off")
@@ -79,17 +79,22 @@ class JournalTape:
                 raise
             return self._finish(index, call, ToolResult(False, f"{call.tool} was not run: {error}"))
         self._started[index] = self._append("tool_started", index=index, tool=call.tool, args=call.args)
-        self._journal.sync()
-        return self._finish(index, call, self._runtime.use_tool(index, call, context), sync=True)
+        self._sync()
+        result = self._finish(index, call, self._use_live(index, call, context))
+        self._settle()
+        return result
 
     def reached_outside(self, index: int) -> bool:
         """Return whether that call had effects of its own, before which the staged files were written."""
         return index in self._started
 
-    def _finish(self, index: int, call: ToolCall, result: ToolResult, *, sync: bool = False) -> ToolResult:
+    def _use_live(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
+        with self._runtime.waiting():
+            return self._runtime.use_tool(index, call, context)
+
+    def _finish(self, index: int, call: ToolCall, result: ToolResult) -> ToolResult:
         record = self._append(
             "tool_finished",
-            sync=sync,
             index=index,
             tool=call.tool,
             success=result.success,
@@ -119,15 +124,15 @@ class JournalTape:
             step=call,
         )
         try:
-            reply = self._runtime.complete(seat.model, request)
+            with self._runtime.waiting():
+                reply = self._runtime.complete(seat.model, request)
         except ProviderError as error:
             if self._runtime.stop.is_set():
                 raise Stopped from error
             return self._no_answer(call, error)
         usage = usage_of(seat.model, messages, reply)
-        return self._append(
+        record = self._append(
             "model_replied",
-            sync=True,
             call=call,
             at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
@@ -138,12 +143,22 @@ class JournalTape:
             **({"batched": True} if reply.batched else {}),
             duration_ms=elapsed_ms(started),
         )
+        self._settle()
+        return record
 
     def _no_answer(self, call: int, error: LemmingError) -> Record:
         return self._append("model_failed", call=call, error=type(error).__name__, message=str(error))
 
-    def _append(self, kind: str, *, sync: bool = False, **fields: Any) -> Record:
-        return self._journal.append(kind, sync=sync, agent=self._seat.agent.name, **fields)
+    def _append(self, kind: str, **fields: Any) -> Record:
+        return self._journal.append(kind, agent=self._seat.agent.name, **fields)
+
+    def _settle(self) -> None:
+        with self._runtime.waiting():
+            self._journal.settle()
+
+    def _sync(self) -> None:
+        with self._runtime.waiting():
+            self._journal.sync()
 
 
 def _by(records: Iterable[Record], key: str, kinds: tuple[str, ...]) -> dict[int, Record]:

@@ -102,9 +102,13 @@ class Tick:
 
     def _turn(self, name: str) -> None:
         """Take one agent's turn, or finish the one that was interrupted."""
-        if self.runtime.stop.is_set():
-            self.is_stopped = True
-            return
+        with self.runtime.working():
+            if self.runtime.stop.is_set():
+                self.is_stopped = True
+            else:
+                self._take_or_finish(name)
+
+    def _take_or_finish(self, name: str) -> None:
         records = self.journal.records_of(name)
         by_type = {record["type"]: record for record in records}
         try:

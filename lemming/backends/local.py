@@ -36,6 +36,7 @@ class LocalProvider(Backend):
 
     takes_schema = True
     keeps_deadline = True
+    max_concurrency = 1
 
     def __init__(self, *, n_ctx: int = 4096, path: str | None = None) -> None:
         self._n_ctx, self._path = n_ctx, path

@@ -225,3 +225,22 @@ def test_a_limit_on_calls_at_once_in_models_json_holds(question: Request, tmp_pa
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: runtime.complete(entry, question), range(9)))
     assert backend.most == 3
+
+
+def test_a_backend_that_works_on_one_call_at_a_time_makes_nobody_miss_the_deadline(
+    question: Request, tmp_path: Path
+) -> None:
+    class OneAtATime(Crowded):
+        max_concurrency = 1
+
+        def __init__(self) -> None:
+            super().__init__(1)
+            made.append(self)
+
+    made: list[Crowded] = []
+    register_provider("one-at-a-time", OneAtATime)
+    runtime, entry = Runtime(tmp_path), ModelEntry(provider="one-at-a-time")
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(pool.map(lambda _: runtime.complete(entry, question), range(20)))
+    assert (len(replies), made[0].most) == (20, 1)
+    runtime.complete(dataclasses.replace(entry, max_concurrency=2), question)
