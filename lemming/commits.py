@@ -16,7 +16,7 @@ from typing import Any
 
 from lemming.config import Org
 from lemming.effects import apply_effect
-from lemming.errors import DiskError, Problem
+from lemming.errors import DiskError
 from lemming.inbox import Mailroom
 from lemming.journal import Journal
 from lemming.ledger import write_state
@@ -81,7 +81,7 @@ class Commits:
         self.mailroom.add(outcome.report.agent, outcome.entries)
 
     def end(self, kind: str, report: TurnReport, **extra: Any) -> None:
-        """Record how a turn ended: in the journal, in the logs, in the reports."""
+        """Record how a turn ended: in the journal, in the logs, in the reports; and tell."""
         self.journal.append(kind, **report.as_json(), **extra)
         facts = {
             "status": report.status,
@@ -97,6 +97,7 @@ class Commits:
         ended = report.status if report.status in ("skipped", "failed") else "completed"
         log_agent_action(base, report.agent, tick, f"agent_{ended}", **facts, notes=report.notes)
         self.reports[report.agent] = report
+        self.runtime.notify({"type": "turn_ended", "tick": tick, **report.as_json()})
 
     def _commit(self, outcome: TurnOutcome, *, again: bool, warned: bool) -> None:
         try:
@@ -106,8 +107,6 @@ class Commits:
                 raise
             outcome = _failed_to_write(outcome, error)
             self._apply(outcome, again=again)
-            if outcome.report.agent in self.reports:  # it was told as done when it was held
-                self.runtime.tell(Problem(error.message, error.where, hint=error.hint), outcome.report.agent)
         self._take_note(outcome)
         failed = outcome.report.status == "failed"
         self.end("turn_committed", outcome.report, **({"state": outcome.state.as_json()} if failed else {}))

@@ -69,6 +69,7 @@ class Reply:
 
     `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut. `at` is when it
     came, for answers out of a recording; empty: now. `batched`: it came in a batch, at the price of one.
+    `waited_s` is how long the call waited for room before it was made.
     """
 
     text: str
@@ -80,6 +81,7 @@ class Reply:
     request_id: str = ""
     at: str = ""
     batched: bool = False
+    waited_s: float = 0.0
 
 
 MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits

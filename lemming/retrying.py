@@ -26,6 +26,7 @@ class _Deadline:
     """When a call must be over. A wait for room moves it."""
 
     ends: float
+    waited_s: float = 0.0
 
 
 class RetryingLLMProvider(Backend):
@@ -83,10 +84,12 @@ class RetryingLLMProvider(Backend):
             return self._ask(request, deadline.ends)
         came = self._clock()
         with self._pace.turn(self._limits, request, stop=self._stop) as sent:
-            deadline.ends += self._clock() - came
+            waited_s = self._clock() - came
+            deadline.ends += waited_s
+            deadline.waited_s += waited_s
             reply = self._ask(request, deadline.ends)
             self._pace.settle(sent, request, reply)
-        return reply
+        return dataclasses.replace(reply, waited_s=deadline.waited_s)
 
     def _ask(self, request: Request, ends: float) -> Reply:
         remaining_s = ends - self._clock()

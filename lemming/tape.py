@@ -141,7 +141,7 @@ class JournalTape:
             model=str(reply.model or seat.model.model)[:200],
             **vars(usage),
             **({"batched": True} if reply.batched else {}),
-            duration_ms=elapsed_ms(started),
+            duration_ms=elapsed_ms(started + reply.waited_s),
         )
         self._settle()
         return record

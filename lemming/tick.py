@@ -121,9 +121,6 @@ class Tick:
         except Stopped:
             self.journal.append("turn_stopped", agent=name)
             self.is_stopped = True
-        else:
-            ended_turn = self.commits.reports[name].as_json()
-            self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **ended_turn})
 
     def _start(self, name: str) -> None:
         try:
@@ -169,6 +166,7 @@ class Tick:
             else:
                 self.snapshot.mailroom.add(report.agent, outcome.entries)
         self.commits.reports[report.agent] = report
+        self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **report.as_json()})
 
     @property
     def may_have_lost_files(self) -> bool:

@@ -44,7 +44,7 @@ class Narrator:
     quiet: bool = False
     due: list[str] = field(default_factory=list)
     is_cut_off: bool = False
-    _open_line: bool = False
+    _running: list[str] = field(default_factory=list)
     _name_width: int = 0
 
     def hear(self, event: Event) -> None:
@@ -62,10 +62,15 @@ class Narrator:
         if self.as_json:
             show_json(event["type"], event)
             return
+        self._clear_line()
+        self._tell_of(event)
+        self._show_running()
+
+    def _tell_of(self, event: Event) -> None:
         if event["type"] == "tick_started":
             self._tick_started(event)
         elif event["type"] == "turn_started":
-            self._turn_started(event)
+            self._running.append(event["agent"])
         elif event["type"] == "turn_ended":
             self._turn_ended(TurnReport.from_json(event))
         elif event["type"].startswith("batch_"):
@@ -79,6 +84,8 @@ class Narrator:
 
     def stopped(self, report: TickReport) -> None:
         """Tell of a tick that was stopped half-way; no event of the engine says so."""
+        self._clear_line()
+        self._running.clear()
         if self.as_json:
             show_json("tick_stopped", report.as_json())
             return
@@ -89,6 +96,7 @@ class Narrator:
 
     def ended(self, report: TickReport) -> None:
         """Tell what a tick came to."""
+        self._running.clear()
         if not self.as_json and not self.quiet:
             tell(summary(report, self.due))
 
@@ -98,19 +106,26 @@ class Narrator:
         for name, why in event["broken"].items():
             tell(f"  {self._name(name)}  {painted('broken  ', 'red', sys.stderr)}  {one_line(why, 400)}")
 
-    def _turn_started(self, event: Event) -> None:
-        if not self.quiet and sys.stderr.isatty():
-            write(f"  {self._name(event['agent'])}  …", sys.stderr)
-            self._open_line = True
-
     def _turn_ended(self, turn: TurnReport) -> None:
-        if self.quiet and turn.status != "failed":
-            return
-        if self._open_line:
+        if turn.agent in self._running:
+            self._running.remove(turn.agent)
+        if not self.quiet or turn.status == "failed":
+            for line in self._lines_of(turn):
+                tell(line)
+
+    def _show_running(self) -> None:
+        """Name the turns under way on the last line of a terminal, which the next line of text replaces."""
+        if self._running and self._uses_last_line:
+            names = one_line(", ".join(self._running), width_of(sys.stderr) - 6)
+            write(f"  {names}  …", sys.stderr)
+
+    def _clear_line(self) -> None:
+        if self._running and self._uses_last_line:
             write("\r\033[K", sys.stderr)
-            self._open_line = False
-        for line in self._lines_of(turn):
-            tell(line)
+
+    @property
+    def _uses_last_line(self) -> bool:
+        return not self.quiet and not self.as_json and sys.stderr.isatty()
 
     def _lines_of(self, turn: TurnReport) -> list[str]:
         name = self._name(turn.agent)
@@ -133,9 +148,6 @@ class Narrator:
         if event["type"] == "batch_not_sent":
             tell(f"  {painted('warning ', 'yellow', sys.stderr)}  {line}")
         elif not self.quiet:
-            if self._open_line:
-                write("\r\033[K", sys.stderr)
-                self._open_line = False
             tell(f"  {painted(line, 'dim', sys.stderr)}")
 
     def _problem(self, event: Event) -> None:
