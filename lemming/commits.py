@@ -120,7 +120,7 @@ class Commits:
 
     def _apply(self, outcome: TurnOutcome, *, again: bool) -> None:
         """Write a turn's files: memories and workspace, then the outbox, then the agent's new state."""
-        self.journal.settle()
+        self.journal.settle(outcome.report.agent)
         for effect in outcome.effects:
             apply_effect(self.runtime.base, effect, again=again)
         write_state(self.runtime.base, outcome.report.agent, outcome.state)

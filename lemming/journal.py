@@ -134,6 +134,7 @@ class Journal:
                 if "agent" in record:
                     self._by_agent.setdefault(record["agent"], []).append(record)
             self._written = len(self.records)
+            self._latest: dict[str, int] = {}
             self._synced = -1  # nothing is known of the name, nor of what an earlier attempt wrote
             if reading.valid_bytes < len(raw):
                 self._file.truncate(reading.valid_bytes)
@@ -158,7 +159,7 @@ class Journal:
     def append(self, kind: str, *, sync: bool = False, **fields: Any) -> Record:
         """Write one record and return it as it was written: secrets are taken out of its texts.
 
-        With `sync` and durability "turn" it survives power loss.
+        With `sync` and durability "turn" it survives power loss, and so do all before it.
         """
         record: Record = {"type": kind, "epoch": self._epoch, **fields}
         text = compact(record).decode()
@@ -173,22 +174,27 @@ class Journal:
             line, self._check = _close_line(text, self._check)
             self._file.append(line)
             self._written += 1
-        if sync:
-            self.settle()
+            if "agent" in fields:
+                self._latest[fields["agent"]] = self._written
+        if sync and self._durability == "turn":
+            self.sync()
         return record
 
-    def settle(self) -> None:
-        """Make all records survive power loss if durability is "turn": what follows from them comes after."""
-        if self._durability == "turn":
-            self.sync()
-
-    def sync(self) -> None:
-        """Make all records survive power loss, unless durability is "off".
+    def settle(self, agent: str) -> None:
+        """Make an agent's records survive power loss if durability is "turn", before what follows from them.
 
         Turns that ask at the same time share one flush.
         """
-        wanted = self._written
-        if self._durability == "off" or self._synced >= wanted:
+        if self._durability == "turn":
+            self._sync(self._latest.get(agent, len(self.records)))
+
+    def sync(self) -> None:
+        """Make all records survive power loss, unless durability is "off"."""
+        if self._durability != "off":
+            self._sync(self._written)
+
+    def _sync(self, wanted: int) -> None:
+        if self._synced >= wanted:
             return
         with self._syncing:
             if self._synced >= wanted:  # somebody's flush has covered ours while we waited

@@ -154,7 +154,7 @@ class JournalTape:
 
     def _settle(self) -> None:
         with self._runtime.waiting():
-            self._journal.settle()
+            self._journal.settle(self._seat.agent.name)
 
     def _sync(self) -> None:
         with self._runtime.waiting():
