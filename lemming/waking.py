@@ -26,6 +26,7 @@ from lemming.watching import Watch, context_files
 
 LONGEST_SLEEP_S = 3600.0
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.5, 3.0, 1.25
+LOOKING_SHARE = 0.01
 SETTLED_S, SETTLING_LOOKS = 0.1, 20
 
 
@@ -73,6 +74,7 @@ class Sleeper(Timer):
     _ours: set[str] = field(default_factory=set)
     _resting: set[str] = field(default_factory=set)
     _was_hurried: bool = False
+    _unchanged_at: float = 0.0
 
     def __post_init__(self) -> None:
         self._watch = Watch(self.runtime.base)
@@ -91,7 +93,8 @@ class Sleeper(Timer):
         """Sleep as `Timer.sleep` does, for longer while nobody is due and for less when something changes."""
         if not report.is_complete:
             return 0
-        changed = self._watch.changes(self._ours)
+        self._unchanged_at = self.monotonic()
+        changed = self._watch.changes(self._ours | _written_outside(report))
         self._rest(report, changed)
         if changed and not self._was_hurried and not _used_foreign_tools(report):
             self._was_hurried = True
@@ -142,24 +145,29 @@ class Sleeper(Timer):
         }
 
     def _slept_through(self, night: Night, tick: int, interval_s: float) -> int:
-        """Return how many ticks had their time since tick `tick` began, but for the one that wakes us."""
+        """Return how many ticks had their time since tick `tick` began, but for the one that wakes us.
+
+        A tick whose time came after the last look that found no change is run: somebody may have work in it.
+        """
         if night.tick is None:
             return 0
-        had_time = (self.monotonic() - self._began) / interval_s if interval_s > 0 else math.inf
+        had_time = (self._unchanged_at - self._began) / interval_s if interval_s > 0 else math.inf
         return int(min(had_time, night.tick - tick - 1))
 
     def _wait(self, ends: float) -> list[str]:
         """Wait until a moment, the engine's end or a change; return what changed.
 
-        The longer nothing happens, the more seldom it looks.
+        The longer nothing happens the more seldom it looks. Looking takes a hundredth of the time at most.
         """
         pause = FIRST_LOOK_S
         while (left := ends - self.monotonic()) > 0:
             if self.runtime.stop.wait(min(pause, left)):
                 return []
+            looked = self.monotonic()
             if changed := self._watch.changes():
                 return sorted({*changed, *self._settle()})
-            pause = min(pause * LOOKS_GROW, LONGEST_LOOK_S)
+            self._unchanged_at, took = looked, self.monotonic() - looked
+            pause = max(min(pause * LOOKS_GROW, LONGEST_LOOK_S), took / LOOKING_SHARE)
         return []
 
     def _settle(self) -> set[str]:
@@ -190,6 +198,12 @@ class Sleeper(Timer):
         self.runtime.notify(
             {"type": "woken", "why": why, "next_tick": tick, "slept_through": passed, "changed": shown}
         )
+
+
+def _written_outside(report: TickReport) -> set[str]:
+    """Return the files that turns wrote outside the organisation, where `fs` names them by other roots."""
+    files = (file["path"] for turn in report.turns for file in turn.files)
+    return {path for path in files if path.startswith("/")}
 
 
 def _used_foreign_tools(report: TickReport) -> bool:

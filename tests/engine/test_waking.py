@@ -17,7 +17,7 @@ from lemming.engine import load_tick, persist_tick, run_opened, ticks
 from lemming.jsontext import pretty
 from lemming.report import TickReport
 from lemming.runtime import Event, open_org
-from lemming.testing import make_org, resume, say
+from lemming.testing import make_org, resume, say, tree
 from lemming.tools import Tool, ToolRegistry, ToolResult
 from lemming.waking import LONGEST_LOOK_S, LONGEST_SLEEP_S, Sleeper
 
@@ -225,6 +225,17 @@ def test_a_file_still_being_written_is_waited_for(base: Path) -> None:
         assert night.tick().totals["failed"] == 0
 
 
+def test_a_change_just_before_the_tick_of_one_who_rests_is_in_time(base: Path) -> None:
+    make_org(base, reader("ada", schedule={**CHANGED, **EVERY_TENTH}), human())
+    with asleep(base) as night:
+        assert [night.tick().tick for _ in range(2)] == [1, 10]
+        began = night.alarm.now
+        night.alarm.planned = [(began + 10 * MINUTE - 0.1, lambda: send(base, tick=20))]
+        assert night.tick().is_quiet
+        report = night.tick()
+        assert (report.tick, [turn.status for turn in report.turns]) == (30, ["done", "skipped"])
+
+
 # --- nothing is lost, and nothing of its own wakes it ----------------------------------------------
 
 
@@ -251,7 +262,7 @@ def _drop(file: Path) -> None:
 
 
 def test_what_the_engine_wrote_itself_does_not_wake_it(base: Path) -> None:
-    note = {"op": "write", "key": "note", "value": 1}
+    note = {"key": "note", "value": 1}
     both = {"schedule": CHANGED, "permissions": {"read_outboxes": ["*"]}}
     make_org(
         base,
@@ -261,8 +272,7 @@ def test_what_the_engine_wrote_itself_does_not_wake_it(base: Path) -> None:
     )
     with asleep(base) as night:
         for minutes in range(1, 5):
-            report = night.tick()
-            assert report.totals["done"] == 2, report.turns
+            assert night.tick().totals["done"] == 2
             assert night.alarm.now == minutes * MINUTE
         assert {event["why"] for event in night.told("woken")} == {"time"}
 
@@ -303,6 +313,38 @@ def test_what_a_tool_of_ones_own_changed_waits_for_the_interval(base: Path) -> N
             assert night.alarm.now == MINUTE
     finally:
         ToolRegistry.unregister("scribble")
+
+
+@pytest.mark.parametrize("place", ["shared/facts.txt", "outside/facts.txt"])
+def test_a_context_file_that_the_engine_wrote_for_an_agent_does_not_wake_it(base: Path, place: str) -> None:
+    folder = (base / place).parent if place.startswith("shared") else base.parent / "outside"
+    folder.mkdir(parents=True)
+    file = str(folder / "facts.txt")
+    Path(file).write_text("none yet")
+    access = {"allow_read": [str(folder)], "allow_write": [str(folder)]}
+    call = {"tool": "file_write", "args": {"path": file, "content": "new"}}
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["file_write"], "file_access": access}, context=[{"file": file}]),
+        script=[{"reply": {"outbox_entries": [], "tool_calls": [call], "memory_updates": [], "notes": ""}}],
+    )
+    with asleep(base) as night:
+        night.tick()
+        assert Path(file).read_text() == "new"
+        assert night.alarm.now == MINUTE
+
+
+def test_sleeping_changes_no_byte(base: Path, tmp_path: Path) -> None:
+    ran = []
+    for org, sleeps in ((base, True), (tmp_path / "other", False)):
+        schedules = [CHANGED, EVERY_TENTH, {"run_every_n_ticks": 7, "phase_offset": 3, **CHANGED}]
+        make_org(org, *(resume(f"a{n}", schedule=schedule) for n, schedule in enumerate(schedules)))
+        reports = list(ticks(org, interval_s=0, until_tick=40, wake_on_change=sleeps, clock=FrozenClock()))
+        assert [report.tick for report in reports if not report.is_quiet][:4] == [1, 4, 5, 10]
+        ran.append((len(reports), tree(org)))
+    (few, slept), (all_of_them, awake) = ran
+    assert few < all_of_them == 40
+    assert slept == awake
 
 
 # --- how it ends ---------------------------------------------------------------------------------
