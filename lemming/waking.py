@@ -84,7 +84,8 @@ class Sleeper(Timer):
         """Surround a tick, and note what the engine writes in it. What changed before it, it will see."""
         agents = survey_agents(self.runtime.base).agents.values()
         self._watch.add_context(context_files(self.runtime.base, agents))
-        self._watch.changes()
+        if self._watch.changes():
+            self._resting.clear()
         self._ours.clear()
         with super().tick(), fs.observed(lambda _, path: self._ours.add(path)):
             yield

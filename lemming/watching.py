@@ -67,15 +67,10 @@ class Watch:
         before, self._seen = self._seen, dict(self._look())
         paths_seen = before.keys() | self._seen.keys()
         changed = {path for path in paths_seen if before.get(path) != self._seen.get(path)}
-        outboxes = {path for path in changed if path.endswith("/outbox")}
-        came_from_us = {path for path in outboxes if self._is_as_before(path, before, ours)}
-        return sorted(changed - came_from_us - set(ours))
-
-    def _is_as_before(self, outbox: str, before: dict[str, State], ours: Collection[str]) -> bool:
-        """Whether an outbox holds what it held but for our own entries."""
-        own = (path.rpartition("/") for path in ours)
-        mine = _fold(name for folder, _, name in own if folder == outbox)
-        return int(self._seen.get(outbox, 0)) ^ mine == int(before.get(outbox, 0))
+        for folder, mine in _folds_of(ours).items():
+            if folder in changed and int(self._seen.get(folder, 0)) ^ mine == int(before.get(folder, 0)):
+                changed.remove(folder)  # it holds what it held, but for our own entries
+        return sorted(changed.difference(ours))
 
     def _look(self) -> Iterator[tuple[str, State]]:
         """Yield everything there is with what tells its present state from another; note its stamp."""
@@ -159,6 +154,16 @@ def _fold(names: Iterable[str]) -> int:
     for name in names:
         folded ^= hash(name)
     return folded
+
+
+def _folds_of(files: Collection[str]) -> dict[str, int]:
+    """Return for each outbox the fold of those of its entries that are among these files."""
+    folds: dict[str, int] = {}
+    for file in files:
+        folder, _, name = file.rpartition("/")
+        if folder.endswith("/outbox"):
+            folds[folder] = folds.get(folder, 0) ^ hash(name)
+    return folds
 
 
 def _pass_by(_: bytes) -> None:

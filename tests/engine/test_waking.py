@@ -277,6 +277,20 @@ def test_what_the_engine_wrote_itself_does_not_wake_it(base: Path) -> None:
         assert {event["why"] for event in night.told("woken")} == {"time"}
 
 
+def test_a_change_as_the_next_tick_begins_is_kept_for_one_who_is_due_later(base: Path) -> None:
+    nobody: dict[str, Any] = {"permissions": {}}
+    seventh = {"schedule": {**CHANGED, "run_every_n_ticks": 7}}
+    make_org(
+        base, reader("ada", schedule={**CHANGED, **EVERY_TENTH}, **nobody), reader("bob", **seventh), human()
+    )
+    with asleep(base) as night:
+        assert [night.tick().tick for _ in range(5)] == [1, 7, 10, 14, 20]
+        send(base, tick=20)
+        assert night.tick().tick == 20 + LONGEST_SLEEP_S / MINUTE
+        report = night.tick()
+        assert (report.tick, [turn.status for turn in report.turns]) == (84, ["done", "skipped"])
+
+
 def test_changes_in_two_ticks_running_bring_only_one_forward(base: Path) -> None:
     make_org(base, reader("ada"), human())
     with asleep(base) as night:
