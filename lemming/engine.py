@@ -129,6 +129,7 @@ def run_forever(
     interval_s: float | None = None,
     max_ticks: int | None = None,
     until_tick: int | None = None,
+    wake_on_change: bool = False,
     batch: bool = False,
     clock: Clock | None = None,
     notify: Notify = ignore,
@@ -143,6 +144,7 @@ def run_forever(
         interval_s=interval_s,
         max_ticks=max_ticks,
         until_tick=until_tick,
+        wake_on_change=wake_on_change,
         batch=batch,
         clock=clock,
         notify=notify,
@@ -157,6 +159,7 @@ def ticks(
     interval_s: float | None = None,
     max_ticks: int | None = None,
     until_tick: int | None = None,
+    wake_on_change: bool = False,
     batch: bool = False,
     clock: Clock | None = None,
     notify: Notify = ignore,
@@ -164,24 +167,26 @@ def ticks(
 ) -> Iterator[TickReport]:
     """Run tick after tick as they are asked for, yielding the report of each.
 
-    `interval_s` is from the start of one tick to the start of the next (default: `config/org.json`). The
-    organisation is held from the first report asked for to the last.
+    `interval_s` is from the start of one tick to the start of the next (default: `config/org.json`). With
+    `wake_on_change` a change of files ends the pause, and ticks in which nobody is due are slept through:
+    counted, not yielded. The organisation is held from the first report asked for to the last.
     """
+    from lemming.waking import Sleeper, Timer, ticks_left
+
     with open_org(
         base_path, command="run-forever", clock=clock, notify=notify, stop=stop, batch=batch
     ) as runtime:
-        done = 0
-        while not runtime.stop.is_set() and _may_go_on(runtime.base, done, max_ticks, until_tick):
-            began = time.monotonic()
-            yield _run_next(runtime)
+        timer, base, done = Sleeper(runtime) if wake_on_change else Timer(runtime), runtime.base, 0
+        while not runtime.stop.is_set() and ticks_left(load_tick(base), done, max_ticks, until_tick):
+            with timer.tick():
+                report = _run_next(runtime)
+            yield report
             done += 1
-            if _may_go_on(runtime.base, done, max_ticks, until_tick):
+            if left := ticks_left(load_tick(base), done, max_ticks, until_tick):
                 pause = runtime.load_config().org.tick_interval_s if interval_s is None else interval_s
-                runtime.stop.wait(max(0.0, began + pause - time.monotonic()))
-
-
-def _may_go_on(base: Path, done: int, max_ticks: int | None, until_tick: int | None) -> bool:
-    return (max_ticks is None or done < max_ticks) and (until_tick is None or load_tick(base) <= until_tick)
+                if passed := timer.sleep(report, pause, left):
+                    persist_tick(base, load_tick(base) + passed, sync=True)  # as if each had been run
+                    done += passed
 
 
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:

@@ -35,9 +35,10 @@ FLOORS = {
     "retrying": REACH, "toolbox": REACH, "tools": REACH,
     # 5 the turn
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
+    "watching": TURN,
     # 6 the tick
     "commits": TICK, "engine": TICK, "executors": TICK, "recorder": TICK, "runtime": TICK, "seating": TICK,
-    "snapshot": TICK, "tape": TICK, "tick": TICK,
+    "snapshot": TICK, "tape": TICK, "tick": TICK, "waking": TICK,
     # 7 views: nothing below imports them
     "__main__": VIEWS, "cli": VIEWS, "commands": VIEWS, "dashboard": VIEWS, "reference": VIEWS,
     "schemas": VIEWS, "telemetry": VIEWS, "testing": VIEWS, "timeline": VIEWS,

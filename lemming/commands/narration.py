@@ -75,6 +75,9 @@ class Narrator:
             self._turn_ended(TurnReport.from_json(event))
         elif event["type"].startswith("batch_"):
             self._batch(event)
+        elif event["type"] in ("sleeping", "woken"):
+            if not self.quiet and (line := line_of_sleep(event)):
+                tell(f"  {painted(line, 'dim', sys.stderr)}")
         elif event["type"] == "problem":
             self._problem(event)
         elif event["type"] == "history_not_kept":
@@ -186,6 +189,32 @@ def line_of_batch(event: Event) -> str:
         return f"batch {event['batch']}: {event['finished']} of {event['calls']} calls finished{why}"
     live = f", {counted(event['live'], 'call')} to be made live" if event["live"] else ""
     return f"batch {event['batch']}: {counted(event['replies'], 'answer')}{live}{why}"
+
+
+def line_of_sleep(event: Event) -> str:
+    """Return what a person wants to read of the engine's going to sleep or waking up; empty: nothing."""
+    if event["type"] == "sleeping":
+        length = f"for {_length(event['seconds'])}"
+        if event["due"]:
+            length += f", until tick {event['until_tick']} ({one_line(', '.join(event['due']), 60)})"
+        return f"sleeping until something changes, at the longest {length}"
+    parts = [f"woken: {one_line(', '.join(event['changed']), 200)} changed"] if event["changed"] else []
+    if passed := event["slept_through"]:
+        first, last = event["next_tick"] - passed, event["next_tick"] - 1
+        which = f"tick {first}" if passed == 1 else f"ticks {first} to {last}"
+        parts.append(f"slept through {which}")
+    return "; ".join(parts)
+
+
+def _length(seconds: float) -> str:
+    """Return a length of time as a person says it.
+
+    >>> [_length(seconds) for seconds in (4.4, 75, 3600, 9000)]
+    ['4 s', '75 s', '60 min', '2.5 h']
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def text_of(payload: dict[str, Any]) -> str:

@@ -33,6 +33,13 @@ def run_forever(
         int | None,
         typer.Option("--until-tick", min=0, metavar="N", help="End when tick N has run."),
     ] = None,
+    wake_on_change: Annotated[
+        bool,
+        typer.Option(
+            "--wake-on-change",
+            help="Sleep while nobody is due; a change of a file begins the next tick at once.",
+        ),
+    ] = False,
     batch: Batch = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -43,10 +50,14 @@ def run_forever(
     ends it on the spot. It can be killed at any time: the next run continues where the journal ends.
     With --max-ticks, exit status 1 says that some turn failed.
 
+    With --wake-on-change the engine sleeps until somebody is due who may take a turn, or until a resume, a
+    memory, an outbox, a context file or a setting changes. Ticks it slept through are counted when it wakes.
+
     \b
     Examples:
       lemming run-forever --interval 10
       lemming run-forever --max-ticks 5 --interval 0
+      lemming run-forever --interval 600 --wake-on-change
     """
     base = find_org(ctx)
     has_failures = False
@@ -57,6 +68,7 @@ def run_forever(
             interval_s=interval,
             max_ticks=max_ticks,
             until_tick=until_tick,
+            wake_on_change=wake_on_change,
             batch=batch,
             notify=narrator.hear,
             stop=switch.stop,

@@ -108,3 +108,44 @@ def test_no_signal_is_left_caught(base: Path, lemming: Lemming) -> None:
     lemming("run-once", "-q")
     assert signal.getsignal(signal.SIGTERM) is before
     assert subprocess.run(["true"], check=False).returncode == 0
+
+
+def test_a_sleeping_engine_is_woken_by_a_message_long_before_its_interval(
+    base: Path, lemming: Lemming
+) -> None:
+    script = [{"agent": "ada", "contains": "good morning", "reply": say("seen")}, {"reply": say("nothing")}]
+    make_org(
+        base,
+        resume("ada", schedule={"wake": "changed"}),
+        resume("human", model={"key": "human"}),
+        script=script,
+    )
+    with start("-C", str(base), "run-forever", "--interval", "600", "--wake-on-change") as process:
+        asleep = read_until(process.stderr, "sleeping until something changes")
+        assert "at the longest for 10 min, until tick 2 (ada)" in asleep
+        lemming("send", "good morning")
+        heard = read_until(process.stderr, "next is tick 3")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+    assert "woken: agents/human/outbox changed" in heard
+    assert "seen" in heard
+    assert load_tick(base) == 3
+
+
+def test_json_says_until_when_it_sleeps_and_why_it_woke(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 4}))
+    ran = lemming(
+        "run-forever", "--interval", "0.05", "--wake-on-change", "--until-tick", "4", "--json"
+    ).objects
+    kinds = [event["type"] for event in ran if event["type"] in ("sleeping", "woken", "tick_committed")]
+    assert kinds == ["tick_committed", "sleeping", "woken", "tick_committed"]
+    sleeping = next(event for event in ran if event["type"] == "sleeping")
+    woken = next(event for event in ran if event["type"] == "woken")
+    assert (sleeping["next_tick"], sleeping["until_tick"], sleeping["due"]) == (2, 4, ["ada"])
+    assert (woken["why"], woken["slept_through"], woken["next_tick"], woken["changed"]) == ("time", 2, 4, [])
+
+
+def test_it_says_which_ticks_were_slept_through(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 4}))
+    words = ("run-forever", "--interval", "0.05", "--wake-on-change", "--until-tick", "4")
+    assert "slept through ticks 2 to 3\n" in lemming(*words).err
