@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
@@ -29,6 +30,7 @@ def as_base(base_path: str | os.PathLike[str]) -> Path:
     return Path(base_path).absolute()
 
 
+@lru_cache(maxsize=1 << 14)
 def agent_folder(name: str) -> str:
     """Return `agents/<name>`; raise `ValueError` for a name that could lead elsewhere."""
     if not AGENT_NAME.match(name):
