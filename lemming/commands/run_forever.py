@@ -46,7 +46,7 @@ def run_forever(
 ) -> None:
     """Run tick after tick.
 
-    Ctrl-C or SIGTERM ends it after the running turn (in a pause: at once) with exit status 0; a second one
+    Ctrl-C or SIGTERM ends it after the turns under way (in a pause: at once) with exit status 0; a second one
     ends it on the spot. It can be killed at any time: the next run continues where the journal ends.
     With --max-ticks, exit status 1 says that some turn failed.
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first ends the engine after the running turn, the second at once.
+"""Ctrl-C and SIGTERM: the first ends the engine after the turns under way, the second at once.
 
 The kernel's signal writes a byte to a pipe, also while a model computes in native code; a thread reads it.
 A signal handler must not set a `threading.Event` itself: it may interrupt the very thread that holds the
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_FIRST = b"stopping after the running turn; once more ends at once, and nothing is lost\n"
+_FIRST = b"stopping after the turns under way; once more ends at once, and nothing is lost\n"
 
 
 @dataclass

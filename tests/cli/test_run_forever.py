@@ -49,7 +49,7 @@ def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, sta
     with start("-C", str(base), "run-once") as process:
         with answer.open("w") as model:  # opens when the model is asked
             process.send_signal(number)
-            read_until(process.stderr, "stopping after the running turn")
+            read_until(process.stderr, "stopping after the turns under way")
             model.write(json.dumps(say("done in time")))
         heard = read_until(process.stderr, "is unfinished")
         assert process.wait(20) == status
@@ -63,7 +63,7 @@ def test_the_second_signal_ends_it_at_once(base: Path, number: int, status: int)
     answer = _org_that_waits_for_an_answer(base)
     with start("-C", str(base), "run-once") as process, answer.open("w"):
         process.send_signal(number)
-        read_until(process.stderr, "stopping after the running turn")
+        read_until(process.stderr, "stopping after the turns under way")
         process.send_signal(number)
         assert process.wait(20) == status
 
@@ -73,7 +73,7 @@ def test_a_stopped_tick_is_told_in_json_and_continued_by_the_next_run(base: Path
     with start("-C", str(base), "run-forever", "--json") as process:
         with answer.open("w") as model:
             process.send_signal(signal.SIGINT)
-            read_until(process.stderr, "stopping after the running turn")
+            read_until(process.stderr, "stopping after the turns under way")
             model.write(json.dumps(say("done in time")))
         last = read_until(process.stdout, "tick_stopped").splitlines()[-1]
         assert process.wait(20) == 0
