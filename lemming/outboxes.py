@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
+from typing import NamedTuple
 
 from lemming import fs, paths
 from lemming.agents import agent_folders
@@ -127,12 +128,22 @@ def _difference(
     return set(before).difference(after), set(after).difference(before)
 
 
+class _Listing(NamedTuple):
+    """What a folder held when it was listed. `is_settled`: a change since would show in its identity."""
+
+    path: str
+    identity: Identity
+    is_settled: bool
+    file_names: list[str]
+    outbox: Outbox
+
+
 class Outboxes:
     """The outboxes of one organisation. Safe to use from many threads."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
-        self._listings: dict[str, tuple[Identity, bool, list[str], Outbox]] = {}
+        self._listings: dict[str, _Listing] = {}
         self._entries: OrderedDict[EntryName, Reading[OutboxEntry]] = OrderedDict()
         self.kept_bytes = 0
         self._lock = threading.Lock()
@@ -143,20 +154,20 @@ class Outboxes:
 
         One that is no folder (a link is none), or that may not be read, has no entries.
         """
-        path = f"{self._base}/{paths.outbox_folder(author)}"
         kept = self._listings.get(author)
-        now = time.time_ns()
+        path = kept.path if kept else f"{self._base}/{paths.outbox_folder(author)}"
         try:
             identity = identity_of(path)
-            if kept and kept[1] and kept[0] == identity:
-                return kept[3]
+            if kept and kept.is_settled and kept.identity == identity:
+                return kept.outbox
+            now = time.time_ns()
             file_names = fs.list_names(path)
             is_settled = has_rested(identity, now) and identity_of(path) == identity
         except OSError:
             self._listings.pop(author, None)
             return EMPTY
         outbox = _listed(author, file_names, kept)
-        self._listings[author] = identity, is_settled, file_names, outbox
+        self._listings[author] = _Listing(path, identity, is_settled, file_names, outbox)
         return outbox
 
     def pile(self, order: Sequence[str], outboxes: Mapping[str, Outbox]) -> Pile:
@@ -218,13 +229,11 @@ def _size(reading: Reading[OutboxEntry]) -> int:
     return reading.identity[1] + 1024  # what Python adds to a small entry
 
 
-def _listed(
-    author: str, file_names: list[str], kept: tuple[Identity, bool, list[str], Outbox] | None
-) -> Outbox:
+def _listed(author: str, file_names: list[str], kept: _Listing | None) -> Outbox:
     """Return the names in a folder; those that were there before are not taken apart again."""
     if kept is None:
         return Outbox(names_in(author, file_names))
-    _, _, before, outbox = kept
+    before, outbox = kept.file_names, kept.outbox
     if before == file_names:
         return outbox
     if file_names[: len(before)] == before:
