@@ -10,7 +10,6 @@ import os
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,7 +31,7 @@ from lemming.journal import (
 )
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.plan import Plan, turns_not_taken
-from lemming.report import TickReport, TurnReport
+from lemming.report import TickReport, TurnReport, skipped
 from lemming.runtime import Notify, Runtime, ignore, load_installed_plugins, open_org
 from lemming.schedule import in_order, is_due
 from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
@@ -297,10 +296,7 @@ def _tick_by_journals(base: Path, ticks: list[int]) -> int:
 
 
 def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> TickReport:
-    """One tick, as docs/concepts.md tells it: plan, turns in order, clean up, make durable, move on.
-
-    `ticks` are those that have a journal of their own.
-    """
+    """One tick, as docs/concepts.md tells it; `ticks` are those that have a journal of their own."""
     began = time.perf_counter()
     config = runtime.load_config()
     base, durability = runtime.base, config.org.durability
@@ -354,7 +350,7 @@ def _pass_over(
 ) -> TickReport:
     """End a tick in which nobody takes a turn: it has no journal, and nothing but the counter is written."""
     tick = snapshot.tick
-    turns = [_skipped(name, skip.reason, skip.error) for name, skip in reasons.items()]
+    turns = [skipped(name, skip.reason, skip.error) for name, skip in reasons.items()]
     if runtime.is_heard:
         for turn in turns:
             runtime.notify({"type": "turn_ended", "tick": tick, **turn.as_json()})
@@ -370,11 +366,6 @@ def _pass_over(
     if runtime.is_heard:
         runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
-
-
-@lru_cache(maxsize=1 << 13)
-def _skipped(name: str, reason: str, error: str) -> TurnReport:
-    return TurnReport(agent=name, status="skipped", reason=reason, error=error)
 
 
 def _end_tick(base: Path, tick: int, durability: Durability, *, advance: bool) -> None:

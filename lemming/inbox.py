@@ -159,9 +159,9 @@ class View:
             yield from filter(mark.covers, lapsed)
 
     def _covered_today(self, mark: ReadMark) -> list[EntryName]:
-        if not mark.also and max(mark.through.values(), default=-1) < self.tick:
-            return []
-        return [name for name in self.today if mark.covers(name)]
+        if max(mark.through.values(), default=-1) >= self.tick:  # the counter was moved back by hand
+            return [name for name in self.today if mark.covers(name)]
+        return [name for name in self.today if name.id in mark.also] if mark.also else []
 
     def _unshown(self, pattern: str, mark: ReadMark) -> list[Iterable[EntryName]]:
         """Return streams that hold, each in order, at least what one of `past` has that was not shown."""

@@ -52,15 +52,15 @@ def find_waits(order: list[str], agents: Mapping[str, Agent], org: Org, base: Pa
     tools = {name: ToolRegistry.get(name) for name in ToolRegistry.names()}
     grounds = (agents, order, org, tools, os.path.realpath(base))
     latest = _latest(base)
-    if latest and latest[0][0] is agents and latest[0][1:] == grounds[1:]:
-        return latest[1]
+    if latest and latest[0][0][0] is agents and latest[0][0][1:] == grounds[1:]:
+        return latest[0][1]
     waits = _find_waits(order, agents, org, base)
-    latest[:] = [] if any(map(_may_follow_links, agents.values())) else [grounds, waits]
+    latest[:] = [] if any(map(_may_follow_links, agents.values())) else [(grounds, waits)]
     return waits
 
 
 @lru_cache(maxsize=8)
-def _latest(base: Path) -> list[Any]:
+def _latest(base: Path) -> list[tuple[tuple[Any, ...], dict[str, Waits]]]:
     """Return where the latest answer for an organisation is kept: what it followed from, and the answer."""
     return []
 
