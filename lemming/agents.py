@@ -20,7 +20,7 @@ from lemming.fitting import about
 from lemming.jsontext import compact, nearest
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.readings import Reading, folders_in, is_current, look
-from lemming.schedule import AgentSchedule, is_due
+from lemming.schedule import AgentSchedule, in_order, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10
 OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
@@ -153,6 +153,37 @@ class Survey:
     broken: dict[str, ConfigError]
     warnings: tuple[Problem, ...]
     digests: dict[str, str]
+
+    @cached_property
+    def order(self) -> tuple[str, ...]:
+        """All agents in the order of a tick, due or not: the order that entries of one tick have."""
+        return tuple(agent.name for agent in in_order(self.agents.values()))
+
+    @cached_property
+    def by_schedule(self) -> dict[tuple[int, int], list[str]]:
+        """The agents that are due together, by `run_every_n_ticks` and `phase_offset`."""
+        together: dict[tuple[int, int], list[str]] = {}
+        for name, agent in self.agents.items():
+            schedule = agent.schedule
+            together.setdefault((schedule.run_every_n_ticks, schedule.phase_offset), []).append(name)
+        return together
+
+    @cached_property
+    def by_model(self) -> dict[str, list[str]]:
+        """The agents that have the same model key."""
+        together: dict[str, list[str]] = {}
+        for name, agent in self.agents.items():
+            together.setdefault(agent.model.key, []).append(name)
+        return together
+
+    @cached_property
+    def by_tool(self) -> dict[str, list[tuple[str, int]]]:
+        """Where each tool stands in the resumes: the agent, and the place in its list."""
+        places: dict[str, list[tuple[str, int]]] = {}
+        for name, agent in self.agents.items():
+            for index, tool in enumerate(agent.permissions.tools):
+                places.setdefault(tool, []).append((name, index))
+        return places
 
 
 def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:

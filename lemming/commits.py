@@ -17,10 +17,10 @@ from typing import Any
 from lemming.config import Org
 from lemming.effects import apply_effect
 from lemming.errors import DiskError
-from lemming.inbox import Mailroom
 from lemming.journal import Journal
 from lemming.ledger import write_state
 from lemming.logging_config import engine_logger, log_agent_action
+from lemming.mailroom import Mailroom
 from lemming.report import TurnReport
 from lemming.runtime import Runtime
 from lemming.turn import TurnOutcome

@@ -31,7 +31,7 @@ from lemming.journal import (
 )
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.plan import Plan, turns_not_taken
-from lemming.report import TickReport, TurnReport
+from lemming.report import TickReport, TurnReport, skipped
 from lemming.runtime import Notify, Runtime, ignore, load_installed_plugins, open_org
 from lemming.schedule import in_order, is_due
 from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
@@ -102,7 +102,9 @@ def run_tick(
 
 def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
     """Do what `run_tick` does where the organisation is open already; `advance` persists the next tick."""
-    return recorded_report(runtime.base, tick) or _run(runtime, tick, advance=advance)
+    if report := recorded_report(runtime.base, tick):
+        return report
+    return _run(runtime, tick, journal_ticks(runtime.base, with_sealed=False), advance=advance)
 
 
 def run_once(
@@ -217,20 +219,21 @@ def _uncounted(base: Path, message: str) -> CorruptState:
 
 
 def _run_next(runtime: Runtime) -> TickReport:
-    return _run(runtime, _next_tick(runtime), advance=True)
+    begun = journal_ticks(runtime.base, with_sealed=False)
+    return _run(runtime, _next_tick(runtime, begun), begun, advance=True)
 
 
-def _next_tick(runtime: Runtime) -> int:
+def _next_tick(runtime: Runtime, begun: list[int]) -> int:
     """Return the tick to run, and tidy up what an end between two writes left behind.
 
     `tick.json` is replaced before the journal is closed: a journal of the tick before it that is not closed
     is closed here. A journal that is closed while `tick.json` still names its tick was run by `run_tick`,
     which leaves `tick.json` alone, or somebody moved `tick.json` back.
     """
-    base, tick = runtime.base, _counted(runtime)
-    earlier = [at for at in journal_ticks(base, with_sealed=False) if at < tick]
-    if earlier and not is_committed(base, earlier[-1]):
-        with Journal(base, earlier[-1], epoch=runtime.epoch, durability="off") as journal:
+    base, tick = runtime.base, _counted(runtime, begun)
+    earlier = max(filter(tick.__gt__, begun), default=None)
+    if earlier is not None and not is_committed(base, earlier):
+        with Journal(base, earlier, epoch=runtime.epoch, durability="off") as journal:
             _require_all_turns(journal)
             _close(journal, _report_of(journal.tick, journal.records), advanced=True)
     record = last_record(base, tick)
@@ -247,13 +250,13 @@ def _next_tick(runtime: Runtime) -> int:
     return tick + 1
 
 
-def _counted(runtime: Runtime) -> int:
+def _counted(runtime: Runtime, begun: list[int]) -> int:
     """Return the tick that `tick.json` names, or the one after it when power loss took its newest name.
 
     The counter moves on without a flush of its own, so it may stand one tick behind the journals then.
     """
     base, tick = runtime.base, load_tick(runtime.base)
-    newest = journal_ticks(base, with_sealed=False)[-1:]
+    newest = begun[-1:]
     is_behind = newest == [tick + 1] or (newest == [tick] and _has_advanced(base, tick))
     if is_behind and may_have_gone_down(read_journal(base, newest[0]), runtime.clock):
         persist_tick(base, tick + 1, sync=True)
@@ -297,15 +300,14 @@ def _tick_by_journals(base: Path, ticks: list[int]) -> int:
     return ticks[-1] + is_committed(base, ticks[-1])
 
 
-def _run(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
-    """One tick, as docs/concepts.md tells it: plan, turns in order, clean up, make durable, move on."""
+def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> TickReport:
+    """One tick, as docs/concepts.md tells it; `ticks` are those that have a journal of their own."""
     began = time.perf_counter()
     config = runtime.load_config()
     base, durability = runtime.base, config.org.durability
     if not (base / paths.TICK_FILE).exists():  # the first run ever: before there is a journal
         persist_tick(base, load_tick(base), sync=durability != "off")
     recorder = _recorder(runtime, config)
-    ticks = journal_ticks(base, with_sealed=False)
     _require_newest(base, tick, ticks)
     is_begun = ticks[-1:] == [tick]
     snapshot = take_snapshot(base, config, tick, _recorded_plan(base, tick) if is_begun else None)
@@ -353,12 +355,10 @@ def _pass_over(
 ) -> TickReport:
     """End a tick in which nobody takes a turn: it has no journal, and nothing but the counter is written."""
     tick = snapshot.tick
-    turns = [
-        TurnReport(agent=name, status="skipped", reason=skip.reason, error=skip.error)
-        for name, skip in reasons.items()
-    ]
-    for turn in turns:
-        runtime.notify({"type": "turn_ended", "tick": tick, **turn.as_json()})
+    turns = [skipped(name, skip.reason, skip.error) for name, skip in reasons.items()]
+    if runtime.is_heard:
+        for turn in turns:
+            runtime.notify({"type": "turn_ended", "tick": tick, **turn.as_json()})
     if advance:
         persist_tick(runtime.base, tick + 1, sync=snapshot.config.org.durability != "off")
     report = TickReport(
@@ -368,7 +368,8 @@ def _pass_over(
         is_quiet=True,
         duration_ms=elapsed_ms(began),
     )
-    runtime.notify({"type": "tick_committed", **report.as_json()})
+    if runtime.is_heard:
+        runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
 
 

@@ -7,14 +7,15 @@ not grow with history.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, Literal
+from heapq import merge
+from itertools import chain, islice
+from typing import Any
 
-from lemming.agents import Agent
 from lemming.errors import ConfigError, Problem
-from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
+from lemming.messages import EntryName, OutboxEntry
+from lemming.outboxes import Outbox, Shelf
 
 OWN_ENTRIES_SHOWN = 3
 
@@ -71,157 +72,183 @@ class Inbox:
     problems: tuple[Problem, ...] = ()
 
 
-class Mailroom:
-    """Who can see what in one tick. Outboxes are listed once, when the tick begins."""
+@dataclass(frozen=True)
+class View:
+    """What one reader may see in one tick; how much of that it is shown is `assemble`'s to say.
 
-    def __init__(
-        self,
-        base: Path,
-        *,
-        tick: int,
-        agents: Iterable[str],
-        order: list[str],
-        firing: Iterable[str],
-        visibility: Literal["order", "tick"] = "order",
-    ) -> None:
-        self._base, self._tick, self._visibility = base, tick, visibility
-        self._agents = frozenset(agents)
-        self._authors: dict[str, list[str]] = {}
-        self._rank = {name: rank for rank, name in enumerate(order)}
-        self._firing = {name: place for place, name in enumerate(firing)}
-        self._names: dict[str, list[EntryName]] = {}
-        self._entries: dict[tuple[str, str], OutboxEntry | ConfigError | None] = {}
+    `patterns`: its `read_outboxes`. `past`: the outboxes it may read, or, under "*", the pile of all; `own`
+    is its own. `today` and `own_today`: what was written in this tick, in order. `key` is the order of all;
+    `read` returns an entry, what is wrong with it, or None when it is gone.
+    """
 
-    def open_for(self, readers: Iterable[Agent]) -> None:
-        """List the outboxes that these readers may read, now, before anybody writes."""
-        for reader in readers:
-            for author in [*self.authors_of(reader), reader.name]:
-                self._listing(author)
+    reader: str
+    patterns: Sequence[str]
+    agents: frozenset[str]
+    tick: int
+    past: Mapping[str, Shelf]
+    own: Outbox
+    today: Sequence[EntryName]
+    own_today: Sequence[EntryName]
+    key: Callable[[EntryName], Any]
+    outbox_of: Callable[[str], Outbox]
+    read: Callable[[EntryName], OutboxEntry | ConfigError | None]
 
-    def add(self, author: str, entries: Iterable[OutboxEntry]) -> None:
-        """Take note of what a turn of this tick wrote."""
-        names = self._names.setdefault(author, [])
-        for index, entry in enumerate(entries):
-            names.append(EntryName(entry.tick, index, entry.id, author))
-            self._entries[author, entry.id] = entry
+    def fresh(self, mark: ReadMark) -> Iterator[EntryName]:
+        """Yield what has not been shown, oldest first. What was shown long ago is not walked over."""
+        streams = [stream for pattern in self.past for stream in self._unshown(pattern, mark)]
+        past = streams[0] if len(streams) == 1 else merge(*streams, key=self.key)
+        return (name for name in chain(past, self.today) if not mark.covers(name))
 
-    def authors_of(self, reader: Agent) -> list[str]:
-        """Return whom an agent may read, in the order of the tick."""
-        if reader.name not in self._authors:
-            readable = reader.permissions.read_outboxes
-            names = self._agents if "*" in readable else self._agents.intersection(readable)
-            self._authors[reader.name] = sorted(
-                names - {reader.name}, key=lambda name: (self._place_of(name), name)
-            )
-        return self._authors[reader.name]
+    def count_fresh(self, mark: ReadMark) -> int:
+        """Return how many `fresh` would yield, without walking over them."""
+        count = len(self.today) - len(self._covered_today(mark))
+        covered: set[EntryName] = set()
+        for pattern, shelf in self.past.items():
+            after = mark.tick_of(pattern)
+            first, last = shelf.between(after, self.tick - 1)
+            count += last - first
+            if pattern == "*" and self.reader in self.agents:
+                first, last = self.own.between(after, self.tick - 1)
+                count -= last - first
+            count += sum(not mark.covers(name) for name in self._exceptions(shelf, mark, after))
+            covered.update(name for name in self._named(shelf, mark.also) if name.tick > after)
+        covered.update(name for author in self._singled_out(mark) for name in self._shown_of(author, mark))
+        return count - len(covered)
 
-    def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
-        """Return whether there is anything to show that the agent has not been shown."""
-        return any(
-            not mark.covers(name) and not (name.id in mark.unusable and self._is_unusable(name))
-            for author in self.authors_of(reader)
-            for name in self._visible(author, reader)
-        )
+    def known(self, mark: ReadMark) -> Iterator[EntryName]:
+        """Yield what has been shown, newest first."""
+        streams: list[Iterable[EntryName]] = []
+        for shelf in self.past.values():
+            until = shelf.between(-1, self.tick - 1)[1]
+            streams.append(map(shelf.derived.__getitem__, range(until - 1, -1, -1)))
+            streams.append(name for name in reversed(shelf.by_hand) if name.tick < self.tick)
+        past = merge(*streams, key=self.key, reverse=True)
+        names = chain(reversed(self.today), past)
+        return (name for name in names if mark.covers(name) and name.author != self.reader)
 
-    def inbox(self, reader: Agent, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
-        """Assemble what a turn is shown: unread oldest first, then the newest it knows, then its own."""
-        visible = sorted(
-            (name for author in self.authors_of(reader) for name in self._visible(author, reader)),
-            key=lambda name: (name.tick, self._place_of(name.author), name.index, name.id),
-        )
-        fresh = [name for name in visible if not mark.covers(name)]
-        unread, problems, room = self._take(fresh, limit, chars)
-        seen = {entry.id for entry in unread}
-        bad = {name.id for name in fresh if self._is_unusable(name)} if problems else set()
-        left = [name for name in fresh if name.id not in seen and name.id not in bad]
-        if left:
-            room = 0
-        known, _, room = self._take(
-            [name for name in reversed(visible) if mark.covers(name)], limit - len(unread), room
-        )
-        mine = [name for name in reversed(self._listing(reader.name)) if name.tick <= self._tick]
-        own, _, _ = self._take(mine[:OWN_ENTRIES_SHOWN], OWN_ENTRIES_SHOWN, room)
-        after = self._mark_after(reader, mark, visible, left, seen, bad)
-        return Inbox(tuple(unread), tuple(known[::-1]), tuple(own[::-1]), len(left), after, tuple(problems))
-
-    def _take(
-        self, names: list[EntryName], limit: int, chars: int
-    ) -> tuple[list[OutboxEntry], list[Problem], int]:
-        """Read entries until count or room is used up; the first is taken whatever its size."""
-        taken: list[OutboxEntry] = []
-        problems: list[Problem] = []
-        for name in names:
-            if len(taken) >= limit:
-                break
-            entry = self._entry(name)
-            if isinstance(entry, ConfigError):
-                problems.extend(entry.problems)
-            if not isinstance(entry, OutboxEntry):
-                continue
-            size = len(str(entry.payload))
-            if size > chars and (taken or chars <= 0):
-                break
-            taken.append(entry)
-            chars -= size
-        return taken, problems, max(chars, 0)
-
-    def _mark_after(
-        self,
-        reader: Agent,
-        mark: ReadMark,
-        visible: list[EntryName],
-        left: list[EntryName],
-        seen: set[str],
-        bad: set[str],
-    ) -> ReadMark:
-        authors = self.authors_of(reader)
+    def mark_after(self, mark: ReadMark, shown: set[EntryName], bad: set[EntryName]) -> ReadMark:
+        """Return the mark of a reader that has been shown these names, and of which these are unusable."""
+        gone = shown | bad
         through = {}
-        for pattern in reader.permissions.read_outboxes:
-            matched = set(authors) if pattern == "*" else {pattern}
-            first_left = min(
-                (n.tick for n in left if n.author in matched and n.is_derived), default=self._tick
+        for pattern in self.patterns:
+            left = (
+                name.tick
+                for name in self._unshown_in_order(pattern, mark)
+                if name.is_derived and name not in gone and not mark.covers(name)
             )
-            through[pattern] = min(first_left, self._tick) - 1
+            through[pattern] = next(left, self.tick) - 1
         after = ReadMark(through)
-        shown = (mark.also & {name.id for name in visible}) | seen
-        already = {name.id for name in visible if mark.covers(name)}
-        keep = {name.id for name in visible if name.id in shown | already and not after.covers(name)}
-        return ReadMark(through, frozenset(keep), frozenset(bad))
+        kept = {name.id for name in chain(shown, self._still_known(mark, after)) if not after.covers(name)}
+        return ReadMark(through, frozenset(kept), frozenset(name.id for name in bad))
 
-    def _visible(self, author: str, reader: Agent) -> list[EntryName]:
-        names = self._listing(author)
-        if not names or names[-1].tick < self._tick:
-            return names
-        sees_this_tick = author not in self._firing or (
-            self._visibility == "order"
-            and self._firing[author] < self._firing.get(reader.name, len(self._firing))
-        )
-        newest = self._tick if sees_this_tick else self._tick - 1
-        return [name for name in names if name.tick <= newest]
+    def own_newest(self) -> Iterator[EntryName]:
+        """Yield the reader's own entries, newest first."""
+        names = reversed(self.own.names)
+        return chain(reversed(self.own_today), (name for name in names if name.tick < self.tick))
 
-    def _listing(self, author: str) -> list[EntryName]:
-        if author not in self._names:
-            names = list_outbox(self._base, author)
-            if author in self._firing:
-                # What the author's own turn of this tick writes is added when that turn commits, also
-                # when the files are there already because an earlier attempt was interrupted.
-                names = [name for name in names if name.tick != self._tick or not name.is_derived]
-            self._names[author] = names
-        return self._names[author]
+    def _still_known(self, mark: ReadMark, after: ReadMark) -> Iterator[EntryName]:
+        """Yield what was shown and the ticks of the mark after this turn may not cover."""
+        yield from self._covered_today(mark)
+        for pattern, shelf in self.past.items():
+            yield from self._named(shelf, mark.also)
+            yield from (name for name in shelf.by_hand if self._is_past(name) and name.id in mark.also)
+            lapsed = self._between(shelf, after.tick_of(pattern), mark.tick_of(pattern))
+            yield from filter(mark.covers, lapsed)
+        for author in self._singled_out(mark):
+            lapsed = self._between(self.outbox_of(author), after.tick_of(author), mark.tick_of(author))
+            yield from filter(mark.covers, lapsed)
 
-    def _entry(self, name: EntryName) -> OutboxEntry | ConfigError | None:
-        key = (name.author, name.id)
-        if key not in self._entries:
-            try:
-                self._entries[key] = read_entry(self._base, name)
-            except ConfigError as error:
-                self._entries[key] = error
-            except FileNotFoundError:  # removed by hand since the tick began
-                self._entries[key] = None
-        return self._entries[key]
+    def _covered_today(self, mark: ReadMark) -> list[EntryName]:
+        if max(mark.through.values(), default=-1) >= self.tick:  # the counter was moved back by hand
+            return [name for name in self.today if mark.covers(name)]
+        return [name for name in self.today if name.id in mark.also] if mark.also else []
 
-    def _is_unusable(self, name: EntryName) -> bool:
-        return isinstance(self._entry(name), ConfigError)
+    def _unshown(self, pattern: str, mark: ReadMark) -> list[Iterable[EntryName]]:
+        """Return streams that hold, each in order, at least what one of `past` has that was not shown."""
+        shelf, after = self.past.get(pattern) or self.outbox_of(pattern), mark.tick_of(pattern)
+        newer = self._between(shelf, after, self.tick - 1)
+        others = self._exceptions(shelf, mark, after)
+        return [newer, others] if others else [newer]
 
-    def _place_of(self, name: str) -> int:
-        return self._rank.get(name, -1)
+    def _unshown_in_order(self, pattern: str, mark: ReadMark) -> Iterable[EntryName]:
+        if pattern not in self.past and not self._sees(pattern):
+            return ()
+        return merge(*self._unshown(pattern, mark), key=self.key)
+
+    def _exceptions(self, shelf: Shelf, mark: ReadMark, after: int) -> list[EntryName]:
+        """Return entries that the tick of a mark says nothing of: by hand, or unusable before; in order."""
+        by_hand = [name for name in shelf.by_hand if self._is_past(name)]
+        unusable = [name for name in self._named(shelf, mark.unusable) if name.tick <= after]
+        return sorted([*by_hand, *unusable], key=self.key) if unusable else by_hand
+
+    def _between(self, shelf: Shelf, after: int, until: int) -> Iterator[EntryName]:
+        """Yield derived names of earlier ticks, after one and up to another."""
+        first, last = shelf.between(after, min(until, self.tick - 1)) if after < until else (0, 0)
+        names = map(shelf.derived.__getitem__, range(first, last))
+        return (name for name in names if name.author != self.reader)
+
+    def _named(self, shelf: Shelf, ids: frozenset[str]) -> list[EntryName]:
+        return [name for name in shelf.named(ids) if self._is_past(name)] if ids else []
+
+    def _is_past(self, name: EntryName) -> bool:
+        return name.tick < self.tick and name.author != self.reader
+
+    def _singled_out(self, mark: ReadMark) -> list[str]:
+        """Return the authors of whom a reader of all was shown more than of the others."""
+        return [author for author in mark.through if self._sees(author)]
+
+    def _shown_of(self, author: str, mark: ReadMark) -> Iterator[EntryName]:
+        shown = self._between(self.outbox_of(author), mark.tick_of("*"), mark.tick_of(author))
+        return filter(mark.covers, shown)
+
+    def _sees(self, author: str) -> bool:
+        """Return whether a reader of all sees this one."""
+        return "*" in self.past and author in self.agents and author != self.reader
+
+
+def assemble(view: View, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
+    """Return what a turn is shown: unread oldest first, then the newest it knows, then its own."""
+    unread, bad, problems, room = _take(view, view.fresh(mark), limit, chars)
+    shown = {name for name, _ in unread}
+    left = view.count_fresh(mark) - len(shown) - len(bad)
+    if left:
+        room = 0
+    known, _, _, room = (
+        _take(view, view.known(mark), limit - len(unread), room) if room else ([], set(), [], 0)
+    )
+    own, _, _, _ = _take(view, islice(view.own_newest(), OWN_ENTRIES_SHOWN), OWN_ENTRIES_SHOWN, room)
+    return Inbox(
+        unread=tuple(entry for _, entry in unread),
+        known=tuple(entry for _, entry in reversed(known)),
+        own=tuple(entry for _, entry in reversed(own)),
+        waiting=left,
+        mark=view.mark_after(mark, shown, bad),
+        problems=tuple(problems),
+    )
+
+
+def _take(
+    view: View, names: Iterable[EntryName], limit: int, chars: int
+) -> tuple[list[tuple[EntryName, OutboxEntry]], set[EntryName], list[Problem], int]:
+    """Read entries until count or room is used up; the first is taken whatever its size.
+
+    Returns those taken, those that are unusable, what is wrong with them, and the room left.
+    """
+    taken: list[tuple[EntryName, OutboxEntry]] = []
+    bad: set[EntryName] = set()
+    problems: list[Problem] = []
+    for name in names if limit > 0 else ():
+        entry = view.read(name)
+        if isinstance(entry, ConfigError):
+            bad.add(name)
+            problems.extend(entry.problems)
+        if not isinstance(entry, OutboxEntry):
+            continue
+        size = len(str(entry.payload))
+        if size > chars and (taken or chars <= 0):
+            break
+        taken.append((name, entry))
+        chars -= size
+        if len(taken) >= limit:
+            break
+    return taken, bad, problems, max(chars, 0)

@@ -8,17 +8,18 @@ sends, the engine sets `id`, `tick`, `agent` and `created_at`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import blake2b
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from lemming import fs, paths
 from lemming.agents import AgentPermissions, agent_folders
 from lemming.config import load_config
-from lemming.documents import read_document
+from lemming.documents import read_text, unreadable
 from lemming.effects import FileEffect
 from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
@@ -51,7 +52,7 @@ class OutboxEntry:
         return dict(vars(self))
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True, order=True, slots=True)
 class EntryName:
     """What a file's name alone says about an entry. Sorts by (tick, index, id).
 
@@ -128,10 +129,9 @@ def send(
     )
 
 
-def list_outbox(base: Path, agent_name: str, *, before: int | None = None) -> list[EntryName]:
+def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
     """Return what the file names of an outbox say, sorted; files that are not entries are left out.
 
-    With `before`, only entries of earlier ticks: the place of an entry among those of its tick takes hashing.
     An outbox that is no folder (a link is none), or that may not be read, has no entries;
     `outbox_problems` says so.
     """
@@ -139,18 +139,34 @@ def list_outbox(base: Path, agent_name: str, *, before: int | None = None) -> li
         file_names = fs.list_names(f"{base}/{paths.outbox_folder(agent_name)}")
     except OSError:
         return []
-    found = []
-    for file_name in file_names:
-        match = paths.ENTRY_FILE.match(file_name)
-        if match and (before is None or int(match[1]) < before):
-            tick, identity = int(match[1]), match[2]
-            found.append(EntryName(tick, _index_of(tick, agent_name, identity), identity, agent_name))
-    return sorted(found)
+    return names_in(agent_name, file_names)
+
+
+def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
+    """Return what file names of an outbox say, sorted; those that are not entries' are left out."""
+    matches = filter(None, map(paths.ENTRY_FILE.match, file_names))
+    found = [(int(match[1]), match[2]) for match in matches]
+    names = [EntryName(tick, _index_of(tick, agent_name, this), this, agent_name) for tick, this in found]
+    return sorted(names, key=attrgetter("tick", "index", "id"))
 
 
 def read_entry(base: Path, name: EntryName) -> OutboxEntry:
-    """Return one entry; raise `ConfigError` that says why the file is not the entry its place says."""
-    document = read_document(base, name.file, OutboxEntry, limit_bytes=ENTRY_LIMIT_BYTES)
+    """Return one entry; raise `ConfigError` that says why the file is not the entry its place says.
+
+    Raises `FileNotFoundError` when there is no such file.
+    """
+    try:
+        raw = fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise unreadable(name.file, error) from error
+    return decode_entry(name, raw)
+
+
+def decode_entry(name: EntryName, raw: bytes) -> OutboxEntry:
+    """Return the bytes of an entry's file as that entry; raise `ConfigError` as `read_entry` does."""
+    document = read_text(raw, name.file, OutboxEntry, limit_bytes=ENTRY_LIMIT_BYTES)
     entry = document.value
     claimed, actual = (entry.tick, entry.id, entry.agent), (name.tick, name.id, name.author)
     for key, claim, truth in zip(("tick", "id", "agent"), claimed, actual, strict=True):
@@ -225,26 +241,15 @@ def collect_readable_outboxes(
     return list(_readable(base, names[-limit:] if limit else names))
 
 
-def expired_entries(base: Path, current_tick: int, retention_ticks: int) -> list[str]:
-    """Return the paths of all entries older than the retention, sorted; none when it is 0."""
-    if retention_ticks == 0:
-        return []
-    oldest = current_tick - retention_ticks
-    return [
-        name.file
-        for author in agent_folders(base)
-        if paths.AGENT_NAME.match(author)
-        for name in list_outbox(base, author, before=oldest)
-    ]
-
-
 def cleanup_old_outbox_entries(
     base_path: str | os.PathLike[str], current_tick: int, retention_ticks: int | None = None
 ) -> list[str]:
     """Remove entries older than the retention (default: `config/org.json`) and return their paths."""
     base = paths.as_base(base_path)
-    kept = load_config(base).org.retention_ticks if retention_ticks is None else retention_ticks
-    expired = expired_entries(base, current_tick, kept)
+    kept_ticks = load_config(base).org.retention_ticks if retention_ticks is None else retention_ticks
+    authors = filter(paths.AGENT_NAME.match, agent_folders(base)) if kept_ticks else ()
+    oldest = current_tick - kept_ticks
+    expired = [name.file for author in authors for name in list_outbox(base, author) if name.tick < oldest]
     for path in expired:
         fs.remove(base, path)
     return expired

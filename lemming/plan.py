@@ -9,7 +9,7 @@ from lemming.agents import Agent, Survey
 from lemming.config import Config
 from lemming.providers import is_person
 from lemming.report import TurnReport
-from lemming.schedule import in_order, is_due
+from lemming.schedule import AgentSchedule, is_due
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,30 +43,35 @@ class Plan:
 
 def make_plan(tick: int, survey: Survey, config: Config) -> Plan:
     """Return the plan of a tick for the agents found."""
-    skipped: dict[str, str] = {}
-    not_due: list[str] = []
-    due: list[Agent] = []
-    for name, agent in survey.agents.items():
-        if is_for_a_person(agent, config):
-            skipped[name] = "a person speaks for it"
-        elif not is_due(agent.schedule, tick):
-            not_due.append(name)
-        else:
-            due.append(agent)
+    people = {
+        name: "a person speaks for it"
+        for key in survey.by_model
+        if is_for_people(key, config)
+        for name in survey.by_model[key]
+    }
+    due = {
+        name
+        for (every, offset), names in survey.by_schedule.items()
+        if is_due(AgentSchedule(run_every_n_ticks=every, phase_offset=offset), tick)
+        for name in names
+    }
+    due.difference_update(people)
+    order = [name for name in survey.order if name in due] if due else []
+    idle = due | people.keys()
+    not_due = [name for name in survey.agents if name not in idle] if idle else list(survey.agents)
     broken = {name: str(error) for name, error in survey.broken.items()}
-    order = [agent.name for agent in in_order(due)]
-    return Plan(tick=tick, order=order, not_due=not_due, skipped=skipped, broken=broken)
+    return Plan(tick=tick, order=order, not_due=not_due, skipped=dict(sorted(people.items())), broken=broken)
 
 
 def is_for_a_person(agent: Agent, config: Config) -> bool:
     """Return whether the agent's entries come from a person and no model is ever asked."""
-    entry = config.models.get(agent.model.key)
+    return is_for_people(agent.model.key, config)
+
+
+def is_for_people(model_key: str, config: Config) -> bool:
+    """Return whether a model key stands for a person."""
+    entry = config.models.get(model_key)
     return entry is not None and is_person(entry.provider)
-
-
-def seating_order(survey: Survey) -> list[str]:
-    """Return all agents in the order of a tick, due or not: the order that entries of one tick have."""
-    return [agent.name for agent in in_order(survey.agents.values())]
 
 
 def turns_not_taken(plan: Plan) -> list[TurnReport]:

@@ -1,8 +1,8 @@
 """Files that were read before are not read again until they change, which one `stat` tells.
 
 A file's identity is its inode, size, mtime and ctime. Two edits can fall into one granule of the file
-system's clock and leave all four alike; so a file that had changed within `GRANULE_NS` when it was read is
-read again, and its bytes compared, until it has rested for that long.
+system's clock and leave all four alike; so a file that had changed within a granule when it was read is
+read again, and its bytes compared, until it has rested for that long. The same holds for a folder's names.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ T = TypeVar("T")
 Identity = tuple[int, int, int, int]
 
 GRANULE_NS = 2_000_000_000  # FAT's, the coarsest there is
+FINE_GRANULE_NS = 20_000_000  # twice the longest tick of a kernel's clock, where stamps tell microseconds
+_MILLISECOND_NS = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,25 @@ def is_current(reading: Reading[T], path: str) -> bool:
     if not reading.is_settled:
         return False
     try:
-        return reading.identity == _identity(path)
+        return reading.identity == identity_of(path)
     except OSError:
         return False
+
+
+def identity_of(path: str) -> Identity:
+    """Return what tells one state of a file or folder from another. Raises `OSError`."""
+    status = os.stat(path, follow_symlinks=False)
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def has_rested(identity: Identity, now: int) -> bool:
+    """Return whether an edit after `now`, a `time.time_ns()`, is certain to change the identity.
+
+    Stamps that are not whole milliseconds come from the kernel's own clock, which ticks at least every ten.
+    """
+    changed = identity[3]
+    granule = FINE_GRANULE_NS if changed % _MILLISECOND_NS else GRANULE_NS
+    return now - max(identity[2], changed) > granule
 
 
 def look(path: str, before: Reading[T] | None, read: Callable[[bytes], T], *, limit_bytes: int) -> Reading[T]:
@@ -52,22 +70,17 @@ def look(path: str, before: Reading[T] | None, read: Callable[[bytes], T], *, li
     `read` makes the value of its bytes, or raises `ConfigError`. Raises `OSError` for a file that cannot be
     read, one that is no regular file among them.
     """
-    now, identity = time.time_ns(), _identity(path)
+    now, identity = time.time_ns(), identity_of(path)
     raw = fs.read_bytes(path, limit_bytes)
-    has_rested = now - identity[-1] > GRANULE_NS and _identity(path) == identity
+    is_settled = has_rested(identity, now) and identity_of(path) == identity
     digest = sha256(raw).hexdigest()
     if before is not None and before.digest == digest:
-        is_as_before = (before.identity, before.is_settled) == (identity, has_rested)
-        return before if is_as_before else Reading(before.outcome, digest, identity, has_rested)
+        is_as_before = (before.identity, before.is_settled) == (identity, is_settled)
+        return before if is_as_before else Reading(before.outcome, digest, identity, is_settled)
     try:
-        return Reading(read(raw), digest, identity, has_rested)
+        return Reading(read(raw), digest, identity, is_settled)
     except ConfigError as error:
-        return Reading(error.with_traceback(None), digest, identity, has_rested)
-
-
-def _identity(path: str) -> Identity:
-    status = os.stat(path, follow_symlinks=False)
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+        return Reading(error.with_traceback(None), digest, identity, is_settled)
 
 
 def folders_in(path: str) -> list[tuple[str, bool]]:

@@ -76,6 +76,7 @@ class Runtime:
 
     def __post_init__(self) -> None:
         hear = self.notify
+        self.is_heard = hear is not ignore  # else nobody need put events together
 
         def one_at_a_time(event: Event) -> None:
             with self._lock:

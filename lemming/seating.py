@@ -22,10 +22,11 @@ from lemming.documents import adapter
 from lemming.errors import OutOfCredits, Problem
 from lemming.guards.access import read_text
 from lemming.guards.grants import resolve
-from lemming.inbox import Mailroom, ReadMark
+from lemming.inbox import ReadMark
 from lemming.journal import Record
 from lemming.jsontext import compact, parse
 from lemming.ledger import AgentState, read_state
+from lemming.mailroom import Mailroom
 from lemming.memory import Memories, read_memories
 from lemming.prompt import Sight, brief_prompt, full_prompt
 from lemming.providers import LLMProvider, make_provider, provider_class

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from lemming import paths
 from lemming.agents import Agent, Survey, survey_agents
-from lemming.config import Config, credits_of
+from lemming.config import Config
 from lemming.errors import ConfigError, LemmingError, Problem
-from lemming.inbox import Mailroom
 from lemming.jsontext import nearest
-from lemming.plan import Plan, make_plan, seating_order
+from lemming.mailroom import Mailroom
+from lemming.plan import Plan, make_plan
+from lemming.quiet import QuietAgents, quiet_agents
 from lemming.tools import ToolRegistry
 
 if TYPE_CHECKING:
@@ -57,26 +58,29 @@ class Snapshot:
         """Return why each agent that is due would take no turn; None when one of them would."""
         if not self.plan.order:
             return {}
-        if any(self._always_asks(name) for name in self.plan.order):
+        quiet = quiet_agents(self.base, self.survey, self.config)
+        if not quiet.always_asking.isdisjoint(self.plan.order):
             return None
-        from lemming.seating import why_not
-
         reasons: dict[str, Skip] = {}
         for name in self.plan.order:
-            agent, digest = self.survey.agents[name], self.survey.digests[name]
-            try:
-                why = why_not(self.base, agent, digest, self.config, self.mailroom, self.tick)
-            except LemmingError:  # a turn that fails, and is recorded as one
-                return None
+            why = quiet.recall(name, self.mailroom) or self._why_not(name, quiet)
             if why is None:
                 return None
             reasons[name] = why
         return reasons
 
-    def _always_asks(self, name: str) -> bool:
-        agent = self.survey.agents[name]
-        wake = agent.schedule.wake or self.config.org.defaults.wake
-        return wake == "always" and credits_of(self.config, name, agent.credits).max_credits is None
+    def _why_not(self, name: str, quiet: QuietAgents) -> Skip | None:
+        from lemming.seating import why_not
+
+        agent, digest = self.survey.agents[name], self.survey.digests[name]
+        try:
+            files = quiet.look_at(name)
+            why = why_not(self.base, agent, digest, self.config, self.mailroom, self.tick)
+            if why is not None:
+                quiet.remember(name, why, files, self.mailroom)
+        except LemmingError:  # a turn that fails, and is recorded as one
+            return None
+        return why
 
 
 def take_snapshot(base: Path, config: Config, tick: int, plan: Plan | None = None) -> Snapshot:
@@ -86,8 +90,7 @@ def take_snapshot(base: Path, config: Config, tick: int, plan: Plan | None = Non
     mailroom = Mailroom(
         base,
         tick=tick,
-        agents=survey.agents,
-        order=seating_order(survey),
+        order=survey.order,
         firing=plan.order,
         visibility=config.org.visibility,
     )
@@ -107,7 +110,9 @@ def unknown_tools(survey: Survey) -> list[Problem]:
             severity="warning",
             code="LMG-301",
         )
-        for name, agent in survey.agents.items()
-        for index, tool in enumerate(agent.permissions.tools)
-        if tool not in known
+        for name, index, tool in sorted(
+            (name, index, tool)
+            for tool in survey.by_tool.keys() - set(known)
+            for name, index in survey.by_tool[tool]
+        )
     ]

@@ -15,7 +15,7 @@ from lemming.errors import DiskError, LemmingError
 from lemming.executors.threads import run_all
 from lemming.journal import Journal, Record, may_have_gone_down
 from lemming.ledger import AgentState, write_state
-from lemming.messages import expired_entries
+from lemming.outboxes import expired_entries
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Runtime, Stopped

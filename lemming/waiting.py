@@ -9,13 +9,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.guards.grants import Components, components, granted_folders, resolve
-from lemming.tools import EngineTool, allowed_tools
+from lemming.tools import EngineTool, ToolRegistry, allowed_tools
 
 ANYWHERE: Components = ()
 STAFF: Components = ("\0staff",)
@@ -43,7 +45,33 @@ class Touch:
 
 
 def find_waits(order: list[str], agents: Mapping[str, Agent], org: Org, base: Path) -> dict[str, Waits]:
-    """Return whom each turn waits for. A name in the order that is no agent waits for nobody."""
+    """Return whom each turn waits for. A name in the order that is no agent waits for nobody.
+
+    The very same agents in the same order need not be looked at again, unless links on the disk may matter.
+    """
+    tools = {name: ToolRegistry.get(name) for name in ToolRegistry.names()}
+    grounds = (agents, order, org, tools, os.path.realpath(base))
+    latest = _latest(base)
+    if latest and latest[0][0][0] is agents and latest[0][0][1:] == grounds[1:]:
+        return latest[0][1]
+    waits = _find_waits(order, agents, org, base)
+    latest[:] = [] if any(map(_may_follow_links, agents.values())) else [(grounds, waits)]
+    return waits
+
+
+@lru_cache(maxsize=8)
+def _latest(base: Path) -> list[tuple[tuple[Any, ...], dict[str, Waits]]]:
+    """Return where the latest answer for an organisation is kept: what it followed from, and the answer."""
+    return []
+
+
+def _may_follow_links(agent: Agent) -> bool:
+    access = agent.permissions.file_access
+    grants = (*access.allow_read, *access.allow_write)
+    return bool(agent.context) or any(grant.startswith("/") for grant in grants)
+
+
+def _find_waits(order: list[str], agents: Mapping[str, Agent], org: Org, base: Path) -> dict[str, Waits]:
     files = _FileOrder({name: touch_of(agents[name], org, base) for name in order if name in agents})
     waits: dict[str, Waits] = {}
     for name in order:

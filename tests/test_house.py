@@ -28,7 +28,8 @@ FLOORS = {
     "disk": DISK, "documents": DISK, "effects": DISK, "fs": DISK, "locking": DISK, "readings": DISK,
     # 3 stores
     "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
-    "logging_config": STORES, "memory": STORES, "messages": STORES, "sealing": STORES,
+    "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "outboxes": STORES,
+    "sealing": STORES,
     # 4 reach: the outside world
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
     "circuit": REACH, "guards": REACH, "pacing": REACH, "providers": REACH, "repository": REACH,
@@ -37,8 +38,8 @@ FLOORS = {
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     "watching": TURN,
     # 6 the tick
-    "commits": TICK, "engine": TICK, "executors": TICK, "recorder": TICK, "runtime": TICK, "seating": TICK,
-    "snapshot": TICK, "tape": TICK, "tick": TICK, "waking": TICK,
+    "commits": TICK, "engine": TICK, "executors": TICK, "quiet": TICK, "recorder": TICK, "runtime": TICK,
+    "seating": TICK, "snapshot": TICK, "tape": TICK, "tick": TICK, "waking": TICK,
     # 7 views: nothing below imports them
     "__main__": VIEWS, "cli": VIEWS, "commands": VIEWS, "dashboard": VIEWS, "reference": VIEWS,
     "schemas": VIEWS, "telemetry": VIEWS, "testing": VIEWS, "timeline": VIEWS,

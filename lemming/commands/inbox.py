@@ -15,7 +15,7 @@ from lemming.commands.screen import tell
 from lemming.inbox import Inbox
 from lemming.ledger import read_state
 from lemming.messages import OutboxEntry, collect_readable_outboxes
-from lemming.plan import is_for_a_person, seating_order
+from lemming.plan import is_for_a_person
 
 
 def inbox(
@@ -32,7 +32,7 @@ def inbox(
     agent = find_agent(base, name)
     preview = preview_tick(base)
     if is_for_a_person(agent, preview.snapshot.config):
-        order = seating_order(preview.survey)
+        order = preview.survey.order
         entries = collect_readable_outboxes(base, name, agent.permissions, number)
         entries.sort(key=lambda entry: (entry.tick, order.index(entry.agent) if entry.agent in order else -1))
         _show(entries, None, as_json=as_json)

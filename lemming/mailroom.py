@@ -1,0 +1,182 @@
+"""Who can see what in one tick: every outbox looked at once, and what the turns of the tick add to it."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from functools import partial
+from operator import itemgetter
+from pathlib import Path
+from typing import Literal
+
+from lemming.agents import Agent
+from lemming.errors import ConfigError
+from lemming.inbox import Inbox, ReadMark, View, assemble
+from lemming.messages import EntryName, OutboxEntry
+from lemming.outboxes import Outbox, Pile, Shelf, in_tick_order, outboxes_of
+
+
+class Mailroom:
+    """Who can see what in one tick. Outboxes are looked at once, when the tick begins.
+
+    Safe to use from many threads as long as a reader's authors that go before it have had their turn.
+    """
+
+    def __init__(
+        self,
+        base: Path,
+        *,
+        tick: int,
+        order: Sequence[str],
+        firing: Iterable[str],
+        visibility: Literal["order", "tick"] = "order",
+    ) -> None:
+        self.tick = tick
+        self._outboxes, self._visibility = outboxes_of(base), visibility
+        self._agents, self._order = frozenset(order), order
+        rank = {name: place for place, name in enumerate(order)}
+        self._key = partial(in_tick_order, rank)
+        self._firing = {name: place for place, name in enumerate(firing)}
+        places = [rank.get(name, -1) for name in self._firing]
+        self._is_in_order = places == sorted(places)  # not so after an edit in an interrupted tick
+        self._listed: dict[str, Outbox] = {}
+        self._entries: dict[EntryName, OutboxEntry | ConfigError | None] = {}
+        self._pile: Pile | None = None
+        self._today: dict[str, list[EntryName]] = {}
+        self._today_in_order: list[tuple[int, object, EntryName]] = []
+        self._today_of_others: list[EntryName] = []
+        self._lock = threading.RLock()
+
+    def open_for(self, readers: Iterable[Agent]) -> None:
+        """List the outboxes that these readers may read, now, before anybody writes."""
+        for reader in readers:
+            self.outbox(reader.name)
+            for pattern in self.shelves_of(reader):
+                self.shelf(pattern)
+
+    def add(self, author: str, entries: Iterable[OutboxEntry]) -> None:
+        """Take note of what a turn of this tick wrote."""
+        with self._lock:
+            for index, entry in enumerate(entries):
+                name = EntryName(entry.tick, index, entry.id, author)
+                self._entries[name] = entry
+                self._note_today(name)
+
+    def authors_of(self, reader: Agent) -> frozenset[str]:
+        """Return whom an agent may read, by name."""
+        return self._agents.intersection(reader.permissions.read_outboxes) - {reader.name}
+
+    def outbox(self, author: str) -> Outbox:
+        """Return what was in an outbox when it was first looked at in this tick."""
+        listed = self._listed.get(author)
+        return self._look_at(author) if listed is None else listed
+
+    def pile(self) -> Pile:
+        """Return what was in all agents' outboxes when they were first looked at in this tick."""
+        if self._pile is None:
+            with self._lock:
+                if self._pile is None:
+                    listed = {author: self.outbox(author) for author in self._order}
+                    self._pile = self._outboxes.pile(self._order, listed)
+        return self._pile
+
+    def shelves_of(self, reader: Agent) -> list[str]:
+        """Return what to ask `shelf` for to see all that an agent may read: "*", or names."""
+        return ["*"] if "*" in reader.permissions.read_outboxes else sorted(self.authors_of(reader))
+
+    def shelf(self, pattern: str) -> Shelf:
+        """Return what was in an outbox when the tick began; in all of them for "*"."""
+        return self.pile() if pattern == "*" else self.outbox(pattern)
+
+    def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
+        """Return whether there is anything to show that the agent has not been shown."""
+        fresh = self._view(reader).fresh(mark)
+        return any(name.id not in mark.unusable or not self._is_unusable(name) for name in fresh)
+
+    def inbox(self, reader: Agent, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
+        """Assemble what a turn is shown, and the mark that holds once the turn is committed."""
+        return assemble(self._view(reader), mark, limit=limit, chars=chars)
+
+    def _look_at(self, author: str) -> Outbox:
+        with self._lock:
+            if author not in self._listed:
+                outbox = self._outboxes.outbox(author)
+                if outbox.last_tick >= self.tick:
+                    self._note_listed(author, outbox)
+                self._listed[author] = outbox
+            return self._listed[author]
+
+    def _view(self, reader: Agent) -> View:
+        patterns = reader.permissions.read_outboxes
+        own = self.outbox(reader.name)
+        return View(
+            reader=reader.name,
+            agents=self._agents,
+            patterns=patterns,
+            tick=self.tick,
+            past={pattern: self.shelf(pattern) for pattern in self.shelves_of(reader)},
+            own=own,
+            today=self._today_of(reader),
+            own_today=self._today.get(reader.name, ()),
+            key=self._key,
+            outbox_of=self.outbox,
+            read=self._entry,
+        )
+
+    def _today_of(self, reader: Agent) -> list[EntryName]:
+        """Return the entries of this tick that a reader may see, in order."""
+        if not self._today:
+            return []
+        place = self._firing.get(reader.name, len(self._firing))
+        with self._lock:
+            if "*" in reader.permissions.read_outboxes:
+                seen = bisect_left(self._today_in_order, place, key=itemgetter(0))
+                earlier = [name for _, _, name in self._today_in_order[:seen]]
+                others = [name for name in self._today_of_others if name.author != reader.name]
+                is_in_order = self._is_in_order and not others
+            else:
+                authors = [
+                    name for name in self.authors_of(reader) & self._today.keys() if self._shows(name, place)
+                ]
+                earlier = [name for author in authors for name in self._today[author]]
+                others, is_in_order = [], len(authors) <= 1
+        names = [*earlier, *others]
+        return names if is_in_order else sorted(names, key=self._key)
+
+    def _shows(self, author: str, place: int) -> bool:
+        """Return whether who has this place in the order may see what an author wrote in this tick."""
+        if author not in self._firing:
+            return True
+        return self._visibility == "order" and self._firing[author] < place
+
+    def _note_today(self, name: EntryName) -> None:
+        author = name.author
+        if author not in self._firing:
+            self._today_of_others.append(name)
+        elif self._visibility == "order":
+            insort(self._today_in_order, (self._firing[author], self._key(name), name))
+        insort(self._today.setdefault(author, []), name)
+
+    def _note_listed(self, author: str, outbox: Outbox) -> None:
+        """Take note of entries of this tick that were there when it began.
+
+        Those that a turn of the author wrote, in an attempt that was interrupted, are added when that turn
+        commits.
+        """
+        for name in reversed(outbox.names):
+            if name.tick < self.tick:
+                break
+            if name.tick == self.tick and not (author in self._firing and name.is_derived):
+                self._note_today(name)
+
+    def _entry(self, name: EntryName) -> OutboxEntry | ConfigError | None:
+        if name not in self._entries:
+            try:
+                self._entries[name] = self._outboxes.entry(name)
+            except FileNotFoundError:  # removed by hand since the tick began
+                self._entries[name] = None
+        return self._entries[name]
+
+    def _is_unusable(self, name: EntryName) -> bool:
+        return isinstance(self._entry(name), ConfigError)

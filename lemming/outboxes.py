@@ -1,0 +1,246 @@
+"""What the outboxes of an organisation hold, kept in this process from one tick to the next.
+
+Names and entries are derived from the files and checked against them at every look (rules:
+`lemming.readings`), so what is kept may be dropped at any moment. Entries are kept up to a number of bytes.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property, lru_cache, partial
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from lemming import fs, paths
+from lemming.agents import agent_folders
+from lemming.documents import unreadable
+from lemming.errors import ConfigError
+from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in
+from lemming.readings import Identity, Reading, has_rested, identity_of, is_current, look
+
+KEPT_BYTES = 32 << 20
+
+_tick = attrgetter("tick")
+_within_outbox = attrgetter("tick", "index", "id")
+
+
+class Shelf:
+    """Sorted names of entries: `derived`, whose ids the engine gave, and those that came `by_hand`."""
+
+    derived: Sequence[EntryName]
+    by_hand: Sequence[EntryName]
+
+    @cached_property
+    def last_tick(self) -> int:
+        """The tick of the newest entry; -1 when there is none."""
+        return max(names[-1].tick if names else -1 for names in (self.derived, self.by_hand))
+
+    def between(self, after: int, until: int) -> tuple[int, int]:
+        """Return where in `derived` the ticks begin that come after one, and where those after `until`."""
+        first = bisect_right(self.derived, after, key=_tick)
+        return first, max(first, bisect_right(self.derived, until, key=_tick))
+
+    def named(self, ids: frozenset[str]) -> list[EntryName]:
+        """Return the derived names with these ids."""
+        return [name for name in self.derived if name.id in ids]
+
+
+class Outbox(Shelf):
+    """The names in one outbox at one moment. It never changes: a change of the folder makes another."""
+
+    def __init__(self, names: Sequence[EntryName]) -> None:
+        by_hand = [name for name in names if not name.is_derived]
+        self.names, self.by_hand = names, by_hand
+        self.derived = [name for name in names if name.is_derived] if by_hand else names
+
+    def older_than(self, tick: int) -> Sequence[EntryName]:
+        """Return the names of the entries of earlier ticks."""
+        return self.names[: bisect_left(self.names, tick, key=_tick)]
+
+
+EMPTY = Outbox(())
+
+
+class Pile(Shelf):
+    """The names in all outboxes at one moment, in the order of a tick. It never changes either."""
+
+    def __init__(self, authors: Sequence[str]) -> None:
+        self.authors = authors
+        self.outboxes = dict.fromkeys(authors, EMPTY)
+        self.derived: list[EntryName] = []
+        self.by_hand: list[EntryName] = []
+        self._order = partial(in_tick_order, {author: place for place, author in enumerate(authors)})
+
+    def named(self, ids: frozenset[str]) -> list[EntryName]:
+        """Return the derived names with these ids."""
+        return [self._by_id[identity] for identity in ids if identity in self._by_id]
+
+    def with_changes(self, outboxes: Mapping[str, Outbox]) -> Pile:
+        """Return the pile with these in the place of what their authors had; the same when nothing is new."""
+        changed = {author: new for author, new in outboxes.items() if new is not self.outboxes[author]}
+        if not changed:
+            return self
+        added: list[EntryName] = []
+        removed: set[EntryName] = set()
+        for author, outbox in changed.items():
+            gone, new = _difference(self.outboxes[author].derived, outbox.derived)
+            removed.update(gone)
+            added += new
+        pile = Pile(self.authors)
+        pile.outboxes = {**self.outboxes, **changed}
+        pile.derived = self._without(removed)
+        pile._add(sorted(added, key=self._order))
+        by_hand = [name for name in self.by_hand if name.author not in changed]
+        new_by_hand = (name for outbox in changed.values() for name in outbox.by_hand)
+        pile.by_hand = sorted([*by_hand, *new_by_hand], key=self._order)
+        return pile
+
+    @cached_property
+    def _by_id(self) -> dict[str, EntryName]:
+        return {name.id: name for name in self.derived}
+
+    def _without(self, removed: set[EntryName]) -> list[EntryName]:
+        oldest = self.derived[: len(removed)]
+        if removed.issuperset(oldest):  # as when they expire
+            return self.derived[len(removed) :]
+        return [name for name in self.derived if name not in removed]
+
+    def _add(self, added: list[EntryName]) -> None:
+        is_newer = not (added and self.derived) or self._order(self.derived[-1]) < self._order(added[0])
+        self.derived += added
+        if not is_newer:
+            self.derived.sort(key=self._order)
+
+
+def _difference(
+    before: Sequence[EntryName], after: Sequence[EntryName]
+) -> tuple[Iterable[EntryName], Iterable[EntryName]]:
+    """Return what is gone and what is new; quick when the oldest are gone and the newest are new."""
+    first = bisect_left(before, _within_outbox(after[0]), key=_within_outbox) if after else len(before)
+    kept = len(before) - first
+    if before[first:] == after[:kept]:
+        return before[:first], after[kept:]
+    return set(before).difference(after), set(after).difference(before)
+
+
+class _Listing(NamedTuple):
+    """What a folder held when it was listed. `is_settled`: a change since would show in its identity."""
+
+    path: str
+    identity: Identity
+    is_settled: bool
+    file_names: list[str]
+    outbox: Outbox
+
+
+class Outboxes:
+    """The outboxes of one organisation. Safe to use from many threads."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+        self._listings: dict[str, _Listing] = {}
+        self._entries: OrderedDict[EntryName, Reading[OutboxEntry]] = OrderedDict()
+        self.kept_bytes = 0
+        self._lock = threading.Lock()
+        self._pile: Pile | None = None
+
+    def outbox(self, author: str) -> Outbox:
+        """Return what is in an outbox now: the very same value as before when nothing is new.
+
+        One that is no folder (a link is none), or that may not be read, has no entries.
+        """
+        kept = self._listings.get(author)
+        path = kept.path if kept else f"{self._base}/{paths.outbox_folder(author)}"
+        try:
+            identity = identity_of(path)
+            if kept and kept.is_settled and kept.identity == identity:
+                return kept.outbox
+            now = time.time_ns()
+            file_names = fs.list_names(path)
+            is_settled = has_rested(identity, now) and identity_of(path) == identity
+        except OSError:
+            self._listings.pop(author, None)
+            return EMPTY
+        outbox = _listed(author, file_names, kept)
+        self._listings[author] = _Listing(path, identity, is_settled, file_names, outbox)
+        return outbox
+
+    def pile(self, order: Sequence[str], outboxes: Mapping[str, Outbox]) -> Pile:
+        """Return the entries of these outboxes, which were just looked at, in the order of a tick."""
+        authors = tuple(order)
+        if self._pile is None or self._pile.authors != authors:
+            self._pile = Pile(authors)
+        self._pile = self._pile.with_changes(outboxes)
+        return self._pile
+
+    def entry(self, name: EntryName) -> OutboxEntry | ConfigError:
+        """Return an entry, or what is wrong with its file. Raises `FileNotFoundError`."""
+        path = f"{self._base}/{name.file}"
+        with self._lock:
+            before = self._entries.get(name)
+        if before is None or not is_current(before, path):
+            try:
+                reading = look(path, before, partial(decode_entry, name), limit_bytes=ENTRY_LIMIT_BYTES)
+            except FileNotFoundError:
+                raise
+            except OSError as error:
+                return unreadable(name.file, error)
+            self._keep(name, reading)
+            return reading.outcome
+        return before.outcome
+
+    def _keep(self, name: EntryName, reading: Reading[OutboxEntry]) -> None:
+        with self._lock:
+            if replaced := self._entries.pop(name, None):
+                self.kept_bytes -= _size(replaced)
+            self._entries[name] = reading
+            self.kept_bytes += _size(reading)
+            while self.kept_bytes > KEPT_BYTES:
+                self.kept_bytes -= _size(self._entries.popitem(last=False)[1])
+
+
+@lru_cache(maxsize=4)
+def outboxes_of(base: Path) -> Outboxes:
+    """Return what this process knows of an organisation's outboxes."""
+    return Outboxes(base)
+
+
+def expired_entries(base: Path, current_tick: int, retention_ticks: int) -> list[str]:
+    """Return the paths of all entries older than the retention, sorted; none when it is 0."""
+    oldest = current_tick - retention_ticks
+    if retention_ticks == 0 or oldest <= 0:
+        return []
+    outboxes = outboxes_of(base)
+    authors = filter(paths.AGENT_NAME.match, agent_folders(base))
+    return [name.file for author in authors for name in outboxes.outbox(author).older_than(oldest)]
+
+
+def in_tick_order(rank: dict[str, int], name: EntryName) -> tuple[int, int, int, str]:
+    """Return the key by which entries are sorted: tick, the author's place in it, index, id."""
+    return name.tick, rank.get(name.author, -1), name.index, name.id
+
+
+def _size(reading: Reading[OutboxEntry]) -> int:
+    return reading.identity[1] + 1024  # what Python adds to a small entry
+
+
+def _listed(author: str, file_names: list[str], kept: _Listing | None) -> Outbox:
+    """Return the names in a folder; those that were there before are not taken apart again."""
+    if kept is None:
+        return Outbox(names_in(author, file_names))
+    before, outbox = kept.file_names, kept.outbox
+    if before == file_names:
+        return outbox
+    if file_names[: len(before)] == before:
+        new = names_in(author, file_names[len(before) :])
+        if not outbox.names or not new or _within_outbox(outbox.names[-1]) < _within_outbox(new[0]):
+            return Outbox([*outbox.names, *new])
+    known = {name.file.rpartition("/")[2]: name for name in outbox.names}
+    new = names_in(author, [file_name for file_name in file_names if file_name not in known])
+    left = [name for file_name in file_names if (name := known.get(file_name))]
+    return Outbox(sorted([*left, *new], key=_within_outbox))

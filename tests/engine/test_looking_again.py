@@ -1,0 +1,204 @@
+"""Outboxes and idle agents are looked at again only when something changed, and a change is always seen."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming import fs
+from lemming.agents import survey_agents
+from lemming.config import load_config
+from lemming.engine import load_tick, run_once
+from lemming.messages import OutboxEntry, send, write_outbox_entry
+from lemming.outboxes import KEPT_BYTES, Outboxes, expired_entries
+from lemming.quiet import quiet_agents
+from lemming.readings import FINE_GRANULE_NS, GRANULE_NS, has_rested
+from lemming.testing import make_org, resume, say
+
+CHANGED = {"wake": "changed"}
+LONG_AGO = 1_600_000_000
+
+
+def write(base: Path, author: str, tick: int, identity: str, text: str = "x") -> Path:
+    entry = OutboxEntry(identity, tick, author, "message", {"text": text}, [], "")
+    return write_outbox_entry(base, author, entry)
+
+
+def ids(outboxes: Outboxes, author: str) -> list[str]:
+    return [name.id for name in outboxes.outbox(author).names]
+
+
+@pytest.mark.parametrize("stamp", [LONG_AGO * 10**9 + 123, LONG_AGO * 10**9])
+def test_a_stamp_tells_how_long_its_clock_may_stand_still(stamp: int) -> None:
+    granule = FINE_GRANULE_NS if stamp % 1000 else GRANULE_NS
+    assert not has_rested((1, 1, stamp, stamp), stamp + granule)
+    assert has_rested((1, 1, stamp, stamp), stamp + granule + 1)
+
+
+def test_every_file_that_comes_or_goes_is_seen_also_in_one_instant(tmp_path: Path) -> None:
+    outboxes = Outboxes(tmp_path)
+    assert ids(outboxes, "ada") == []
+    for number in range(100):
+        path = write(tmp_path, "ada", 5, f"x{number:03d}")
+        assert ids(outboxes, "ada") == [f"x{number:03d}"]
+        path.unlink()
+        assert ids(outboxes, "ada") == []
+
+
+def test_an_older_entry_that_comes_late_has_its_place(tmp_path: Path) -> None:
+    outboxes = Outboxes(tmp_path)
+    for tick in (5, 7, 2, 6):
+        write(tmp_path, "ada", tick, f"t{tick}")
+        outboxes.outbox("ada")
+    assert ids(outboxes, "ada") == ["t2", "t5", "t6", "t7"]
+    assert [name.id for name in outboxes.pile(["ada"], {"ada": outboxes.outbox("ada")}).by_hand] == [
+        "t2",
+        "t5",
+        "t6",
+        "t7",
+    ]
+
+
+def test_an_outbox_in_which_nothing_is_new_is_the_same_value(tmp_path: Path) -> None:
+    outboxes = Outboxes(tmp_path)
+    write(tmp_path, "ada", 1, "a")
+    before = outboxes.outbox("ada")
+    assert outboxes.outbox("ada") is before
+    (tmp_path / "agents/ada/outbox/note.txt").write_text("no entry")
+    assert ids(outboxes, "ada") == ["a"]
+
+
+def test_an_entry_edited_in_place_in_one_instant_is_read_anew(tmp_path: Path) -> None:
+    outboxes = Outboxes(tmp_path)
+    for number in range(100, 200):
+        write(tmp_path, "ada", 1, "a", text=str(number))
+        entry = outboxes.entry(outboxes.outbox("ada").names[0])
+        assert isinstance(entry, OutboxEntry)
+        assert entry.payload == {"text": str(number)}
+
+
+def test_what_is_kept_of_entries_stays_within_its_bytes(tmp_path: Path) -> None:
+    outboxes = Outboxes(tmp_path)
+    large = "x" * (200 << 10)
+    for tick in range(KEPT_BYTES // len(large) + 3):
+        write(tmp_path, "ada", tick, "a", text=large)
+    for name in outboxes.outbox("ada").names:
+        outboxes.entry(name)
+    assert outboxes.kept_bytes <= KEPT_BYTES
+    assert outboxes.kept_bytes > KEPT_BYTES // 2
+
+
+def test_an_expired_entry_of_one_who_takes_no_turn_is_found(tmp_path: Path) -> None:
+    for tick in (1, 5):
+        write(tmp_path, "ada", tick, "a")
+    assert expired_entries(tmp_path, 5, 4) == []
+    assert expired_entries(tmp_path, 6, 4) == ["agents/ada/outbox/00000001_a.json"]
+    assert expired_entries(tmp_path, 6, 0) == []
+
+
+# --- idle agents -------------------------------------------------------------------------------
+
+
+def resting(base: Path) -> Path:
+    """An organisation whose agent has nothing new, which the engine has found out and may remember."""
+    script: list[dict[str, Any]] = [{"reply": say("x")}]
+    make_org(
+        base,
+        resume("human", model={"key": "human"}),
+        resume("zoe", model={"key": "human"}),
+        resume(
+            "ada",
+            schedule=CHANGED,
+            context=[{"file": "./shared/facts/today.txt"}],
+            permissions={
+                "read_outboxes": ["human"],
+                "file_access": {"allow_read": ["./shared"], "allow_write": []},
+            },
+        ),
+        script=script,
+    )
+    fs.publish(base, "shared/facts/today.txt", b"sunny")
+    fs.publish(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
+    run_once(base)
+    deadline = time.monotonic() + 2 * GRANULE_NS / 1e9
+    while not _has_come_to_rest(base):  # by the file system's clock, which no test can turn
+        assert time.monotonic() < deadline
+        os.sched_yield()
+    for _ in range(2):
+        assert run_once(base).is_quiet
+    assert quiet_agents(base, survey_agents(base), load_config(base)).remembered == {"ada"}
+    return base
+
+
+def _has_come_to_rest(base: Path) -> bool:
+    latest = max(path.stat().st_ctime_ns for path in (base / "agents/ada").rglob("*"))
+    return time.time_ns() - latest > 2 * FINE_GRANULE_NS
+
+
+def say_something(base: Path) -> None:
+    tick = load_tick(base)
+    send(base, "human", tick=tick, kind="message", payload={}, tags=[], created_at="x")
+
+
+def change_the_resume(base: Path) -> None:
+    file = base / "agents/ada/resume.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "title": "another"}))
+
+
+def link_the_folder(base: Path) -> None:
+    (base / "shared/facts").rename(base / "shared/elsewhere")
+    (base / "shared/facts").symlink_to(base / "shared/elsewhere")
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "an entry": say_something,
+    "an entry of an earlier tick": lambda base: write(base, "human", 1, "late"),
+    "a memory": lambda base: fs.publish(base, "agents/ada/memory/new.json", b'{"key": "new", "value": 1}'),
+    "a memory edited": lambda base: (base / "agents/ada/memory/note.json").write_bytes(
+        b'{"key": "note", "value": 2}'
+    ),
+    "a memory gone": lambda base: (base / "agents/ada/memory/note.json").unlink(),
+    "the memory gone": lambda base: shutil.rmtree(base / "agents/ada/memory"),
+    "the ledger gone": lambda base: (base / "agents/ada/turns.jsonl").unlink(),
+    "a context file": lambda base: (base / "shared/facts/today.txt").write_text("rainy"),
+    "a link in the place of a folder": link_the_folder,
+    "the resume": change_the_resume,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_an_agent_at_rest_wakes_when_anything_it_reads_changes(base: Path, change: str) -> None:
+    resting(base)
+    CHANGES[change](base)
+    assert [turn.status for turn in run_once(base).turns if turn.agent == "ada"] != ["skipped"]
+
+
+def test_an_agent_at_rest_is_not_woken_by_what_it_may_not_read(base: Path) -> None:
+    resting(base)
+    write(base, "zoe", 1, "aside")
+    assert run_once(base).is_quiet
+
+
+def test_an_entry_of_a_tick_to_come_wakes_when_its_tick_comes(base: Path) -> None:
+    resting(base)
+    tick = load_tick(base)
+    write(base, "human", tick + 2, "ahead")
+    assert [run_once(base).is_quiet for _ in range(3)] == [True, True, False]
+
+
+def test_an_entry_that_was_unusable_wakes_when_it_is_mended(base: Path) -> None:
+    resting(base)
+    path = write(base, "human", 1, "broken")
+    whole = path.read_bytes()
+    path.write_bytes(b"{")
+    run_once(base)
+    assert run_once(base).is_quiet
+    path.write_bytes(whole)
+    assert not run_once(base).is_quiet

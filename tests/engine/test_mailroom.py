@@ -1,0 +1,168 @@
+"""The mailroom shows what the plain model shows, whatever is in the outboxes and has been shown before."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from plain_mailroom import PlainMailroom
+
+from lemming.agents import Agent, AgentPermissions
+from lemming.inbox import ReadMark
+from lemming.mailroom import Mailroom
+from lemming.messages import OutboxEntry, entry_id, write_outbox_entry
+
+NAMES = ["ada", "bob", "cyd", "dan"]
+TICKS = 7  # entries are of ticks 0 to 6; the tick under way is one of them
+
+texts = st.sampled_from(["", "short", "a longer text of some forty characters"])
+ticks = st.integers(0, TICKS - 1)
+patterns = st.lists(st.sampled_from([*NAMES, "*", "gone"]), unique=True, max_size=5)
+readable = st.one_of(st.just(["*"]), patterns)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file in an outbox: an entry, or something that cannot be read."""
+
+    author: str
+    tick: int
+    index: int
+    text: str
+    by_hand: bool
+    is_broken: bool
+
+    @property
+    def id(self) -> str:
+        if self.by_hand:
+            return f"hand{self.author}{self.tick}x{self.index}"
+        return entry_id(self.tick, self.author, self.index)
+
+    @property
+    def entry(self) -> OutboxEntry:
+        return OutboxEntry(self.id, self.tick, self.author, "message", {"text": self.text}, [], "")
+
+    def put(self, base: Path) -> None:
+        path = write_outbox_entry(base, self.author, self.entry)
+        if self.is_broken:
+            path.write_bytes(b"{")
+
+
+written = st.builds(
+    Written,
+    author=st.sampled_from(NAMES),
+    tick=ticks,
+    index=st.integers(0, 2),
+    text=texts,
+    by_hand=st.sampled_from([False, False, False, True]),
+    is_broken=st.sampled_from([False, False, False, False, True]),
+)
+files = st.lists(written, max_size=30, unique_by=lambda one: one.id)
+
+
+@dataclass(frozen=True)
+class Rules:
+    tick: int
+    order: list[str]
+    firing: list[str]
+    visibility: Literal["order", "tick"]
+    readable: dict[str, list[str]]
+    limit: int
+    chars: int
+
+    def rooms(self, base: Path) -> tuple[Mailroom, PlainMailroom]:
+        tick, order, firing, seen = self.tick, self.order, self.firing, self.visibility
+        fast = Mailroom(base, tick=tick, order=order, firing=firing, visibility=seen)
+        return fast, PlainMailroom(base, tick=tick, order=order, firing=firing, visibility=seen)
+
+    def reader(self, name: str) -> Agent:
+        permissions = AgentPermissions(read_outboxes=self.readable[name])
+        return Agent(name=name, instructions="x", permissions=permissions)
+
+
+rules = st.builds(
+    Rules,
+    tick=ticks,
+    order=st.permutations(NAMES),
+    firing=st.lists(st.sampled_from(NAMES), unique=True),
+    visibility=st.sampled_from(["order", "tick"]),
+    readable=st.fixed_dictionaries(dict.fromkeys(NAMES, readable)),
+    limit=st.integers(1, 6),
+    chars=st.sampled_from([1, 40, 120, 10_000]),
+)
+
+
+@st.composite
+def marks(draw: st.DrawFn, there: list[Written]) -> ReadMark:
+    ids = st.frozensets(st.sampled_from([one.id for one in there] or ["none"]), max_size=6)
+    through = st.dictionaries(st.sampled_from([*NAMES, "*", "gone"]), st.integers(-1, TICKS), max_size=3)
+    return ReadMark(draw(through), draw(ids), draw(ids))
+
+
+@contextmanager
+def organisation(there: list[Written]) -> Iterator[Path]:
+    base = Path(tempfile.mkdtemp(prefix="lemming-mail-"))
+    try:
+        for one in there:
+            one.put(base)
+        yield base
+    finally:
+        shutil.rmtree(base)
+
+
+@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), there=files, rule=rules)
+def test_a_turn_is_shown_what_the_plain_model_shows(
+    data: st.DataObject, there: list[Written], rule: Rules
+) -> None:
+    mark = data.draw(st.fixed_dictionaries({name: marks(there) for name in NAMES}))
+    with organisation(there) as base:
+        fast, plain = rule.rooms(base)
+        readers = [rule.reader(name) for name in rule.firing or NAMES]
+        fast.open_for(readers)
+        plain.open_for(readers)
+        for reader in readers:
+            seen = mark[reader.name]
+            assert fast.has_unread(reader, seen) == plain.has_unread(reader, seen)
+            expected = plain.inbox(reader, seen, limit=rule.limit, chars=rule.chars)
+            assert fast.inbox(reader, seen, limit=rule.limit, chars=rule.chars) == expected
+            if reader.name in rule.firing:
+                said = [Written(reader.name, rule.tick, 0, "said", by_hand=False, is_broken=False).entry]
+                fast.add(reader.name, said)
+                plain.add(reader.name, said)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), rule=rules)
+def test_ticks_in_a_row_show_what_the_plain_model_shows_while_files_come_and_go(
+    data: st.DataObject, rule: Rules
+) -> None:
+    mark = dict.fromkeys(NAMES, ReadMark())
+    with organisation([]) as base:
+        for tick in range(TICKS):
+            for one in data.draw(st.lists(written, max_size=6)):
+                one.put(base)
+            for file in sorted(base.glob("agents/*/outbox/*.json")):
+                if data.draw(st.integers(0, 9)) == 0:
+                    file.unlink()
+            this = Rules(**{**vars(rule), "tick": tick})
+            fast, plain = this.rooms(base)
+            readers = [this.reader(name) for name in rule.firing]
+            fast.open_for(readers)
+            plain.open_for(readers)
+            for reader in readers:
+                seen = mark[reader.name]
+                expected = plain.inbox(reader, seen, limit=rule.limit, chars=rule.chars)
+                assert fast.inbox(reader, seen, limit=rule.limit, chars=rule.chars) == expected
+                mark[reader.name] = expected.mark
+                spoken = Written(reader.name, tick, 0, "said", by_hand=False, is_broken=False)
+                spoken.put(base)
+                fast.add(reader.name, [spoken.entry])
+                plain.add(reader.name, [spoken.entry])
