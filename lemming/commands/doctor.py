@@ -161,9 +161,6 @@ def _tick(base: Path) -> Iterator[Finding]:
         )
     elif has_been_interrupted(base, tick):
         yield Finding("warn", "tick", f"tick {tick} was interrupted", "`lemming run-once` continues it")
-    elif ticks and tick > ticks[-1] + 1:
-        text = f"tick.json says {tick}, but the last journal is of tick {ticks[-1]}"
-        yield Finding("warn", "tick", text, "fine if somebody moved the clock on purpose")
     else:
         if ticks:
             read_journal(base, ticks[-1])
