@@ -28,6 +28,7 @@ from lemming.testing import tree
 from lemming.testing.understudy import BILL_FILE, copy_org
 
 TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
+_DIGEST = re.compile(rb'"[0-9a-f]{64}"')
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
@@ -170,7 +171,12 @@ def _compare(toll: Toll, calm: Path, wild: Path) -> None:
 
 def _timeless(base: Path) -> dict[str, bytes]:
     """Return an organisation's files, the times of day in them blanked; settings of the copy left out."""
-    return {path: _TIME.sub(b"-", raw) for path, raw in tree(base).items() if not path.startswith("config/")}
+    return {path: _blanked(path, raw) for path, raw in tree(base).items() if not path.startswith("config/")}
+
+
+def _blanked(path: str, raw: bytes) -> bytes:
+    """Return a file without times of day, and a ledger without the digests of files that hold one."""
+    return _TIME.sub(b"-", _DIGEST.sub(b"-", raw) if path.endswith("/turns.jsonl") else raw)
 
 
 def _show(toll: Toll) -> None:

@@ -320,7 +320,7 @@ def test_models_are_listed_with_what_each_still_needs(base: Path, lemming: Lemmi
         "human": True,
         "own": None,
         "prog": False,
-        "scripted": None,
+        "scripted": True,
         "typo": False,
     }
     assert found["gpt"]["fix"] == "export OPENAI_API_KEY=..."

@@ -39,6 +39,18 @@ def test_killed_processes_come_to_the_files_of_a_run_in_peace(
     assert tree(base, without=()) == before
 
 
+def test_a_memory_written_at_another_time_of_day_is_no_difference(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watching = {"permissions": {"read_outboxes": ["ada"]}, "schedule": {"wake": "changed"}}
+    learns = say("news", memory_updates=[{"key": "last", "value": "news"}])
+    make_org(base, resume("ada"), resume("bob", **watching), script=[{"reply": learns}])
+    run_once(base)
+    run(["-C", str(base), "chaos", "--kills", "1", "--json"])
+    (toll,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert toll["different"] == []
+
+
 def test_a_copy_answers_with_what_the_journals_hold(base: Path, tmp_path: Path) -> None:
     make_org(base, resume("ada"), script=[{"tick": 1, "reply": say("first")}, {"reply": say("second")}])
     run_once(base)
