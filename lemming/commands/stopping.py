@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_FIRST = b"stopping after the running turn; once more ends at once, and nothing is lost\n"
+_FIRST = b"stopping after the running turns; once more ends at once, and nothing is lost\n"
 
 
 @dataclass
