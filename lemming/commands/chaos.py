@@ -72,7 +72,7 @@ def chaos(
     is temporary; its models answer from the journals, or with a stand-in, so nothing is paid and nothing
     outside the copy is touched: tools with effects outside are not called.
 
-    Exit status: 0 the files are the same and no kill repeated more than the calls in flight, 1 they are not.
+    Exit status: 0 the files are the same and no kill repeated more than the call in flight, 1 they are not.
 
     \b
     Examples:
