@@ -16,7 +16,11 @@ from lemming.timeline.writings import Writings
 
 LINES_ON_A_SCREEN = 40
 UNFOLDED = 5
-_CUTS = {"depth": "--depth goes further back", "told": "told elsewhere"}
+_CUTS = {
+    "depth": "--depth goes further back",
+    "told": "told elsewhere",
+    "full": "the tree is full; ask for this by its name",
+}
 
 
 def why(
