@@ -17,25 +17,33 @@ from typing import Annotated, Any
 import typer
 
 from lemming import fs, paths
+from lemming.agents import survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
+from lemming.config import load_config
 from lemming.engine import load_tick
 from lemming.errors import LemmingError
 from lemming.journal import last_record
 from lemming.jsontext import JsonProblem, parse
+from lemming.plan import is_for_a_person
 from lemming.testing import tree
 from lemming.testing.understudy import BILL_FILE, copy_org
 
 TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
+_DIGEST = re.compile(rb'"[0-9a-f]{64}"')
 _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 @dataclass
 class Toll:
-    """What the kills came to. `doubled`, `lost` and `different` name files, against a run in peace."""
+    """What the kills came to. `doubled`, `lost` and `different` name files, against a run in peace.
+
+    `at_once`: how many turns may be under way, and so how many calls in flight, when a kill comes.
+    """
 
     seed: int
+    at_once: int = 1
     ticks: int = 0
     kills: int = 0
     recoveries: int = 0
@@ -47,8 +55,9 @@ class Toll:
 
     @property
     def is_as_promised(self) -> bool:
-        """Whether the files are those of a run in peace and no kill cost more than the call in flight."""
-        return not (self.doubled or self.lost or self.different) and self.calls_repeated <= self.kills
+        """Whether the files are those of a run in peace and no kill cost more than the calls in flight."""
+        most = self.kills * self.at_once
+        return not (self.doubled or self.lost or self.different) and self.calls_repeated <= most
 
 
 def chaos(
@@ -63,7 +72,7 @@ def chaos(
     is temporary; its models answer from the journals, or with a stand-in, so nothing is paid and nothing
     outside the copy is touched: tools with effects outside are not called.
 
-    Exit status: 0 the files are the same and no kill repeated more than the call in flight, 1 they are not.
+    Exit status: 0 the files are the same and no kill repeated more than the calls in flight, 1 they are not.
 
     \b
     Examples:
@@ -85,7 +94,8 @@ def chaos(
 def _take_toll(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) -> Toll:
     calm = copy_org(base, folder / "calm", kills=kills)
     wild = copy_org(base, folder / "wild", kills=kills)
-    toll, chance, first = Toll(seed=seed), random.Random(seed), load_tick(wild)  # noqa: S311 - no secret
+    toll, first = Toll(seed=seed, at_once=turns_at_once(wild)), load_tick(wild)
+    chance = random.Random(seed)  # noqa: S311 - no secret
     longest = _run_once(calm)
     while toll.kills < kills:
         toll.recoveries += _is_interrupted(wild)
@@ -99,6 +109,13 @@ def _take_toll(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) 
     toll.ticks = load_tick(wild) - first
     _compare(toll, calm, wild)
     return toll
+
+
+def turns_at_once(base: Path) -> int:
+    """Return how many turns of a tick may be under way at the same time."""
+    config, agents = load_config(base), survey_agents(base).agents.values()
+    asking = sum(not is_for_a_person(agent, config) for agent in agents)
+    return 1 if config.org.executor == "serial" else max(1, min(config.org.max_parallel, asking))
 
 
 def _is_killed(base: Path, after_s: float) -> bool:
@@ -170,13 +187,19 @@ def _compare(toll: Toll, calm: Path, wild: Path) -> None:
 
 def _timeless(base: Path) -> dict[str, bytes]:
     """Return an organisation's files, the times of day in them blanked; settings of the copy left out."""
-    return {path: _TIME.sub(b"-", raw) for path, raw in tree(base).items() if not path.startswith("config/")}
+    return {path: _blanked(path, raw) for path, raw in tree(base).items() if not path.startswith("config/")}
+
+
+def _blanked(path: str, raw: bytes) -> bytes:
+    """Return a file without times of day, and a ledger without the digests of files that hold one."""
+    return _TIME.sub(b"-", _DIGEST.sub(b"-", raw) if path.endswith("/turns.jsonl") else raw)
 
 
 def _show(toll: Toll) -> None:
     recovered = counted(toll.recoveries, "recovery", "recoveries")
     show(f"{counted(toll.kills, 'kill')} in {counted(toll.ticks, 'tick')}, {recovered}")
-    show(f"calls: {toll.calls}, {toll.calls_repeated} of them repeated (at most one a kill)")
+    most = "one" if toll.at_once == 1 else f"{toll.at_once}, the turns at once,"
+    show(f"calls: {toll.calls}, {toll.calls_repeated} of them repeated (at most {most} a kill)")
     show(f"files doubled: {len(toll.doubled)}, lost: {len(toll.lost)}, different: {len(toll.different)}")
     for path in [*toll.doubled, *toll.lost, *toll.different]:
         show(f"  {path}")

@@ -42,6 +42,8 @@ def readiness_of(entry: ModelEntry, base: Path | None) -> Readiness:
         return Readiness(False, error.message, error.hint)
     if is_person(entry.provider):
         return Readiness(True, "a person answers, with `lemming send`")
+    if entry.provider == "scripted":
+        return Readiness(True, f"answers are read from {entry.options['file']}")
     look = {"local": _local, "cli": _cli, "ollama": _ollama, "openai": _hosted, "anthropic": _hosted}
     return look.get(entry.provider, _unknown)(entry)
 

@@ -21,7 +21,7 @@ from lemming.commands.screen import counted, one_line, painted, show, show_json,
 from lemming.config import Config, credits_of, load_config
 from lemming.engine import load_tick
 from lemming.errors import LemmingError
-from lemming.journal import Record
+from lemming.journal import Record, journal_ticks
 from lemming.ledger import AgentState, read_state
 from lemming.plan import is_for_a_person
 from lemming.schedule import next_due
@@ -83,6 +83,12 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
         return
     show(f"{painted(str(base), 'bold')}")
     show(_where(tick, is_interrupted, engine))
+    newest = max(journal_ticks(base), default=tick)
+    if newest > tick and engine is None:
+        tell(
+            f"tick {tick} is over: there is a journal of tick {newest}; `lemming repair` mends tick.json",
+            style="yellow",
+        )
     if last:
         show(f"tick {last['tick']}: {_totals(last)}")
     show()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,9 +13,11 @@ from lemming.commands.screen import Style, counted, one_line, painted, printable
 from lemming.errors import UsageError
 from lemming.journal import journal_ticks
 from lemming.jsontext import compact
-from lemming.timeline.record import ModelCall, TickRecord, ToolUse, TurnRecord, read_tick
+from lemming.timeline.gaps import state_of
+from lemming.timeline.record import ModelCall, TickRecord, ToolUse, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.sight import SeenEntry, sight_of
 
+KNOWN_SHOWN = 5
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow", "unfinished": "yellow"}
 
 
@@ -40,22 +41,23 @@ def tick(
       lemming tick 42 --json | jq -r '.turns[] | .agent + " " + .status'
     """
     base = find_org(ctx)
-    record = read_tick(base, _last_tick(base) if number is None else number)
+    ticks = journal_ticks(base)
+    if not ticks and not number:
+        raise UsageError("no tick has been run here", hint="`lemming run-once` runs one")
+    wanted = ticks[-1] if number is None else number
+    is_quiet = wanted not in ticks and state_of(base, wanted) == "quiet"
+    record = quiet_tick(wanted) if is_quiet else read_tick(base, wanted)
     if as_json:
         show_json("tick", _as_json(record, prompts=prompts))
+        return
+    if is_quiet:
+        show(f"tick {wanted}: nobody took a turn; nothing was written but the counter")
         return
     _show_plan(record)
     for turn in record.turns:
         _show_turn(turn, record, prompts=prompts)
     show()
     show(f"totals    {_totals(record.totals)}")
-
-
-def _last_tick(base: Path) -> int:
-    ticks = journal_ticks(base)
-    if not ticks:
-        raise UsageError("no tick has been run here", hint="`lemming run-once` runs one")
-    return ticks[-1]
 
 
 # --- for people ----------------------------------------------------------------------------------
@@ -86,8 +88,7 @@ def _show_turn(turn: TurnRecord, record: TickRecord, *, prompts: bool) -> None:
     if turn.attempts > 1 or turn.stops:
         stops = f", stopped {turn.stops} times" if turn.stops else ""
         _line("attempts", f"begun {turn.attempts} times{stops}")
-    for seen in sight_of(turn, _names(record)).entries:
-        _line("saw", _seen(seen))
+    _show_entries(sight_of(turn, _names(record)).entries)
     for result in turn.results:
         _line("saw", one_line(f"result of {result['tool']}: {result['output']}", 400))
     if turn.prompt:
@@ -133,6 +134,17 @@ def _show_call(call: ModelCall) -> None:
 
 def _line(label: str, text: str) -> None:
     show(f"  {label:<8}  {text}")
+
+
+def _show_entries(entries: list[SeenEntry]) -> None:
+    """Show what was new to the turn; what it knew already is told, and counted where it is much."""
+    known = [seen for seen in entries if not seen.is_new]
+    folded = known if len(known) > KNOWN_SHOWN else []
+    for seen in entries:
+        if seen not in folded:
+            _line("saw", _seen(seen))
+    if folded:
+        _line("saw", f"{counted(len(folded), 'entry', 'entries')} that it knew already (--json lists them)")
 
 
 def _seen(seen: SeenEntry) -> str:

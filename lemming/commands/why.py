@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Annotated
 
 import typer
@@ -15,7 +15,12 @@ from lemming.timeline.why import explain, sources
 from lemming.timeline.writings import Writings
 
 LINES_ON_A_SCREEN = 40
-_CUTS = {"depth": "--depth goes further back", "told": "told elsewhere"}
+UNFOLDED = 5
+_CUTS = {
+    "depth": "--depth goes further back",
+    "told": "told elsewhere",
+    "full": "the tree is full; ask for this by its name",
+}
 
 
 def why(
@@ -79,12 +84,30 @@ def _lines(thing: Thing, margin: str) -> Iterator[str]:
     seen = thing.turn.saw
     more = ", which could see:" if seen else ", which could see nothing but its instructions"
     yield f"{margin}   {painted(_written(thing) + more, 'dim')}"
-    for number, one in enumerate(seen, 1):
-        is_last = number == len(seen)
+    folded = _folded(seen)
+    shown = [one for one in seen if id(one) not in folded]
+    for number, one in enumerate(shown, 1):
+        is_last = number == len(shown) and not folded
         inner = margin + ("      " if is_last else "   │  ")
         first, *rest = _lines(one, inner)
         yield f"{margin}   {'└─' if is_last else '├─'} {first}"
         yield from rest
+    if folded:
+        yield f"{margin}   └─ {painted(_told_of(folded.values()), 'dim')}"
+
+
+def _folded(seen: list[Thing]) -> dict[int, Thing]:
+    """Return the entries of turns that are not told here, when they are many: a turn sees old ones again."""
+    entries = {id(one): one for one in seen if one.what == "entry" and one.cut and not one.remark}
+    return entries if len(entries) > UNFOLDED else {}
+
+
+def _told_of(folded: Collection[Thing]) -> str:
+    authors = ", ".join(sorted({one.author for one in folded}))
+    ticks = [one.moment[0] for one in folded if one.moment]
+    further = "; --depth goes further back" if any(one.cut == "depth" for one in folded) else ""
+    span = f"ticks {min(ticks)} to {max(ticks)}"
+    return f"{len(folded)} more entries of {authors}, {span}: told elsewhere, or not at all{further}"
 
 
 def _head(thing: Thing) -> str:

@@ -25,6 +25,9 @@ def parse_ticks(text: str | None, known: list[int]) -> list[int]:
     first, last = int(match[1]), int(match[2] or match[1])
     ticks = [tick for tick in known if first <= tick <= last]
     if not ticks:
-        span = f"there are journals of {known[0]} to {known[-1]}" if known else "nothing has run here yet"
+        span = "nothing has run here yet"
+        if known:
+            there = f"there are journals of {known[0]} to {known[-1]}"
+            span = f"a tick in which nobody took a turn has none; {there}"
         raise UsageError(f"no journal of tick {text}", hint=span)
     return ticks

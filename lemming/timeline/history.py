@@ -15,6 +15,7 @@ from typing import Any
 
 from lemming import paths
 from lemming.clock import timestamp
+from lemming.config import load_config
 from lemming.engine import load_tick
 from lemming.errors import UsageError
 from lemming.recorder import ticks_with_turns, trailers_of
@@ -119,7 +120,9 @@ class History:
     def __init__(self, base: Path) -> None:
         self.base, self.repository = base, Repository(base)
         if not self.repository.exists():
-            hint = "`lemming history on` turns it on; it begins with the next tick"
+            is_on = load_config(base).org.history != "off"
+            begins = "it begins with the next tick"
+            hint = begins if is_on else f"`lemming history on` turns it on; {begins}"
             raise UsageError("there is no history here", where=str(base / FOLDER), hint=hint)
         self.repository.check()
 

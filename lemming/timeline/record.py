@@ -15,12 +15,13 @@ from lemming.agents import TurnLimits
 from lemming.contract import NewEntry, ToolCall, TurnReply, parse_reply
 from lemming.documents import adapter
 from lemming.effects import FileEffect
-from lemming.errors import ContractError, ToolError, UsageError
-from lemming.journal import Record, journal_ticks, read_journal
+from lemming.errors import ContractError, ToolError
+from lemming.journal import Record, read_journal
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
+from lemming.timeline.gaps import no_journal
 from lemming.turn import INTERRUPTED
 
 ENDS = ("turn_committed", "turn_skipped")
@@ -112,7 +113,10 @@ class TurnRecord:
 
 @dataclass(frozen=True, kw_only=True)
 class TickRecord:
-    """One tick. `engine_starts` counts the engines that worked on it: more than one means interruptions."""
+    """One tick. `engine_starts` counts the engines that worked on it: more than one means interruptions.
+
+    `after` is the newest tick before it that had a journal.
+    """
 
     tick: int
     at: str
@@ -121,6 +125,7 @@ class TickRecord:
     expired: list[str]
     is_committed: bool
     engine_starts: int
+    after: int | None
 
     @property
     def totals(self) -> dict[str, Any]:
@@ -133,11 +138,25 @@ class TickRecord:
         return next((turn for turn in self.turns if turn.agent == agent), None)
 
 
+def quiet_tick(tick: int) -> TickRecord:
+    """Return what there is to tell of a tick in which nobody took a turn."""
+    return TickRecord(
+        tick=tick,
+        at="",
+        plan=Plan(tick=tick, order=[]),
+        turns=[],
+        expired=[],
+        is_committed=True,
+        engine_starts=0,
+        after=None,
+    )
+
+
 def read_tick(base: Path, tick: int) -> TickRecord:
     """Return what a tick's journal tells. Raises `UsageError` without one, `CorruptState` for damage."""
     records = read_journal(base, tick)
     if not records:
-        raise _no_journal(tick, journal_ticks(base))
+        raise no_journal(base, tick)
     plan = Plan.from_json(records[0])
     by_agent: dict[str, list[Record]] = {}
     for record in records:
@@ -152,6 +171,7 @@ def read_tick(base: Path, tick: int) -> TickRecord:
         ],
         is_committed=records[-1]["type"] == "tick_committed",
         engine_starts=len({record["epoch"] for record in records}),
+        after=records[0].get("after"),
     )
 
 
@@ -297,10 +317,3 @@ def value_in(effect: FileEffect) -> Any:
 def is_unknown(record: Record) -> bool:
     """Return whether a `tool_finished` says that nobody knows whether the call happened."""
     return record["success"] is False and record["output"] == INTERRUPTED
-
-
-def _no_journal(tick: int, ticks: list[int]) -> UsageError:
-    hint = f"there are journals of ticks {ticks[0]} to {ticks[-1]}" if ticks else "no tick has been run here"
-    if ticks and ticks[0] < tick < ticks[-1]:
-        return UsageError(f"nobody took a turn in tick {tick}, so it has no journal", hint=hint)
-    return UsageError(f"there is no journal of tick {tick}", hint=hint)

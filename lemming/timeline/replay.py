@@ -14,10 +14,10 @@ from typing import Any
 
 from lemming import fs, paths
 from lemming.backends.replay import replayed
-from lemming.config import ModelEntry
+from lemming.config import Config, ModelEntry
 from lemming.contract import ToolCall
 from lemming.effects import FileEffect
-from lemming.engine import persist_tick, run_opened
+from lemming.engine import load_tick, persist_tick, run_opened
 from lemming.errors import UsageError
 from lemming.journal import Journal, Record, journal_ticks, read_journal
 from lemming.ledger import amend_state, read_state
@@ -141,6 +141,7 @@ def replay_into(base: Path, into: Path, ticks: list[int]) -> Iterator[Replayed]:
             yield _run_again(runtime, arrivals, RecordedTick(tick, read_journal(base, tick)))
         if ticks[-1] == journal_ticks(base)[-1]:
             arrivals.deliver(base, into, None)
+            persist_tick(into, max(load_tick(base), load_tick(into)))  # quiet ticks at the end
 
 
 def ticks_to_rerun(base: Path, last: int | None) -> list[int]:
@@ -216,6 +217,17 @@ class Rerun(Runtime):
     def begin(self, recorded: RecordedTick) -> None:
         """Turn to the next tick of the recording."""
         self.recorded, self._time = recorded, recorded.records[0]["at"]
+
+    def load_config(self) -> Config:
+        """Read the settings afresh. A script is not read: it may lie outside what was brought here."""
+        config = super().load_config()
+        models = {
+            key: replace(entry, provider="replay", options={"journals": paths.JOURNALS})
+            if entry.provider == "scripted"
+            else entry
+            for key, entry in config.models.items()
+        }
+        return replace(config, models=models)
 
     def now(self) -> str:
         """Return the recorded time."""

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from lemming import fs, paths
 from lemming.errors import CorruptState
 from lemming.journal import LINE_LIMIT_BYTES, Record, journal_ticks, parse_journal, read_journal
+from lemming.timeline.gaps import newest_in_ledgers
 from lemming.timeline.recording import RecordedTick
 
 Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
@@ -50,6 +51,7 @@ class Told:
     `files`: the last write of each file that should be there. `turns`: for each agent and tick, what its
     ledger must say. `people`: agents that never had a turn because a person speaks for them. `under_way`:
     agents whose turn in the last tick has begun and not ended. `damaged`: ticks whose journal cannot be read.
+    `gone`: ticks that had a journal.
     """
 
     ticks: list[int]
@@ -59,6 +61,7 @@ class Told:
     expired: set[str] = field(default_factory=set)
     under_way: set[str] = field(default_factory=set)
     damaged: list[int] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     last_may_be_open: bool = False
 
@@ -79,7 +82,7 @@ def read_told(base: Path) -> Told:
             records, surplus = _read(base, tick)
             recorded = RecordedTick(tick, records)
             told.findings += _journal_findings(recorded, surplus, is_last=tick == told.ticks[-1])
-            told.findings += _missing(recorded, before)
+            _note_gone(told, recorded, before)
         except CorruptState as error:
             told.damaged.append(tick)
             told.findings.append(
@@ -89,15 +92,26 @@ def read_told(base: Path) -> Told:
             )
             continue
         _take_note(told, recorded)
+    _note_gone_at_the_end(base, told)
     return told
 
 
-def _missing(recorded: RecordedTick, before: int | None) -> Iterator[Finding]:
-    """Yield what tells that journals are gone; old ones that somebody cleared away from the front are not."""
+def _note_gone(told: Told, recorded: RecordedTick, before: int | None) -> None:
+    """Note what tells that journals are gone; old ones that somebody cleared away from the front are not."""
     named = recorded.records[0].get("after") if recorded.records else None
     if before is not None and named is not None and named > before:
+        told.gone.append(named)
         message = f"is gone: tick {recorded.tick} names it as the one before"
-        yield Finding(named, paths.journal_file(named), "missing", message)
+        told.findings.append(Finding(named, paths.journal_file(named), "missing", message))
+
+
+def _note_gone_at_the_end(base: Path, told: Told) -> None:
+    """Note what no later journal names, but a ledger."""
+    newest = newest_in_ledgers(base)
+    if told.ticks and newest > told.ticks[-1]:
+        told.gone.append(newest)
+        message = f"is gone: a turn of tick {newest} is in a ledger"
+        told.findings.append(Finding(newest, paths.journal_file(newest), "missing", message))
 
 
 def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Finding]:

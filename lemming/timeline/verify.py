@@ -76,16 +76,20 @@ def _file_findings(base: Path, told: Told) -> Iterator[Finding]:
             yield Finding(written.tick, file, "damage", error.message)
             continue
         if digest is None:
-            yield _missing(base, file, written)
+            yield _missing(base, told, file, written)
         elif digest != written.sha256:
             yield _changed(base, told, file, written)
 
 
-def _missing(base: Path, file: str, written: Written) -> Finding:
+def _missing(base: Path, told: Told, file: str, written: Written) -> Finding:
     is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
     message = f"is gone; {written.agent} wrote it in tick {written.tick}"
-    message += " and retention has not removed it" if is_error else ""
-    return Finding(written.tick, file, "missing", message, is_error=is_error)
+    later = next((tick for tick in sorted([*told.damaged, *told.gone]) if tick > written.tick), None)
+    if is_error and later is not None:
+        message += f"; retention may have removed it in tick {later}, whose journal cannot be read"
+    elif is_error:
+        message += " and retention has not removed it"
+    return Finding(written.tick, file, "missing", message, is_error=is_error and later is None)
 
 
 def _changed(base: Path, told: Told, file: str, written: Written) -> Finding:
@@ -193,8 +197,7 @@ def _clock_findings(base: Path, told: Told) -> Iterator[Finding]:
     except CorruptState as error:
         yield Finding(last, paths.TICK_FILE, "damage", f"{error.message}; {error.hint}")
         return
-    possible = {last, last + 1} if told.last_may_be_open else {last + 1}
-    if last in told.damaged or tick in possible:
-        return
-    message = f"says {tick}, but the last journal is of tick {last}"
-    yield Finding(last, paths.TICK_FILE, "edited", message, is_error=tick < last + 1)
+    earliest = last if told.last_may_be_open else last + 1
+    if last not in told.damaged and tick < earliest:  # later is right: quiet ticks have no journal
+        message = f"says {tick}, but the last journal is of tick {last}"
+        yield Finding(last, paths.TICK_FILE, "edited", message)

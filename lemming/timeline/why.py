@@ -20,7 +20,7 @@ TURNS_TOLD = 200
 
 
 def explain(writings: Writings, target: str, *, depth: int) -> Thing:
-    """Return the target with the turns behind it, `depth` turns back; each turn is told once.
+    """Return the target with the turns behind it, `depth` turns back; each is told once, and at most 200.
 
     Raises `UsageError` for a target that neither is there nor was ever written.
     """
@@ -34,8 +34,10 @@ def explain(writings: Writings, target: str, *, depth: int) -> Thing:
         key = (thing.moment[0], thing.author)
         if key in told:
             thing.cut = "told"
-        elif left <= 0 or len(told) >= TURNS_TOLD:
+        elif left <= 0:
             thing.cut = "depth"
+        elif len(told) >= TURNS_TOLD:
+            thing.cut = "full"
         elif turn := writings.turn(*key):
             told.add(key)
             thing.turn = turn_of_tree(writings, turn)

@@ -16,6 +16,7 @@ from lemming.agents import agent_folders
 from lemming.errors import CorruptState, UsageError
 from lemming.journal import journal_ticks
 from lemming.messages import list_outbox
+from lemming.timeline.gaps import lost_between
 from lemming.timeline.record import TickRecord, TurnRecord, read_tick
 
 Moment = tuple[int, int]
@@ -38,12 +39,13 @@ class Write:
 
 @dataclass
 class _Tick:
-    """What the index keeps of one tick."""
+    """What the index keeps of one tick; `after` as in `TickRecord`."""
 
     writes: dict[str, list[Write]] = field(default_factory=dict)
     outside: dict[str, set[str]] = field(default_factory=dict)
     expired: frozenset[str] = frozenset()
     persons: frozenset[str] = frozenset()
+    after: int | None = None
 
 
 class Writings:
@@ -91,19 +93,22 @@ class Writings:
         return next((tick for tick in reversed(self._ticks) if path in self._of(tick).expired), None)
 
     def lost(self, *, after: int = 0, before: int | None = None) -> str:
-        """Name the ticks between two whose journals are missing or cannot be read; empty when there are none.
+        """Name the ticks between two whose journals are gone or cannot be read; empty when there are none.
 
         `after` and `before` are not among them. Without `before`: up to the newest journal.
         """
         end = (self._ticks[-1] + 1 if self._ticks else 0) if before is None else before
-        there = set(self._ticks)
-        for tick in there:
-            if after < tick < end:
-                self._of(tick)
-        lost = (tick for tick in range(after + 1, end) if tick not in there or tick in self.damaged)
-        named = list(islice(lost, LOST_NAMED + 1))
+        named = list(islice((tick for tick in self._lost(after, end) if after < tick < end), LOST_NAMED + 1))
         more = " and others" if len(named) > LOST_NAMED else ""
         return ", ".join(map(str, named[:LOST_NAMED])) + more
+
+    def _lost(self, after: int, end: int) -> Iterator[int]:
+        """Yield the ticks around a span whose journals are gone or cannot be read; quiet ones are not."""
+        for before, tick in zip([None, *self._ticks], self._ticks, strict=False):
+            if tick > after and (before is None or before < end):
+                yield from lost_between(before, self._of(tick).after)
+                if tick in self.damaged:
+                    yield tick
 
     def is_for_a_person(self, agent: str, tick: int) -> bool:
         """Return whether a tick's plan says that a person speaks for the agent."""
@@ -142,6 +147,7 @@ def _indexed(record: TickRecord) -> _Tick:
     index = _Tick(
         expired=frozenset(record.expired),
         persons=frozenset(name for name, why in record.plan.skipped.items() if why == FOR_A_PERSON),
+        after=record.after,
     )
     for turn in record.turns:
         outside = {use.tool for use in turn.tools if use.reached_outside}

@@ -80,6 +80,15 @@ def test_status_names_the_running_engine(base: Path, lemming: Lemming) -> None:
     assert lemming("status", "--json").objects[0]["engine"] is None
 
 
+def test_status_says_that_a_counter_was_set_back(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    for _ in range(2):
+        lemming("run-once", "-q")
+    assert "is over" not in lemming("status").err
+    (base / "tick.json").write_text('{"current_tick": 1}')
+    assert "tick 1 is over: there is a journal of tick 2; `lemming repair`" in lemming("status").err
+
+
 def test_status_marks_what_is_broken_and_says_why(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", model={"key": "scriptd"}), resume("bob", schedule="daily"))
     ran = lemming("status")
@@ -320,7 +329,7 @@ def test_models_are_listed_with_what_each_still_needs(base: Path, lemming: Lemmi
         "human": True,
         "own": None,
         "prog": False,
-        "scripted": None,
+        "scripted": True,
         "typo": False,
     }
     assert found["gpt"]["fix"] == "export OPENAI_API_KEY=..."

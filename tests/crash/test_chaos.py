@@ -10,6 +10,7 @@ from corpus import plain
 
 from lemming import fs
 from lemming.cli import run
+from lemming.commands.chaos import Toll, turns_at_once
 from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.testing import make_org, resume, say, tree, write_script
@@ -37,6 +38,29 @@ def test_killed_processes_come_to_the_files_of_a_run_in_peace(
     assert toll["doubled"] == toll["lost"] == toll["different"] == []
     assert toll["calls_repeated"] <= 2
     assert tree(base, without=()) == before
+
+
+def test_a_memory_written_at_another_time_of_day_is_no_difference(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    watching = {"permissions": {"read_outboxes": ["ada"]}, "schedule": {"wake": "changed"}}
+    learns = say("news", memory_updates=[{"key": "last", "value": "news"}])
+    make_org(base, resume("ada"), resume("bob", **watching), script=[{"reply": learns}])
+    run_once(base)
+    run(["-C", str(base), "chaos", "--kills", "1", "--json"])
+    (toll,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert toll["different"] == []
+
+
+@pytest.mark.parametrize(
+    ("executor", "is_as_promised"), [("threads", True), ("serial", False)], ids=["at once", "one by one"]
+)
+def test_a_kill_may_repeat_the_calls_of_all_turns_that_go_at_once(
+    base: Path, executor: str, is_as_promised: bool
+) -> None:
+    make_org(base, *(resume(name) for name in ("ada", "bob", "cyd")), org={"executor": executor})
+    toll = Toll(seed=0, kills=1, calls_repeated=3, at_once=turns_at_once(base))
+    assert toll.is_as_promised is is_as_promised
 
 
 def test_a_copy_answers_with_what_the_journals_hold(base: Path, tmp_path: Path) -> None:

@@ -212,10 +212,14 @@ class Life(RuleBasedStateMachine):
         assert answered <= Moody.calls <= answered + self.ends
 
     def recover_notes(self) -> None:
-        """After an end that may have come between `tick.json` and the report: let the journal report."""
+        """After an end that may have come between `tick.json` and the report: let the journal report.
+
+        Power loss may bring back a counter that is one behind; the journal says that the tick is over.
+        """
         self.ends += 1
-        if load_tick(self.base) > self.noted + 1:
-            records = read_journal(self.base, self.noted + 1)
+        records = read_journal(self.base, self.noted + 1)
+        is_over = bool(records) and records[-1]["type"] == "tick_committed"
+        if is_over or load_tick(self.base) > self.noted + 1:
             turns = [TurnReport.from_json(item) for item in records if item["type"] == "turn_committed"]
             self.note(TickReport(tick=self.noted + 1, turns=tuple(turns)))
 

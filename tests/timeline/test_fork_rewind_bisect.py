@@ -20,6 +20,7 @@ from lemming.timeline.fork import Setting, fork
 from lemming.timeline.history import History
 from lemming.timeline.journals import copy_journals, set_journals_aside
 from lemming.timeline.rewind import Rewind, rewind
+from lemming.timeline.verify import verify
 
 ON = {"history": "git", "durability": "off"}
 WRONG_FROM = 17
@@ -98,6 +99,20 @@ def test_a_bisect_that_cannot_tell_says_why(long: Path, good: str, bad: str, com
 
 
 # --- fork ----------------------------------------------------------------------------------------
+
+
+def test_a_tick_in_which_nobody_took_a_turn_can_be_forked_from_and_rewound_to(
+    base: Path, tmp_path: Path
+) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 4}), org=ON)
+    run(base, 9)
+    history, folder = History(base), tmp_path / "fork"
+    fork(history, history.state("6"), folder, [])
+    go_back(base, "6")
+    for org in (folder, base):
+        assert (load_tick(org), journal_ticks(org), verify(org).findings) == (7, [4], ())
+        run(org, 2)
+        assert (journal_ticks(org), verify(org).findings) == ([4, 8], ())
 
 
 def test_a_fork_goes_on_from_its_tick_and_leaves_the_original_alone(long: Path, tmp_path: Path) -> None:

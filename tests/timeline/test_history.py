@@ -383,6 +383,9 @@ def test_ticks_outside_the_history_are_refused_with_where_it_begins(base: Path) 
     with pytest.raises(UsageError, match="there is no history here"):
         History(base)
     fs.publish(base, "config/org.json", pretty(ON))
+    with pytest.raises(UsageError, match="there is no history here") as refused:
+        History(base)
+    assert refused.value.hint == "it begins with the next tick"
     run(base)
     history = History(base)
     assert history.state_after(2).commit.subject == "before tick 3: the history begins"

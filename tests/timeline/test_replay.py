@@ -15,7 +15,7 @@ from lemming import errors, fs
 from lemming.backends.replay import ReplayProvider
 from lemming.cli import run
 from lemming.clock import FrozenClock
-from lemming.engine import recorded_report, run_once
+from lemming.engine import load_tick, recorded_report, run_once
 from lemming.errors import ConfigError, RequestRejected, UsageError
 from lemming.journal import Record, journal_ticks, read_journal
 from lemming.jsontext import pretty
@@ -413,3 +413,14 @@ def test_scripts_are_not_asked_in_a_replay(base: Path, again: Path) -> None:
     busy_org(base)
     write_script(base, [{"reply": say("something else")}])
     assert len(rerun(base, again)) == TICKS
+
+
+def test_quiet_ticks_at_the_end_and_a_script_elsewhere_change_nothing(base: Path, again: Path) -> None:
+    elsewhere = {"provider": "scripted", "options": {"file": "script.jsonl"}}
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 3}), models={"scripted": elsewhere})
+    (base / "script.jsonl").write_text('{"reply": {"notes": "x"}}\n')
+    for _ in range(5):
+        run_once(base)
+    assert [tick.tick for tick in rerun(base, again)] == [3]
+    assert load_tick(again) == 6
+    assert state_root(again) == state_root(base)

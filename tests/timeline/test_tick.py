@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typed import bell, typed
 
+from lemming.commands.tick import KNOWN_SHOWN
 from lemming.engine import run_once
 from lemming.journal import read_journal
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
@@ -177,8 +178,44 @@ def test_an_unknown_tick_names_those_there_are(base: Path, capsys: Capsys) -> No
     run_once(base)
     ran = typed(capsys, base, "tick", "9")
     assert ran.status == 2
-    assert "there is no journal of tick 9" in ran.err
-    assert "there are journals of ticks 1 to 1" in ran.err
+    assert "tick 9 has not been run" in ran.err
+    assert "the newest that has a journal: 1" in ran.err
+
+
+def seldom(base: Path) -> Path:
+    """Ada is due in the ticks 4 and 8 of ten; nobody else is there."""
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 4}))
+    for _ in range(10):
+        run_once(base)
+    return base
+
+
+@pytest.mark.parametrize("tick", ["1", "5", "10"])
+def test_a_quiet_tick_is_an_answer_and_no_error(base: Path, capsys: Capsys, tick: str) -> None:
+    ran = typed(capsys, seldom(base), "tick", tick)
+    assert ran.status == 0
+    assert ran.out == f"tick {tick}: nobody took a turn; nothing was written but the counter\n"
+    (told,) = typed(capsys, base, "tick", tick, "--json").objects
+    assert (told["tick"], told["order"], told["turns"]) == (int(tick), [], [])
+
+
+@pytest.mark.parametrize("tick", [4, 8])
+def test_a_journal_that_is_gone_is_not_taken_for_a_quiet_tick(base: Path, capsys: Capsys, tick: int) -> None:
+    (seldom(base) / f"logs/ticks/{tick:08d}.jsonl").unlink()
+    ran = typed(capsys, base, "tick", str(tick))
+    assert ran.status == 2
+    assert f"the journal of tick {tick} is gone" in ran.err
+
+
+def test_much_that_a_turn_knew_already_is_counted(base: Path, capsys: Capsys) -> None:
+    make_org(base, resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]}))
+    for _ in range(KNOWN_SHOWN + 2):
+        run_once(base)
+    out = typed(capsys, base, "tick").out
+    assert "saw       9 entries that it knew already (--json lists them)" in out
+    (told,) = typed(capsys, base, "tick", "--json").objects
+    assert [sum(seen["is_new"] for seen in turn["saw"]) for turn in told["turns"]] == [1, 1]
+    assert len(told["turns"][1]["saw"]) == 10
 
 
 def test_text_from_models_cannot_steer_the_terminal(base: Path, capsys: Capsys) -> None:

@@ -282,11 +282,29 @@ def test_a_ledger_that_is_gone_is_missing(org: Path) -> None:
     assert found(org) == [(TICKS, "agents/ada/turns.jsonl", "missing", True)]
 
 
-def test_a_tick_counter_moved_back_is_an_error_and_moved_on_a_note(org: Path) -> None:
+def test_a_tick_counter_moved_back_is_an_error_and_moved_on_like_quiet_ticks(org: Path) -> None:
     persist_tick(org, 3)
     assert found(org) == [(TICKS, "tick.json", "edited", True)]
     persist_tick(org, 30)
-    assert found(org) == [(TICKS, "tick.json", "edited", False)]
+    assert found(org) == []
+
+
+def test_a_last_journal_that_is_gone_shows_in_the_ledgers(org: Path) -> None:
+    (org / f"logs/ticks/{TICKS:08d}.jsonl").unlink()
+    gone = (TICKS, f"logs/ticks/{TICKS:08d}.jsonl", "missing", True)
+    assert [finding for finding in found(org) if finding[3]] == [gone]
+
+
+def test_what_retention_may_have_removed_in_a_lost_tick_is_a_note(base: Path) -> None:
+    make_org(base, resume("ada"), org={"retention_ticks": 2})
+    for _ in range(5):
+        run_once(base)
+    (base / "logs/ticks/00000004.jsonl").unlink()
+    missing = {f.file: f for f in verify(base).findings if f.kind == "missing"}
+    entry = missing.pop(f"agents/ada/outbox/00000001_{entry_id(1, 'ada', 0)}.json")
+    assert not entry.is_error
+    assert "retention may have removed it in tick 4" in entry.message
+    assert [f.file for f in missing.values() if f.is_error] == ["logs/ticks/00000004.jsonl"]
 
 
 def test_a_tick_counter_that_cannot_be_read_is_damage(org: Path) -> None:

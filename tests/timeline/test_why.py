@@ -348,3 +348,25 @@ def test_hundreds_of_ticks_are_no_matter_for_patience(base: Path) -> None:
     newest = read_outbox_entries(base, "ada", 1)[0].id
     assert one(seen(ask(base, newest)), "memory").by == "person"  # known only once every journal was read
     assert time.process_time() - began < 5
+
+
+def test_ticks_in_which_nobody_took_a_turn_are_not_taken_for_lost_ones(base: Path) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 3}))
+    save_memory(base, "ada", "capital", "Lyon")
+    for _ in range(6):
+        run_once(base)
+    thing = ask(base, "ada/memory/capital")
+    assert (thing.by, thing.remark) == ("person", "written by a person")
+    (base / "logs/ticks/00000003.jsonl").unlink()
+    assert ask(base, "ada/memory/capital").remark.endswith(
+        "in tick 1, 2, 3, of which there is no readable journal"
+    )
+
+
+def test_old_entries_that_are_not_followed_are_counted(base: Path, capsys: Capsys) -> None:
+    make_org(base, resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]}))
+    for _ in range(9):
+        run_once(base)
+    out = typed(capsys, base, "why", entry_id(9, "bob", 0), "--depth", "1").out
+    assert "└─ 12 more entries of ada, bob, ticks 1 to 9: told elsewhere, or not at all" in out
+    assert out.count("entry ") == 1
