@@ -256,7 +256,7 @@ class AppendFile:
         """Fail now rather than later if the disk has no room for `extra_bytes` more."""
         room = os.fstatvfs(self._descriptor)
         if room.f_bavail * room.f_frsize < extra_bytes:
-            short = OSError(errno.ENOSPC, f"less than {extra_bytes} bytes left")
+            short = OSError(errno.ENOSPC, f"less than {extra_bytes >> 20} MiB left")
             raise _refused(self._root, self._relative, short) from short
 
     def sync(self) -> None:

@@ -244,7 +244,7 @@ def _take(
             problems.extend(entry.problems)
         if not isinstance(entry, OutboxEntry):
             continue
-        size = len(str(entry.payload))
+        size = entry.payload_chars
         if size > chars and (taken or chars <= 0):
             break
         taken.append((name, entry))

@@ -84,6 +84,10 @@ def compact(value: Any) -> bytes:
     return _dump(value)
 
 
+to_line = json.JSONEncoder(ensure_ascii=False).encode
+"""Return JSON as prompts show it: on one line, with spaces."""
+
+
 def locate(text: str, pointer: str) -> tuple[int, int]:
     """Return (line, column) of the key or element a JSON pointer names; (0, 0) when it is not there."""
     offset = _offsets(text).get(pointer)

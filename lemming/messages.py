@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from operator import attrgetter
 from pathlib import Path
@@ -23,7 +23,7 @@ from lemming.documents import read_text, unreadable
 from lemming.effects import FileEffect
 from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
-from lemming.jsontext import pretty
+from lemming.jsontext import pretty, to_line
 from lemming.kinds import MessageKind
 
 ENTRY_LIMIT_BYTES = 256 << 10
@@ -49,7 +49,24 @@ class OutboxEntry:
 
     def as_json(self) -> dict[str, Any]:
         """Return the seven keys of the format, in its order."""
-        return dict(vars(self))
+        return {key: getattr(self, key) for key in self.__dataclass_fields__}
+
+    @cached_property
+    def line(self) -> str:
+        """The entry on one line, as prompts show it; worked out once for all its readers."""
+        plain = {
+            "id": self.id,
+            "from": self.agent,
+            "tick": self.tick,
+            "kind": self.kind,
+            "payload": self.payload,
+        }
+        return to_line({**plain, "tags": self.tags} if self.tags else plain)
+
+    @cached_property
+    def payload_chars(self) -> int:
+        """How many characters the payload has, about: what it takes of a prompt's room."""
+        return len(str(self.payload))
 
 
 @dataclass(frozen=True, order=True, slots=True)

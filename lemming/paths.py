@@ -48,6 +48,7 @@ def outbox_folder(name: str) -> str:
     return f"{agent_folder(name)}/outbox"
 
 
+@lru_cache(maxsize=1 << 15)
 def entry_file(name: str, tick: int, entry_id: str) -> str:
     """Return the path of one outbox entry; raise `ValueError` for an id that is not a plain word.
 

@@ -6,7 +6,6 @@ backends can cache the front. Text that others wrote stands between marks that i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
@@ -16,6 +15,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.contract import brief_reply
 from lemming.inbox import Inbox
+from lemming.jsontext import to_line
 from lemming.kinds import MessageKind
 from lemming.messages import OutboxEntry
 from lemming.providers import Message
@@ -72,7 +72,7 @@ def correction(problem: str) -> Message:
 
 def results_message(results: Iterable[Mapping[str, Any]]) -> Message:
     """Return the message that shows tool results to the model within the same turn."""
-    shown = [_line(result) for result in results]
+    shown = [to_line(result) for result in results]
     return _message("user", f"Results of your tool calls:\n{_fenced(shown)}\nContinue with one JSON object.")
 
 
@@ -134,7 +134,7 @@ def _situation(sight: Sight) -> str:
         parts.append(_section("Your own latest entries", [_entry_line(e) for e in inbox.own], "none"))
     if sight.results:
         parts.append(
-            _section("Results of your earlier tool calls", [_line(r) for r in sight.results], "none")
+            _section("Results of your earlier tool calls", [to_line(r) for r in sight.results], "none")
         )
     return "\n\n".join([*parts, _contract_text(sight.agent.turn.kinds[0], sight.uses_wire_form)])
 
@@ -171,7 +171,7 @@ def _examples(sight: Sight) -> list[Message]:
 def _memory_lines(sight: Sight) -> list[str]:
     room, lines, left_out = sight.memory_chars, [], []
     for key, value in sight.memory.items():
-        line = _line({"key": key, "value": value})
+        line = to_line({"key": key, "value": value})
         if len(line) > room:
             left_out.append(key)
             continue
@@ -194,21 +194,12 @@ def _fenced(lines: list[str]) -> str:
 
 
 def _entry_line(entry: OutboxEntry) -> str:
-    plain = {
-        "id": entry.id,
-        "from": entry.agent,
-        "tick": entry.tick,
-        "kind": entry.kind,
-        "payload": entry.payload,
-    }
-    line = _line({**plain, "tags": entry.tags} if entry.tags else plain)
-    return (
-        line if len(line) <= ENTRY_CHARS else f"{line[:ENTRY_CHARS]} ... (cut, {len(line)} characters in all)"
-    )
+    line, length = entry.line, len(entry.line)
+    return line if length <= ENTRY_CHARS else f"{line[:ENTRY_CHARS]} ... (cut, {length} characters in all)"
 
 
 def _tool_line(tool: Tool) -> str:
-    return f"  - {tool.name}: {tool.description} Arguments: {_line(tool.parameters)}"
+    return f"  - {tool.name}: {tool.description} Arguments: {to_line(tool.parameters)}"
 
 
 def _one_line(text: str) -> str:
@@ -218,15 +209,11 @@ def _one_line(text: str) -> str:
 
 def _text_of(entry: OutboxEntry) -> str:
     text = entry.payload.get("text")
-    return text if isinstance(text, str) else _line(entry.payload)
+    return text if isinstance(text, str) else to_line(entry.payload)
 
 
 def _plain(value: Any) -> str:
-    return value if isinstance(value, str) else _line(value)
-
-
-_line = json.JSONEncoder(ensure_ascii=False).encode
-"""Return JSON on one line, as a prompt shows it."""
+    return value if isinstance(value, str) else to_line(value)
 
 
 def _message(role: str, content: str) -> Message:
