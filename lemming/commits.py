@@ -70,9 +70,10 @@ class Commits:
         with self._lock:
             if self._held:
                 self.journal.sync()
-                for held in self._held:
+                while self._held:
+                    held = self._held[0]
                     self._commit(held.outcome, again=held.again, warned=held.warned)
-                self._held.clear()
+                    del self._held[0]
                 self._held_files = {}
 
     def write_again(self, outcome: TurnOutcome) -> None:

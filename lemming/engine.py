@@ -343,7 +343,7 @@ def _recorded_plan(base: Path, tick: int) -> Plan | None:
 
 
 def _announce(runtime: Runtime, snapshot: Snapshot) -> None:
-    if snapshot.plan.order:
+    if snapshot.plan.order or unknown_tools(snapshot.survey):
         load_installed_plugins()
     runtime.notify({"type": "tick_started", **snapshot.plan.as_json()})
     for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *unknown_tools(snapshot.survey)):

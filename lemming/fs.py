@@ -150,7 +150,8 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
 def create(root: Path, relative: str, content: bytes) -> bool:
     """Put `content` at `root/relative` unless something is there; return whether it was written."""
     with _parent(root, relative) as (folder, name):
-        temporary = _write_beside(folder, name, content)
+        # Two processes may try at once: each has a file of its own beside the place.
+        temporary = _write_beside(folder, f"{name}.{os.getpid()}", content)
         try:
             _announce("link", relative)
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)

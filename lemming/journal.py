@@ -108,7 +108,7 @@ def parse_journal(raw: bytes, file: str) -> Reading:
 
 def may_have_gone_down(records: list[Record], clock: Clock) -> bool:
     """Return whether the machine may have gone down since a journal was begun."""
-    return not clock.boot_id or records[0].get("boot", "") != clock.boot_id
+    return not records or not clock.boot_id or records[0].get("boot", "") != clock.boot_id
 
 
 class Journal:

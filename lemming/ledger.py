@@ -59,7 +59,7 @@ class AgentState:
         return state
 
 
-_written: dict[bytes, AgentState] = {}
+_written: dict[str, tuple[bytes, AgentState]] = {}
 
 
 def read_state(base: Path, agent_name: str, *, before: int | None = None) -> AgentState:
@@ -71,7 +71,7 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     """
     for line in reversed(_last_lines(base, agent_name, 1 if before is None else 2)):
         try:
-            state = _state_in(line)
+            state = _state_in(line, f"{base}/{paths.ledger_file(agent_name)}")
         except ValueError as error:  # JsonProblem and pydantic's ValidationError are
             raise CorruptState(
                 f"the last line is not a turn: {_why(error)}",
@@ -83,9 +83,12 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     return AgentState()
 
 
-def _state_in(line: bytes) -> AgentState:
-    """Return the state that a line holds; one that this process wrote need not be parsed."""
-    return _written.get(line) or AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
+def _state_in(line: bytes, file: str) -> AgentState:
+    """Return the state that a ledger's line holds; the newest that this process wrote need not be parsed."""
+    written, state = _written.get(file, (b"", None))
+    if state and line == written:
+        return state
+    return AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
 
 
 def write_state(base: Path, agent_name: str, state: AgentState) -> None:
@@ -97,7 +100,7 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     relative, line = paths.ledger_file(agent_name), compact(state.as_json()) + b"\n"
     if len(_written) >= STATES_REMEMBERED:
         _written.clear()
-    _written[line[:-1]] = state
+    _written[f"{base}/{relative}"] = line[:-1], state
     with fs.AppendFile(base, relative) as file:
         end = file.read_end(_TAIL_BYTES)
         if end == line or end.endswith(b"\n" + line):

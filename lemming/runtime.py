@@ -24,7 +24,7 @@ from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBu
 from lemming.jsontext import JsonProblem, compact, parse, pretty
 from lemming.locking import FolderLock
 from lemming.logging_config import engine_logger
-from lemming.providers import LLMProvider, Reply, Request, make_provider
+from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
 from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
@@ -104,6 +104,8 @@ class Runtime:
         """Read the settings afresh and import the plugins they name."""
         config = load_config(self.base)
         load_plugins(tuple(config.org.plugins))
+        if {entry.provider for entry in config.models.values()} - {*provider_names()}:
+            load_installed_plugins()
         self._org = config.org
         return config
 

@@ -25,7 +25,7 @@ from lemming.journal import Journal, Record
 from lemming.providers import Message, Request
 from lemming.redaction import redact_values
 from lemming.runtime import Runtime, Stopped
-from lemming.tools import ToolContext, ToolResult, allowed_tools
+from lemming.tools import EngineTool, ToolContext, ToolResult, allowed_tools
 from lemming.turn import INTERRUPTED, Answer, Seat
 
 
@@ -64,6 +64,8 @@ class JournalTape:
             },
         )
         tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
+        if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
+            self._commits.write_held()
         if tool is None or tool.repeatable:
             return self._finish(index, call, self._use_live(index, call, context))
         if index in self._started:

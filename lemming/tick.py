@@ -6,9 +6,11 @@ files are written where they are not there yet.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from lemming import fs
+from lemming.agents import Agent
 from lemming.clock import elapsed_ms
 from lemming.commits import Commits
 from lemming.errors import DiskError, LemmingError
@@ -63,15 +65,32 @@ class Tick:
 
         What the tick writes does not depend on how many that are. Raises `DiskError`.
         """
-        org, order = self.snapshot.config.org, self.plan.order
-        agents = self.snapshot.survey.agents
-        at_once = 1 if org.executor == "serial" else org.max_parallel
-        batches = self.runtime.batches
-        if batches:  # whoever waits for a batch holds nobody up
-            at_once = max(at_once, len(order))
+        order, at_once = self.plan.order, self._at_once()
+        org, agents = self.snapshot.config.org, self._agents()
         waits = find_waits(order, agents, org, self.runtime.base) if at_once > 1 else {}
-        run_all(order, waits, self._turn, at_once=at_once, stop=self.runtime.stop, register=batches)
+        stop, batches = self.runtime.stop, self.runtime.batches
+        run_all(order, waits, self._turn, at_once=at_once, stop=stop, register=batches)
         self.commits.write_held()
+
+    def _at_once(self) -> int:
+        org = self.snapshot.config.org
+        last_chance = org.max_attempts - 1
+        suspects = [name for name in self.plan.order if self._attempts_at(name) >= last_chance]
+        if org.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
+            return 1
+        # Whoever waits for a batch holds nobody up.
+        return max(org.max_parallel, len(self.plan.order)) if self.runtime.batches else org.max_parallel
+
+    def _attempts_at(self, name: str) -> int:
+        return _attempts_without_progress(self.journal.records_of(name))
+
+    def _agents(self) -> Mapping[str, Agent]:
+        """Return the agents as their turns take them: a turn that was begun keeps its resume."""
+        agents = self.snapshot.survey.agents
+        begun = [record for record in self.journal.records if record["type"] == "turn_started"]
+        if not begun:
+            return agents
+        return {**agents, **{r["agent"]: from_record(r, self.plan.tick).agent for r in begun}}
 
     def report(self, began: float) -> TickReport:
         """Return what the tick has come to; `began` is a `time.perf_counter()` reading."""
@@ -141,7 +160,7 @@ class Tick:
         self._take(found.seat, again=False)
 
     def _resume(self, started: Record, records: list[Record]) -> None:
-        attempts = _attempts_without_progress(records)
+        attempts = self._attempts_at(started["agent"])
         if attempts >= self.snapshot.config.org.max_attempts:
             self.commits.add(self._given_up(started, records, attempts))
             return

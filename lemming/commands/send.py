@@ -64,12 +64,13 @@ def send(
     _require_person(base, author, config)
     if to is not None:
         require_folder(base, to)
+    sendable = _sendable(_payload(text, to, payload))  # may wait for standard input, while ticks go by
     entry = messages.send(
         base,
         author,
         tick=load_tick(base),
         kind=kind,
-        payload=_sendable(_payload(text, to, payload)),
+        payload=sendable,
         tags=tag or [],
         created_at=timestamp(SystemClock().now()),
     )

@@ -87,10 +87,14 @@ class _Run:
         try:
             while self._start() or self._running:
                 self._end(*self._results.get())
-        except BaseException:  # an interrupt: what runs writes files, so it must be over first
+        except BaseException as interrupt:  # what runs writes files, so it must be over first
             self._stop.set()
-            for _ in range(self._running):
-                self._results.get()
+            self._error = interrupt
+            if self._register:
+                for _ in self._ready:  # these will never ask
+                    self._register.left()
+            while self._running:
+                self._end(*self._results.get())
             raise
         finally:
             for _ in range(self._threads):

@@ -17,9 +17,9 @@ from typing import Any
 from corpus import BY_NAME
 
 from lemming.disk import Disk, disk, on_disk
-from lemming.engine import load_tick, recorded_report, run_once
+from lemming.engine import load_tick, persist_tick, recorded_report, run_once
 from lemming.errors import DiskError, LemmingError
-from lemming.journal import Durability
+from lemming.journal import Durability, is_committed
 from lemming.testing import FrozenClock, tree
 from lemming.testing.faults import (
     ERRORS,
@@ -95,9 +95,14 @@ TALLIES: dict[str, Tally] = {}
 
 
 def run(base: Path, ticks: int, bill: Bill) -> None:
-    """Run until the last tick of a case is over, with a fresh engine for every tick."""
-    while load_tick(base) <= ticks:
+    """Run until the last tick of a case is over, with a fresh engine for every tick.
+
+    After power loss the counter may stand one tick behind the journals: the next run would move it on.
+    """
+    while (tick := load_tick(base)) + is_committed(base, tick) <= ticks:
         run_once(base, clock=FrozenClock(), notify=bill.hear)
+    if tick <= ticks:
+        persist_tick(base, ticks + 1)
 
 
 def totals(base: Path, ticks: int) -> list[dict[str, Any]]:
@@ -294,8 +299,9 @@ def differences(expected: Ideal, base: Path, ticks: int, bill: Bill) -> Iterator
         elif found[path] != expected.files[path]:
             yield f"{path} differs: {found[path]!r} instead of {expected.files[path]!r}"
     told = totals(base, ticks)
-    if told != expected.totals and (told[-1] or told[:-1] != expected.totals[:-1]):
-        # The next run would close the last journal, if the end came between tick.json and that line.
+    last = max(number for number, total in enumerate(expected.totals) if total)
+    told[last] = told[last] or expected.totals[last]  # a journal that lacks its end: the next run closes it
+    if told != expected.totals:
         yield f"the journals tell of {told} instead of {expected.totals}"
     if set(bill.calls) != expected.calls:
         yield f"other calls: {sorted(set(bill.calls) ^ expected.calls)}"

@@ -1,0 +1,126 @@
+"""Turns at once that a crash, a full disk or an interrupt caught half-way: nobody pays for somebody else."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming import fs
+from lemming.clock import FrozenClock
+from lemming.engine import run_once
+from lemming.errors import DiskError
+from lemming.executors.threads import run_all
+from lemming.journal import read_journal
+from lemming.jsontext import pretty
+from lemming.testing import Crash, make_org, resume, say
+from lemming.waiting import Waits
+
+SHARED = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
+
+
+def test_a_turn_that_was_begun_keeps_its_place_when_its_resume_is_edited(base: Path) -> None:
+    writer = {"permissions": {"tools": ["file_write"], "file_access": SHARED}}
+    reader = {"permissions": {"file_access": SHARED}, "context": [{"file": "./shared/x"}]}
+    write = {"tool": "file_write", "args": {"path": "shared/x", "content": "NEW"}}
+    make_org(
+        base,
+        resume("a", **writer),
+        resume("b", **reader),
+        script=[{"agent": "a", "reply": say("", tool_calls=[write]), "delay_s": 0.05}, {"reply": say("")}],
+    )
+    fs.publish(base, "shared/x", b"OLD")
+
+    def die(event: dict[str, Any]) -> None:
+        if event["type"] == "model_asked":
+            raise Crash
+
+    with pytest.raises(Crash):
+        run_once(base, notify=die)
+    fs.publish(base, "agents/a/resume.json", pretty(resume("a", permissions={})))
+    run_once(base)
+    prompts = {r["agent"]: r["prompt"] for r in read_journal(base, 1) if r["type"] == "turn_started"}
+    assert "NEW" in prompts["b"][-1]["content"]
+
+
+def test_a_turn_that_ends_the_engine_takes_no_other_with_it(base: Path) -> None:
+    make_org(base, *(resume(name, permissions={}) for name in "abc"), org={"max_parallel": 3})
+
+    def die(event: dict[str, Any]) -> None:
+        if event["type"] == "model_asked" and event["agent"] == "b":
+            raise Crash
+
+    def die_together(event: dict[str, Any]) -> None:
+        if event["type"] == "model_asked":
+            raise Crash
+
+    for deadly in (die_together, die_together, *[die] * 6):
+        with contextlib.suppress(Crash):
+            report = run_once(base, notify=deadly, clock=FrozenClock())
+            break
+    assert {turn.agent: turn.status for turn in report.turns} == {"a": "done", "b": "failed", "c": "done"}
+
+
+def test_a_held_turn_is_committed_once_whatever_the_disk_does(base: Path) -> None:
+    make_org(base, resume("x"), resume("y"), org={"durability": "tick"})
+    refused: list[str] = []
+
+    def refuse(operation: str, path: str) -> None:
+        if "agents/y/outbox" in path and operation == "rename" and not refused:
+            refused.append(path)
+            raise OSError(errno.ENOSPC, "no space left")
+
+    with fs.observed(refuse), pytest.raises(DiskError):
+        run_once(base)
+    run_once(base)
+    ends = [record["agent"] for record in read_journal(base, 1) if record["type"] == "turn_committed"]
+    assert Counter(ends) == {"x": 1, "y": 1}
+
+
+def test_a_journal_without_a_line_and_a_counter_behind_it_are_no_riddle(base: Path) -> None:
+    make_org(base, resume("ada"))
+    fs.publish(base, "tick.json", b'{"current_tick": 4}')
+    fs.publish(base, "logs/ticks/00000005.jsonl", b"")
+    assert run_once(base).tick == 5
+
+
+class Register:
+    """Counts turns like a batch would."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        self.idle = threading.Event()
+
+    def entered(self, turns: int = 1) -> None:
+        self.running += turns
+
+    def left(self) -> None:
+        self.running -= 1
+        if not self.running:
+            self.idle.set()
+
+
+def test_an_interrupt_signs_everybody_off(base: Path) -> None:
+    stop, register = threading.Event(), Register()
+
+    class Interrupting(Register):
+        def left(self) -> None:
+            super().left()
+            if not stop.is_set():
+                raise KeyboardInterrupt
+
+    register = Interrupting()
+
+    def work(name: str) -> None:
+        if name != "first":
+            assert stop.wait(10)
+
+    names = ["first", "second", "third"]
+    with pytest.raises(KeyboardInterrupt):
+        run_all(names, dict.fromkeys(names, Waits()), work, at_once=3, stop=stop, register=register)
+    assert register.running == 0
