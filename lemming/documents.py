@@ -14,10 +14,8 @@ import typing
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
-from lemming import fs
 from lemming.errors import ConfigError, Problem
 from lemming.fitting import Misfit, fit, type_hints
 from lemming.jsontext import JsonProblem, compact, locate, nearest, parse
@@ -45,20 +43,6 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
-
-
-def read_document(base: Path, relative: str, kind: type[T], *, limit_bytes: int = 1 << 20) -> Document[T]:
-    """Return the file as a value of `kind`; raise `ConfigError` with every problem found in it.
-
-    Raises `FileNotFoundError` when there is no such file.
-    """
-    try:
-        raw = fs.read_bytes(f"{base}/{relative}", limit_bytes)
-    except FileNotFoundError:
-        raise
-    except OSError as error:
-        raise unreadable(relative, error) from error
-    return read_text(raw, relative, kind, limit_bytes=limit_bytes)
 
 
 def read_text(raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 20) -> Document[T]:

@@ -14,7 +14,7 @@ from lemming.commands.preview import Preview, load_settings, preview_tick
 from lemming.commands.screen import one_line, painted, show, show_json
 from lemming.engine import load_tick
 from lemming.errors import LemmingError, UsageError
-from lemming.plan import Plan, make_plan
+from lemming.plan import Plan, is_for_a_person, make_plan
 from lemming.schedule import fire_point, in_order, next_due
 from lemming.seating import Skip
 from lemming.waiting import Waits, find_waits, longest_chain, why_waits
@@ -161,6 +161,10 @@ def explain(base: Path, one: str, other: str, *, as_json: bool) -> None:
     for name in (one, other):
         if name not in agents:
             raise UsageError(f'there is no agent "{name}"', hint=nearest_agent(name, list(agents)))
+        if is_for_a_person(agents[name], config):
+            raise UsageError(f"{name} takes no turn: a person speaks for it", hint="name two who do")
+    if one == other:
+        raise UsageError("an agent does not wait for itself", hint="name two agents")
     earlier, later = in_order([agents[one], agents[other]])
     reasons = why_waits(later, earlier, config.org, base)
     if as_json:

@@ -118,7 +118,8 @@ def test_plan_shows_order_fire_points_and_why_the_others_rest(base: Path, lemmin
 
 
 def test_plan_says_which_permission_makes_an_agent_wait(base: Path, lemming: Lemming) -> None:
-    make_org(base, resume("ada"), resume("bob"), resume("cyd", permissions={}))
+    person = resume("human", model={"key": "human"})
+    make_org(base, resume("ada"), resume("bob"), resume("cyd", permissions={}), person)
     assert "waits for everyone before it" in lemming("plan").out
     told = lemming("plan", "--why", "ada", "bob").out
     assert told.splitlines()[0] == "bob waits for ada, which comes first in the order of a tick:"
@@ -126,6 +127,8 @@ def test_plan_says_which_permission_makes_an_agent_wait(base: Path, lemming: Lem
     assert "cyd does not wait for ada" in lemming("plan", "--why", "cyd", "ada").out
     assert lemming("plan", "--why", "bob", "ada", "--json").objects[0]["reasons"]
     assert 'did you mean "ada"?' in lemming("plan", "--why", "adda", "bob").err
+    assert "human takes no turn" in lemming("plan", "--why", "ada", "human").err
+    assert "does not wait for itself" in lemming("plan", "--why", "ada", "ada").err
     assert lemming("plan", "--json").objects[0]["longest_chain"] == ["ada", "bob"]
 
 
