@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
-from itertools import chain, islice
-from typing import Any
+from itertools import chain, filterfalse, islice
+from typing import Any, NamedTuple
 
 from lemming.errors import ConfigError, Problem
 from lemming.messages import EntryName, OutboxEntry
@@ -37,7 +37,8 @@ class ReadMark:
         """Return whether an entry was shown already."""
         if name.id in self.also:
             return True
-        return name.is_derived and name.id not in self.unusable and name.tick <= self.tick_of(name.author)
+        through = max(self.through.get(name.author, -1), self.through.get("*", -1))
+        return name.tick <= through and name.is_derived and name.id not in self.unusable
 
     def tick_of(self, author: str) -> int:
         """Return the tick up to which everything of this author was shown; -1 when nothing was."""
@@ -72,7 +73,7 @@ class Inbox:
     problems: tuple[Problem, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass  # made for every turn, and a frozen one takes three times as long
 class View:
     """What one reader may see in one tick; how much of that it is shown is `assemble`'s to say.
 
@@ -95,9 +96,8 @@ class View:
 
     def fresh(self, mark: ReadMark) -> Iterator[EntryName]:
         """Yield what has not been shown, oldest first. What was shown long ago is not walked over."""
-        streams = [stream for pattern in self.past for stream in self._unshown(pattern, mark)]
-        past = streams[0] if len(streams) == 1 else merge(*streams, key=self.key)
-        return (name for name in chain(past, self.today) if not mark.covers(name))
+        past = self._merged([stream for pattern in self.past for stream in self._unshown(pattern, mark)])
+        return filterfalse(mark.covers, chain(past, self.today))
 
     def count_fresh(self, mark: ReadMark) -> int:
         """Return how many `fresh` would yield, without walking over them."""
@@ -111,26 +111,25 @@ class View:
                 first, last = self.own.between(after, self.tick - 1)
                 count -= last - first
             count += sum(not mark.covers(name) for name in self._exceptions(shelf, mark, after))
-            covered.update(name for name in self._named(shelf, mark.also) if name.tick > after)
+            covered.update(self._named(shelf, mark.also, after))
         covered.update(name for author in self._singled_out(mark) for name in self._shown_of(author, mark))
         return count - len(covered)
 
     def known(self, mark: ReadMark) -> Iterator[EntryName]:
         """Yield what has been shown, newest first."""
-        streams: list[Iterable[EntryName]] = []
-        for shelf in self.past.values():
-            until = shelf.between(-1, self.tick - 1)[1]
-            streams.append(map(shelf.derived.__getitem__, range(until - 1, -1, -1)))
-            streams.append(name for name in reversed(shelf.by_hand) if name.tick < self.tick)
-        past = merge(*streams, key=self.key, reverse=True)
-        names = chain(reversed(self.today), past)
-        return (name for name in names if mark.covers(name) and name.author != self.reader)
+        streams = [stream for pattern in self.past for stream in self._shown(pattern, mark)]
+        return chain(reversed(self._covered_today(mark)), self._merged(streams, reverse=True))
 
-    def mark_after(self, mark: ReadMark, shown: set[EntryName], bad: set[EntryName]) -> ReadMark:
-        """Return the mark of a reader that has been shown these names, and of which these are unusable."""
+    def mark_after(
+        self, mark: ReadMark, shown: set[EntryName], bad: set[EntryName], *, is_all: bool
+    ) -> ReadMark:
+        """Return the mark of a reader that has been shown these names, and of which these are unusable.
+
+        `is_all`: nothing else was unread.
+        """
         gone = shown | bad
-        through = {}
-        for pattern in self.patterns:
+        through = dict.fromkeys(self.patterns, self.tick - 1)
+        for pattern in () if is_all else self.patterns:
             left = (
                 name.tick
                 for name in self._unshown_in_order(pattern, mark)
@@ -150,7 +149,7 @@ class View:
         """Yield what was shown and the ticks of the mark after this turn may not cover."""
         yield from self._covered_today(mark)
         for pattern, shelf in self.past.items():
-            yield from self._named(shelf, mark.also)
+            yield from self._named(shelf, mark.also, after.tick_of(pattern))
             yield from (name for name in shelf.by_hand if self._is_past(name) and name.id in mark.also)
             lapsed = self._between(shelf, after.tick_of(pattern), mark.tick_of(pattern))
             yield from filter(mark.covers, lapsed)
@@ -170,25 +169,43 @@ class View:
         others = self._exceptions(shelf, mark, after)
         return [newer, others] if others else [newer]
 
+    def _shown(self, pattern: str, mark: ReadMark) -> Iterator[Iterable[EntryName]]:
+        """Yield streams that hold what one of `past` has that was shown, each newest first."""
+        shelf, names = self.past[pattern], self.past[pattern].derived
+        first, last = shelf.between(min(mark.tick_of(pattern), self.tick - 1), self.tick - 1)
+        older = self._of_others(map(names.__getitem__, range(first - 1, -1, -1)))
+        newer = self._of_others(map(names.__getitem__, range(last - 1, first - 1, -1)))
+        yield chain(filter(mark.covers, newer), filter(mark.covers, older) if mark.unusable else older)
+        if shelf.by_hand:
+            yield (name for name in reversed(shelf.by_hand) if self._is_past(name) and mark.covers(name))
+
     def _unshown_in_order(self, pattern: str, mark: ReadMark) -> Iterable[EntryName]:
         if pattern not in self.past and not self._sees(pattern):
             return ()
-        return merge(*self._unshown(pattern, mark), key=self.key)
+        return self._merged(self._unshown(pattern, mark))
+
+    def _merged(self, streams: Sequence[Iterable[EntryName]], *, reverse: bool = False) -> Iterable[EntryName]:
+        return streams[0] if len(streams) == 1 else merge(*streams, key=self.key, reverse=reverse)
+
+    def _of_others(self, names: Iterable[EntryName]) -> Iterable[EntryName]:
+        """Leave out the reader's own entries, which only the pile of all has."""
+        return (name for name in names if name.author != self.reader) if "*" in self.past else names
 
     def _exceptions(self, shelf: Shelf, mark: ReadMark, after: int) -> list[EntryName]:
         """Return entries that the tick of a mark says nothing of: by hand, or unusable before; in order."""
         by_hand = [name for name in shelf.by_hand if self._is_past(name)]
-        unusable = [name for name in self._named(shelf, mark.unusable) if name.tick <= after]
+        unusable = [name for name in self._named(shelf, mark.unusable, -1) if name.tick <= after]
         return sorted([*by_hand, *unusable], key=self.key) if unusable else by_hand
 
-    def _between(self, shelf: Shelf, after: int, until: int) -> Iterator[EntryName]:
-        """Yield derived names of earlier ticks, after one and up to another."""
-        first, last = shelf.between(after, min(until, self.tick - 1)) if after < until else (0, 0)
-        names = map(shelf.derived.__getitem__, range(first, last))
-        return (name for name in names if name.author != self.reader)
+    def _between(self, shelf: Shelf, after: int, until: int) -> Iterable[EntryName]:
+        """Return derived names of earlier ticks, after one and up to another."""
+        if after >= until:
+            return ()
+        first, last = shelf.between(after, min(until, self.tick - 1))
+        return self._of_others(map(shelf.derived.__getitem__, range(first, last)))
 
-    def _named(self, shelf: Shelf, ids: frozenset[str]) -> list[EntryName]:
-        return [name for name in shelf.named(ids) if self._is_past(name)] if ids else []
+    def _named(self, shelf: Shelf, ids: frozenset[str], after: int) -> list[EntryName]:
+        return [name for name in shelf.named(ids, after) if self._is_past(name)] if ids else []
 
     def _is_past(self, name: EntryName) -> bool:
         return name.tick < self.tick and name.author != self.reader
@@ -208,47 +225,58 @@ class View:
 
 def assemble(view: View, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
     """Return what a turn is shown: unread oldest first, then the newest it knows, then its own."""
-    unread, bad, problems, room = _take(view, view.fresh(mark), limit, chars)
-    shown = {name for name, _ in unread}
-    left = view.count_fresh(mark) - len(shown) - len(bad)
-    if left:
-        room = 0
-    known, _, _, room = (
-        _take(view, view.known(mark), limit - len(unread), room) if room else ([], set(), [], 0)
-    )
-    own, _, _, _ = _take(view, islice(view.own_newest(), OWN_ENTRIES_SHOWN), OWN_ENTRIES_SHOWN, room)
+    unread = _take(view, view.fresh(mark), limit, chars)
+    shown = set(unread.names)
+    left = 0 if unread.is_all else view.count_fresh(mark) - len(shown) - len(unread.bad)
+    room = 0 if left else unread.room
+    known = _take(view, view.known(mark) if room else (), limit - len(unread.names), room)
+    own = _take(view, islice(view.own_newest(), OWN_ENTRIES_SHOWN), OWN_ENTRIES_SHOWN, known.room)
     return Inbox(
-        unread=tuple(entry for _, entry in unread),
-        known=tuple(entry for _, entry in reversed(known)),
-        own=tuple(entry for _, entry in reversed(own)),
+        unread=tuple(unread.entries),
+        known=tuple(reversed(known.entries)),
+        own=tuple(reversed(own.entries)),
         waiting=left,
-        mark=view.mark_after(mark, shown, bad),
-        problems=tuple(problems),
+        mark=view.mark_after(mark, shown, unread.bad, is_all=unread.is_all),
+        problems=tuple(unread.problems),
     )
 
 
-def _take(
-    view: View, names: Iterable[EntryName], limit: int, chars: int
-) -> tuple[list[tuple[EntryName, OutboxEntry]], set[EntryName], list[Problem], int]:
-    """Read entries until count or room is used up; the first is taken whatever its size.
+class _Taken(NamedTuple):
+    """Entries that were read, those that are unusable and why, and the room that is left.
 
-    Returns those taken, those that are unusable, what is wrong with them, and the room left.
+    `is_all`: each name was one or the other.
     """
-    taken: list[tuple[EntryName, OutboxEntry]] = []
+
+    names: list[EntryName]
+    entries: list[OutboxEntry]
+    bad: set[EntryName]
+    problems: list[Problem]
+    room: int
+    is_all: bool
+
+
+def _take(view: View, names: Iterable[EntryName], limit: int, chars: int) -> _Taken:
+    """Read entries until count or room is used up; the first is taken whatever its size."""
+    taken: list[EntryName] = []
+    entries: list[OutboxEntry] = []
     bad: set[EntryName] = set()
     problems: list[Problem] = []
-    for name in names if limit > 0 else ():
-        entry = view.read(name)
-        if isinstance(entry, ConfigError):
+    is_all, read = True, view.read
+    for name in names:
+        if len(taken) >= limit:
+            is_all = False
+            break
+        entry = read(name)
+        if entry is None:
+            is_all = False
+        elif isinstance(entry, ConfigError):
             bad.add(name)
             problems.extend(entry.problems)
-        if not isinstance(entry, OutboxEntry):
-            continue
-        size = entry.payload_chars
-        if size > chars and (taken or chars <= 0):
+        elif entry.payload_chars > chars and (taken or chars <= 0):
+            is_all = False
             break
-        taken.append((name, entry))
-        chars -= size
-        if len(taken) >= limit:
-            break
-    return taken, bad, problems, max(chars, 0)
+        else:
+            taken.append(name)
+            entries.append(entry)
+            chars -= entry.payload_chars
+    return _Taken(taken, entries, bad, problems, max(chars, 0), is_all)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -20,7 +19,7 @@ from lemming.outboxes import Outbox, Pile, Shelf, in_tick_order, outboxes_of
 class Mailroom:
     """Who can see what in one tick. Outboxes are looked at once, when the tick begins.
 
-    Safe to use from many threads as long as a reader's authors that go before it have had their turn.
+    Used by one thread at a time; a reader's authors that go before it have had their turn.
     """
 
     def __init__(
@@ -46,7 +45,6 @@ class Mailroom:
         self._today: dict[str, list[EntryName]] = {}
         self._today_in_order: list[tuple[int, object, EntryName]] = []
         self._today_of_others: list[EntryName] = []
-        self._lock = threading.RLock()
 
     def open_for(self, readers: Iterable[Agent]) -> None:
         """List the outboxes that these readers may read, now, before anybody writes."""
@@ -57,11 +55,11 @@ class Mailroom:
 
     def add(self, author: str, entries: Iterable[OutboxEntry]) -> None:
         """Take note of what a turn of this tick wrote."""
-        with self._lock:
-            for index, entry in enumerate(entries):
-                name = EntryName(entry.tick, index, entry.id, author)
-                self._entries[name] = entry
-                self._note_today(name)
+        for number, entry in enumerate(entries):
+            name = EntryName(entry.tick, number, entry.id, author)
+            self._entries[name] = entry
+            self._outboxes.expect(name, entry)
+            self._note_today(name)
 
     def authors_of(self, reader: Agent) -> frozenset[str]:
         """Return whom an agent may read, by name."""
@@ -75,10 +73,8 @@ class Mailroom:
     def pile(self) -> Pile:
         """Return what was in all agents' outboxes when they were first looked at in this tick."""
         if self._pile is None:
-            with self._lock:
-                if self._pile is None:
-                    listed = {author: self.outbox(author) for author in self._order}
-                    self._pile = self._outboxes.pile(self._order, listed)
+            listed = {author: self.outbox(author) for author in self._order}
+            self._pile = self._outboxes.pile(self._order, listed)
         return self._pile
 
     def shelves_of(self, reader: Agent) -> list[str]:
@@ -99,13 +95,11 @@ class Mailroom:
         return assemble(self._view(reader), mark, limit=limit, chars=chars)
 
     def _look_at(self, author: str) -> Outbox:
-        with self._lock:
-            if author not in self._listed:
-                outbox = self._outboxes.outbox(author)
-                if outbox.last_tick >= self.tick:
-                    self._note_listed(author, outbox)
-                self._listed[author] = outbox
-            return self._listed[author]
+        outbox = self._outboxes.outbox(author)
+        if outbox.last_tick >= self.tick:
+            self._note_listed(author, outbox)
+        self._listed[author] = outbox
+        return outbox
 
     def _view(self, reader: Agent) -> View:
         patterns = reader.permissions.read_outboxes
@@ -129,18 +123,17 @@ class Mailroom:
         if not self._today:
             return []
         place = self._firing.get(reader.name, len(self._firing))
-        with self._lock:
-            if "*" in reader.permissions.read_outboxes:
-                seen = bisect_left(self._today_in_order, place, key=itemgetter(0))
-                earlier = [name for _, _, name in self._today_in_order[:seen]]
-                others = [name for name in self._today_of_others if name.author != reader.name]
-                is_in_order = self._is_in_order and not others
-            else:
-                authors = [
-                    name for name in self.authors_of(reader) & self._today.keys() if self._shows(name, place)
-                ]
-                earlier = [name for author in authors for name in self._today[author]]
-                others, is_in_order = [], len(authors) <= 1
+        if "*" in reader.permissions.read_outboxes:
+            seen = bisect_left(self._today_in_order, place, key=itemgetter(0))
+            earlier = [name for _, _, name in self._today_in_order[:seen]]
+            others = [name for name in self._today_of_others if name.author != reader.name]
+            is_in_order = self._is_in_order and not others
+        else:
+            authors = [
+                name for name in self.authors_of(reader) & self._today.keys() if self._shows(name, place)
+            ]
+            earlier = [name for author in authors for name in self._today[author]]
+            others, is_in_order = [], len(authors) <= 1
         names = [*earlier, *others]
         return names if is_in_order else sorted(names, key=self._key)
 

@@ -12,9 +12,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming import fs, paths
 from lemming.agents import AgentPermissions, agent_folders
@@ -49,7 +48,20 @@ class OutboxEntry:
 
     def as_json(self) -> dict[str, Any]:
         """Return the seven keys of the format, in its order."""
-        return {key: getattr(self, key) for key in self.__dataclass_fields__}
+        return {
+            "id": self.id,
+            "tick": self.tick,
+            "agent": self.agent,
+            "kind": self.kind,
+            "payload": self.payload,
+            "tags": self.tags,
+            "created_at": self.created_at,
+        }
+
+    @cached_property
+    def content(self) -> bytes:
+        """The bytes of its file."""
+        return pretty(self.as_json())
 
     @cached_property
     def line(self) -> str:
@@ -69,23 +81,22 @@ class OutboxEntry:
         return len(str(self.payload))
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class EntryName:
-    """What a file's name alone says about an entry. Sorts by (tick, index, id).
+class EntryName(NamedTuple):
+    """What a file's name alone says about an entry. Sorts by (tick, number, id).
 
-    `index` is the entry's place among those its author wrote in that tick; entries whose id does not
+    `number` is the entry's place among those its author wrote in that tick, from 0; entries whose id does not
     follow from it were put there by hand (`is_derived` is false) and come last.
     """
 
     tick: int
-    index: int
+    number: int
     id: str
     author: str
 
     @property
     def is_derived(self) -> bool:
         """Whether the engine or `lemming send` gave the entry its id."""
-        return self.index < ENTRIES_PER_TURN
+        return self.number < ENTRIES_PER_TURN
 
     @property
     def file(self) -> str:
@@ -106,7 +117,7 @@ def entry_id(tick: int, agent: str, index: int) -> str:
 
 def entry_effect(entry: OutboxEntry) -> FileEffect:
     """Return the file that holds an entry."""
-    return FileEffect(entry.file, pretty(entry.as_json()))
+    return FileEffect(entry.file, entry.content)
 
 
 def write_outbox_entry(base_path: str | os.PathLike[str], agent_name: str, entry: OutboxEntry) -> Path:
@@ -137,7 +148,7 @@ def send(
     for index in range(ENTRIES_PER_TURN):
         identity = entry_id(tick, agent_name, index)
         entry = OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at)
-        if fs.create(base, entry.file, pretty(entry.as_json())):
+        if fs.create(base, entry.file, entry.content):
             return entry
     raise ConfigError(
         f"{agent_name} has already sent {ENTRIES_PER_TURN} entries for tick {tick}",
@@ -163,8 +174,7 @@ def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
     """Return what file names of an outbox say, sorted; those that are not entries' are left out."""
     matches = filter(None, map(paths.ENTRY_FILE.match, file_names))
     found = [(int(match[1]), match[2]) for match in matches]
-    names = [EntryName(tick, _index_of(tick, agent_name, this), this, agent_name) for tick, this in found]
-    return sorted(names, key=attrgetter("tick", "index", "id"))
+    return sorted(EntryName(tick, _number_of(tick, agent_name, this), this, agent_name) for tick, this in found)
 
 
 def read_entry(base: Path, name: EntryName) -> OutboxEntry:
@@ -281,10 +291,10 @@ def _readable(base: Path, names: list[EntryName]) -> Iterator[OutboxEntry]:
 
 
 @lru_cache(maxsize=1 << 16)
-def _index_of(tick: int, agent: str, identity: str) -> int:
-    for index in range(ENTRIES_PER_TURN):
-        if entry_id(tick, agent, index) == identity:
-            return index
+def _number_of(tick: int, agent: str, identity: str) -> int:
+    for number in range(ENTRIES_PER_TURN):
+        if entry_id(tick, agent, number) == identity:
+            return number
     return ENTRIES_PER_TURN
 
 

@@ -6,12 +6,12 @@ Names and entries are derived from the files and checked against them at every l
 
 from __future__ import annotations
 
-import threading
 import time
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
+from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +26,6 @@ from lemming.readings import Identity, Reading, has_rested, identity_of, is_curr
 KEPT_BYTES = 32 << 20
 
 _tick = attrgetter("tick")
-_within_outbox = attrgetter("tick", "index", "id")
 
 
 class Shelf:
@@ -45,9 +44,10 @@ class Shelf:
         first = bisect_right(self.derived, after, key=_tick)
         return first, max(first, bisect_right(self.derived, until, key=_tick))
 
-    def named(self, ids: frozenset[str]) -> list[EntryName]:
-        """Return the derived names with these ids."""
-        return [name for name in self.derived if name.id in ids]
+    def named(self, ids: frozenset[str], after: int) -> list[EntryName]:
+        """Return the derived names with these ids, of the ticks that come after one."""
+        newer = self.derived[bisect_right(self.derived, after, key=_tick) :]
+        return [name for name in newer if name.id in ids]
 
 
 class Outbox(Shelf):
@@ -76,9 +76,10 @@ class Pile(Shelf):
         self.by_hand: list[EntryName] = []
         self._order = partial(in_tick_order, {author: place for place, author in enumerate(authors)})
 
-    def named(self, ids: frozenset[str]) -> list[EntryName]:
-        """Return the derived names with these ids."""
-        return [self._by_id[identity] for identity in ids if identity in self._by_id]
+    def named(self, ids: frozenset[str], after: int) -> list[EntryName]:
+        """Return the derived names with these ids, of the ticks that come after one."""
+        named = (self._by_id[identity] for identity in ids if identity in self._by_id)
+        return [name for name in named if name.tick > after]
 
     def with_changes(self, outboxes: Mapping[str, Outbox]) -> Pile:
         """Return the pile with these in the place of what their authors had; the same when nothing is new."""
@@ -121,7 +122,7 @@ def _difference(
     before: Sequence[EntryName], after: Sequence[EntryName]
 ) -> tuple[Iterable[EntryName], Iterable[EntryName]]:
     """Return what is gone and what is new; quick when the oldest are gone and the newest are new."""
-    first = bisect_left(before, _within_outbox(after[0]), key=_within_outbox) if after else len(before)
+    first = bisect_left(before, after[0]) if after else len(before)
     kept = len(before) - first
     if before[first:] == after[:kept]:
         return before[:first], after[kept:]
@@ -138,15 +139,21 @@ class _Listing(NamedTuple):
     outbox: Outbox
 
 
+class _Kept(NamedTuple):
+    """An entry as it was read last."""
+
+    path: str
+    reading: Reading[OutboxEntry]
+
+
 class Outboxes:
-    """The outboxes of one organisation. Safe to use from many threads."""
+    """The outboxes of one organisation, for one thread at a time."""
 
     def __init__(self, base: Path) -> None:
         self._base = base
         self._listings: dict[str, _Listing] = {}
-        self._entries: OrderedDict[EntryName, Reading[OutboxEntry]] = OrderedDict()
+        self._entries: OrderedDict[EntryName, _Kept] = OrderedDict()
         self.kept_bytes = 0
-        self._lock = threading.Lock()
         self._pile: Pile | None = None
 
     def outbox(self, author: str) -> Outbox:
@@ -180,28 +187,33 @@ class Outboxes:
 
     def entry(self, name: EntryName) -> OutboxEntry | ConfigError:
         """Return an entry, or what is wrong with its file. Raises `FileNotFoundError`."""
-        path = f"{self._base}/{name.file}"
-        with self._lock:
-            before = self._entries.get(name)
-        if before is None or not is_current(before, path):
-            try:
-                reading = look(path, before, partial(decode_entry, name), limit_bytes=ENTRY_LIMIT_BYTES)
-            except FileNotFoundError:
-                raise
-            except OSError as error:
-                return unreadable(name.file, error)
-            self._keep(name, reading)
-            return reading.outcome
-        return before.outcome
+        kept = self._entries.get(name)
+        path = kept.path if kept else f"{self._base}/{name.file}"
+        before = kept.reading if kept else None
+        if before and is_current(before, path):
+            return before.outcome
+        try:
+            reading = look(path, before, partial(decode_entry, name), limit_bytes=ENTRY_LIMIT_BYTES)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            return unreadable(name.file, error)
+        self._keep(name, path, reading)
+        return reading.outcome
 
-    def _keep(self, name: EntryName, reading: Reading[OutboxEntry]) -> None:
-        with self._lock:
-            if replaced := self._entries.pop(name, None):
-                self.kept_bytes -= _size(replaced)
-            self._entries[name] = reading
-            self.kept_bytes += _size(reading)
-            while self.kept_bytes > KEPT_BYTES:
-                self.kept_bytes -= _size(self._entries.popitem(last=False)[1])
+    def expect(self, name: EntryName, entry: OutboxEntry) -> None:
+        """Take note of what a turn writes: its file is read, and not taken apart if it holds just that."""
+        digest = sha256(entry.content).hexdigest()
+        unseen = Reading(entry, digest, (0, len(entry.content), 0, 0), is_settled=False)
+        self._keep(name, f"{self._base}/{name.file}", unseen)
+
+    def _keep(self, name: EntryName, path: str, reading: Reading[OutboxEntry]) -> None:
+        if replaced := self._entries.pop(name, None):
+            self.kept_bytes -= _size(replaced.reading)
+        self._entries[name] = _Kept(path, reading)
+        self.kept_bytes += _size(reading)
+        while self.kept_bytes > KEPT_BYTES:
+            self.kept_bytes -= _size(self._entries.popitem(last=False)[1].reading)
 
 
 @lru_cache(maxsize=4)
@@ -221,8 +233,8 @@ def expired_entries(base: Path, current_tick: int, retention_ticks: int) -> list
 
 
 def in_tick_order(rank: dict[str, int], name: EntryName) -> tuple[int, int, int, str]:
-    """Return the key by which entries are sorted: tick, the author's place in it, index, id."""
-    return name.tick, rank.get(name.author, -1), name.index, name.id
+    """Return the key by which entries are sorted: tick, the author's place in it, number, id."""
+    return name.tick, rank.get(name.author, -1), name.number, name.id
 
 
 def _size(reading: Reading[OutboxEntry]) -> int:
@@ -238,9 +250,9 @@ def _listed(author: str, file_names: list[str], kept: _Listing | None) -> Outbox
         return outbox
     if file_names[: len(before)] == before:
         new = names_in(author, file_names[len(before) :])
-        if not outbox.names or not new or _within_outbox(outbox.names[-1]) < _within_outbox(new[0]):
+        if not outbox.names or not new or outbox.names[-1] < new[0]:
             return Outbox([*outbox.names, *new])
     known = {name.file.rpartition("/")[2]: name for name in outbox.names}
     new = names_in(author, [file_name for file_name in file_names if file_name not in known])
     left = [name for file_name in file_names if (name := known.get(file_name))]
-    return Outbox(sorted([*left, *new], key=_within_outbox))
+    return Outbox(sorted([*left, *new]))

@@ -132,7 +132,7 @@ def _quoted(base: Path, tick: int, file: str) -> bytes:
                 entry = OutboxEntry(
                     name.id, name.tick, name.author, told["kind"], told["payload"], told.get("tags", [])
                 )
-                return pretty(entry.as_json())
+                return entry.content
     return b""
 
 
@@ -140,9 +140,9 @@ def _entry_of(file: str) -> EntryName:
     """Return what the path of an entry says about it."""
     _, author, _, name = file.split("/")
     tick, identity = int(name.split("_")[0]), name.split("_")[1].removesuffix(".json")
-    derived = [entry_id(tick, author, index) for index in range(ENTRIES_PER_TURN)]
-    index = derived.index(identity) if identity in derived else ENTRIES_PER_TURN
-    return EntryName(tick, index, identity, author)
+    derived = [entry_id(tick, author, number) for number in range(ENTRIES_PER_TURN)]
+    number = derived.index(identity) if identity in derived else ENTRIES_PER_TURN
+    return EntryName(tick, number, identity, author)
 
 
 def _is_ledger(file: str) -> bool:

@@ -68,7 +68,7 @@ class PlainMailroom:
         """Assemble what a turn is shown: unread oldest first, then the newest it knows, then its own."""
         visible = sorted(
             (name for author in self.authors_of(reader) for name in self._visible(author, reader)),
-            key=lambda name: (name.tick, self._place_of(name.author), name.index, name.id),
+            key=lambda name: (name.tick, self._place_of(name.author), name.number, name.id),
         )
         fresh = [name for name in visible if not mark.covers(name)]
         self._tried = set()
