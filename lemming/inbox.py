@@ -184,7 +184,9 @@ class View:
             return ()
         return self._merged(self._unshown(pattern, mark))
 
-    def _merged(self, streams: Sequence[Iterable[EntryName]], *, reverse: bool = False) -> Iterable[EntryName]:
+    def _merged(
+        self, streams: Sequence[Iterable[EntryName]], *, reverse: bool = False
+    ) -> Iterable[EntryName]:
         return streams[0] if len(streams) == 1 else merge(*streams, key=self.key, reverse=reverse)
 
     def _of_others(self, names: Iterable[EntryName]) -> Iterable[EntryName]:

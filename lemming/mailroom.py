@@ -40,7 +40,8 @@ class Mailroom:
         places = [rank.get(name, -1) for name in self._firing]
         self._is_in_order = places == sorted(places)  # not so after an edit in an interrupted tick
         self._listed: dict[str, Outbox] = {}
-        self._entries: dict[EntryName, OutboxEntry | ConfigError | None] = {}
+        self._visit = object()
+        self._written: dict[EntryName, OutboxEntry] = {}
         self._pile: Pile | None = None
         self._today: dict[str, list[EntryName]] = {}
         self._today_in_order: list[tuple[int, object, EntryName]] = []
@@ -57,7 +58,7 @@ class Mailroom:
         """Take note of what a turn of this tick wrote."""
         for number, entry in enumerate(entries):
             name = EntryName(entry.tick, number, entry.id, author)
-            self._entries[name] = entry
+            self._written[name] = entry
             self._outboxes.expect(name, entry)
             self._note_today(name)
 
@@ -164,12 +165,12 @@ class Mailroom:
                 self._note_today(name)
 
     def _entry(self, name: EntryName) -> OutboxEntry | ConfigError | None:
-        if name not in self._entries:
-            try:
-                self._entries[name] = self._outboxes.entry(name)
-            except FileNotFoundError:  # removed by hand since the tick began
-                self._entries[name] = None
-        return self._entries[name]
+        if name in self._written:  # its file may not be there yet
+            return self._written[name]
+        try:
+            return self._outboxes.entry(name, self._visit)
+        except FileNotFoundError:  # removed by hand since the tick began
+            return None
 
     def _is_unusable(self, name: EntryName) -> bool:
         return isinstance(self._entry(name), ConfigError)

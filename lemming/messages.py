@@ -27,6 +27,7 @@ from lemming.kinds import MessageKind
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
+LINE_CHARS = 70_000
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,10 @@ class OutboxEntry:
 
     @cached_property
     def line(self) -> str:
-        """The entry on one line, as prompts show it; worked out once for all its readers."""
+        """The entry on one line, as prompts show it; worked out once for all its readers.
+
+        A line longer than any entry of the engine's is cut; one made by hand may be.
+        """
         plain = {
             "id": self.id,
             "from": self.agent,
@@ -73,7 +77,10 @@ class OutboxEntry:
             "kind": self.kind,
             "payload": self.payload,
         }
-        return to_line({**plain, "tags": self.tags} if self.tags else plain)
+        line = to_line({**plain, "tags": self.tags} if self.tags else plain)
+        if len(line) <= LINE_CHARS:
+            return line
+        return f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)"
 
     @cached_property
     def payload_chars(self) -> int:
@@ -174,7 +181,9 @@ def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
     """Return what file names of an outbox say, sorted; those that are not entries' are left out."""
     matches = filter(None, map(paths.ENTRY_FILE.match, file_names))
     found = [(int(match[1]), match[2]) for match in matches]
-    return sorted(EntryName(tick, _number_of(tick, agent_name, this), this, agent_name) for tick, this in found)
+    return sorted(
+        EntryName(tick, _number_of(tick, agent_name, this), this, agent_name) for tick, this in found
+    )
 
 
 def read_entry(base: Path, name: EntryName) -> OutboxEntry:

@@ -10,6 +10,7 @@ import time
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from hashlib import sha256
 from operator import attrgetter
@@ -20,7 +21,14 @@ from lemming import fs, paths
 from lemming.agents import agent_folders
 from lemming.documents import unreadable
 from lemming.errors import ConfigError
-from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in
+from lemming.messages import (
+    ENTRIES_PER_TURN,
+    ENTRY_LIMIT_BYTES,
+    EntryName,
+    OutboxEntry,
+    decode_entry,
+    names_in,
+)
 from lemming.readings import Identity, Reading, has_rested, identity_of, is_current, look
 
 KEPT_BYTES = 32 << 20
@@ -54,9 +62,17 @@ class Outbox(Shelf):
     """The names in one outbox at one moment. It never changes: a change of the folder makes another."""
 
     def __init__(self, names: Sequence[EntryName]) -> None:
-        by_hand = [name for name in names if not name.is_derived]
+        by_hand = [name for name in names if name.number >= ENTRIES_PER_TURN]
         self.names, self.by_hand = names, by_hand
         self.derived = [name for name in names if name.is_derived] if by_hand else names
+
+    def followed_by(self, new: Sequence[EntryName]) -> Outbox:
+        """Return the outbox with names that come after all that it has."""
+        outbox = Outbox(new)
+        outbox.by_hand = [*self.by_hand, *outbox.by_hand]
+        outbox.names = [*self.names, *new]
+        outbox.derived = [*self.derived, *outbox.derived] if outbox.by_hand else outbox.names
+        return outbox
 
     def older_than(self, tick: int) -> Sequence[EntryName]:
         """Return the names of the entries of earlier ticks."""
@@ -139,11 +155,13 @@ class _Listing(NamedTuple):
     outbox: Outbox
 
 
-class _Kept(NamedTuple):
-    """An entry as it was read last."""
+@dataclass(slots=True)
+class _Kept:
+    """An entry as it was read last, and in which visit it was looked at last."""
 
     path: str
     reading: Reading[OutboxEntry]
+    visit: object = None
 
 
 class Outboxes:
@@ -185,33 +203,39 @@ class Outboxes:
         self._pile = self._pile.with_changes(outboxes)
         return self._pile
 
-    def entry(self, name: EntryName) -> OutboxEntry | ConfigError:
-        """Return an entry, or what is wrong with its file. Raises `FileNotFoundError`."""
+    def entry(self, name: EntryName, visit: object) -> OutboxEntry | ConfigError:
+        """Return an entry, or what is wrong with its file; in one visit the file is looked at once.
+
+        Raises `FileNotFoundError`.
+        """
         kept = self._entries.get(name)
-        path = kept.path if kept else f"{self._base}/{name.file}"
-        before = kept.reading if kept else None
-        if before and is_current(before, path):
-            return before.outcome
+        if kept is None:
+            path, before = f"{self._base}/{name.file}", None
+        else:
+            path, before = kept.path, kept.reading
+            if kept.visit is visit or is_current(before, path):
+                kept.visit = visit
+                return before.outcome
         try:
             reading = look(path, before, partial(decode_entry, name), limit_bytes=ENTRY_LIMIT_BYTES)
         except FileNotFoundError:
             raise
         except OSError as error:
             return unreadable(name.file, error)
-        self._keep(name, path, reading)
+        self._keep(name, _Kept(path, reading, visit))
         return reading.outcome
 
     def expect(self, name: EntryName, entry: OutboxEntry) -> None:
         """Take note of what a turn writes: its file is read, and not taken apart if it holds just that."""
         digest = sha256(entry.content).hexdigest()
         unseen = Reading(entry, digest, (0, len(entry.content), 0, 0), is_settled=False)
-        self._keep(name, f"{self._base}/{name.file}", unseen)
+        self._keep(name, _Kept(f"{self._base}/{name.file}", unseen))
 
-    def _keep(self, name: EntryName, path: str, reading: Reading[OutboxEntry]) -> None:
+    def _keep(self, name: EntryName, kept: _Kept) -> None:
         if replaced := self._entries.pop(name, None):
             self.kept_bytes -= _size(replaced.reading)
-        self._entries[name] = _Kept(path, reading)
-        self.kept_bytes += _size(reading)
+        self._entries[name] = kept
+        self.kept_bytes += _size(kept.reading)
         while self.kept_bytes > KEPT_BYTES:
             self.kept_bytes -= _size(self._entries.popitem(last=False)[1].reading)
 
@@ -251,7 +275,7 @@ def _listed(author: str, file_names: list[str], kept: _Listing | None) -> Outbox
     if file_names[: len(before)] == before:
         new = names_in(author, file_names[len(before) :])
         if not outbox.names or not new or outbox.names[-1] < new[0]:
-            return Outbox([*outbox.names, *new])
+            return outbox.followed_by(new)
     known = {name.file.rpartition("/")[2]: name for name in outbox.names}
     new = names_in(author, [file_name for file_name in file_names if file_name not in known])
     left = [name for file_name in file_names if (name := known.get(file_name))]

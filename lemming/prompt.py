@@ -21,7 +21,6 @@ from lemming.messages import OutboxEntry
 from lemming.providers import Message
 from lemming.tools import Tool
 
-ENTRY_CHARS = 70_000  # more than an entry of the engine's can have; one made by hand may be longer
 BRIEF_LINE_CHARS = 600
 
 
@@ -126,12 +125,12 @@ def _situation(sight: Sight) -> str:
     parts += [f"WARNING: {warning}" for warning in sight.warnings]
     inbox = sight.inbox
     more = f", {inbox.waiting} more wait for your next turn" if inbox.waiting else ""
-    unread = [_entry_line(entry) for entry in inbox.unread]
+    unread = [entry.line for entry in inbox.unread]
     parts.append(_section(f"New entries in your inbox, oldest first{more}", unread, "none"))
     if inbox.known:
-        parts.append(_section("Entries you have seen before", [_entry_line(e) for e in inbox.known], "none"))
+        parts.append(_section("Entries you have seen before", [entry.line for entry in inbox.known], "none"))
     if inbox.own:
-        parts.append(_section("Your own latest entries", [_entry_line(e) for e in inbox.own], "none"))
+        parts.append(_section("Your own latest entries", [entry.line for entry in inbox.own], "none"))
     if sight.results:
         parts.append(
             _section("Results of your earlier tool calls", [to_line(r) for r in sight.results], "none")
@@ -191,11 +190,6 @@ def _fenced(lines: list[str]) -> str:
     text = "\n".join(lines)
     mark = blake2b(text.encode("utf-8", "replace"), digest_size=5).hexdigest()
     return f"<<<DATA {mark}\n{text}\n{mark} DATA>>>"
-
-
-def _entry_line(entry: OutboxEntry) -> str:
-    line, length = entry.line, len(entry.line)
-    return line if length <= ENTRY_CHARS else f"{line[:ENTRY_CHARS]} ... (cut, {length} characters in all)"
 
 
 def _tool_line(tool: Tool) -> str:

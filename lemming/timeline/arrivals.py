@@ -16,7 +16,7 @@ from lemming.clock import parse_timestamp
 from lemming.documents import why_unreadable
 from lemming.errors import ConfigError, DiskError
 from lemming.journal import Record, journal_ticks, read_journal
-from lemming.jsontext import JsonProblem, parse, pretty
+from lemming.jsontext import JsonProblem, parse
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
 from lemming.plan import Plan
 from lemming.timeline.root import files_that_count

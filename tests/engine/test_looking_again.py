@@ -79,7 +79,7 @@ def test_an_entry_edited_in_place_in_one_instant_is_read_anew(tmp_path: Path) ->
     outboxes = Outboxes(tmp_path)
     for number in range(100, 200):
         write(tmp_path, "ada", 1, "a", text=str(number))
-        entry = outboxes.entry(outboxes.outbox("ada").names[0])
+        entry = outboxes.entry(outboxes.outbox("ada").names[0], object())
         assert isinstance(entry, OutboxEntry)
         assert entry.payload == {"text": str(number)}
 
@@ -90,7 +90,7 @@ def test_what_is_kept_of_entries_stays_within_its_bytes(tmp_path: Path) -> None:
     for tick in range(KEPT_BYTES // len(large) + 3):
         write(tmp_path, "ada", tick, "a", text=large)
     for name in outboxes.outbox("ada").names:
-        outboxes.entry(name)
+        outboxes.entry(name, object())
     assert outboxes.kept_bytes <= KEPT_BYTES
     assert outboxes.kept_bytes > KEPT_BYTES // 2
 
