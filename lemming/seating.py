@@ -25,12 +25,13 @@ from lemming.guards.grants import resolve
 from lemming.inbox import ReadMark
 from lemming.journal import Record
 from lemming.jsontext import compact, parse
+from lemming.kinds import MessageKind
 from lemming.ledger import AgentState, read_state
 from lemming.mailroom import Mailroom
 from lemming.memory import Memories, read_memories
 from lemming.prompt import Sight, brief_prompt, full_prompt
 from lemming.providers import LLMProvider, make_provider, provider_class
-from lemming.tools import allowed_tools
+from lemming.tools import Tool, allowed_tools
 from lemming.turn import Seat
 
 NOTHING: Mapping[str, bytes] = {}
@@ -100,7 +101,9 @@ def find_seat(
         max_steps=limits.max_steps or defaults.max_steps,
         repairs=defaults.repairs if limits.repairs is None else limits.repairs,
         prompt=brief_prompt(sight) if entry.prompt == "brief" else full_prompt(sight),
-        schema=_schema(sight, entry) if takes_schema else None,
+        schema=_schema(entry.prompt, tuple(limits.kinds), tuple(sight.tools.values()), limits.max_entries)
+        if takes_schema
+        else None,
         state=state,
         read=inbox.mark,
         warned=warned,
@@ -207,12 +210,14 @@ def _takes_schema(_: type[LLMProvider], provider: str, options: bytes, base: Pat
     return make_provider(provider, parse(options), base=base).takes_schema
 
 
-def _schema(sight: Sight, entry: ModelEntry) -> dict[str, Any]:
-    limits = sight.agent.turn
-    if entry.prompt == "brief":
-        return brief_schema(kinds=limits.kinds)
-    tools = {name: tool.parameters for name, tool in sight.tools.items()}
-    return reply_schema(kinds=limits.kinds, tools=tools, max_entries=limits.max_entries)
+@lru_cache(maxsize=4096)
+def _schema(
+    prompt: str, kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int
+) -> dict[str, Any]:
+    if prompt == "brief":
+        return brief_schema(kinds=kinds)
+    arguments = {tool.name: tool.parameters for tool in tools}
+    return reply_schema(kinds=kinds, tools=arguments, max_entries=max_entries)
 
 
 def _shown(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
