@@ -65,7 +65,7 @@ def timestamp(moment: datetime) -> str:
     >>> timestamp(datetime(2025, 12, 8, 10, 30, tzinfo=UTC))
     '2025-12-08T10:30:00.000Z'
     """
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def parse_timestamp(text: str) -> datetime:

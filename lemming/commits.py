@@ -9,7 +9,6 @@ files meanwhile is shown what is held.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,7 +18,7 @@ from lemming.effects import apply_effect
 from lemming.errors import DiskError
 from lemming.journal import Journal
 from lemming.ledger import write_state
-from lemming.logging_config import engine_logger, log_agent_action
+from lemming.logging_config import log_agent_action
 from lemming.mailroom import Mailroom
 from lemming.report import TurnReport
 from lemming.runtime import Runtime
@@ -35,16 +34,19 @@ class _Held:
 
 @dataclass
 class Commits:
-    """The committed turns of one tick. `reports` holds what became of each so far, by agent."""
+    """The committed turns of one tick. `reports` holds what became of each so far, by agent.
+
+    Turns call it while they are `Runtime.working`, so one at a time.
+    """
 
     runtime: Runtime
     journal: Journal
     mailroom: Mailroom
     org: Org
+    log: Any = field(init=False)  # open while turns are taken
     reports: dict[str, TurnReport] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
     _held_files: dict[str, bytes] = field(default_factory=dict)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     @property
     def held_files(self) -> Mapping[str, bytes]:
@@ -60,29 +62,29 @@ class Commits:
             self._commit(outcome, again=again, warned=warned)
             return
         self.journal.append("turn_answered", agent=outcome.report.agent)
-        with self._lock:
-            self._held.append(_Held(outcome, again, warned))
-            self._held_files.update({effect.place: effect.content for effect in outcome.effects})
-            self._take_note(outcome)
+        self._held.append(_Held(outcome, again, warned))
+        self._held_files.update({effect.place: effect.content for effect in outcome.effects})
+        self._show(outcome)
+        self.reports[outcome.report.agent] = outcome.report
 
     def write_held(self) -> None:
         """Make all answers so far survive power loss, then write and commit the turns that were held."""
-        with self._lock:
-            if self._held:
-                self.journal.sync()
-                while self._held:
-                    held = self._held[0]
-                    self._commit(held.outcome, again=held.again, warned=held.warned)
-                    del self._held[0]
-                self._held_files = {}
+        if self._held:
+            self.journal.sync()
+            while self._held:
+                held = self._held[0]
+                self._commit(held.outcome, again=held.again, warned=held.warned)
+                del self._held[0]
+            self._held_files = {}
 
     def write_again(self, outcome: TurnOutcome) -> None:
         """Write the files of a turn that was committed before the machine went down."""
         self._apply(outcome, again=True)
-        self.mailroom.add(outcome.report.agent, outcome.entries)
+        self._show(outcome)
 
     def end(self, kind: str, report: TurnReport, **extra: Any) -> None:
         """Record how a turn ended: in the journal, in the logs, in the reports; and tell."""
+        tick = self.journal.tick
         self.journal.append(kind, **report.as_json(), **extra)
         facts = {
             "status": report.status,
@@ -92,13 +94,14 @@ class Commits:
             "credits": report.credits,
             "duration_ms": report.duration_ms,
         }
-        base, tick = self.runtime.base, self.journal.tick
-        level = "warning" if report.status == "failed" else "info"
-        getattr(engine_logger(base), level)("turn", tick=tick, agent=report.agent, **facts)
+        write = self.log.warning if report.status == "failed" else self.log.info
+        write("turn", tick=tick, agent=report.agent, **facts)
         ended = report.status if report.status in ("skipped", "failed") else "completed"
+        base = self.runtime.base
         log_agent_action(base, report.agent, tick, f"agent_{ended}", **facts, notes=report.notes)
         self.reports[report.agent] = report
-        self.runtime.notify({"type": "turn_ended", "tick": tick, **report.as_json()})
+        if self.runtime.is_heard:
+            self.runtime.notify({"type": "turn_ended", "tick": tick, **report.as_json()})
 
     def _commit(self, outcome: TurnOutcome, *, again: bool, warned: bool) -> None:
         try:
@@ -108,16 +111,16 @@ class Commits:
                 raise
             outcome = _failed_to_write(outcome, error)
             self._apply(outcome, again=again)
-        self._take_note(outcome)
-        failed = outcome.report.status == "failed"
-        self.end("turn_committed", outcome.report, **({"state": outcome.state.as_json()} if failed else {}))
-        if warned and not failed:
-            engine_logger(self.runtime.base).warning(
-                "soft_cap_reached",
-                agent=outcome.report.agent,
-                tick=self.journal.tick,
-                credits=outcome.state.credits,
-            )
+        report = outcome.report
+        if report.agent not in self.reports:  # one that was held has been shown
+            self._show(outcome)
+        if report.status == "failed":
+            self.end("turn_committed", report, state=outcome.state.as_json())
+            return
+        self.end("turn_committed", report)
+        if warned:
+            tick, spent = self.journal.tick, outcome.state.credits
+            self.log.warning("soft_cap_reached", agent=report.agent, tick=tick, credits=spent)
 
     def _apply(self, outcome: TurnOutcome, *, again: bool) -> None:
         """Write a turn's files: memories and workspace, then the outbox, then the agent's new state."""
@@ -126,11 +129,9 @@ class Commits:
             apply_effect(self.runtime.base, effect, again=again)
         write_state(self.runtime.base, outcome.report.agent, outcome.state)
 
-    def _take_note(self, outcome: TurnOutcome) -> None:
-        """Let the others see what the turn wrote, once."""
-        if outcome.report.agent not in self.reports:
-            self.mailroom.add(outcome.report.agent, outcome.entries)
-        self.reports[outcome.report.agent] = outcome.report
+    def _show(self, outcome: TurnOutcome) -> None:
+        """Let the others see what the turn wrote."""
+        self.mailroom.add(outcome.report.agent, outcome.entries)
 
 
 def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:

@@ -333,7 +333,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         recorder.after_tick(report)
     if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
         seal_old_journals(base, tick, config.org.plain_journals)
-    runtime.notify({"type": "tick_committed", **report.as_json()})
+    if runtime.is_heard:
+        runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
 
 

@@ -6,23 +6,23 @@ torn last line (what a crash leaves) is told from damage. Format: docs/formats.m
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from lemming import fs, paths
 from lemming.clock import Clock
 from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, DiskError
 from lemming.jsontext import JsonProblem, compact, parse
-from lemming.redaction import redact_values
+from lemming.redaction import redact_bytes, redact_values
 from lemming.sealing import plain_ticks, read_sealed, sealed_ticks
 
 Record = dict[str, Any]
+T = TypeVar("T")
 Durability = Literal["turn", "tick", "off"]
 
 LINE_LIMIT_BYTES = 64 << 20
@@ -36,7 +36,7 @@ class Reading:
 
     records: list[Record]
     valid_bytes: int
-    check: str
+    check: bytes
 
 
 def read_journal(base: Path, tick: int) -> list[Record]:
@@ -88,7 +88,7 @@ def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
 def parse_journal(raw: bytes, file: str) -> Reading:
     """Return what the bytes of a journal say; raise `CorruptState` for damage before the last line."""
     records: list[Record] = []
-    check, offset = "", 0
+    check, offset = b"", 0
     for number, line in enumerate(raw.split(b"\n"), 1):
         if not line:
             if offset < len(raw):
@@ -100,7 +100,7 @@ def parse_journal(raw: bytes, file: str) -> Reading:
             if is_last:
                 break
             raise _damaged(file, number, "its checksum does not follow from the line before")
-        check = line[-2 - 2 * _CHECK_BYTES : -2].decode("ascii")
+        check = line[-2 - 2 * _CHECK_BYTES : -2]
         records.append(record)
         offset += len(line) + 1
     return Reading(records, offset, check)
@@ -162,17 +162,17 @@ class Journal:
         With `sync` and durability "turn" it survives power loss, and so do all before it.
         """
         record: Record = {"type": kind, "epoch": self._epoch, **fields}
-        text = compact(record).decode()
-        if redact_values(text) != text:
+        text = compact(record)
+        if redact_bytes(text) != text:
             record = {
                 "type": kind,
                 "epoch": self._epoch,
                 **{key: _redacted(value) for key, value in fields.items()},
             }
-            text = compact(record).decode()
-        with self._writing, self._stopped_by_failure():
+            text = compact(record)
+        with self._writing:
             line, self._check = _close_line(text, self._check)
-            self._file.append(line)
+            self._change(self._file.append, line)
             self._written += 1
             if "agent" in fields:
                 self._latest[fields["agent"]] = self._written
@@ -200,21 +200,23 @@ class Journal:
             if self._synced >= wanted:  # somebody's flush has covered ours while we waited
                 return
             covered, is_first = self._written, self._synced < 0
-            with self._stopped_by_failure():
-                if is_first and self._durability == "tick":  # bytes and name in one flush
-                    fs.sync_file_system(self._base)
-                else:
-                    self._file.sync()
-                    if is_first:
-                        self._file.sync_name()
+            self._change(self._flush, is_first)
             self._synced = covered
 
-    @contextlib.contextmanager
-    def _stopped_by_failure(self) -> Iterator[None]:
+    def _flush(self, is_first: bool) -> None:
+        if is_first and self._durability == "tick":  # bytes and name in one flush
+            fs.sync_file_system(self._base)
+        else:
+            self._file.sync()
+            if is_first:
+                self._file.sync_name()
+
+    def _change(self, change: Callable[[T], None], what: T) -> None:
+        """Change the file; not after the disk has refused once."""
         if self._failure:
             raise self._failure
         try:
-            yield
+            change(what)
         except DiskError as error:
             self._failure = error
             raise
@@ -229,17 +231,17 @@ def _redacted(value: Any) -> Any:
     return [_redacted(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
-def _close_line(text: str, previous: str) -> tuple[bytes, str]:
-    body = text.encode()[:-1]
+def _close_line(text: bytes, previous: bytes) -> tuple[bytes, bytes]:
+    body = text[:-1]
     check = _checksum(body, previous)
-    return body + b',"check":"' + check.encode() + b'"}\n', check
+    return b'%b,"check":"%b"}\n' % (body, check), check
 
 
-def _open_line(line: bytes, previous: str) -> Record | None:
+def _open_line(line: bytes, previous: bytes) -> Record | None:
     """Return the record of a line, or None when the line is not what was written."""
     body, tail = line[:-_TAIL], line[-_TAIL:]
     check = _checksum(body, previous)
-    if tail != b',"check":"' + check.encode() + b'"}':
+    if tail != b',"check":"%b"}' % check:
         return None
     try:
         record = parse(body + b"}", limit_bytes=LINE_LIMIT_BYTES)
@@ -248,8 +250,8 @@ def _open_line(line: bytes, previous: str) -> Record | None:
     return record if isinstance(record, dict) else None
 
 
-def _checksum(body: bytes, previous: str) -> str:
-    return blake2b(body, digest_size=_CHECK_BYTES, key=previous.encode()).hexdigest()
+def _checksum(body: bytes, previous: bytes) -> bytes:
+    return blake2b(body, digest_size=_CHECK_BYTES, key=previous).hexdigest().encode()
 
 
 def _unreadable(file: str, error: OSError) -> CorruptState:

@@ -5,20 +5,22 @@ Logs are for people and tools that watch; nothing reads them back. Secrets are t
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import threading
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from datetime import UTC, datetime
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
 from lemming import fs, paths
 from lemming.errors import DiskError
-from lemming.redaction import redact_values
+from lemming.redaction import redact_bytes
 
 ROTATE_BYTES = 8 << 20
-"""A log that has grown past this becomes `<name>.1`, in the place of the one before."""
+"""A log that has grown past this when it is closed becomes `<name>.1`, in the place of the one before."""
 
 _INFO = 20  # logging.INFO; the module is imported with the first line that is written
 _levels: dict[Path, int] = {}
@@ -28,7 +30,7 @@ _moving = threading.Lock()
 def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any:
     """Set from which level on an organisation's log is written, and return its logger.
 
-    Raises `ValueError` for a level that `logging` does not know.
+    Raises `ValueError` for a level that `logging` does not know. A tick under way keeps the level it has.
     """
     import logging
 
@@ -41,8 +43,20 @@ def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any
 
 
 def engine_logger(base_path: str | os.PathLike[str]) -> Any:
-    """Return the logger that writes to `logs/engine.log`."""
-    return _logger(paths.as_base(base_path), paths.ENGINE_LOG)
+    """Return the logger that writes to `logs/engine.log`, and opens it for each line."""
+    base = paths.as_base(base_path)
+    return _logger_at(base, _levels.get(base, _INFO))
+
+
+@contextlib.contextmanager
+def engine_log(base_path: str | os.PathLike[str]) -> Iterator[Any]:
+    """Give a logger that writes to `logs/engine.log`, and keeps it open until the block ends.
+
+    The file is made again when somebody removes it. Who moves it away takes the block's lines along.
+    """
+    base = paths.as_base(base_path)
+    with _LogFile(base, paths.ENGINE_LOG) as log:
+        yield _logger(log, _levels.get(base, _INFO))
 
 
 def log_agent_action(
@@ -59,66 +73,116 @@ def log_agent_action(
     base = paths.as_base(base_path)
     if _levels.get(base, _INFO) > _INFO:
         return
-    from pydantic_core import to_json
-
     # Without structlog's chain, which costs more than the line: every turn writes one.
-    now = datetime.now(UTC).isoformat().replace("+00:00", "Z")
-    told = {"agent": agent_name, "tick": tick, **fields, "level": "info", "timestamp": now, "event": action}
-    _Lines(base, paths.activity_log(agent_name)).msg(_dumps(to_json, told))
+    told = {
+        "agent": agent_name,
+        "tick": tick,
+        **fields,
+        "level": "info",
+        "timestamp": _now(),
+        "event": action,
+    }
+    with _LogFile(base, paths.activity_log(agent_name)) as log:
+        log.msg(_dumps(told))
 
 
-class _Lines:
-    """The end of a structlog chain: one write a line, through the one module that writes."""
+class _LogFile:
+    """The end of a structlog chain: a file that is opened with the first line. One write a line."""
 
     def __init__(self, base: Path, relative: str) -> None:
         self._base, self._relative = base, relative
+        self._file: fs.AppendFile | None = None
 
-    def msg(self, line: str) -> None:
+    def __enter__(self) -> _LogFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        file, self._file = self._file, None
+        if file is None:
+            return
+        is_full = file.size > ROTATE_BYTES
+        file.close()
+        if is_full:
+            self._move_away()
+
+    def msg(self, line: bytes) -> None:
         try:
-            with fs.AppendFile(self._base, self._relative) as file:
-                file.append(redact_values(line).encode("utf-8", "replace") + b"\n")
-                is_full = file.size > ROTATE_BYTES
-            if is_full:
-                self._move_away()
+            self._opened().append(redact_bytes(line) + b"\n")
         except DiskError as error:
-            if not error.concerns_one_file:  # a full disk stops the engine; an odd log file does not
-                raise
+            _overlook_odd_file(error)
+
+    def _opened(self) -> fs.AppendFile:
+        if self._file is not None:
+            if os.fstat(self._file.fileno()).st_nlink:
+                return self._file
+            self._file.close()  # somebody has removed it
+        self._file = None  # as long as it cannot be opened
+        self._file = fs.AppendFile(self._base, self._relative)
+        return self._file
 
     def _move_away(self) -> None:
-        with _moving:
-            if os.stat(f"{self._base}/{self._relative}").st_size > ROTATE_BYTES:  # nobody else was first
+        with _moving, contextlib.suppress(FileNotFoundError):
+            if os.stat(f"{self._base}/{self._relative}").st_size <= ROTATE_BYTES:  # somebody else was first
+                return
+            try:
                 fs.move(self._base, self._relative, f"{self._relative}.1")
+            except DiskError as error:
+                _overlook_odd_file(error)
 
     debug = info = warning = error = critical = msg
 
 
-def _logger(base: Path, relative: str) -> Any:
-    return _logger_at(base, relative, _levels.get(base, _INFO))
+class _EachLine:
+    """The end of a structlog chain: the file is opened for each line."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    def msg(self, line: bytes) -> None:
+        with _LogFile(self._base, paths.ENGINE_LOG) as log:
+            log.msg(line)
+
+    debug = info = warning = error = critical = msg
+
+
+def _overlook_odd_file(error: DiskError) -> None:
+    """Go on without a line where a log file is odd; a full disk stops the engine."""
+    if not error.concerns_one_file:
+        raise error
 
 
 @lru_cache(maxsize=4096)
-def _logger_at(base: Path, relative: str, level: int) -> Any:
+def _logger_at(base: Path, level: int) -> Any:
+    return _logger(_EachLine(base), level)
+
+
+def _logger(end: _LogFile | _EachLine, level: int) -> Any:
     import structlog
 
     bound = structlog.make_filtering_bound_logger(level)
-    return structlog.wrap_logger(_Lines(base, relative), processors=_processors(), wrapper_class=bound).bind()
+    return structlog.wrap_logger(end, processors=[_render], wrapper_class=bound).bind()
+
+
+def _render(_: object, level: str, event: MutableMapping[str, Any]) -> bytes:
+    """Return an event as a line; one processor instead of structlog's three, as every turn writes one."""
+    event["level"], event["timestamp"] = level, _now()
+    return _dumps(event)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _dumps(event: Mapping[str, Any]) -> bytes:
+    try:
+        return _writer()(event, fallback=str)
+    except ValueError:  # half of a surrogate pair, as in a file's name that is not UTF-8
+        return json.dumps(event, ensure_ascii=False, default=str).encode("utf-8", "replace")
 
 
 @cache
-def _processors() -> list[Any]:
-    import structlog
+def _writer() -> Callable[..., bytes]:
+    """Return the function that writes JSON; it is imported with the first line."""
     from pydantic_core import to_json
 
-    return [
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-        structlog.processors.JSONRenderer(serializer=partial(_dumps, to_json)),
-    ]
-
-
-def _dumps(to_json: Any, event: dict[str, Any], **_: Any) -> str:
-    try:
-        text: str = to_json(event, fallback=str).decode("utf-8", "replace")
-    except ValueError:  # half of a surrogate pair, as in a file's name that is not UTF-8
-        text = json.dumps(event, ensure_ascii=False, default=str).encode("utf-8", "replace").decode()
-    return text
+    return to_json

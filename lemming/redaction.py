@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from typing import NamedTuple
 
 _SECRET_NAME = re.compile(r"(?<!PUBLIC_)KEY(?!BOARD|MAP)|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.I)
 _SHORTEST = 8  # anything shorter is found inside ordinary words
@@ -24,7 +25,16 @@ _SHAPES = re.compile(
     re.I | re.S,
 )
 
-_known: tuple[tuple[str, str], ...] | None = None
+
+class Secret(NamedTuple):
+    """A text that no file may hold: as a string, as bytes, and the variable it comes from."""
+
+    value: str
+    raw: bytes
+    name: str
+
+
+_known: tuple[Secret, ...] | None = None
 
 
 def redact_values(text: str) -> str:
@@ -32,9 +42,21 @@ def redact_values(text: str) -> str:
 
     The environment is read once; `refresh` reads it again.
     """
-    for value, name in _known if _known is not None else refresh():
-        if value in text:
-            text = text.replace(value, f"[redacted {name}]")
+    for secret in _known if _known is not None else refresh():
+        if secret.value in text:
+            text = text.replace(secret.value, f"[redacted {secret.name}]")
+    return text
+
+
+def redact_bytes(text: bytes) -> bytes:
+    """Do what `redact_values` does for a text that is UTF-8 already.
+
+    >>> redact_bytes(b'{"event": "turn"}')
+    b'{"event": "turn"}'
+    """
+    for secret in _known if _known is not None else refresh():
+        if secret.raw in text:
+            text = text.replace(secret.raw, f"[redacted {secret.name}]".encode("utf-8", "replace"))
     return text
 
 
@@ -58,8 +80,8 @@ def excerpt(text: str, limit_chars: int = 200) -> str:
     return line if len(line) <= limit_chars else line[: limit_chars - 1].rstrip() + "…"
 
 
-def refresh() -> tuple[tuple[str, str], ...]:
-    """Read the environment again; return (value, name) for each secret in it, longest first."""
+def refresh() -> tuple[Secret, ...]:
+    """Read the environment again; return the secrets in it, longest first."""
     global _known
     found = {
         form: name
@@ -67,7 +89,8 @@ def refresh() -> tuple[tuple[str, str], ...]:
         if len(value) >= _SHORTEST and not value.isdigit() and _SECRET_NAME.search(name)
         for form in _forms(value)
     }
-    _known = tuple(sorted(found.items(), key=lambda item: (-len(item[0]), item)))
+    longest_first = sorted(found.items(), key=lambda item: (-len(item[0]), item))
+    _known = tuple(Secret(value, os.fsencode(value), name) for value, name in longest_first)
     return _known
 
 

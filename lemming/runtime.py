@@ -65,6 +65,7 @@ class Runtime:
     epoch: int = 0
     batch: bool = False
     batches: Batches | None = None
+    is_heard: bool = field(init=False, default=True)  # else nobody need put events together
     _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
     _org: Org = field(default_factory=Org)
     _circuits: Circuits | None = None
@@ -76,13 +77,14 @@ class Runtime:
 
     def __post_init__(self) -> None:
         hear = self.notify
-        self.is_heard = hear is not ignore  # else nobody need put events together
+        self.is_heard = hear is not ignore
 
         def one_at_a_time(event: Event) -> None:
             with self._lock:
                 hear(event)
 
-        self.notify = one_at_a_time
+        if self.is_heard:
+            self.notify = one_at_a_time
 
     def working(self) -> contextlib.AbstractContextManager[object]:
         """Let the block run alone: of all turns one works, the others wait for a model, a tool or the disk.

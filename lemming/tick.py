@@ -17,6 +17,7 @@ from lemming.errors import DiskError, LemmingError
 from lemming.executors.threads import run_all
 from lemming.journal import Journal, Record, may_have_gone_down
 from lemming.ledger import AgentState, write_state
+from lemming.logging_config import engine_log
 from lemming.outboxes import expired_entries
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
@@ -69,8 +70,9 @@ class Tick:
         org, agents = self.snapshot.config.org, self._agents()
         waits = find_waits(order, agents, org, self.runtime.base) if at_once > 1 else {}
         stop, batches = self.runtime.stop, self.runtime.batches
-        run_all(order, waits, self._turn, at_once=at_once, stop=stop, register=batches)
-        self.commits.write_held()
+        with engine_log(self.runtime.base) as self.commits.log:
+            run_all(order, waits, self._turn, at_once=at_once, stop=stop, register=batches)
+            self.commits.write_held()
 
     def _at_once(self) -> int:
         org = self.snapshot.config.org
@@ -185,7 +187,8 @@ class Tick:
             else:
                 self.snapshot.mailroom.add(report.agent, outcome.entries)
         self.commits.reports[report.agent] = report
-        self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **report.as_json()})
+        if self.runtime.is_heard:
+            self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **report.as_json()})
 
     @property
     def may_have_lost_files(self) -> bool:
