@@ -11,34 +11,21 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-import stat
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
+from lemming.descriptors import last_lines, read_up_to, require_regular
 from lemming.disk import disk
 from lemming.errors import DiskError
+from lemming.openat2 import open_at_once
+from lemming.refusals import refused
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-
-_HINTS = {
-    errno.ENOSPC: "the disk is full; free space and run again, nothing is lost",
-    errno.EDQUOT: "the disk quota is used up; free space and run again, nothing is lost",
-    errno.EROFS: "the file system is read-only; make it writable and run again",
-    errno.EACCES: "no permission; check the owner and the mode of this path",
-    errno.EPERM: "no permission; check the owner and the mode of this path",
-    errno.EMFILE: "too many open files; raise `ulimit -n` and run again",
-    errno.ELOOP: "a symbolic link stands where a file or folder of the organisation should be; remove it",
-    errno.ENOTDIR: "something that is not a folder stands where a folder should be; move it away",
-    errno.EIO: "the disk reported an error; the journal is kept, check the disk before running again",
-}
-# Something is wrong with that one path, or with who may write it: not with the disk.
-_ODD = frozenset({
-    errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EACCES, errno.EPERM
-})  # fmt: skip
 
 Mutation = Callable[[str, str], None]
 _observers: list[Mutation] = []
@@ -65,10 +52,15 @@ def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
 
     Raises `OSError`: not found, a link, a pipe, a folder. A pipe does not block.
     """
+    return read_with_status(path, limit_bytes)[0]
+
+
+def read_with_status(path: str | os.PathLike[str], limit_bytes: int) -> tuple[bytes, os.stat_result]:
+    """Return a file's bytes as `read_bytes` does, and its status just before they were read."""
     descriptor = os.open(path, _READ)
     try:
-        _require_regular(descriptor, os.fspath(path))
-        return _read_up_to(descriptor, limit_bytes + 1)
+        status = require_regular(descriptor, os.fspath(path))
+        return read_up_to(descriptor, limit_bytes + 1, status.st_size), status
     finally:
         os.close(descriptor)
 
@@ -77,14 +69,9 @@ def read_tail(path: str | os.PathLike[str], block_bytes: int, lines: int) -> byt
     """Return the end of a file, whole lines, at least `lines` of them where there are so many."""
     descriptor = os.open(path, _READ)
     try:
-        size = _require_regular(descriptor, os.fspath(path)).st_size
-        start = max(0, size - block_bytes)
-        tail = os.pread(descriptor, size - start, start)
-        while start and tail.count(b"\n") <= lines:
-            step = min(start, len(tail))
-            start -= step
-            tail = os.pread(descriptor, step, start) + tail
-        return tail[tail.find(b"\n") + 1 :] if start else tail
+        return last_lines(
+            descriptor, require_regular(descriptor, os.fspath(path)).st_size, block_bytes, lines
+        )
     finally:
         os.close(descriptor)
 
@@ -99,24 +86,12 @@ def list_names(path: str | os.PathLike[str]) -> list[str]:
     except FileNotFoundError:
         return []
     try:
-        return sorted(name for name in os.listdir(descriptor) if not name.startswith("."))
+        names = os.listdir(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _require_regular(descriptor: int, path: str) -> os.stat_result:
-    status = os.fstat(descriptor)
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", path)
-    return status
-
-
-def _read_up_to(descriptor: int, count: int) -> bytes:
-    chunks: list[bytes] = []
-    while count > 0 and (chunk := os.read(descriptor, min(count, 1 << 20))):
-        chunks.append(chunk)
-        count -= len(chunk)
-    return b"".join(chunks)
+    names.sort()
+    del names[bisect_left(names, ".") : bisect_left(names, "/")]  # "/" is the next character
+    return names
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -130,7 +105,8 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False) ->
     """
     with _parent(root, relative) as (folder, name):
         temporary = _write_beside(folder, name, content, sync=sync)
-        _rename_beside(folder, temporary, name, relative)
+        _announce("rename", relative)
+        disk().rename(temporary, name, folder, folder)
         if sync:
             _announce("sync", relative)
             disk().sync_folder(folder)
@@ -144,7 +120,8 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
     with _parent(root, relative) as (folder, name):
         temporary = _write_beside(folder, name, content)
         sync_file_system(root)
-        _rename_beside(folder, temporary, name, relative)
+        _announce("rename", relative)
+        disk().rename(temporary, name, folder, folder)
 
 
 def create(root: Path, relative: str, content: bytes) -> bool:
@@ -194,7 +171,7 @@ def make_root(root: Path) -> None:
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _refused(root, "", error) from error
+        raise refused(root, "", error) from error
 
 
 def append(root: Path, relative: str, content: bytes) -> None:
@@ -204,13 +181,17 @@ def append(root: Path, relative: str, content: bytes) -> None:
 
 
 class AppendFile:
-    """A file that only grows: the journal, a ledger. Readable too, so that its end can be checked."""
+    """A file that only grows: the journal, a ledger. Readable too, so that its end can be checked.
+
+    `size` is its size in bytes when it was opened, with what was changed through here since.
+    """
 
     def __init__(self, root: Path, relative: str) -> None:
         self._root, self._relative = root, relative
-        with _parent(root, relative) as (folder, name):
-            _announce("open", relative)
-            self._descriptor = _open_regular(name, folder)
+        try:
+            self._descriptor, self.size = _open_to_append(root, relative)
+        except OSError as error:
+            raise refused(root, relative, error) from error
 
     def __enter__(self) -> AppendFile:
         return self
@@ -221,44 +202,41 @@ class AppendFile:
     def read(self) -> bytes:
         """Return the whole content."""
         os.lseek(self._descriptor, 0, os.SEEK_SET)
-        return _read_up_to(self._descriptor, os.fstat(self._descriptor).st_size)
+        size = os.fstat(self._descriptor).st_size
+        return read_up_to(self._descriptor, size, size)
 
     def fileno(self) -> int:
         """Return the descriptor, for a kernel lock on it."""
         return self._descriptor
 
-    @property
-    def size(self) -> int:
-        """The size in bytes."""
-        return os.fstat(self._descriptor).st_size
-
-    def read_end(self, count: int) -> bytes:
-        """Return the last `count` bytes, or all when there are fewer."""
-        size = self.size
-        return os.pread(self._descriptor, min(count, size), max(0, size - count))
+    def read_tail(self, block_bytes: int, lines: int) -> bytes:
+        """Return the end of the file as `read_tail` does."""
+        return last_lines(self._descriptor, self.size, block_bytes, lines)
 
     def append(self, content: bytes) -> None:
         """Write at the end."""
         try:
             _announce("append", self._relative)
             _write_all(self._descriptor, content)
+            self.size += len(content)
         except OSError as error:
-            raise _refused(self._root, self._relative, error) from error
+            raise refused(self._root, self._relative, error) from error
 
     def truncate(self, size: int) -> None:
         """Cut the file to its first `size` bytes."""
         try:
             _announce("truncate", self._relative)
             disk().truncate(self._descriptor, size)
+            self.size = size
         except OSError as error:
-            raise _refused(self._root, self._relative, error) from error
+            raise refused(self._root, self._relative, error) from error
 
     def reserve(self, extra_bytes: int) -> None:
         """Fail now rather than later if the disk has no room for `extra_bytes` more."""
         room = os.fstatvfs(self._descriptor)
         if room.f_bavail * room.f_frsize < extra_bytes:
             short = OSError(errno.ENOSPC, f"less than {extra_bytes >> 20} MiB left")
-            raise _refused(self._root, self._relative, short) from short
+            raise refused(self._root, self._relative, short) from short
 
     def sync(self) -> None:
         """Make everything appended so far survive power loss. A failed sync is never retried."""
@@ -266,7 +244,7 @@ class AppendFile:
             _announce("sync", self._relative)
             disk().sync(self._descriptor)
         except OSError as error:
-            raise _refused(self._root, self._relative, error) from error
+            raise refused(self._root, self._relative, error) from error
 
     def sync_name(self) -> None:
         """Make the file's name survive power loss: sync its folder and those above, which may be new too."""
@@ -297,14 +275,8 @@ def _announce(operation: str, path: str) -> None:
         observer(operation, path)
 
 
-def _refused(root: Path, relative: str, error: OSError) -> DiskError:
-    hint = _HINTS.get(error.errno or 0, "check this path and run again")
-    message = f"cannot write: {error.strerror or error}"
-    return DiskError(message, where=str(root / relative), hint=hint, concerns_one_file=error.errno in _ODD)
-
-
 class _parent:  # noqa: N801 - used like a function; a class costs a third of a generator here
-    """Open the folder that holds `relative`, one component at a time: (descriptor, last name).
+    """Open the folder that holds `relative` without following a link: (descriptor, last name).
 
     Every `OSError` of the block is a `DiskError` that names the file.
     """
@@ -313,32 +285,39 @@ class _parent:  # noqa: N801 - used like a function; a class costs a third of a 
         self._root, self._relative, self._make = root, relative, make
 
     def __enter__(self) -> tuple[int, str]:
+        root, relative = self._root, self._relative
+        above, _, name = relative.rpartition("/")
         try:
-            self._folder, name = _open_parent(self._root, self._relative, self._make)
+            _require_below(relative)
+            self._folder = open_at_once(f"{root}/{above}", _ROOT)
+            if self._folder < 0:
+                self._folder = _walk(root, above, self._make)
         except OSError as error:
-            raise _refused(self._root, self._relative, error) from error
+            raise refused(root, relative, error) from error
         return self._folder, name
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         os.close(self._folder)
         if isinstance(error, OSError):
-            raise _refused(self._root, self._relative, error) from error
+            raise refused(self._root, self._relative, error) from error
 
 
-def _open_parent(root: Path, relative: str, make: bool) -> tuple[int, str]:
-    *folders, name = relative.split("/")
-    if ".." in folders or name == ".." or relative.startswith("/") or "\0" in relative:
+def _require_below(relative: str) -> None:
+    if (".." in relative and ".." in relative.split("/")) or relative.startswith("/") or "\0" in relative:
         raise OSError(errno.EINVAL, "not a path below the root", relative)
+
+
+def _walk(root: Path, relative: str, make: bool) -> int:
     descriptor = os.open(root, _ROOT)
     try:
-        for folder in folders:
+        for folder in relative.split("/") if relative else ():
             inner = _open_folder(folder, descriptor, make)
             os.close(descriptor)
             descriptor = inner
     except BaseException:
         os.close(descriptor)
         raise
-    return descriptor, name
+    return descriptor
 
 
 def _open_folder(name: str, above: int, make: bool) -> int:
@@ -353,16 +332,26 @@ def _open_folder(name: str, above: int, make: bool) -> int:
     return os.open(name, _FOLDER, dir_fd=above)
 
 
-def _open_regular(name: str, folder: int) -> int:
-    descriptor = os.open(name, _APPEND, 0o644, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+def _open_to_append(root: Path, relative: str) -> tuple[int, int]:
+    """Return a regular file's descriptor and its size; the file is made if need be."""
+    _require_below(relative)
+    descriptor = open_at_once(f"{root}/{relative}", _APPEND & ~os.O_CREAT)
+    if is_new := descriptor < 0:
+        with _parent(root, relative) as (folder, name):
+            _announce("open", relative)
+            descriptor = os.open(name, _APPEND, 0o644, dir_fd=folder)
+    try:
+        if not is_new:
+            _announce("open", relative)
+        return descriptor, require_regular(descriptor, relative).st_size
+    except BaseException:
         os.close(descriptor)
-        raise OSError(errno.EINVAL, "not a regular file", name)
-    return descriptor
+        raise
 
 
 def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False) -> str:
-    temporary = f".{os.fsdecode(os.fsencode(name)[:200])}.tmp"  # no name may have more than 255 bytes
+    # No name may have more than 255 bytes, and a character has at most four.
+    temporary = f".{name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])}.tmp"
     _announce("write", name)
     try:
         descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
@@ -381,11 +370,6 @@ def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False)
     finally:
         os.close(descriptor)
     return temporary
-
-
-def _rename_beside(folder: int, temporary: str, name: str, relative: str) -> None:
-    _announce("rename", relative)
-    disk().rename(temporary, name, folder, folder)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

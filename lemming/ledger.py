@@ -20,7 +20,7 @@ from lemming.jsontext import compact, parse
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 64 << 20
-_TAIL_BYTES = 64 << 10
+_TAIL_BYTES = 4 << 10  # a line is rarely longer
 STATES_REMEMBERED = 10_000
 _TICK = re.compile(rb'\{"tick":([0-9]+),')
 
@@ -59,7 +59,8 @@ class AgentState:
         return state
 
 
-_written: dict[str, tuple[bytes, AgentState]] = {}
+_latest: dict[str, tuple[bytes, AgentState]] = {}
+"""The newest line of each ledger that this process wrote or read, by the file's path."""
 
 
 def read_state(base: Path, agent_name: str, *, before: int | None = None) -> AgentState:
@@ -69,26 +70,49 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     a turn whose record is gone. Raises `CorruptState` when the line is not one that the engine wrote, or
     there is no file but something else.
     """
-    for line in reversed(_last_lines(base, agent_name, 1 if before is None else 2)):
+    relative = paths.ledger_file(agent_name)
+    file = f"{base}/{relative}"
+    tail = _read_tail(file, relative, 1 if before is None else 2)
+    line, state = _latest.get(file, (b"", None))
+    if state and _ends_with(tail, line) and (before is None or state.tick < before):
+        return state
+    for line in reversed(tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-2:]):
         try:
-            state = _state_in(line, f"{base}/{paths.ledger_file(agent_name)}")
+            state = AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
         except ValueError as error:  # JsonProblem and pydantic's ValidationError are
             raise CorruptState(
                 f"the last line is not a turn: {_why(error)}",
-                where=paths.ledger_file(agent_name),
+                where=relative,
                 hint="remove that line by hand; the agent then continues from the one before",
             ) from error
         if before is None or state.tick < before:
+            _remember(file, line, state)
             return state
     return AgentState()
 
 
-def _state_in(line: bytes, file: str) -> AgentState:
-    """Return the state that a ledger's line holds; the newest that this process wrote need not be parsed."""
-    written, state = _written.get(file, (b"", None))
-    if state and line == written:
-        return state
-    return AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
+def _read_tail(file: str, relative: str, lines: int) -> bytes:
+    try:
+        return fs.read_tail(file, _TAIL_BYTES, lines)
+    except FileNotFoundError:
+        return b""
+    except OSError as error:
+        raise CorruptState(
+            why_unreadable(error),
+            where=relative,
+            hint="the ledger is a regular file; move away what stands there",
+        ) from error
+
+
+def _ends_with(tail: bytes, line: bytes) -> bool:
+    """Return whether the last line of a file is this one, whole."""
+    return tail.endswith(line) and tail[-len(line) - 1 : -len(line)] in (b"", b"\n")
+
+
+def _remember(file: str, line: bytes, state: AgentState) -> None:
+    if len(_latest) >= STATES_REMEMBERED:
+        _latest.clear()
+    _latest[file] = line, state
 
 
 def write_state(base: Path, agent_name: str, state: AgentState) -> None:
@@ -98,14 +122,12 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     has grown past a megabyte keeps its newest lines, at most half of that.
     """
     relative, line = paths.ledger_file(agent_name), compact(state.as_json()) + b"\n"
-    if len(_written) >= STATES_REMEMBERED:
-        _written.clear()
-    _written[f"{base}/{relative}"] = line[:-1], state
+    _remember(f"{base}/{relative}", line, state)
     with fs.AppendFile(base, relative) as file:
-        end = file.read_end(_TAIL_BYTES)
-        if end == line or end.endswith(b"\n" + line):
+        end = file.read_tail(_TAIL_BYTES, 1)
+        if _ends_with(end, line):
             return
-        last = _TICK.match(end[:-1].rpartition(b"\n")[2])
+        last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
         if end and not (end.endswith(b"\n") and last and int(last[1]) < state.tick):
             kept = _lines_before(file.read(), state.tick)
             file.truncate(len(kept))
@@ -155,17 +177,3 @@ def _why(error: ValueError) -> str:
         return str(error)
     first = error.errors(include_url=False)[0]
     return f"{'/'.join(map(str, first['loc'])) or 'the line'}: {first['msg']}"
-
-
-def _last_lines(base: Path, agent_name: str, count: int) -> list[bytes]:
-    try:
-        raw = fs.read_tail(f"{base}/{paths.ledger_file(agent_name)}", _TAIL_BYTES, count)
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise CorruptState(
-            why_unreadable(error),
-            where=paths.ledger_file(agent_name),
-            hint="the ledger is a regular file; move away what stands there",
-        ) from error
-    return raw[: raw.rfind(b"\n") + 1].splitlines()[-count:]

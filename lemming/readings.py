@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import sha256
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from lemming import fs
 from lemming.errors import ConfigError
@@ -25,8 +24,7 @@ FINE_GRANULE_NS = 20_000_000  # twice the longest tick of a kernel's clock, wher
 _MILLISECOND_NS = 1_000_000
 
 
-@dataclass(frozen=True)
-class Reading(Generic[T]):
+class Reading(NamedTuple, Generic[T]):
     """What a file said: a value, or what is wrong with it; `digest` is the SHA-256 of its bytes.
 
     `is_settled`: an edit since would show in the file's identity.
@@ -50,7 +48,10 @@ def is_current(reading: Reading[T], path: str) -> bool:
 
 def identity_of(path: str) -> Identity:
     """Return what tells one state of a file or folder from another. Raises `OSError`."""
-    status = os.stat(path, follow_symlinks=False)
+    return _identity(os.stat(path, follow_symlinks=False))
+
+
+def _identity(status: os.stat_result) -> Identity:
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
@@ -70,8 +71,9 @@ def look(path: str, before: Reading[T] | None, read: Callable[[bytes], T], *, li
     `read` makes the value of its bytes, or raises `ConfigError`. Raises `OSError` for a file that cannot be
     read, one that is no regular file among them.
     """
-    now, identity = time.time_ns(), identity_of(path)
-    raw = fs.read_bytes(path, limit_bytes)
+    now = time.time_ns()
+    raw, status = fs.read_with_status(path, limit_bytes)
+    identity = _identity(status)
     is_settled = has_rested(identity, now) and identity_of(path) == identity
     digest = sha256(raw).hexdigest()
     if before is not None and before.digest == digest:

@@ -1,0 +1,37 @@
+"""Reading from files that are open. Nothing here changes the disk."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+
+
+def require_regular(descriptor: int, path: str) -> os.stat_result:
+    """Return a regular file's status; raise `OSError` that names `path` for anything else."""
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return status
+
+
+def read_up_to(descriptor: int, count: int, size: int) -> bytes:
+    """Return at most `count` bytes; a file that still has its `size` takes one call."""
+    content = os.read(descriptor, min(count, size + 1))
+    if len(content) == size:
+        return content
+    chunks = [content]
+    while (count := count - len(chunks[-1])) > 0 and chunks[-1]:
+        chunks.append(os.read(descriptor, min(count, 1 << 20)))
+    return b"".join(chunks)
+
+
+def last_lines(descriptor: int, size: int, block_bytes: int, lines: int) -> bytes:
+    """Return the end of a file of this size: whole lines, at least `lines` of them if there are so many."""
+    start = max(0, size - block_bytes)
+    tail = os.pread(descriptor, size - start, start)
+    while start and tail.count(b"\n") <= lines:
+        step = min(start, len(tail))
+        start -= step
+        tail = os.pread(descriptor, step, start) + tail
+    return tail[tail.find(b"\n") + 1 :] if start else tail

@@ -1,0 +1,109 @@
+"""Files: what is written goes where it is meant to go, whether the way there is walked or taken at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from lemming import fs
+from lemming.errors import DiskError
+from lemming.openat2 import WORTHWHILE_AFTER
+
+
+@pytest.fixture(params=["walked", "at once"])
+def base(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """An empty folder; for "at once" so much has been written that the system call is used."""
+    if request.param == "at once":
+        for _ in range(WORTHWHILE_AFTER):
+            fs.append(tmp_path, "agents/ada/before", b"")
+    return tmp_path / "org"
+
+
+@pytest.fixture
+def outside(base: Path, tmp_path: Path) -> Path:
+    (base / "agents/ada/outbox").mkdir(parents=True)
+    (tmp_path / "outside/outbox").mkdir(parents=True)
+    return tmp_path / "outside"
+
+
+def test_folders_on_the_way_are_made(base: Path) -> None:
+    base.mkdir()
+    fs.publish(base, "agents/ada/memory/plan.json", b"1")
+    fs.append(base, "agents/ada/logs/activity.log", b"2")
+    fs.append(base, "agents/ada/logs/activity.log", b"3")
+    assert (base / "agents/ada/memory/plan.json").read_bytes() == b"1"
+    assert (base / "agents/ada/logs/activity.log").read_bytes() == b"23"
+
+
+def test_a_link_in_the_place_of_a_folder_is_refused(base: Path, outside: Path) -> None:
+    (base / "agents/ada/outbox").rmdir()
+    (base / "agents/ada/outbox").symlink_to(outside / "outbox")
+    with pytest.raises(DiskError, match="where a folder should be") as published:
+        fs.publish(base, "agents/ada/outbox/entry.json", b"1")
+    with pytest.raises(DiskError):
+        fs.append(base, "agents/ada/outbox/log", b"1")
+    assert published.value.concerns_one_file
+    assert not list((outside / "outbox").iterdir())
+
+
+def test_a_link_above_a_folder_is_refused(base: Path, outside: Path) -> None:
+    (base / "agents/ada").rename(base / "agents/eve")
+    (base / "agents/ada").symlink_to(outside)
+    with pytest.raises(DiskError):
+        fs.publish(base, "agents/ada/outbox/entry.json", b"1")
+    with pytest.raises(DiskError):
+        fs.append(base, "agents/ada/outbox/log", b"1")
+    assert not list((outside / "outbox").iterdir())
+
+
+def test_a_link_in_the_place_of_a_file_that_grows_is_refused(base: Path, outside: Path) -> None:
+    (outside / "log").write_bytes(b"")
+    (base / "agents/ada/log").symlink_to(outside / "log")
+    with pytest.raises(DiskError, match="a symbolic link stands"):
+        fs.append(base, "agents/ada/log", b"1")
+    assert (outside / "log").read_bytes() == b""
+
+
+def test_a_link_to_the_organisation_itself_is_followed(base: Path, outside: Path) -> None:
+    (outside / "link").symlink_to(base)
+    fs.publish(outside / "link", "agents/ada/outbox/entry.json", b"1")
+    fs.append(outside / "link", "agents/ada/turns.jsonl", b"2")
+    assert (base / "agents/ada/outbox/entry.json").read_bytes() == b"1"
+    assert (base / "agents/ada/turns.jsonl").read_bytes() == b"2"
+
+
+@pytest.mark.parametrize("path", ["../up", "agents/../../up", "agents/..", "/up", "agents/ada/a\0b"])
+def test_a_path_that_leads_out_of_the_root_is_refused(base: Path, outside: Path, path: str) -> None:
+    with pytest.raises(DiskError, match="not a path below the root"):
+        fs.publish(base, path, b"1")
+    with pytest.raises(DiskError, match="not a path below the root"):
+        fs.append(base, path, b"1")
+
+
+def test_what_is_announced_does_not_depend_on_the_way(base: Path) -> None:
+    base.mkdir()
+    told: list[str] = []
+    with fs.observed(lambda operation, path: told.append(f"{operation} {path}")):
+        fs.append(base, "logs/engine.log", b"1")
+        fs.append(base, "logs/engine.log", b"2")
+    appended = ["open logs/engine.log", "append logs/engine.log"]
+    assert told == ["mkdir logs", *appended, *appended]
+
+
+def test_names_come_sorted_and_without_hidden_ones(tmp_path: Path) -> None:
+    for name in ("b", ".hidden", "a", "-", "0", ".b.tmp", "~"):
+        (tmp_path / name).touch()
+    assert fs.list_names(tmp_path) == ["-", "0", "a", "b", "~"]
+
+
+def test_a_file_is_read_up_to_the_limit_and_one_byte_more(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12345")
+    assert [fs.read_bytes(tmp_path / "file", limit) for limit in (3, 4, 5, 6)] == [
+        b"1234", b"12345", b"12345", b"12345"
+    ]  # fmt: skip
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no such file on this system")
+def test_a_file_that_says_it_is_empty_is_read_to_its_end() -> None:
+    assert fs.read_bytes("/proc/self/status", 1 << 20).startswith(b"Name:")
