@@ -97,7 +97,7 @@ class View:
     def fresh(self, mark: ReadMark) -> Iterator[EntryName]:
         """Yield what has not been shown, oldest first. What was shown long ago is not walked over."""
         past = self._merged([stream for pattern in self.past for stream in self._unshown(pattern, mark)])
-        return filterfalse(mark.covers, chain(past, self.today))
+        return chain(past, filterfalse(mark.covers, self.today))
 
     def count_fresh(self, mark: ReadMark) -> int:
         """Return how many `fresh` would yield, without walking over them."""
@@ -133,7 +133,7 @@ class View:
             left = (
                 name.tick
                 for name in self._unshown_in_order(pattern, mark)
-                if name.is_derived and name not in gone and not mark.covers(name)
+                if name.is_derived and name not in gone
             )
             through[pattern] = next(left, self.tick) - 1
         after = ReadMark(through)
@@ -163,10 +163,14 @@ class View:
         return [name for name in self.today if name.id in mark.also] if mark.also else []
 
     def _unshown(self, pattern: str, mark: ReadMark) -> list[Iterable[EntryName]]:
-        """Return streams that hold, each in order, at least what one of `past` has that was not shown."""
+        """Return streams that hold, each in order, what one of `past` has that was not shown."""
         shelf, after = self.past.get(pattern) or self.outbox_of(pattern), mark.tick_of(pattern)
         newer = self._between(shelf, after, self.tick - 1)
-        others = self._exceptions(shelf, mark, after)
+        if self._singled_out(mark):
+            newer = filterfalse(mark.covers, newer)
+        elif also := mark.also:
+            newer = (name for name in newer if name.id not in also)
+        others = [name for name in self._exceptions(shelf, mark, after) if not mark.covers(name)]
         return [newer, others] if others else [newer]
 
     def _shown(self, pattern: str, mark: ReadMark) -> Iterator[Iterable[EntryName]]:
@@ -207,7 +211,9 @@ class View:
         return self._of_others(map(shelf.derived.__getitem__, range(first, last)))
 
     def _named(self, shelf: Shelf, ids: frozenset[str], after: int) -> list[EntryName]:
-        return [name for name in shelf.named(ids, after) if self._is_past(name)] if ids else []
+        tick, reader = self.tick, self.reader
+        named = shelf.named(ids, after) if ids else ()
+        return [name for name in named if name.tick < tick and name.author != reader]
 
     def _is_past(self, name: EntryName) -> bool:
         return name.tick < self.tick and name.author != self.reader

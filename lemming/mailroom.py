@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
 from typing import Literal
 
@@ -44,7 +43,7 @@ class Mailroom:
         self._written: dict[EntryName, OutboxEntry] = {}
         self._pile: Pile | None = None
         self._today: dict[str, list[EntryName]] = {}
-        self._today_in_order: list[tuple[int, object, EntryName]] = []
+        self._today_in_order: list[EntryName] = []
         self._today_of_others: list[EntryName] = []
 
     def open_for(self, readers: Iterable[Agent]) -> None:
@@ -125,8 +124,7 @@ class Mailroom:
             return []
         place = self._firing.get(reader.name, len(self._firing))
         if "*" in reader.permissions.read_outboxes:
-            seen = bisect_left(self._today_in_order, place, key=itemgetter(0))
-            earlier = [name for _, _, name in self._today_in_order[:seen]]
+            earlier = self._today_in_order[: bisect_left(self._today_in_order, place, key=self._turn_of)]
             others = [name for name in self._today_of_others if name.author != reader.name]
             is_in_order = self._is_in_order and not others
         else:
@@ -137,6 +135,9 @@ class Mailroom:
             others, is_in_order = [], len(authors) <= 1
         names = [*earlier, *others]
         return names if is_in_order else sorted(names, key=self._key)
+
+    def _turn_of(self, name: EntryName) -> int:
+        return self._firing[name.author]
 
     def _shows(self, author: str, place: int) -> bool:
         """Return whether who has this place in the order may see what an author wrote in this tick."""
@@ -149,7 +150,7 @@ class Mailroom:
         if author not in self._firing:
             self._today_of_others.append(name)
         elif self._visibility == "order":
-            insort(self._today_in_order, (self._firing[author], self._key(name), name))
+            insort(self._today_in_order, name, key=lambda name: (self._turn_of(name), self._key(name)))
         insort(self._today.setdefault(author, []), name)
 
     def _note_listed(self, author: str, outbox: Outbox) -> None:

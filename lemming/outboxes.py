@@ -94,8 +94,8 @@ class Pile(Shelf):
 
     def named(self, ids: frozenset[str], after: int) -> list[EntryName]:
         """Return the derived names with these ids, of the ticks that come after one."""
-        named = (self._by_id[identity] for identity in ids if identity in self._by_id)
-        return [name for name in named if name.tick > after]
+        found = map(self._by_id.get, ids)
+        return [name for name in found if name and name.tick > after]
 
     def with_changes(self, outboxes: Mapping[str, Outbox]) -> Pile:
         """Return the pile with these in the place of what their authors had; the same when nothing is new."""
