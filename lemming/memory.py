@@ -21,31 +21,47 @@ from lemming.errors import CorruptState, Problem, ToolError
 from lemming.jsontext import JsonProblem, parse, pretty
 
 MEMORY_LIMIT_BYTES = 256 << 10
+FILES_REMEMBERED = 10_000
+REMEMBERED_BYTES = 4 << 10
+
+_values: dict[str, tuple[bytes, Any]] = {}
+"""What small files said when they were last written or read, by path, with the bytes that said it."""
 
 
 @dataclass(frozen=True)
 class Memories:
     """What an agent remembers: values by key, sorted, and what is wrong with the files that have none.
 
-    `digests` holds the SHA-256 of every file that could be read, broken or not.
+    `contents` holds the bytes of every file that could be read, broken or not.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-    digests: dict[str, str] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each file's bytes, in hex."""
+        return {key: sha256(raw).hexdigest() for key, raw in self.contents.items()}
 
 
 # --- what would change -------------------------------------------------------------------------
 
 
-def memory_effect(agent_name: str, key: str, value: Any, now: str) -> FileEffect:
+def memory_effect(
+    agent_name: str, key: str, value: Any, now: str, *, is_from_reply: bool = False
+) -> FileEffect:
     """Return the file that remembers `value` under `key`; `now` is its timestamp. Nothing is written.
 
-    Raises `ToolError` for a key or a value that cannot be kept.
+    Raises `ToolError` for a key or a value that cannot be kept. A value `is_from_reply` if `parse_reply` gave
+    it and nobody changes it any more: then it can only be too large.
     """
     path = _file(agent_name, key)
     try:
         content = pretty({"key": key, "value": value, "timestamp": now, "agent": agent_name})
+        if is_from_reply and len(content) <= MEMORY_LIMIT_BYTES:
+            _remember(path, content, value)
+            return FileEffect(path, content)
         kept = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
     except (
         ValueError,
@@ -92,7 +108,10 @@ def list_memories(base_path: str | os.PathLike[str], agent_name: str) -> list[st
 
 
 def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memories:
-    """Return all an agent remembers; a file that cannot be read becomes a problem, not an exception."""
+    """Return all an agent remembers; a file that cannot be read becomes a problem, not an exception.
+
+    The values are not to be changed: whoever asks next is given the same ones.
+    """
     base = paths.as_base(base_path)
     try:
         names = _names(base, agent_name)
@@ -100,13 +119,12 @@ def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
         return Memories(problems=(error.problem,))
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    digests: dict[str, str] = {}
+    contents: dict[str, bytes] = {}
     for key in sorted(name.removesuffix(".json") for name in names):
         try:
             file = _file(agent_name, key)
-            raw = _read(base, file)
-            digests[key] = sha256(raw).hexdigest()
-            values[key] = _decode(raw, file)["value"]
+            contents[key] = raw = _read(base, file)
+            values[key] = _value(raw, file)
         except FileNotFoundError:  # removed while we looked
             continue
         except ToolError as error:
@@ -116,7 +134,7 @@ def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
             )
         except _Damage as error:
             problems.append(error.problem)
-    return Memories(values, tuple(problems), digests)
+    return Memories(values, tuple(problems), contents)
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -260,6 +278,21 @@ def _read(base: Path, file: str) -> bytes:
         raise
     except OSError as error:
         raise _Damage(f"cannot be read: {error.strerror}", file) from error
+
+
+def _value(raw: bytes, file: str) -> Any:
+    known, value = _values.get(file, (b"", None))
+    if not raw or raw != known:
+        value = _decode(raw, file)["value"]
+        _remember(file, raw, value)
+    return value
+
+
+def _remember(file: str, raw: bytes, value: Any) -> None:
+    if len(_values) >= FILES_REMEMBERED:
+        _values.clear()
+    if len(raw) <= REMEMBERED_BYTES:
+        _values[file] = raw, value
 
 
 def _decode(raw: bytes, file: str) -> dict[str, Any]:
