@@ -101,10 +101,9 @@ def decode_memory(raw: bytes, file: str) -> Any:
 def list_memories(base_path: str | os.PathLike[str], agent_name: str) -> list[str]:
     """Return the keys of an agent's memory, sorted. Raises `CorruptState` if the folder is not one."""
     try:
-        names = _names(paths.as_base(base_path), agent_name)
+        return [key for key in _keys(paths.as_base(base_path), agent_name) if _is_key(key)]
     except _Damage as error:
         raise _corrupt(error) from error
-    return sorted(key for name in names if _is_key(key := name.removesuffix(".json")))
 
 
 def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memories:
@@ -114,13 +113,13 @@ def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
     """
     base = paths.as_base(base_path)
     try:
-        names = _names(base, agent_name)
+        keys = _keys(base, agent_name)
     except _Damage as error:
         return Memories(problems=(error.problem,))
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     contents: dict[str, bytes] = {}
-    for key in sorted(name.removesuffix(".json") for name in names):
+    for key in keys:
         try:
             file = _file(agent_name, key)
             contents[key] = raw = _read(base, file)
@@ -246,12 +245,14 @@ def _why_not_kept(error: Exception) -> str:
     return f"the value is not JSON: {str(error)[:200]}"
 
 
-def _names(base: Path, agent_name: str) -> list[str]:
+def _keys(base: Path, agent_name: str) -> list[str]:
+    """Return the names of the files in the memory without their ending, sorted; some may be no keys."""
     folder = paths.memory_folder(agent_name)
     try:
-        return [name for name in fs.list_names(f"{base}/{folder}") if name.endswith(".json")]
+        names = fs.list_names(f"{base}/{folder}")
     except OSError as error:
         raise _Damage(f"not a plain folder: {error.strerror}", folder) from error
+    return sorted([name.removesuffix(".json") for name in names if name.endswith(".json")])
 
 
 def _load(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
