@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 import os
 import stat
+import time
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
@@ -19,11 +20,14 @@ from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
 from lemming.jsontext import compact, nearest
 from lemming.kinds import MESSAGE_KINDS, MessageKind
-from lemming.readings import Reading, folders_in, is_current, look
+from lemming.readings import Identity, Reading, folders_in, has_rested, identity_of, is_current, look
 from lemming.schedule import AgentSchedule, in_order, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10
 OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
+FOLDERS_REMEMBERED = 10_000
+_sound: dict[str, Identity] = {}
+"""Folders of agents that held nothing odd, as they were when that was seen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -267,7 +271,17 @@ def _as_text(name: str) -> str:
 
 
 def require_own_folders(base: Path, name: str) -> None:
-    """Raise `ConfigError` when something else stands where one of the agent's own folders belongs."""
+    """Raise `ConfigError` when something else stands where one of the agent's own folders belongs.
+
+    Whatever takes the place of one changes the agent's folder: as long as that rests, nobody looks again.
+    """
+    above, now = f"{base}/{paths.agent_folder(name)}", time.time_ns()
+    try:
+        identity = identity_of(above)
+    except FileNotFoundError:
+        return
+    if _sound.get(above) == identity:
+        return
     for folder in OWN_FOLDERS:
         file = f"{paths.agent_folder(name)}/{folder}"
         try:
@@ -277,6 +291,10 @@ def require_own_folders(base: Path, name: str) -> None:
         if not stat.S_ISDIR(mode):
             what = "a symbolic link" if stat.S_ISLNK(mode) else "something that is not a folder"
             raise _broken(file, f"{what} stands where the agent's {folder} belongs", "move it away")
+    if has_rested(identity, now) and identity_of(above) == identity:
+        if len(_sound) >= FOLDERS_REMEMBERED:
+            _sound.clear()
+        _sound[above] = identity
 
 
 def should_run(agent: Agent, tick: int) -> bool:

@@ -21,31 +21,47 @@ from lemming.errors import CorruptState, Problem, ToolError
 from lemming.jsontext import JsonProblem, parse, pretty
 
 MEMORY_LIMIT_BYTES = 256 << 10
+FILES_REMEMBERED = 10_000
+REMEMBERED_BYTES = 4 << 10
+
+_values: dict[str, tuple[bytes, Any]] = {}
+"""What small files said when they were last written or read, by path, with the bytes that said it."""
 
 
 @dataclass(frozen=True)
 class Memories:
     """What an agent remembers: values by key, sorted, and what is wrong with the files that have none.
 
-    `digests` holds the SHA-256 of every file that could be read, broken or not.
+    `contents` holds the bytes of every file that could be read, broken or not.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
-    digests: dict[str, str] = field(default_factory=dict)
+    contents: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def digests(self) -> dict[str, str]:
+        """The SHA-256 of each file's bytes, in hex."""
+        return {key: sha256(raw).hexdigest() for key, raw in self.contents.items()}
 
 
 # --- what would change -------------------------------------------------------------------------
 
 
-def memory_effect(agent_name: str, key: str, value: Any, now: str) -> FileEffect:
+def memory_effect(
+    agent_name: str, key: str, value: Any, now: str, *, is_from_reply: bool = False
+) -> FileEffect:
     """Return the file that remembers `value` under `key`; `now` is its timestamp. Nothing is written.
 
-    Raises `ToolError` for a key or a value that cannot be kept.
+    Raises `ToolError` for a key or a value that cannot be kept. A value `is_from_reply` if `parse_reply` gave
+    it and nobody changes it any more: then it can only be too large.
     """
     path = _file(agent_name, key)
     try:
         content = pretty({"key": key, "value": value, "timestamp": now, "agent": agent_name})
+        if is_from_reply and len(content) <= MEMORY_LIMIT_BYTES:
+            _remember(path, content, value)
+            return FileEffect(path, content)
         kept = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
     except (
         ValueError,
@@ -85,28 +101,29 @@ def decode_memory(raw: bytes, file: str) -> Any:
 def list_memories(base_path: str | os.PathLike[str], agent_name: str) -> list[str]:
     """Return the keys of an agent's memory, sorted. Raises `CorruptState` if the folder is not one."""
     try:
-        names = _names(paths.as_base(base_path), agent_name)
+        return [key for key in _keys(paths.as_base(base_path), agent_name) if _is_key(key)]
     except _Damage as error:
         raise _corrupt(error) from error
-    return sorted(key for name in names if _is_key(key := name.removesuffix(".json")))
 
 
 def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memories:
-    """Return all an agent remembers; a file that cannot be read becomes a problem, not an exception."""
+    """Return all an agent remembers; a file that cannot be read becomes a problem, not an exception.
+
+    The values are not to be changed: whoever asks next is given the same ones.
+    """
     base = paths.as_base(base_path)
     try:
-        names = _names(base, agent_name)
+        keys = _keys(base, agent_name)
     except _Damage as error:
         return Memories(problems=(error.problem,))
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    digests: dict[str, str] = {}
-    for key in sorted(name.removesuffix(".json") for name in names):
+    contents: dict[str, bytes] = {}
+    for key in keys:
         try:
             file = _file(agent_name, key)
-            raw = _read(base, file)
-            digests[key] = sha256(raw).hexdigest()
-            values[key] = _decode(raw, file)["value"]
+            contents[key] = raw = _read(base, file)
+            values[key] = _value(raw, file)
         except FileNotFoundError:  # removed while we looked
             continue
         except ToolError as error:
@@ -116,7 +133,7 @@ def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
             )
         except _Damage as error:
             problems.append(error.problem)
-    return Memories(values, tuple(problems), digests)
+    return Memories(values, tuple(problems), contents)
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -228,12 +245,14 @@ def _why_not_kept(error: Exception) -> str:
     return f"the value is not JSON: {str(error)[:200]}"
 
 
-def _names(base: Path, agent_name: str) -> list[str]:
+def _keys(base: Path, agent_name: str) -> list[str]:
+    """Return the names of the files in the memory without their ending, sorted; some may be no keys."""
     folder = paths.memory_folder(agent_name)
     try:
-        return [name for name in fs.list_names(f"{base}/{folder}") if name.endswith(".json")]
+        names = fs.list_names(f"{base}/{folder}")
     except OSError as error:
         raise _Damage(f"not a plain folder: {error.strerror}", folder) from error
+    return sorted([name.removesuffix(".json") for name in names if name.endswith(".json")])
 
 
 def _load(base: Path, agent_name: str, key: str) -> dict[str, Any] | None:
@@ -260,6 +279,21 @@ def _read(base: Path, file: str) -> bytes:
         raise
     except OSError as error:
         raise _Damage(f"cannot be read: {error.strerror}", file) from error
+
+
+def _value(raw: bytes, file: str) -> Any:
+    known, value = _values.get(file, (b"", None))
+    if not raw or raw != known:
+        value = _decode(raw, file)["value"]
+        _remember(file, raw, value)
+    return value
+
+
+def _remember(file: str, raw: bytes, value: Any) -> None:
+    if len(_values) >= FILES_REMEMBERED:
+        _values.clear()
+    if len(raw) <= REMEMBERED_BYTES:
+        _values[file] = raw, value
 
 
 def _decode(raw: bytes, file: str) -> dict[str, Any]:

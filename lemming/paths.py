@@ -66,6 +66,7 @@ def memory_folder(name: str) -> str:
     return f"{agent_folder(name)}/memory"
 
 
+@lru_cache(maxsize=1 << 14)
 def memory_file(name: str, key: str) -> str:
     """Return the path of one memory; raise `ValueError` for a key that could lead elsewhere."""
     if not MEMORY_KEY.match(key) or key.endswith("."):

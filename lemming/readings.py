@@ -48,10 +48,7 @@ def is_current(reading: Reading[T], path: str) -> bool:
 
 def identity_of(path: str) -> Identity:
     """Return what tells one state of a file or folder from another. Raises `OSError`."""
-    return _identity(os.stat(path, follow_symlinks=False))
-
-
-def _identity(status: os.stat_result) -> Identity:
+    status = os.lstat(path)
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
@@ -73,7 +70,7 @@ def look(path: str, before: Reading[T] | None, read: Callable[[bytes], T], *, li
     """
     now = time.time_ns()
     raw, status = fs.read_with_status(path, limit_bytes)
-    identity = _identity(status)
+    identity = status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
     is_settled = has_rested(identity, now) and identity_of(path) == identity
     digest = sha256(raw).hexdigest()
     if before is not None and before.digest == digest:

@@ -252,7 +252,7 @@ class _Turn:
         try:
             if key in self.seat.damaged:
                 raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
-            effect = memory_effect(self.seat.agent.name, key, value, at)
+            effect = memory_effect(self.seat.agent.name, key, value, at, is_from_reply=True)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
             self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))

@@ -68,6 +68,33 @@ def test_the_effect_writes_nothing_and_equals_what_saving_writes(tmp_path: Path)
     assert (tmp_path / effect.path).read_bytes() == effect.content
 
 
+def test_the_effect_of_a_reply_is_the_same_and_a_large_one_is_refused_too() -> None:
+    now = "2025-12-08T10:30:00.000Z"
+    effect = memory_effect("planner", "goals", {"a": 1}, now, is_from_reply=True)
+    assert effect == memory_effect("planner", "goals", {"a": 1}, now)
+    with pytest.raises(ToolError, match=f'memory "goals": .*larger than {MEMORY_LIMIT_BYTES} bytes'):
+        memory_effect("planner", "goals", "x" * MEMORY_LIMIT_BYTES, now, is_from_reply=True)
+
+
+def test_an_edit_of_what_a_turn_wrote_is_read(tmp_path: Path) -> None:
+    effect = memory_effect("planner", "goals", [1], "2025-12-08T10:30:00.000Z", is_from_reply=True)
+    text = effect.content.decode()
+    for base in (tmp_path / "one", tmp_path / "two"):
+        put(base, "goals", text)
+        assert read_memories(base, "planner").values == {"goals": [1]}
+        put(base, "goals", text.replace("1\n", "2\n"))
+        assert read_memories(base, "planner").values == {"goals": [2]}
+        put(base, "goals", "{")
+        assert read_memories(base, "planner").values == {}
+
+
+def test_a_value_that_is_changed_after_it_was_saved_stays_as_it_was_saved(tmp_path: Path) -> None:
+    value = [1]
+    save_memory(tmp_path, "planner", "goals", value)
+    value.append(2)
+    assert read_memories(tmp_path, "planner").values == {"goals": [1]}
+
+
 @pytest.mark.parametrize(
     "key", ["../../../x", "", "a/b", ".hidden", "-x", "a b", "x" * 121, "é", "a.", "a\n"]
 )

@@ -13,9 +13,10 @@ from typing import Any
 import pytest
 
 from lemming import fs
-from lemming.agents import survey_agents
+from lemming.agents import OWN_FOLDERS, require_own_folders, survey_agents
 from lemming.config import load_config
 from lemming.engine import load_tick, run_once
+from lemming.errors import ConfigError
 from lemming.messages import OutboxEntry, send, write_outbox_entry
 from lemming.outboxes import KEPT_BYTES, Outboxes, expired_entries
 from lemming.quiet import quiet_agents
@@ -101,6 +102,21 @@ def test_an_expired_entry_of_one_who_takes_no_turn_is_found(tmp_path: Path) -> N
     assert expired_entries(tmp_path, 5, 4) == []
     assert expired_entries(tmp_path, 6, 4) == ["agents/ada/outbox/00000001_a.json"]
     assert expired_entries(tmp_path, 6, 0) == []
+
+
+@pytest.mark.parametrize("folder", OWN_FOLDERS)
+def test_a_link_in_the_place_of_a_folder_that_was_sound_is_seen(tmp_path: Path, folder: str) -> None:
+    above = tmp_path / "agents/ada"
+    for own in OWN_FOLDERS:
+        (above / own).mkdir(parents=True)
+    while time.time_ns() - above.stat().st_ctime_ns <= 2 * FINE_GRANULE_NS:
+        os.sched_yield()
+    for _ in range(2):
+        require_own_folders(tmp_path, "ada")
+    (above / folder).rmdir()
+    (above / folder).symlink_to(tmp_path)
+    with pytest.raises(ConfigError, match="a symbolic link stands where the agent's"):
+        require_own_folders(tmp_path, "ada")
 
 
 # --- idle agents -------------------------------------------------------------------------------
