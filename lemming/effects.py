@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming import fs
 from lemming.errors import DiskError
 
 
-@dataclass(frozen=True)
-class FileEffect:
+class FileEffect(NamedTuple):
     """A file and the whole of its new content.
 
     `path` is relative to `root`; an empty root is the organisation's folder, any other is an absolute

@@ -38,15 +38,17 @@ class Memories:
 # --- what would change -------------------------------------------------------------------------
 
 
-def memory_effect(agent_name: str, key: str, value: Any, now: str) -> FileEffect:
+def memory_effect(agent_name: str, key: str, value: Any, now: str, *, is_read: bool = False) -> FileEffect:
     """Return the file that remembers `value` under `key`; `now` is its timestamp. Nothing is written.
 
-    Raises `ToolError` for a key or a value that cannot be kept.
+    `is_read`: the value was read from JSON by `jsontext.parse` and is not nested too deep for a level more,
+    so that nothing but its size can be wrong. Raises `ToolError` for a key or a value that cannot be kept.
     """
     path = _file(agent_name, key)
     try:
         content = pretty({"key": key, "value": value, "timestamp": now, "agent": agent_name})
-        kept = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
+        is_small = len(content) <= MEMORY_LIMIT_BYTES
+        kept = value if is_read and is_small else parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
     except (
         ValueError,
         RecursionError,

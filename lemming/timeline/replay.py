@@ -260,7 +260,7 @@ class Rerun(Runtime):
             return effect
         root = Path(f"{self.base}/{OUTSIDE}{effect.root}")
         fs.make_root(root)
-        return replace(effect, root=str(root))
+        return effect._replace(root=str(root))
 
     def _hear(self, event: Event) -> None:
         tick = self.recorded.tick
