@@ -13,6 +13,7 @@ import pytest
 
 from lemming.clock import FrozenClock
 from lemming.errors import CorruptState, ToolError
+from lemming.jsontext import compact, parse
 from lemming.memory import (
     MEMORY_LIMIT_BYTES,
     append_memory_event,
@@ -66,6 +67,18 @@ def test_the_effect_writes_nothing_and_equals_what_saving_writes(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
     save_memory(tmp_path, "planner", "goals", {"a": 1}, clock=CLOCK)
     assert (tmp_path / effect.path).read_bytes() == effect.content
+
+
+@pytest.mark.parametrize("value", [None, 0.1, 1e300, -0.0, 2**53, "\0é\U0001f600", {"": [{}, []]}])
+def test_a_value_that_was_read_from_json_needs_no_reading_back(value: Any) -> None:
+    found = parse(compact(value))
+    kept = memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z", is_read=True)
+    assert kept == memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z")
+
+
+def test_a_value_that_was_read_from_json_is_refused_when_it_is_too_large() -> None:
+    with pytest.raises(ToolError, match=f"larger than {MEMORY_LIMIT_BYTES} bytes"):
+        memory_effect("planner", "goals", "x" * 300_000, "2025-12-08T10:30:00.000Z", is_read=True)
 
 
 @pytest.mark.parametrize(
