@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from datetime import datetime
 
 from lemming.batch_api import BatchProgress, TakesBatches
@@ -134,7 +133,7 @@ class Batches:
         """End the wait of calls. With the lock: their turns are all running again before any asks more."""
         for call in calls:
             reply = replies.get(call.custom_id)
-            call.reply, call.is_settled = replace(reply, batched=True) if reply else None, True
+            call.reply, call.is_settled = reply._replace(batched=True) if reply else None, True
             self._waiting -= 1
 
     # --- one thread leads, the others wait -----------------------------------------------------------

@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
-import dataclasses
 import os
 import threading
 import traceback
@@ -77,9 +76,11 @@ def checked(reply: Any) -> Reply:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         found = reply.text if isinstance(reply, Reply) else reply
         raise RequestRejected(f"the provider returned {type(found).__name__}, not text")
-    # Half of a surrogate pair is not text and cannot be written to any file.
-    text = reply.text.encode("utf-8", "replace").decode()
-    return reply if text == reply.text else dataclasses.replace(reply, text=text)
+    try:
+        reply.text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair is not text and cannot be written to any file
+        return reply._replace(text=reply.text.encode("utf-8", "replace").decode())
+    return reply
 
 
 def _as_provider_error(error: BaseException, name: str) -> ProviderError:

@@ -14,11 +14,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming.errors import ContractError
-from lemming.jsontext import MAX_DEPTH, JsonProblem, nearest, parse
+from lemming.jsontext import MAX_DEPTH, JsonProblem, nearest, parse, to_line
 from lemming.kinds import MessageKind
 from lemming.paths import MEMORY_KEY, MEMORY_KEY_RULE
 
@@ -32,6 +31,8 @@ MAX_TAG_CHARS = 100
 MAX_TOOL_NAME_CHARS = 200
 MAX_PROBLEMS_QUOTED = 8
 MAX_REMARKS = 32
+# How much longer JSON may be than what it was read from: 1e15 is written 1000000000000000.0.
+MOST_GROWTH = 5
 # A reply goes into entries, the ledger and the journal, where it stands some levels deeper.
 MAX_REPLY_DEPTH = MAX_DEPTH - 16
 
@@ -41,33 +42,29 @@ _FENCE = re.compile(r"```[a-zA-Z]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _CANDIDATES = 64
 
 
-@dataclass(frozen=True)
-class NewEntry:
+class NewEntry(NamedTuple):
     """An entry as the model wants it written: the rest of its keys are the engine's."""
 
     kind: MessageKind
     payload: dict[str, Any]
-    tags: list[str] = field(default_factory=list)
+    tags: list[str]
 
 
-@dataclass(frozen=True)
-class ToolCall:
+class ToolCall(NamedTuple):
     """A call as the model wants it made. The arguments are checked by the tool."""
 
     tool: str
     args: Any
 
 
-@dataclass(frozen=True)
-class MemoryUpdate:
+class MemoryUpdate(NamedTuple):
     """A memory as the model wants it kept."""
 
     key: str
     value: Any
 
 
-@dataclass(frozen=True)
-class TurnReply:
+class TurnReply(NamedTuple):
     """A reply that is the contract. `remarks` say what was put right or left out, for the journal."""
 
     outbox_entries: tuple[NewEntry, ...] = ()
@@ -85,7 +82,7 @@ def parse_reply(text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRI
     """
     remarks: list[str] = []
     plain = _find_object(text, remarks)
-    reader = _Reader(tuple(kinds), remarks)
+    reader = _Reader(tuple(kinds), remarks, may_be_large=MOST_GROWTH * len(text) > MAX_ENTRY_BYTES)
     reader.keys(plain)
     entries = reader.entries(plain.get("outbox_entries"))
     calls = reader.calls(plain.get("tool_calls"))
@@ -164,15 +161,16 @@ def brief_reply(kind: str, text: str) -> str:
 class _Reader:
     """Checks the parts of a reply and collects what is wrong, each with its JSON pointer."""
 
-    def __init__(self, kinds: tuple[str, ...], remarks: list[str]) -> None:
-        self.kinds, self.remarks, self.problems = kinds, remarks, list[str]()
+    def __init__(self, kinds: tuple[str, ...], remarks: list[str], *, may_be_large: bool) -> None:
+        self.kinds, self.remarks, self.may_be_large = kinds, remarks, may_be_large
+        self.problems: list[str] = []
 
     def keys(self, plain: dict[str, Any]) -> None:
         for key in plain:
             if key not in KEYS and self._is_worth_saying():
                 hint = nearest(key, KEYS) or f"the keys are {', '.join(KEYS)}"
                 self.problems.append(f'unknown key "{key[:80]}": {hint}')
-        if not any(key in plain for key in KEYS):
+        if plain.keys().isdisjoint(KEYS):
             self.problems.append(f"the object has none of the keys {', '.join(KEYS)}")
 
     def entries(self, value: Any) -> list[NewEntry]:
@@ -260,7 +258,7 @@ class _Reader:
             self.problems.append(f"{place}/kind: expected one of {', '.join(self.kinds)}")
         if not isinstance(item.get("payload"), dict):
             self.problems.append(f'{place}/payload: expected an object such as {{"text": "..."}}')
-        elif len(json.dumps(item["payload"], ensure_ascii=False).encode()) > MAX_ENTRY_BYTES:
+        elif self.may_be_large and len(to_line(item["payload"]).encode()) > MAX_ENTRY_BYTES:
             self.problems.append(f"{place}/payload: larger than {MAX_ENTRY_BYTES} bytes")
         if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
             self.problems.append(f"{place}/tags: expected a list of words")
@@ -297,7 +295,8 @@ def _find_object(text: str, remarks: list[str]) -> dict[str, Any]:
     stripped = text.strip()
     if not stripped:
         raise ContractError("the reply is empty")
-    if len(stripped.encode("utf-8", "replace")) > REPLY_LIMIT_BYTES:
+    may_be_too_large = 4 * len(stripped) > REPLY_LIMIT_BYTES  # no character takes more than four bytes
+    if may_be_too_large and len(stripped.encode("utf-8", "replace")) > REPLY_LIMIT_BYTES:
         raise ContractError(f"the reply is larger than {REPLY_LIMIT_BYTES} bytes")
     try:
         return _require_object(parse(stripped, max_depth=MAX_REPLY_DEPTH))

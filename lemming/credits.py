@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from lemming.agents import AgentCredits
 from lemming.config import ModelEntry
@@ -10,8 +10,7 @@ from lemming.errors import OutOfCredits
 from lemming.providers import Message, Reply, tokens_used
 
 
-@dataclass(frozen=True)
-class Usage:
+class Usage(NamedTuple):
     """What one call used. Tokens are estimates (a quarter of the bytes) when the backend did not count."""
 
     input_tokens: int

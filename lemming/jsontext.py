@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator
 from difflib import get_close_matches
 from functools import cache, lru_cache
+from json.scanner import make_scanner
 from typing import Any
 
 MAX_DEPTH = 64
@@ -56,7 +57,7 @@ def parse(
     """
     text = _decode(raw, limit_bytes, allow_bom)
     try:
-        value = _DECODER.decode(text)
+        value = _scanned(text)
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             raise JsonProblem("unexpected end of JSON", error.lineno, error.colno) from error
@@ -69,7 +70,7 @@ def parse(
         raise JsonProblem(f"nesting deeper than {max_depth}") from error
     if text.count("[") + text.count("{") > max_depth and _depth(value) > max_depth:
         raise JsonProblem(f"nesting deeper than {max_depth}")
-    if "\\ud" in text or "\\uD" in text:
+    if "\\u" in text and ("\\ud" in text or "\\uD" in text):
         _require_encodable(value)
     return value
 
@@ -191,6 +192,16 @@ def _constant(name: str) -> None:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_constant
 )
+_scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # it takes the decoder's attributes
+
+
+def _scanned(text: str) -> Any:
+    """Do what `_DECODER.decode` does; where nothing is amiss, without its two layers around the scanner."""
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        return _DECODER.decode(text)
+    return value if not text[end:].strip(" \t\n\r") else _DECODER.decode(text)
 
 
 def _depth(value: Any) -> int:

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lemming.documents import adapter
 from lemming.errors import ConfigError, LemmingError, UnknownModel
@@ -47,8 +46,7 @@ Message = dict[str, str]
 Finish = Literal["stop", "length", "refusal"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Request:
+class Request(NamedTuple):
     """One question to a model. `schema` is the JSON Schema the answer should satisfy, if any."""
 
     model_name: str
@@ -63,8 +61,7 @@ class Request:
     step: int = 0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reply:
+class Reply(NamedTuple):
     """One answer and what it used. Token counts are None when the backend did not say.
 
     `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut. `at` is when it
@@ -87,8 +84,7 @@ class Reply:
 MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits
 
 
-@dataclass(frozen=True)
-class Tokens:
+class Tokens(NamedTuple):
     """What a call used. Estimates (a quarter of the bytes) stand in for what the backend did not count."""
 
     input: int
@@ -103,7 +99,7 @@ def tokens_in(messages: list[Message]) -> int:
     >>> tokens_in([{"role": "user", "content": "Say hello."}])
     3
     """
-    return sum(_estimate(message["content"]) for message in messages)
+    return sum([_estimate(message["content"]) for message in messages])
 
 
 def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
@@ -125,7 +121,8 @@ def _counted(tokens: object) -> int | None:
 
 
 def _estimate(text: str) -> int:
-    return -(-len(text.encode("utf-8", "replace")) // 4)
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return -(-size // 4)
 
 
 class LLMProvider(ABC):
@@ -157,7 +154,7 @@ class LLMProvider(ABC):
 
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage. Override it where the backend reports usage."""
-        rest = {name: value for name, value in vars(request).items() if name not in _NAMED}
+        rest = {name: value for name, value in request._asdict().items() if name not in _NAMED}
         text = self.call(request.model_name, request.messages, request.temperature, **rest)
         return Reply(text=text, model=request.model_name)
 

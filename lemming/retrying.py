@@ -25,6 +25,7 @@ LONGEST_PAUSE_S = 30.0
 class _Deadline:
     """When a call must be over. A wait for room moves it."""
 
+    whole_s: float
     ends: float
     waited_s: float = 0.0
 
@@ -70,39 +71,41 @@ class RetryingLLMProvider(Backend):
 
     def complete(self, request: Request) -> Reply:
         """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
-        deadline = _Deadline(self._clock() + request.deadline_s)
+        deadline = _Deadline(request.deadline_s, self._clock() + request.deadline_s)
         try:
-            return self._attempt([], request, deadline)
+            return self._attempt(request, deadline)
         except ProviderError as error:  # only now there is something to retry
-            return self._retrying(self._attempt, [error], request, deadline)
+            return self._retrying(self._again, [error], request, deadline)
 
-    def _attempt(self, failed: list[ProviderError], request: Request, deadline: _Deadline) -> Reply:
-        """Ask once; `failed` holds what the first attempt came to when that is all there is to raise."""
+    def _again(self, failed: list[ProviderError], request: Request, deadline: _Deadline) -> Reply:
+        """Ask in the time that is left; `failed` holds the first attempt's error until that is raised."""
         if failed:
             raise failed.pop()
+        remaining_s = deadline.ends - self._clock()
+        return self._attempt(request._replace(deadline_s=remaining_s), deadline)
+
+    def _attempt(self, request: Request, deadline: _Deadline) -> Reply:
+        if request.deadline_s <= 0:
+            raise timed_out(deadline.whole_s)
         if self._pace is None:
-            return self._ask(request, deadline.ends)
+            return self._ask(request)
         came = self._clock()
         with self._pace.turn(self._limits, request, stop=self._stop) as sent:
             waited_s = self._clock() - came
             deadline.ends += waited_s
             deadline.waited_s += waited_s
-            reply = self._ask(request, deadline.ends)
+            reply = self._ask(request)
             self._pace.settle(sent, request, reply)
-        return dataclasses.replace(reply, waited_s=deadline.waited_s)
+        return reply._replace(waited_s=deadline.waited_s)
 
-    def _ask(self, request: Request, ends: float) -> Reply:
-        remaining_s = ends - self._clock()
-        if remaining_s <= 0:
-            raise timed_out(request.deadline_s)
-        request = dataclasses.replace(request, deadline_s=remaining_s)
+    def _ask(self, request: Request) -> Reply:
         if self._circuit is None:
             return ask(self._provider, request)
         with self._circuit.guard():
             return ask(self._provider, request)
 
     def _gives_up(self, state: RetryCallState) -> bool:
-        deadline: _Deadline = state.args[2]  # of `_attempt`
+        deadline: _Deadline = state.args[2]  # of `_again`
         is_last = state.attempt_number >= self._attempts
         return is_last or self._stop.is_set() or state.upcoming_sleep >= deadline.ends - self._clock()
 

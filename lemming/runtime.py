@@ -21,7 +21,7 @@ from lemming import paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, Org, load_config
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
-from lemming.jsontext import JsonProblem, compact, parse, pretty
+from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.locking import FolderLock
 from lemming.logging_config import engine_logger
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
@@ -66,7 +66,7 @@ class Runtime:
     batch: bool = False
     batches: Batches | None = None
     is_heard: bool = field(init=False, default=True)  # else nobody need put events together
-    _providers: dict[bytes, LLMProvider] = field(default_factory=dict)
+    _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
     _org: Org = field(default_factory=Org)
     _circuits: Circuits | None = None
     _paces: dict[str, Pace] = field(default_factory=dict)
@@ -163,9 +163,11 @@ class Runtime:
         return call_tool(call.tool, call.args, context)
 
     def _provider(self, entry: ModelEntry) -> LLMProvider:
-        limits = [entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute]
-        where = [self._org.executor, self._org.executor_address]
-        key = compact([entry.provider, entry.options, entry.attempts, limits, where])
+        limits = entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute
+        where = self._org.executor, self._org.executor_address
+        key = entry.provider, repr(entry.options), entry.attempts, limits, where
+        if key in self._providers:
+            return self._providers[key]
         with self._lock:
             if key not in self._providers:
                 try:

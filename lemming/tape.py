@@ -9,9 +9,9 @@ before it runs; if its end was never recorded, it is not run again unless it say
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from functools import partial
 from hashlib import blake2b
-from typing import Any
+from operator import itemgetter
 
 from lemming import errors
 from lemming.clock import elapsed_ms
@@ -35,11 +35,19 @@ class JournalTape:
     def __init__(self, runtime: Runtime, journal: Journal, org: Org, seat: Seat, commits: Commits) -> None:
         self._runtime, self._journal, self._org, self._seat = runtime, journal, org, seat
         self._commits = commits
-        mine = journal.records_of(seat.agent.name)
-        self._answers = _by(mine, "call", ("model_replied", "model_failed"))
-        self._started = _by(mine, "index", ("tool_started",))
-        self._finished = _by(mine, "index", ("tool_finished",))
+        self._answers: dict[int, Record] = {}
+        self._started: dict[int, Record] = {}
+        self._finished: dict[int, Record] = {}
         self._spent = seat.state.credits
+        self._append = partial(journal.append, agent=seat.agent.name)
+        for record in journal.records_of(seat.agent.name):
+            match record["type"]:
+                case "model_replied" | "model_failed":
+                    self._answers[record["call"]] = record
+                case "tool_started":
+                    self._started[record["index"]] = record
+                case "tool_finished":
+                    self._finished[record["index"]] = record
 
     def ask(self, call: int, messages: list[Message]) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
@@ -138,10 +146,15 @@ class JournalTape:
             call=call,
             at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
-            text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES].encode("utf-8", "replace").decode()),
+            text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES]),
             finish=reply.finish if reply.finish in ("length", "refusal") else "stop",
             model=str(reply.model or seat.model.model)[:200],
-            **vars(usage),
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            is_estimated=usage.is_estimated,
+            credits=usage.credits,
+            cost_usd=usage.cost_usd,
             **({"batched": True} if reply.batched else {}),
             duration_ms=elapsed_ms(started + reply.waited_s),
         )
@@ -150,9 +163,6 @@ class JournalTape:
 
     def _no_answer(self, call: int, error: LemmingError) -> Record:
         return self._append("model_failed", call=call, error=type(error).__name__, message=str(error))
-
-    def _append(self, kind: str, **fields: Any) -> Record:
-        return self._journal.append(kind, agent=self._seat.agent.name, **fields)
 
     def _settle(self) -> None:
         with self._runtime.waiting():
@@ -163,8 +173,7 @@ class JournalTape:
             self._journal.sync()
 
 
-def _by(records: Iterable[Record], key: str, kinds: tuple[str, ...]) -> dict[int, Record]:
-    return {record[key]: record for record in records if record["type"] in kinds}
+_facts_of = itemgetter(*Answer._fields)
 
 
 def recorded_answer(record: Record) -> Answer:
@@ -172,7 +181,7 @@ def recorded_answer(record: Record) -> Answer:
     if record["type"] == "model_failed":
         kind = getattr(errors, record["error"], ProviderError)
         raise kind(record["message"])
-    return Answer(**{key: record[key] for key in Answer.__dataclass_fields__})
+    return Answer._make(_facts_of(record))
 
 
 def recorded_result(record: Record) -> ToolResult:

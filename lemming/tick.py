@@ -203,7 +203,8 @@ class Tick:
     def _given_up(self, started: Record, records: list[Record], attempts: int) -> TurnOutcome:
         seat = from_record(started, self.plan.tick)
         answers = [recorded_answer(record) for record in records if record["type"] == "model_replied"]
-        state = state_after_spending(seat, answers, "failed")
+        used = spending(answers)
+        state = state_after_spending(seat, answers, used, "failed")
         reason = (
             f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
             "(config/org.json max_attempts)"
@@ -213,7 +214,7 @@ class Tick:
             status="failed",
             reason=reason,
             error="Interrupted",
-            **spending(answers),
+            **used,
         )
         return TurnOutcome(report, state, lambda: state)
 

@@ -144,6 +144,7 @@ class ToolRegistry:
     """The tools by name: those that ship, and those that plugins register."""
 
     _tools: ClassVar[dict[str, Tool]] = {}
+    _all: ClassVar[dict[str, Tool] | None] = None
     _built_in: ClassVar[dict[str, str]] = {
         "file_read": "lemming.toolbox.files:FileRead",
         "file_write": "lemming.toolbox.files:FileWrite",
@@ -171,11 +172,13 @@ class ToolRegistry:
                 f'tool "{tool.name}": an argument\'s type cannot come from JSON: {error}'
             ) from error
         cls._tools[tool.name] = tool
+        cls._all = None
 
     @classmethod
     def unregister(cls, name: str) -> None:
         """Take a registered tool away; a shipped one of that name is itself again."""
         cls._tools.pop(name, None)
+        cls._all = None
 
     @classmethod
     def names(cls) -> list[str]:
@@ -193,14 +196,24 @@ class ToolRegistry:
             cls._tools[name] = getattr(import_module(module), class_name)()
         return cls._tools[name]
 
+    @classmethod
+    def all(cls) -> Mapping[str, Tool]:
+        """Return all tools by name, sorted."""
+        tools = cls._all
+        if tools is None:
+            tools = cls._all = {name: cls.get(name) for name in cls.names()}
+        return tools
+
 
 def allowed_tools(agent: Agent, org: Org) -> dict[str, Tool]:
     """Return the tools an agent may call, by name; names in its resume that no tool has are left out."""
-    granted = set(agent.permissions.tools)
-    if agent.name not in org.create_agent_allowed:
-        granted.discard("create_agent")
-    tools = {name: ToolRegistry.get(name) for name in ToolRegistry.names()}
-    return {name: tool for name, tool in tools.items() if name in granted or tool.always_allowed}
+    granted = agent.permissions.tools
+    may_hire = agent.name in org.create_agent_allowed
+    return {
+        name: tool
+        for name, tool in ToolRegistry.all().items()
+        if tool.always_allowed or (name in granted and (may_hire or name != "create_agent"))
+    }
 
 
 def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:

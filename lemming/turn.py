@@ -8,8 +8,8 @@ interrupted is taken again from its record and comes to the same outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
 from lemming.config import ModelEntry
@@ -56,8 +56,7 @@ class Seat:
     """Keys of memories whose files a person broke: they are not written over."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Answer:
+class Answer(NamedTuple):
     """A model's reply as the journal keeps it: the text, when it came, what it used."""
 
     text: str
@@ -92,8 +91,7 @@ class Tape(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class TurnOutcome:
+class TurnOutcome(NamedTuple):
     """What a turn came to: the report, the files to write in this order, and the agent's next state.
 
     `state_if_unwritten` works out the state to keep instead if the files turn out not to be writable.
@@ -117,50 +115,50 @@ def spending(answers: Sequence[Answer]) -> dict[str, Any]:
     known = [cost for cost in costs if cost is not None]
     return {
         "calls": len(answers),
-        "credits": sum(answer.credits for answer in answers),
+        "credits": sum([answer.credits for answer in answers]),
         "cost_usd": sum(known) if known and len(known) == len(costs) else None,
-        "input_tokens": sum(answer.input_tokens for answer in answers),
-        "output_tokens": sum(answer.output_tokens for answer in answers),
-        "duration_ms": sum(answer.duration_ms for answer in answers),
+        "input_tokens": sum([answer.input_tokens for answer in answers]),
+        "output_tokens": sum([answer.output_tokens for answer in answers]),
+        "duration_ms": sum([answer.duration_ms for answer in answers]),
     }
 
 
-def state_after_spending(seat: Seat, answers: Sequence[Answer], status: Status) -> AgentState:
-    """Return an agent's state with what this turn cost, and nothing else changed."""
-    before, used = seat.state, spending(answers)
+def state_after_spending(
+    seat: Seat, answers: Sequence[Answer], used: dict[str, Any], status: Status, **changes: Any
+) -> AgentState:
+    """Return an agent's state with what this turn `used`, and besides that only the `changes`."""
+    before = seat.state
     known = [answer.cost_usd for answer in answers if answer.cost_usd is not None]
-    return replace(
-        before,
-        tick=seat.tick,
-        status=status,
-        credits=round(before.credits + used["credits"], 6),
-        cost_usd=(before.cost_usd or 0.0) + sum(known) if known else before.cost_usd,
-        unpriced_calls=before.unpriced_calls + len(answers) - len(known),
-        input_tokens=before.input_tokens + used["input_tokens"],
-        output_tokens=before.output_tokens + used["output_tokens"],
-    )
+    spent = {
+        "tick": seat.tick,
+        "status": status,
+        "credits": round(before.credits + used["credits"], 6),
+        "cost_usd": (before.cost_usd or 0.0) + sum(known) if known else before.cost_usd,
+        "unpriced_calls": before.unpriced_calls + len(answers) - len(known),
+        "input_tokens": before.input_tokens + used["input_tokens"],
+        "output_tokens": before.output_tokens + used["output_tokens"],
+    }
+    return AgentState(**{**vars(before), **spent, **changes})
 
 
-@dataclass
 class _Turn:
     """The progress of one turn."""
 
-    seat: Seat
-    tape: Tape
-    messages: list[Message] = field(default_factory=list)
-    answers: list[Answer] = field(default_factory=list)
-    entries: list[OutboxEntry] = field(default_factory=list)
-    staged: dict[str, FileEffect] = field(default_factory=dict)
-    settled: dict[str, FileEffect] = field(default_factory=dict)
-    memory: dict[str, FileEffect] = field(default_factory=dict)
-    results: list[dict[str, Any]] = field(default_factory=list)
-    outside: list[dict[str, Any]] = field(default_factory=list)
-    shown: int = 0
-    remarks: list[str] = field(default_factory=list)
-    notes: str = ""
+    def __init__(self, seat: Seat, tape: Tape) -> None:
+        self.seat, self.tape = seat, tape
+        self.messages = list(seat.prompt)
+        self.answers: list[Answer] = []
+        self.entries: list[OutboxEntry] = []
+        self.staged: dict[str, FileEffect] = {}
+        self.settled: dict[str, FileEffect] = {}
+        self.memory: dict[str, FileEffect] = {}
+        self.results: list[dict[str, Any]] = []
+        self.outside: list[dict[str, Any]] = []
+        self.shown = 0
+        self.remarks: list[str] = []
+        self.notes = ""
 
     def take(self) -> TurnOutcome:
-        self.messages = list(self.seat.prompt)
         try:
             for _ in range(self.seat.max_steps):
                 self.act(self.ask())
@@ -224,23 +222,13 @@ class _Turn:
 
     def act(self, reply: TurnReply) -> None:
         """Stage what a reply asks for: entries, memories, tool calls."""
-        at = self.answers[-1].at
+        at, tick, name = self.answers[-1].at, self.seat.tick, self.seat.agent.name
         room = self.seat.agent.turn.max_entries - len(self.entries)
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
-            identity = entry_id(self.seat.tick, self.seat.agent.name, len(self.entries))
-            self.entries.append(
-                OutboxEntry(
-                    identity,
-                    self.seat.tick,
-                    self.seat.agent.name,
-                    new.kind,
-                    new.payload,
-                    new.tags,
-                    at,
-                )
-            )
+            identity = entry_id(tick, name, len(self.entries))
+            self.entries.append(OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at))
         for update in reply.memory_updates:
             self.stage_memory(update.key, update.value, at)
         for call in reply.tool_calls:
@@ -282,13 +270,14 @@ class _Turn:
         """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
         is_applied = status in ("done", "waiting")
         entries = tuple(self.entries) if is_applied else ()
-        effects = [*self.staged.values(), *map(entry_effect, entries)] if is_applied else []
+        effects = (*self.staged.values(), *map(entry_effect, entries)) if is_applied else ()
+        used = spending(self.answers)
         return TurnOutcome(
-            report=self.report(status, error, entries, effects),
-            state=self.state_after(status, is_applied),
-            state_if_unwritten=lambda: self.state_after("failed", False),
+            report=self.report(status, error, entries, effects, used),
+            state=self.state_after(status, is_applied, used),
+            state_if_unwritten=lambda: self.state_after("failed", False, used),
             entries=entries,
-            effects=tuple(effects),
+            effects=effects,
         )
 
     def report(
@@ -296,7 +285,8 @@ class _Turn:
         status: Status,
         error: LemmingError | None,
         entries: tuple[OutboxEntry, ...],
-        effects: list[FileEffect],
+        effects: tuple[FileEffect, ...],
+        used: dict[str, Any],
     ) -> TurnReport:
         return TurnReport(
             agent=self.seat.agent.name,
@@ -315,7 +305,7 @@ class _Turn:
             written_ahead=sorted(self.settled),
             remarks=self.remarks,
             notes=self.notes,
-            **spending(self.answers),
+            **used,
         )
 
     def waiting_reason(self, status: Status) -> str:
@@ -324,23 +314,22 @@ class _Turn:
         count = len(self.unshown)
         return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
 
-    def state_after(self, status: Status, is_applied: bool) -> AgentState:
+    def state_after(self, status: Status, is_applied: bool, used: dict[str, Any]) -> AgentState:
         before, seat = self.seat.state, self.seat
-        spent = state_after_spending(seat, self.answers, status)
-        was_warned = before.soft_cap_warned or seat.warned
-        is_warned = was_warned and has_reached_soft_cap(seat.allocation, spent.credits)
-        if not is_applied:  # what happened outside has happened: the next prompt must say so
-            return replace(
-                spent, soft_cap_warned=is_warned, results=_newest((*before.results, *self.outside))
-            )
-        return replace(
-            spent,
-            turns=before.turns + 1,
-            soft_cap_warned=is_warned,
-            read=seat.read,
-            results=tuple(self.unshown),
-            inputs=self.inputs_after(),
-        )
+        changes: dict[str, Any]
+        if is_applied:
+            changes = {
+                "turns": before.turns + 1,
+                "read": seat.read,
+                "results": tuple(self.unshown),
+                "inputs": self.inputs_after(),
+            }
+        else:  # what happened outside has happened: the next prompt must say so
+            changes = {"results": _newest((*before.results, *self.outside))}
+        state = state_after_spending(seat, self.answers, used, status, **changes)
+        if before.soft_cap_warned or seat.warned:
+            state = replace(state, soft_cap_warned=has_reached_soft_cap(seat.allocation, state.credits))
+        return state
 
     def inputs_after(self) -> dict[str, Any] | None:
         """Return the fingerprint of what the agent's next turn would read if nobody else changed anything."""

@@ -13,6 +13,7 @@ import pytest
 
 from lemming.clock import FrozenClock
 from lemming.errors import CorruptState, ToolError
+from lemming.jsontext import compact, parse
 from lemming.memory import (
     MEMORY_LIMIT_BYTES,
     append_memory_event,
@@ -93,6 +94,13 @@ def test_a_value_that_is_changed_after_it_was_saved_stays_as_it_was_saved(tmp_pa
     save_memory(tmp_path, "planner", "goals", value)
     value.append(2)
     assert read_memories(tmp_path, "planner").values == {"goals": [1]}
+
+
+@pytest.mark.parametrize("value", [None, 0.1, 1e300, -0.0, 2**53, "\0é\U0001f600", {"": [{}, []]}])
+def test_a_value_that_was_read_from_json_needs_no_reading_back(value: Any) -> None:
+    found = parse(compact(value))
+    kept = memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z", is_from_reply=True)
+    assert kept == memory_effect("planner", "goals", found, "2025-12-08T10:30:00.000Z")
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -97,7 +96,7 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         if answer.failed:
             raise Unavailable("the server gave up on the answer", where=f"openai {model_name}")
         reply = answer.reply(request_id)
-        return reply if reply.model else replace(reply, model=model_name)
+        return reply if reply.model else reply._replace(model=model_name)
 
     @contextlib.contextmanager
     def _as_ours(self, about: str) -> Iterator[None]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -130,7 +129,7 @@ def test_the_deadline_holds_for_the_whole_call(
 ) -> None:
     started = time.monotonic()
     with pytest.raises(TimedOut, match=r"within 0\.2 s"):
-        ask(make(faults.url(scenario)), dataclasses.replace(request_, deadline_s=0.2))
+        ask(make(faults.url(scenario)), request_._replace(deadline_s=0.2))
     assert time.monotonic() - started < 2
 
 
@@ -249,14 +248,14 @@ def test_a_temperature_is_only_sent_when_there_is_one(
 ) -> None:
     provider = make(faults.url("ok"))
     assert "temperature" not in json.dumps(sent_by(provider, faults, request_))
-    warm = dataclasses.replace(request_, temperature=0.25)
+    warm = request_._replace(temperature=0.25)
     assert '"temperature": 0.25' in json.dumps(sent_by(provider, faults, warm))
 
 
 def test_the_schema_is_sent_in_each_api_s_own_form(
     make: Make, faults: FaultServer, request_: Request
 ) -> None:
-    body = sent_by(make(faults.url("ok")), faults, dataclasses.replace(request_, schema=SCHEMA))
+    body = sent_by(make(faults.url("ok")), faults, request_._replace(schema=SCHEMA))
     asked = body.get("response_format") or body.get("text") or body.get("output_config") or body.get("format")
     assert '"additionalProperties": false' in json.dumps(asked)
     assert make("http://x").takes_schema
@@ -269,12 +268,12 @@ def test_the_system_message_reaches_the_model(make: Make, faults: FaultServer, r
 
 @pytest.mark.parametrize("name", ["openai chat", "ollama"])
 def test_the_seed_is_sent_where_it_is_known(name: str, faults: FaultServer, request_: Request) -> None:
-    body = sent_by(BACKENDS[name](faults.url("ok")), faults, dataclasses.replace(request_, seed=77))
+    body = sent_by(BACKENDS[name](faults.url("ok")), faults, request_._replace(seed=77))
     assert '"seed": 77' in json.dumps(body)
 
 
 def test_json_mode_for_servers_without_structured_output(faults: FaultServer, request_: Request) -> None:
-    asked = dataclasses.replace(request_, schema=SCHEMA)
+    asked = request_._replace(schema=SCHEMA)
     provider = OpenAIProvider(base_url=faults.url("ok"), json="object")
     assert not provider.takes_schema
     assert sent_by(provider, faults, asked)["response_format"] == {"type": "json_object"}

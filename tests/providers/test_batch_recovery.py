@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from batch_desk import AGENTS, Desk, question
 
@@ -45,7 +43,7 @@ def test_a_second_attempt_waits_for_the_batch_of_the_first(desk: Desk) -> None:
 def test_a_second_attempt_waits_even_if_its_question_has_changed(one_desk: Desk) -> None:
     one_desk.server.looks, one_desk.on_pause = 1000, crash
     die(one_desk)
-    changed = replace(question("ada"), model_name="other")
+    changed = question("ada")._replace(model_name="other")
     assert one_desk.batches().complete(one_desk.entry, changed).batched
     assert len(one_desk.server.batches) == 1
 

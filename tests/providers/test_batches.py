@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -77,7 +76,7 @@ def test_each_model_has_a_batch_of_its_own(one_desk: Desk) -> None:
     with ThreadPoolExecutor(2) as pool:
         for name in ("m", "n"):
             request = question("ada" if name == "m" else "bob")
-            pool.submit(batches.complete, one_desk.entry, replace(request, model_name=name))
+            pool.submit(batches.complete, one_desk.entry, request._replace(model_name=name))
     assert [sent.agents for sent in one_desk.server.batches.values()] == [["ada"], ["bob"]]
 
 
@@ -246,5 +245,5 @@ def test_a_batch_holds_no_more_than_a_provider_takes(server: BatchServer) -> Non
     call = Call(entry, question("ada"), provider)
     assert [len(portion) for portion in portions([call] * (CALLS_A_BATCH + 1))] == [CALLS_A_BATCH, 1]
     long = [{"role": "user", "content": "x" * (BYTES_A_BATCH // 2)}]
-    call = Call(entry, replace(question("ada"), messages=long), provider)
+    call = Call(entry, question("ada")._replace(messages=long), provider)
     assert [len(portion) for portion in portions([call] * 2)] == [1, 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import sys
@@ -34,7 +33,7 @@ def test_the_prompt_is_plain_text_on_standard_input(request_: Request) -> None:
 
 def test_the_models_own_answers_are_marked_as_such(request_: Request) -> None:
     earlier = [{"role": "assistant", "content": "{}"}, {"role": "user", "content": "Again."}]
-    asked = dataclasses.replace(request_, messages=[*request_.messages, *earlier])
+    asked = request_._replace(messages=[*request_.messages, *earlier])
     assert ask(shell("cat"), asked).text == "Be brief.\n\nSay hello.\n\nYour answer was:\n{}\n\nAgain."
 
 
@@ -43,12 +42,12 @@ def test_the_command_gets_the_models_name(request_: Request) -> None:
 
 
 def test_a_prompt_larger_than_a_pipe_gets_through(request_: Request) -> None:
-    long = dataclasses.replace(request_, messages=[{"role": "user", "content": "x" * 500_000}])
+    long = request_._replace(messages=[{"role": "user", "content": "x" * 500_000}])
     assert ask(shell("wc -c"), long).text == "500001"
 
 
 def test_a_program_that_does_not_read_its_input_is_fine(request_: Request) -> None:
-    long = dataclasses.replace(request_, messages=[{"role": "user", "content": "x" * 500_000}])
+    long = request_._replace(messages=[{"role": "user", "content": "x" * 500_000}])
     assert ask(shell("echo done"), long).text == "done"
 
 
@@ -96,7 +95,7 @@ def test_at_the_deadline_the_whole_process_group_is_killed(request_: Request, tm
     with pytest.raises(TimedOut):
         ask(
             shell(f"sleep 60 & echo $! > {pids}; echo $$ >> {pids}; wait"),
-            dataclasses.replace(request_, deadline_s=0.5),
+            request_._replace(deadline_s=0.5),
         )
     assert time.monotonic() - started < 3
     assert all(dies(int(pid)) for pid in pids.read_text().split())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import secrets
 import subprocess
@@ -84,7 +83,7 @@ def model(weights: Path) -> LocalProvider:
 
 @pytest.mark.model
 def test_the_same_request_gives_the_same_answer(model: LocalProvider, small: Request) -> None:
-    warm = dataclasses.replace(small, temperature=0.7)
+    warm = small._replace(temperature=0.7)
     replies = [ask(make_provider("local", {}), request) for request in (warm, small, warm)]
     assert replies[0] == replies[2]
     assert replies[0].finish in ("stop", "length")
@@ -108,14 +107,14 @@ def test_calls_from_several_threads_do_not_change_each_others_answers(
 
 @pytest.mark.model
 def test_the_schema_is_enforced(model: LocalProvider, small: Request) -> None:
-    answer = json.loads(ask(model, dataclasses.replace(small, schema=SCHEMA, max_output_tokens=40)).text)
+    answer = json.loads(ask(model, small._replace(schema=SCHEMA, max_output_tokens=40)).text)
     assert answer.keys() == {"text", "mood"}
     assert answer["mood"] in ("calm", "keen")
 
 
 @pytest.mark.model
 def test_an_answer_cut_by_the_token_limit_says_so(model: LocalProvider, small: Request) -> None:
-    reply = ask(model, dataclasses.replace(small, schema=SCHEMA, max_output_tokens=3))
+    reply = ask(model, small._replace(schema=SCHEMA, max_output_tokens=3))
     assert (reply.finish, reply.output_tokens) == ("length", 3)
 
 
@@ -131,29 +130,27 @@ def test_the_deadline_stops_the_model_while_it_reads_and_while_it_writes(
     with pytest.raises(TimedOut):
         ask(
             model,
-            dataclasses.replace(
-                small, messages=messages, max_output_tokens=max_output_tokens, deadline_s=0.1
-            ),
+            small._replace(messages=messages, max_output_tokens=max_output_tokens, deadline_s=0.1),
         )
     assert time.monotonic() - started < 2
-    assert ask(model, dataclasses.replace(small, max_output_tokens=1)).output_tokens == 1
+    assert ask(model, small._replace(max_output_tokens=1)).output_tokens == 1
 
 
 @pytest.mark.model
 def test_waiting_for_the_model_counts_towards_the_deadline(model: LocalProvider, small: Request) -> None:
-    story = dataclasses.replace(
-        small, messages=[{"role": "user", "content": "Tell a very long story."}], max_output_tokens=30
+    story = small._replace(
+        messages=[{"role": "user", "content": "Tell a very long story."}], max_output_tokens=30
     )
     busy = threading.Thread(target=ask, args=(model, story))
     busy.start()
     with pytest.raises(TimedOut):
-        ask(model, dataclasses.replace(small, deadline_s=0.05))
+        ask(model, small._replace(deadline_s=0.05))
     busy.join()
 
 
 @pytest.mark.model
 def test_a_prompt_that_is_too_long_is_rejected(model: LocalProvider, small: Request) -> None:
-    long = dataclasses.replace(small, messages=[{"role": "user", "content": "word " * 5000}])
+    long = small._replace(messages=[{"role": "user", "content": "word " * 5000}])
     with pytest.raises(RequestRejected, match="exceeds the available context size") as caught:
         ask(model, long)
     assert "n_ctx" in caught.value.hint
@@ -162,7 +159,7 @@ def test_a_prompt_that_is_too_long_is_rejected(model: LocalProvider, small: Requ
 @pytest.mark.model
 def test_a_schema_that_is_no_schema_is_rejected(model: LocalProvider, small: Request) -> None:
     with pytest.raises(RequestRejected, match="unrecognized type"):
-        ask(model, dataclasses.replace(small, schema={"type": "nonsense"}))
+        ask(model, small._replace(schema={"type": "nonsense"}))
 
 
 @pytest.mark.model
@@ -210,7 +207,7 @@ def server(weights: Path) -> Iterator[str]:
 @pytest.mark.model
 def test_openai_s_client_gets_an_answer_that_fits_the_schema(server: str, small: Request) -> None:
     provider = OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV)
-    reply = ask(provider, dataclasses.replace(small, schema=SCHEMA, max_output_tokens=40))
+    reply = ask(provider, small._replace(schema=SCHEMA, max_output_tokens=40))
     assert json.loads(reply.text).keys() == {"text", "mood"}
     assert reply.input_tokens
     assert reply.output_tokens
@@ -219,7 +216,7 @@ def test_openai_s_client_gets_an_answer_that_fits_the_schema(server: str, small:
 @pytest.mark.model
 def test_openai_s_responses_are_understood(server: str, small: Request) -> None:
     provider = OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV, api="responses")
-    reply = ask(provider, dataclasses.replace(small, temperature=0.0))
+    reply = ask(provider, small._replace(temperature=0.0))
     assert reply.text
     assert reply.output_tokens
 
@@ -227,7 +224,7 @@ def test_openai_s_responses_are_understood(server: str, small: Request) -> None:
 @pytest.mark.model
 def test_anthropic_s_client_gets_an_answer(server: str, small: Request) -> None:
     provider = AnthropicProvider(base_url=server, api_key_env=KEY_ENV)
-    reply = ask(provider, dataclasses.replace(small, temperature=0.0, max_output_tokens=4))
+    reply = ask(provider, small._replace(temperature=0.0, max_output_tokens=4))
     assert reply.text
     assert (reply.finish, reply.output_tokens) == ("length", 4)
     assert reply.input_tokens
@@ -240,7 +237,7 @@ def test_a_wrong_key_and_a_long_prompt_are_told_apart(
     monkeypatch.setenv("WRONG_KEY", "not-this-one")
     with pytest.raises(AuthenticationFailed):
         ask(OpenAIProvider(base_url=f"{server}/v1", api_key_env="WRONG_KEY"), small)
-    long = dataclasses.replace(small, messages=[{"role": "user", "content": "word " * 3000}])
+    long = small._replace(messages=[{"role": "user", "content": "word " * 3000}])
     with pytest.raises(RequestRejected) as caught:
         ask(OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), long)
     assert "too long" in caught.value.hint

@@ -163,7 +163,7 @@ def test_no_more_calls_are_under_way_than_the_line_allows(question: Request) -> 
 
 def test_a_wait_for_room_is_not_counted_against_the_deadline(question: Request) -> None:
     time = Time()
-    hasty = dataclasses.replace(question, deadline_s=1)
+    hasty = question._replace(deadline_s=1)
     paced = RetryingLLMProvider(
         Plain(), pace=time.pace(), limits=Limits(requests_per_minute=1), clock=time.clock, sleep=pytest.fail
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -68,14 +67,14 @@ def retrying(
 
 def test_pauses_double(request_: Request) -> None:
     provider = Flaky(Unavailable("1"), TimedOut("2"), RateLimited("3"))
-    patient = dataclasses.replace(request_, deadline_s=60)
+    patient = request_._replace(deadline_s=60)
     assert retrying(provider).complete(patient).text == "at last"
     assert provider.time.pauses == [1.0, 2.0, 4.0]
 
 
 def test_a_pause_is_shortened_by_up_to_half(request_: Request) -> None:
     provider = Flaky(Unavailable("1"), Unavailable("2"))
-    retrying(provider, jitter=lambda: 0.5).complete(dataclasses.replace(request_, deadline_s=60))
+    retrying(provider, jitter=lambda: 0.5).complete(request_._replace(deadline_s=60))
     assert provider.time.pauses == [0.75, 1.5]
 
 
@@ -113,13 +112,13 @@ def test_an_error_that_asking_again_cannot_help_is_raised_at_once(
 def test_the_last_error_is_raised_when_the_attempts_are_used_up(request_: Request) -> None:
     provider = Flaky(Unavailable("first"), RateLimited("second"), Unavailable("third"))
     with pytest.raises(RateLimited, match="second"):
-        retrying(provider, attempts=2).complete(dataclasses.replace(request_, deadline_s=60))
+        retrying(provider, attempts=2).complete(request_._replace(deadline_s=60))
 
 
 def test_no_time_left_means_no_call(request_: Request) -> None:
     provider = Flaky()
     with pytest.raises(TimedOut):
-        retrying(provider).complete(dataclasses.replace(request_, deadline_s=0.0))
+        retrying(provider).complete(request_._replace(deadline_s=0.0))
     assert provider.deadlines == []
 
 
@@ -148,7 +147,7 @@ def test_two_failures_of_a_real_server_and_then_an_answer(faults: FaultServer, r
     provider = RetryingLLMProvider(
         OpenAIProvider(base_url=f"{faults.url('503-twice')}/v1"), sleep=lambda seconds: None
     )
-    assert provider.complete(dataclasses.replace(request_, deadline_s=30)).output_tokens == 7
+    assert provider.complete(request_._replace(deadline_s=30)).output_tokens == 7
 
 
 def test_an_open_circuit_ends_the_attempts(request_: Request, tmp_path: Path) -> None:
@@ -158,5 +157,5 @@ def test_an_open_circuit_ends_the_attempts(request_: Request, tmp_path: Path) ->
         provider, attempts=9, circuit=circuit, sleep=provider.time.sleep, clock=provider.time.clock
     )
     with pytest.raises(CircuitOpen, match="down"):
-        guarded.complete(dataclasses.replace(request_, deadline_s=600))
+        guarded.complete(request_._replace(deadline_s=600))
     assert len(provider.deadlines) == 5

@@ -11,8 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 
-from lemming.contract import brief_reply, brief_schema, parse_reply, reply_schema
+from lemming.contract import (
+    MAX_ENTRY_BYTES,
+    MOST_GROWTH,
+    brief_reply,
+    brief_schema,
+    parse_reply,
+    reply_schema,
+)
 from lemming.errors import ContractError
+from lemming.jsontext import parse, to_line
 from lemming.kinds import MESSAGE_KINDS
 from lemming.testing import say
 
@@ -33,6 +41,18 @@ def test_the_guides_example_is_read_as_it_is_printed() -> None:
     assert reply.memory_updates[0].value == {"b": 2}
     assert reply.notes.startswith("Optional")
     assert reply.remarks == ()
+
+
+@pytest.mark.parametrize("written", ["1e15", "-9e15", "1E5", "1e-5", "0", "[]", '"\\u00e9"', '"\\/"', "null"])
+def test_no_json_grows_more_when_it_is_written_than_the_check_of_sizes_allows_for(written: str) -> None:
+    text = f"[{','.join([written] * 100)}]"
+    assert len(to_line(parse(text)).encode()) <= MOST_GROWTH * len(text)
+
+
+def test_a_payload_is_measured_as_it_will_be_written() -> None:
+    numbers = ",".join(["1e15"] * 4000)
+    with pytest.raises(ContractError, match=f"larger than {MAX_ENTRY_BYTES} bytes"):
+        read(f'{{"outbox_entries": [{{"kind": "message", "payload": {{"a": [{numbers}]}}}}]}}')
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,9 @@ def test_what_is_written_is_read_back(value: object) -> None:
         (b'{"x":\n "a\xffb"}', "byte 0xff at offset 9 is not UTF-8", 2),
         (b"\xef\xbb\xbf{}", "byte order mark", 1),
         (b"{} {}", "extra data", 1),
+        (b"\n{}\n\n]", "extra data", 4),
+        (b'{"a": 1}\xc2\xa0{', "extra data", 1),
+        (b" \n\t ", "unexpected end of JSON", 2),
         (b"\xff\xfe{\x00}\x00", "not UTF-8", 1),
     ],
 )
@@ -56,6 +59,10 @@ def test_what_is_not_strict_json_is_refused_with_its_place(text: bytes, message:
 
 def test_a_byte_order_mark_is_accepted_where_people_write() -> None:
     assert parse(b"\xef\xbb\xbf{}", allow_bom=True) == {}
+
+
+def test_white_space_may_stand_around_a_value() -> None:
+    assert parse(' \t\r\n{"a": 1} \t\r\n') == {"a": 1}
 
 
 def test_64_levels_are_deep_enough_and_allowed() -> None:
