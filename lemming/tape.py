@@ -155,8 +155,9 @@ class JournalTape:
         return self._journal.append(kind, agent=self._seat.agent.name, **fields)
 
     def _settle(self) -> None:
-        with self._runtime.waiting():
-            self._journal.settle(self._seat.agent.name)
+        if self._org.durability == "turn":
+            with self._runtime.waiting():
+                self._journal.settle(self._seat.agent.name)
 
     def _sync(self) -> None:
         with self._runtime.waiting():
