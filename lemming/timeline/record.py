@@ -267,7 +267,9 @@ class _Walk:
             self._entries.append(self._entry(new, record["at"]))
         for update in reply.memory_updates:
             try:
-                effect = memory_effect(self._agent, update.key, update.value, record["at"], is_from_reply=True)
+                effect = memory_effect(
+                    self._agent, update.key, update.value, record["at"], is_from_reply=True
+                )
             except ToolError:
                 continue
             self.memory[update.key] = (update.value, effect.place)
