@@ -21,6 +21,7 @@ from lemming import paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, Org, load_config
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
+from lemming.executors.baton import Baton
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.locking import FolderLock
 from lemming.logging_config import engine_logger
@@ -55,7 +56,7 @@ class Runtime:
 
     `stop` is set when the engine is to end: the operator wants it, or something went wrong that concerns
     every turn. `notify` hears one event at a time. `batch`: model calls go through batch APIs where there are
-    any; `batches` are those of the tick under way.
+    any; `batches` are those of the tick under way. `baton`: of all turns the one that holds it works.
     """
 
     base: Path
@@ -65,6 +66,7 @@ class Runtime:
     epoch: int = 0
     batch: bool = False
     batches: Batches | None = None
+    baton: Baton = field(default_factory=Baton)
     is_heard: bool = field(init=False, default=True)  # else nobody need put events together
     _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
     _org: Org = field(default_factory=Org)
@@ -73,7 +75,6 @@ class Runtime:
     _cluster: DaskCalls | None = None
     _told: set[Problem] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
-    _baton: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
         hear = self.notify
@@ -86,21 +87,9 @@ class Runtime:
         if self.is_heard:
             self.notify = one_at_a_time
 
-    def working(self) -> contextlib.AbstractContextManager[object]:
-        """Let the block run alone: of all turns one works, the others wait for a model, a tool or the disk.
-
-        Threads that compute at the same time gain nothing in Python and pay for every change of threads.
-        """
-        return self._baton
-
-    @contextlib.contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Let other turns work while this one, which is `working`, waits for something in the block."""
-        self._baton.release()
-        try:
-            yield
-        finally:
-            self._baton.acquire()
+    def waiting(self) -> contextlib.AbstractContextManager[None]:
+        """Let other turns work while this one, which holds the `baton`, waits for something in the block."""
+        return self.baton.waiting
 
     def load_config(self) -> Config:
         """Read the settings afresh and import the plugins they name."""

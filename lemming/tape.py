@@ -165,8 +165,9 @@ class JournalTape:
         return self._append("model_failed", call=call, error=type(error).__name__, message=str(error))
 
     def _settle(self) -> None:
-        with self._runtime.waiting():
-            self._journal.settle(self._seat.agent.name)
+        if self._org.durability == "turn":
+            with self._runtime.waiting():
+                self._journal.settle(self._seat.agent.name)
 
     def _sync(self) -> None:
         with self._runtime.waiting():

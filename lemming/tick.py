@@ -69,9 +69,9 @@ class Tick:
         order, at_once = self.plan.order, self._at_once()
         org, agents = self.snapshot.config.org, self._agents()
         waits = find_waits(order, agents, org, self.runtime.base) if at_once > 1 else {}
-        stop, batches = self.runtime.stop, self.runtime.batches
+        baton, stop, batches = self.runtime.baton, self.runtime.stop, self.runtime.batches
         with engine_log(self.runtime.base) as self.commits.log:
-            run_all(order, waits, self._turn, at_once=at_once, stop=stop, register=batches)
+            run_all(order, waits, self._turn, at_once=at_once, baton=baton, stop=stop, register=batches)
             self.commits.write_held()
 
     def _at_once(self) -> int:
@@ -123,11 +123,10 @@ class Tick:
 
     def _turn(self, name: str) -> None:
         """Take one agent's turn, or finish the one that was interrupted."""
-        with self.runtime.working():
-            if self.runtime.stop.is_set():
-                self.is_stopped = True
-            else:
-                self._take_or_finish(name)
+        if self.runtime.stop.is_set():
+            self.is_stopped = True
+        else:
+            self._take_or_finish(name)
 
     def _take_or_finish(self, name: str) -> None:
         records = self.journal.records_of(name)

@@ -1,13 +1,15 @@
-"""Turns at once, each in a thread of its own, as soon as those it waits for are over."""
+"""Turns at once, each as soon as those it waits for are over: one works, the others wait for an answer."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from heapq import heappop, heappush
-from queue import SimpleQueue
 from typing import Protocol
 
+from lemming.executors.baton import Baton
+from lemming.executors.crew import crew
 from lemming.waiting import Waits
 
 Work = Callable[[str], None]
@@ -29,27 +31,33 @@ def run_all(
     work: Work,
     *,
     at_once: int,
+    baton: Baton,
     stop: threading.Event,
     register: Register | None = None,
 ) -> None:
     """Call `work(name)` for every name, at most `at_once` at a time, each after those it waits for.
 
-    Those that are ready start in the order given. An exception sets `stop`, for the running ones to end
-    soon; nobody starts any more, and it is raised when they are over.
+    Of those calls one works, the one that holds the `baton`; the others are `baton.waiting`. Those that are
+    ready start in the order given. An exception sets `stop`, for the running ones to end soon; nobody starts
+    any more, and it is raised when they are over.
     """
     try:
         if at_once == 1 or len(order) == 1:
-            for name in order:
-                work(name)
+            with baton:
+                for name in order:
+                    work(name)
         else:
-            _Run(order, waits, work, at_once, stop, register).run()
+            _Run(order, waits, work, at_once, baton, stop, register).run()
     except BaseException:
         stop.set()
         raise
 
 
 class _Run:
-    """The progress of one `run_all`. Everything but `_work` happens in the calling thread."""
+    """The progress of one `run_all`. Only who holds the baton touches it.
+
+    A thread whose turn is over takes the next one, without another thread in between.
+    """
 
     def __init__(
         self,
@@ -57,11 +65,12 @@ class _Run:
         waits: dict[str, Waits],
         work: Work,
         at_once: int,
+        baton: Baton,
         stop: threading.Event,
         register: Register | None,
     ) -> None:
         self._order, self._call, self._at_once = order, work, at_once
-        self._stop, self._register = stop, register
+        self._baton, self._stop, self._register = baton, stop, register
         self._rank = {name: rank for rank, name in enumerate(order)}
         for_some = [name for name in order if not waits[name].everyone]
         self._missing = {name: len(waits[name].names) for name in for_some}
@@ -74,9 +83,7 @@ class _Run:
         self._over: set[str] = set()
         self._leading = 0  # so many from the front are over
         self._running = 0
-        self._threads = 0
-        self._tasks: SimpleQueue[str | None] = SimpleQueue()
-        self._results: SimpleQueue[tuple[str, BaseException | None]] = SimpleQueue()
+        self._none_runs = threading.Semaphore(0)
         self._error: BaseException | None = None
         for name in for_some:
             if not self._missing[name]:
@@ -85,58 +92,93 @@ class _Run:
 
     def run(self) -> None:
         try:
-            while self._start() or self._running:
-                self._end(*self._results.get())
+            while self._ready:
+                self._work_or_hand_out()
         except BaseException as interrupt:  # what runs writes files, so it must be over first
-            self._stop.set()
-            self._error = interrupt
-            if self._register:
-                for _ in self._ready:  # these will never ask
-                    self._register.left()
+            self._fail(interrupt)
             while self._running:
-                self._end(*self._results.get())
+                self._none_runs.acquire()
             raise
-        finally:
-            for _ in range(self._threads):
-                self._tasks.put(None)
         if self._error:
             raise self._error
 
-    def _start(self) -> bool:
-        """Start what may start, and return whether anything was; a single one runs in this thread."""
-        if self._error:
-            return False
-        if not self._running and len(self._ready) == 1:
-            self._running = 1
-            self._work(self._order[heappop(self._ready)])
-            return True
-        started = False
-        while self._ready and self._running < self._at_once:
-            if self._threads <= self._running:
-                self._threads += 1
-                threading.Thread(target=self._serve, name="lemming-turn", daemon=True).start()
-            self._tasks.put(self._order[heappop(self._ready)])
-            self._running += 1
-            started = True
-        return started
+    def _work_or_hand_out(self) -> None:
+        """Take a single turn here, where Ctrl-C ends it at once; let several have threads of their own."""
+        with self._baton:
+            while len(self._ready) == 1:
+                self._work(self._next())
+            self._hand_out()
+            is_any_under_way = self._running > 0
+        if is_any_under_way:
+            self._none_runs.acquire()
 
-    def _serve(self) -> None:
-        while (name := self._tasks.get()) is not None:
+    def _hand_out(self) -> None:
+        while self._ready and self._running < self._at_once:
+            self._baton.promise(partial(self._begin, self._next()))
+
+    def _begin(self, name: str) -> bool:
+        """Let a thread take this turn and those it makes way for; return whether there is a thread."""
+        try:
+            if not self._error:
+                crew().start(partial(self._serve, name))
+                return True
+        except RuntimeError as error:  # the system has no more threads
+            self._fail(error)
+        self._end(name)
+        if not self._running:
+            self._none_runs.release()
+        return False
+
+    def _serve(self, first: str) -> None:
+        name: str | None = first
+        while name:
             self._work(name)
+            name = self._following()
+        is_last = not self._running
+        self._baton.pass_on()
+        if is_last:
+            self._none_runs.release()
+
+    def _following(self) -> str | None:
+        """Return what a thread does whose turn is over, and let others start that may."""
+        is_single = not self._running and len(self._ready) == 1
+        if is_single or not self._ready:
+            return None
+        name = self._next()
+        self._hand_out()
+        return name
+
+    def _next(self) -> str:
+        self._running += 1
+        return self._order[heappop(self._ready)]
 
     def _work(self, name: str) -> None:
-        error: BaseException | None = None
         try:
-            self._call(name)
-        except BaseException as raised:  # noqa: BLE001 - carried to the thread that waits, and raised there
-            error = raised
-            self._stop.set()
-        self._results.put((name, error))
+            try:
+                self._call(name)
+            finally:
+                self._end(name)
+        except BaseException as error:  # noqa: BLE001 - carried to the thread that waits, and raised there
+            self._fail(error)
 
-    def _end(self, name: str, error: BaseException | None) -> None:
+    def _end(self, name: str) -> None:
         self._running -= 1
-        self._error = self._error or error
         self._over.add(name)
+        if not self._error:
+            self._let_in_those_after(name)
+        if self._register:
+            self._register.left()
+
+    def _fail(self, error: BaseException) -> None:
+        """Let nobody start any more, and the running ones end soon."""
+        self._stop.set()
+        self._error = self._error or error
+        never, self._ready = self._ready, []
+        if self._register:
+            for _ in never:
+                self._register.left()
+
+    def _let_in_those_after(self, name: str) -> None:
         for other in self._waiting.get(name, ()):
             self._missing[other] -= 1
             if not self._missing[other]:
@@ -144,8 +186,6 @@ class _Run:
         while self._leading < len(self._order) and self._order[self._leading] in self._over:
             self._leading += 1
         self._let_in_those_for_everyone()
-        if self._register:
-            self._register.left()
 
     def _let_in_those_for_everyone(self) -> None:
         while self._for_everyone and self._rank[self._for_everyone[-1]] <= self._leading:

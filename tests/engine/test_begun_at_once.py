@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import signal
 import threading
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ from lemming import fs
 from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.errors import DiskError
+from lemming.executors.baton import Baton
 from lemming.executors.threads import run_all
 from lemming.journal import read_journal
 from lemming.jsontext import pretty
@@ -94,33 +96,54 @@ class Register:
 
     def __init__(self) -> None:
         self.running = 0
-        self.idle = threading.Event()
 
     def entered(self, turns: int = 1) -> None:
         self.running += turns
 
     def left(self) -> None:
         self.running -= 1
-        if not self.running:
-            self.idle.set()
 
 
-def test_an_interrupt_signs_everybody_off(base: Path) -> None:
-    stop, register = threading.Event(), Register()
-
-    class Interrupting(Register):
-        def left(self) -> None:
-            super().left()
-            if not stop.is_set():
-                raise KeyboardInterrupt
-
-    register = Interrupting()
+def test_an_interrupt_signs_everybody_off() -> None:
+    stop, register, baton = threading.Event(), Register(), Baton()
 
     def work(name: str) -> None:
-        if name != "first":
+        if name == "third":
+            main = threading.main_thread().ident
+            assert main is not None
+            signal.pthread_kill(main, signal.SIGINT)
+        with baton.waiting:
             assert stop.wait(10)
 
-    names = ["first", "second", "third"]
-    with pytest.raises(KeyboardInterrupt):
-        run_all(names, dict.fromkeys(names, Waits()), work, at_once=3, stop=stop, register=register)
+    names = ["first", "second", "third", "fourth"]
+    waits = dict.fromkeys(names, Waits())
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_all(names, waits, work, at_once=3, baton=baton, stop=stop, register=register)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert register.running == 0
+
+
+def test_a_system_without_more_threads_ends_the_turns_that_were_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stop, register, baton = threading.Event(), Register(), Baton()
+    ended: list[str] = []
+
+    def work(name: str) -> None:
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        with baton.waiting:
+            assert stop.wait(10)
+        ended.append(name)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    names = [f"n{number}" for number in range(1000)]
+    waits = dict.fromkeys(names, Waits())
+    with pytest.raises(RuntimeError, match="new thread"):
+        run_all(names, waits, work, at_once=1000, baton=baton, stop=stop, register=register)
+    assert 0 < len(ended) < len(names)
     assert register.running == 0

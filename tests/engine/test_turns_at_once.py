@@ -19,6 +19,7 @@ from lemming.config import Org
 from lemming.documents import adapter
 from lemming.engine import run_once
 from lemming.errors import DiskError
+from lemming.executors.baton import Baton
 from lemming.executors.threads import run_all
 from lemming.journal import read_journal
 from lemming.providers import LLMProvider, register_provider
@@ -241,22 +242,25 @@ def test_every_name_is_called_once_after_those_it_waits_for() -> None:
         running.discard(name)
         over.append(name)
 
-    run_all(order, waits, work, at_once=5, stop=threading.Event())
+    run_all(order, waits, work, at_once=5, baton=Baton(), stop=threading.Event())
     assert sorted(over) == sorted(order)
     assert most <= 5
 
 
 def test_an_error_of_one_is_raised_after_the_running_ones_are_over() -> None:
     began, stop, ended = threading.Event(), threading.Event(), []
+    baton = Baton()
 
     def work(name: str) -> None:
         if name == "bad":
-            began.wait(10)
+            with baton.waiting:
+                assert began.wait(10)
             raise ValueError("no")
         began.set()
         ended.append(name)
 
+    waits = {"bad": Waits(), "good": Waits()}
     with pytest.raises(ValueError, match="no"):
-        run_all(["bad", "good"], {"bad": Waits(), "good": Waits()}, work, at_once=2, stop=stop)
+        run_all(["bad", "good"], waits, work, at_once=2, baton=baton, stop=stop)
     assert ended == ["good"]
     assert stop.is_set()
