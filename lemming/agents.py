@@ -20,7 +20,16 @@ from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
 from lemming.jsontext import compact, nearest
 from lemming.kinds import MESSAGE_KINDS, MessageKind
-from lemming.readings import Identity, Reading, folders_in, has_rested, identity_of, is_current, look
+from lemming.readings import (
+    Identity,
+    Reading,
+    folders_in,
+    has_rested,
+    identity_of,
+    is_current,
+    look,
+    opened,
+)
 from lemming.schedule import AgentSchedule, in_order, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10
@@ -211,24 +220,35 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
     When nothing has, the result is the same value as before: it is not to be changed.
     """
     base = paths.as_base(base_path)
-    base_name, latest = str(base), _latest(base)
+    latest = _latest(base)
     before, survey = latest[0] if latest else ({}, None)
-    readings: dict[str, Reading[Document[Agent]]] = {}
-    unread: dict[str, ConfigError] = {}
-    for name, is_link in _folders(base):
-        reading = before.get(name)
-        if reading and not is_link and is_current(reading, f"{base_name}/agents/{name}/resume.json"):
-            readings[name] = reading
-            continue
-        try:
-            readings[name] = _look(base, name, is_link=is_link, before=reading)
-        except ConfigError as error:
-            unread[name] = error
+    readings, unread = _readings(base, before)
     is_same = len(before) == len(readings) and all(map(operator.is_, before.values(), readings.values()))
     if survey is None or unread or not is_same:
         survey = _survey_of(readings, unread)
     latest[:] = [(readings, None if unread else survey)]
     return survey
+
+
+def _readings(
+    base: Path, before: dict[str, Reading[Document[Agent]]]
+) -> tuple[dict[str, Reading[Document[Agent]]], dict[str, ConfigError]]:
+    """Return what the resumes say, and what is wrong with those that cannot be read."""
+    readings: dict[str, Reading[Document[Agent]]] = {}
+    unread: dict[str, ConfigError] = {}
+    if not (found := _folders(base)):
+        return readings, unread
+    with opened(base) as root:
+        for name, is_link in found:
+            reading = before.get(name)
+            if reading and not is_link and is_current(reading, f"agents/{name}/resume.json", root):
+                readings[name] = reading
+                continue
+            try:
+                readings[name] = _look(base, name, is_link=is_link, before=reading)
+            except ConfigError as error:
+                unread[name] = error
+    return readings, unread
 
 
 @lru_cache(maxsize=8)

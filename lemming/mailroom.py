@@ -48,10 +48,15 @@ class Mailroom:
 
     def open_for(self, readers: Iterable[Agent]) -> None:
         """List the outboxes that these readers may read, now, before anybody writes."""
+        wanted: dict[str, None] = {}
         for reader in readers:
-            self.outbox(reader.name)
-            for pattern in self.shelves_of(reader):
-                self.shelf(pattern)
+            wanted[reader.name] = None
+            wanted.update(dict.fromkeys(reader.permissions.read_outboxes))
+        if "*" in wanted:
+            self.pile()
+        for author in wanted:
+            if author in self._agents and author not in self._listed:
+                self._look_at(author)
 
     def add(self, author: str, entries: Iterable[OutboxEntry]) -> None:
         """Take note of what a turn of this tick wrote."""

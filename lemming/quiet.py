@@ -62,22 +62,25 @@ class QuietAgents:
         """The agents that had nothing new when they were last looked at in full."""
         return frozenset(self._rests)
 
-    def recall(self, name: str, mailroom: Mailroom) -> Skip | None:
-        """Return why an agent has nothing new; None when it may have, or is not remembered."""
+    def recall(self, name: str, mailroom: Mailroom, root: int) -> Skip | None:
+        """Return why an agent has nothing new; None when it may have, or is not remembered.
+
+        `root` is the organisation's folder, opened.
+        """
         rest = self._rests.get(name)
         if rest is None:
             return None
-        has_mail = any(mailroom.shelf(pattern) is not was for pattern, was in rest.mail)
-        if not has_mail and all(_identity(path) == was for path, was in rest.files):
+        if _is_as_it_was(rest, mailroom, root):
             return rest.skip
         del self._rests[name]
         return None
 
-    def look_at(self, name: str) -> LookedAt | None:
+    def look_at(self, name: str, root: int) -> LookedAt | None:
         """Return the identity of every file an agent's look depends on, before it; None when in doubt."""
         now = time.time_ns()
         try:
-            looked_at = tuple((path, _identity(path)) for path in self._files_of(self.survey.agents[name]))
+            files = self._files_of(self.survey.agents[name])
+            looked_at = tuple((path, _identity(path, root)) for path in files)
         except (OSError, ValueError):
             return None
         return looked_at if all(was is None or has_rested(was, now) for _, was in looked_at) else None
@@ -92,18 +95,16 @@ class QuietAgents:
 
     def _files_of(self, agent: Agent) -> Iterator[str]:
         """Yield what is read of an agent beside its resume and mail. Raises `ValueError` when in doubt."""
-        yield f"{self._base}/{paths.ledger_file(agent.name)}"
-        memory = f"{self._base}/{paths.memory_folder(agent.name)}"
+        yield paths.ledger_file(agent.name)
+        memory = paths.memory_folder(agent.name)
         yield memory
-        yield from (f"{memory}/{file_name}" for file_name in fs.list_names(memory))
+        yield from (f"{memory}/{file_name}" for file_name in fs.list_names(f"{self._base}/{memory}"))
         for item in agent.context:
             place = resolve(agent, self._base, item.file, "read", caller="context")
             if place.root != self._base:
                 raise ValueError(f"{item.file} is not in the organisation")
-            path = str(place.root)
-            for part in place.parts:  # a link put in the place of a folder is refused
-                path = f"{path}/{part}"
-                yield path
+            for depth in range(len(place.parts)):  # a link put in the place of a folder is refused
+                yield "/".join(place.parts[: depth + 1])
 
 
 def quiet_agents(base: Path, survey: Survey, config: Config) -> QuietAgents:
@@ -120,8 +121,15 @@ def _latest(base: Path) -> list[QuietAgents]:
     return []
 
 
-def _identity(path: str) -> Identity | None:
+def _is_as_it_was(rest: _Rest, mailroom: Mailroom, root: int) -> bool:
+    for path, identity in rest.files:
+        if _identity(path, root) != identity:
+            return False
+    return all(mailroom.shelf(pattern) is shelf for pattern, shelf in rest.mail)
+
+
+def _identity(path: str, root: int) -> Identity | None:
     try:
-        return identity_of(path)
+        return identity_of(path, root)
     except FileNotFoundError:
         return None

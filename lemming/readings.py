@@ -7,10 +7,12 @@ read again, and its bytes compared, until it has rested for that long. The same 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
+from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
 from lemming import fs
@@ -36,20 +38,33 @@ class Reading(NamedTuple, Generic[T]):
     is_settled: bool
 
 
-def is_current(reading: Reading[T], path: str) -> bool:
-    """Return whether a file certainly says what it said when it was read."""
+def is_current(reading: Reading[T], path: str, folder: int | None = None) -> bool:
+    """Return whether a file certainly says what it said when it was read; `path` as in `identity_of`."""
     if not reading.is_settled:
         return False
     try:
-        return reading.identity == identity_of(path)
+        return reading.identity == identity_of(path, folder)
     except OSError:
         return False
 
 
-def identity_of(path: str) -> Identity:
-    """Return what tells one state of a file or folder from another. Raises `OSError`."""
-    status = os.lstat(path)
+def identity_of(path: str, folder: int | None = None) -> Identity:
+    """Return what tells one state of a file or folder from another. Raises `OSError`.
+
+    `path` may be relative to an open `folder`: of many files that is found sooner.
+    """
+    status = os.lstat(path, dir_fd=folder)
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@contextlib.contextmanager
+def opened(path: Path) -> Iterator[int]:
+    """Open a folder, to look at what is in it. Raises `OSError`."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield folder
+    finally:
+        os.close(folder)
 
 
 def has_rested(identity: Identity, now: int) -> bool:

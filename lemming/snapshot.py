@@ -15,6 +15,7 @@ from lemming.jsontext import nearest
 from lemming.mailroom import Mailroom
 from lemming.plan import Plan, make_plan
 from lemming.quiet import QuietAgents, quiet_agents
+from lemming.readings import opened
 from lemming.tools import ToolRegistry
 
 if TYPE_CHECKING:
@@ -62,19 +63,20 @@ class Snapshot:
         if not quiet.always_asking.isdisjoint(self.plan.order):
             return None
         reasons: dict[str, Skip] = {}
-        for name in self.plan.order:
-            why = quiet.recall(name, self.mailroom) or self._why_not(name, quiet)
-            if why is None:
-                return None
-            reasons[name] = why
+        with opened(self.base) as root:
+            for name in self.plan.order:
+                why = quiet.recall(name, self.mailroom, root) or self._why_not(name, quiet, root)
+                if why is None:
+                    return None
+                reasons[name] = why
         return reasons
 
-    def _why_not(self, name: str, quiet: QuietAgents) -> Skip | None:
+    def _why_not(self, name: str, quiet: QuietAgents, root: int) -> Skip | None:
         from lemming.seating import why_not
 
         agent, digest = self.survey.agents[name], self.survey.digests[name]
         try:
-            files = quiet.look_at(name)
+            files = quiet.look_at(name, root)
             why = why_not(self.base, agent, digest, self.config, self.mailroom, self.tick)
             if why is not None:
                 quiet.remember(name, why, files, self.mailroom)
