@@ -20,7 +20,16 @@ from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
 from lemming.jsontext import compact, nearest
 from lemming.kinds import MESSAGE_KINDS, MessageKind
-from lemming.readings import Identity, Reading, folders_in, has_rested, identity_of, is_current, look, opened
+from lemming.readings import (
+    Identity,
+    Reading,
+    folders_in,
+    has_rested,
+    identity_of,
+    is_current,
+    look,
+    opened,
+)
 from lemming.schedule import AgentSchedule, in_order, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from lemming import fs
 from lemming.config import Org
 from lemming.effects import apply_effect
 from lemming.errors import DiskError
@@ -125,9 +126,15 @@ class Commits:
     def _apply(self, outcome: TurnOutcome, *, again: bool) -> None:
         """Write a turn's files: memories and workspace, then the outbox, then the agent's new state."""
         self.journal.settle(outcome.report.agent)
-        for effect in outcome.effects:
-            apply_effect(self.runtime.base, effect, again=again)
-        write_state(self.runtime.base, outcome.report.agent, outcome.state)
+        base, effects, entries = self.runtime.base, outcome.effects, outcome.entries
+        first = len(effects) - len(entries)
+        for effect in effects if again else effects[:first]:
+            apply_effect(base, effect, again=again)
+        for number, entry in enumerate(() if again else entries):
+            effect = effects[first + number]
+            seen = fs.publish_seen(base, effect.path, effect.content)
+            self.mailroom.written(number, entry, effect.digest, seen)
+        write_state(base, outcome.report.agent, outcome.state)
 
     def _show(self, outcome: TurnOutcome) -> None:
         """Let the others see what the turn wrote."""

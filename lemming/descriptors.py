@@ -5,6 +5,20 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import NamedTuple
+
+
+class Published(NamedTuple):
+    """What `stat` said of a published file, None if somebody changed it at once; and of its folder."""
+
+    file: os.stat_result | None
+    folder_before: os.stat_result
+    folder_after: os.stat_result
+
+
+def has_same_content(one: os.stat_result, other: os.stat_result) -> bool:
+    """Return whether both are of one file, and nothing was written to it in between."""
+    return (one.st_ino, one.st_size, one.st_mtime_ns) == (other.st_ino, other.st_size, other.st_mtime_ns)
 
 
 def require_regular(descriptor: int, path: str) -> os.stat_result:

@@ -23,6 +23,10 @@ class Disk:
         """Cut a file to its first `size` bytes."""
         os.ftruncate(descriptor, size)
 
+    def touch(self, descriptor: int) -> None:
+        """Give a file the present time as its stamps."""
+        os.utime(descriptor)
+
     def rename(self, source: str, target: str, source_folder: int, folder: int) -> None:
         """Give a file another name; what stood there is replaced in one step."""
         os.rename(source, target, src_dir_fd=source_folder, dst_dir_fd=folder)

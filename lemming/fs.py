@@ -15,7 +15,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from lemming.descriptors import last_lines, read_up_to, require_regular
+from lemming.descriptors import Published, has_same_content, last_lines, read_up_to, require_regular
 from lemming.disk import disk
 from lemming.errors import DiskError
 from lemming.openat2 import open_at_once
@@ -104,12 +104,24 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False) ->
     survive power loss.
     """
     with _parent(root, relative) as (folder, name):
-        temporary = _write_beside(folder, name, content, sync=sync)
+        temporary, _ = _write_beside(folder, name, content, sync=sync)
         _announce("rename", relative)
         disk().rename(temporary, name, folder, folder)
         if sync:
             _announce("sync", relative)
             disk().sync_folder(folder)
+
+
+def publish_seen(root: Path, relative: str, content: bytes) -> Published:
+    """Do what `publish` does, and look: then later looks tell whether anything has changed since."""
+    with _parent(root, relative) as (folder, name):
+        before = os.fstat(folder)
+        temporary, written = _write_beside(folder, name, content)
+        _announce("rename", relative)
+        disk().rename(temporary, name, folder, folder)
+        after = os.fstat(folder)
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        return Published(found if has_same_content(found, written) else None, before, after)
 
 
 def publish_last(root: Path, relative: str, content: bytes) -> None:
@@ -118,7 +130,7 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
     One flush for both. After power loss the old content or the new may stand there, whole.
     """
     with _parent(root, relative) as (folder, name):
-        temporary = _write_beside(folder, name, content)
+        temporary, _ = _write_beside(folder, name, content)
         sync_file_system(root)
         _announce("rename", relative)
         disk().rename(temporary, name, folder, folder)
@@ -128,7 +140,7 @@ def create(root: Path, relative: str, content: bytes) -> bool:
     """Put `content` at `root/relative` unless something is there; return whether it was written."""
     with _parent(root, relative) as (folder, name):
         # Two processes may try at once: each has a file of its own beside the place.
-        temporary = _write_beside(folder, f"{name}.{os.getpid()}", content)
+        temporary, _ = _write_beside(folder, f"{name}.{os.getpid()}", content)
         try:
             _announce("link", relative)
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -230,6 +242,11 @@ class AppendFile:
             self.size = size
         except OSError as error:
             raise refused(self._root, self._relative, error) from error
+
+    def touch(self) -> os.stat_result:
+        """Give the file the present time as its stamps, and return what `stat` then says."""
+        disk().touch(self._descriptor)
+        return os.fstat(self._descriptor)
 
     def reserve(self, extra_bytes: int) -> None:
         """Fail now rather than later if the disk has no room for `extra_bytes` more."""
@@ -349,7 +366,9 @@ def _open_to_append(root: Path, relative: str) -> tuple[int, int]:
         raise
 
 
-def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False) -> str:
+def _write_beside(
+    folder: int, name: str, content: bytes, *, sync: bool = False
+) -> tuple[str, os.stat_result]:
     # No name may have more than 255 bytes, and a character has at most four.
     temporary = f".{name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])}.tmp"
     _announce("write", name)
@@ -363,13 +382,14 @@ def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False)
         if sync:
             _announce("sync", name)
             disk().sync(descriptor)
+        status = os.fstat(descriptor)
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
     finally:
         os.close(descriptor)
-    return temporary
+    return temporary, status
 
 
 def _write_all(descriptor: int, content: bytes) -> None:

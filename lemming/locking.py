@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 from pathlib import Path
 
 from lemming import fs
@@ -35,6 +36,10 @@ class FolderLock:
         """Replace the description of the holder."""
         self._file.truncate(0)
         self._file.append(holder)
+
+    def touch(self) -> os.stat_result:
+        """Change nothing but the file's stamps, and return what `stat` then says."""
+        return self._file.touch()
 
     def release(self) -> None:
         """Let the next one in."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from lemming.agents import Agent
+from lemming.descriptors import Published
 from lemming.errors import ConfigError
 from lemming.inbox import Inbox, ReadMark, View, assemble
 from lemming.messages import EntryName, OutboxEntry
@@ -63,8 +64,12 @@ class Mailroom:
         for number, entry in enumerate(entries):
             name = EntryName(entry.tick, number, entry.id, author)
             self._written[name] = entry
-            self._outboxes.expect(name, entry)
             self._note_today(name)
+
+    def written(self, number: int, entry: OutboxEntry, digest: str, seen: Published) -> None:
+        """Take note that a turn's entry is on the disk now; `number` is its place among the turn's."""
+        name = EntryName(entry.tick, number, entry.id, entry.agent)
+        self._outboxes.written(name, entry, digest, seen)
 
     def authors_of(self, reader: Agent) -> frozenset[str]:
         """Return whom an agent may read, by name."""

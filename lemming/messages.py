@@ -59,7 +59,7 @@ class OutboxEntry:
             "created_at": self.created_at,
         }
 
-    @cached_property
+    @property
     def content(self) -> bytes:
         """The bytes of its file."""
         return pretty(self.as_json())

@@ -12,13 +12,13 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
-from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from lemming import fs, paths
 from lemming.agents import agent_folders
+from lemming.descriptors import Published
 from lemming.documents import unreadable
 from lemming.errors import ConfigError
 from lemming.messages import (
@@ -29,7 +29,16 @@ from lemming.messages import (
     decode_entry,
     names_in,
 )
-from lemming.readings import Identity, Reading, has_rested, identity_of, is_current, look
+from lemming.readings import (
+    Identity,
+    Reading,
+    has_rested,
+    identity_in,
+    identity_of,
+    is_current,
+    is_exact,
+    look,
+)
 
 KEPT_BYTES = 32 << 20
 
@@ -153,6 +162,22 @@ class _Listing(NamedTuple):
     is_settled: bool
     file_names: list[str]
     outbox: Outbox
+    added: int = 0
+
+    def with_name(self, name: EntryName, identity: Identity) -> _Listing:
+        """Return the listing after an entry was written, as far as that can be known without looking."""
+        file_name, names = name.file.rpartition("/")[2], self.outbox.names
+        is_newest = not (names and names[-1] >= name) and not (
+            self.file_names and self.file_names[-1] >= file_name
+        )
+        is_known = is_newest and is_exact(identity) and self.added < len(names) // 16 + 16
+        return self._replace(
+            identity=identity,
+            is_settled=is_known,
+            file_names=[*self.file_names, file_name] if is_known else self.file_names,
+            outbox=self.outbox.followed_by([name]) if is_known else self.outbox,
+            added=self.added + 1,
+        )
 
 
 @dataclass(slots=True)
@@ -225,11 +250,19 @@ class Outboxes:
         self._keep(name, _Kept(path, reading, visit))
         return reading.outcome
 
-    def expect(self, name: EntryName, entry: OutboxEntry) -> None:
-        """Take note of what a turn writes: its file is read, and not taken apart if it holds just that."""
-        digest = sha256(entry.content).hexdigest()
-        unseen = Reading(entry, digest, (0, len(entry.content), 0, 0), is_settled=False)
-        self._keep(name, _Kept(f"{self._base}/{name.file}", unseen))
+    def written(self, name: EntryName, entry: OutboxEntry, digest: str, seen: Published) -> None:
+        """Take note of what a turn wrote: its file need not be taken apart, nor even read where stamps tell.
+
+        A name that somebody else adds in the very instant between the two looks at the folder is overlooked
+        until the folder is listed again: after some more of the author's entries, or any change by others.
+        """
+        identity = identity_in(seen.file or seen.folder_after)
+        is_settled = seen.file is not None and is_exact(identity)
+        reading: Reading[OutboxEntry] = Reading(entry, digest, identity, is_settled)
+        self._keep(name, _Kept(f"{self._base}/{name.file}", reading))
+        kept = self._listings.get(name.author)
+        if kept and kept.is_settled and kept.identity == identity_in(seen.folder_before):
+            self._listings[name.author] = kept.with_name(name, identity_in(seen.folder_after))
 
     def _keep(self, name: EntryName, kept: _Kept) -> None:
         if replaced := self._entries.pop(name, None):

@@ -1,8 +1,10 @@
 """Files that were read before are not read again until they change, which one `stat` tells.
 
-A file's identity is its inode, size, mtime and ctime. Two edits can fall into one granule of the file
-system's clock and leave all four alike; so a file that had changed within a granule when it was read is
-read again, and its bytes compared, until it has rested for that long. The same holds for a folder's names.
+A file's identity is its inode, size, mtime, ctime and device. Two edits can fall into one granule of the
+file system's clock and leave all of them alike; so a file that had changed within a granule when it was read
+is read again, and its bytes compared, until it has rested for that long. The same holds for a folder's names.
+Some file systems give a change that follows a look a stamp of its own (Linux from 6.13: ext4, xfs, btrfs,
+tmpfs); where that was seen, by `learn_stamps`, nothing need rest.
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ from lemming import fs
 from lemming.errors import ConfigError
 
 T = TypeVar("T")
-Identity = tuple[int, int, int, int]
+Identity = tuple[int, int, int, int, int]
 
 GRANULE_NS = 2_000_000_000  # FAT's, the coarsest there is
 FINE_GRANULE_NS = 20_000_000  # twice the longest tick of a kernel's clock, where stamps tell microseconds
 _MILLISECOND_NS = 1_000_000
+
+
+_exact: set[int] = set()
+"""Devices on which every change after a look shows, however soon it comes."""
 
 
 class Reading(NamedTuple, Generic[T]):
@@ -53,7 +59,7 @@ def identity_of(path: str, folder: int | None = None) -> Identity:
 
     `path` may be relative to an open `folder`: of many files that is found sooner.
     """
-    return _identity(os.stat(path, dir_fd=folder, follow_symlinks=False))
+    return identity_in(os.stat(path, dir_fd=folder, follow_symlinks=False))
 
 
 @contextlib.contextmanager
@@ -66,8 +72,28 @@ def opened(path: Path) -> Iterator[int]:
         os.close(folder)
 
 
-def _identity(status: os.stat_result) -> Identity:
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+def identity_in(status: os.stat_result) -> Identity:
+    """Return the identity that is in what `stat` said."""
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev
+
+
+def learn_stamps(touch: Callable[[], os.stat_result]) -> None:
+    """Find out whether a device's stamps tell every change; `touch` changes a file there and looks at it.
+
+    A clock that ticks once a millisecond or more slowly cannot tell three changes within one apart.
+    """
+    began = time.perf_counter_ns()
+    one, two, three = touch(), touch(), touch()
+    took = time.perf_counter_ns() - began
+    if one.st_ctime_ns < two.st_ctime_ns < three.st_ctime_ns and took < _MILLISECOND_NS:
+        _exact.add(one.st_dev)
+    else:
+        _exact.discard(one.st_dev)
+
+
+def is_exact(identity: Identity) -> bool:
+    """Return whether any edit since the look that found it is certain to change the identity."""
+    return identity[4] in _exact
 
 
 def has_rested(identity: Identity, now: int) -> bool:
@@ -75,6 +101,8 @@ def has_rested(identity: Identity, now: int) -> bool:
 
     Stamps that are not whole milliseconds come from the kernel's own clock, which ticks at least every ten.
     """
+    if is_exact(identity):
+        return True
     changed = identity[3]
     granule = FINE_GRANULE_NS if changed % _MILLISECOND_NS else GRANULE_NS
     return now - max(identity[2], changed) > granule
@@ -88,7 +116,7 @@ def look(path: str, before: Reading[T] | None, read: Callable[[bytes], T], *, li
     """
     now = time.time_ns()
     raw, status = fs.read_with_status(path, limit_bytes)
-    identity = _identity(status)
+    identity = identity_in(status)
     is_settled = has_rested(identity, now) and identity_of(path) == identity
     digest = sha256(raw).hexdigest()
     if before is not None and before.digest == digest:

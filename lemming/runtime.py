@@ -26,6 +26,7 @@ from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.locking import FolderLock
 from lemming.logging_config import engine_logger
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
+from lemming.readings import learn_stamps
 from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
@@ -247,6 +248,7 @@ def open_org(
     try:
         holder = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
         lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
+        learn_stamps(lock.touch)
         opened = Runtime(base, clock, notify, stop or threading.Event(), epoch, batch)
         with contextlib.closing(opened) as runtime:
             yield runtime

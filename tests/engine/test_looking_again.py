@@ -17,12 +17,13 @@ from lemming.agents import OWN_FOLDERS, require_own_folders, survey_agents
 from lemming.config import load_config
 from lemming.engine import load_tick, run_once
 from lemming.errors import ConfigError
-from lemming.messages import OutboxEntry, send, write_outbox_entry
+from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
 from lemming.outboxes import KEPT_BYTES, Outboxes, expired_entries
 from lemming.quiet import quiet_agents
 from lemming.readings import FINE_GRANULE_NS, GRANULE_NS, has_rested
 from lemming.testing import make_org, resume, say
 
+pytestmark = pytest.mark.usefixtures("stamps")
 CHANGED = {"wake": "changed"}
 LONG_AGO = 1_600_000_000
 
@@ -39,8 +40,8 @@ def ids(outboxes: Outboxes, author: str) -> list[str]:
 @pytest.mark.parametrize("stamp", [LONG_AGO * 10**9 + 123, LONG_AGO * 10**9])
 def test_a_stamp_tells_how_long_its_clock_may_stand_still(stamp: int) -> None:
     granule = FINE_GRANULE_NS if stamp % 1000 else GRANULE_NS
-    assert not has_rested((1, 1, stamp, stamp), stamp + granule)
-    assert has_rested((1, 1, stamp, stamp), stamp + granule + 1)
+    assert not has_rested((1, 1, stamp, stamp, 0), stamp + granule)
+    assert has_rested((1, 1, stamp, stamp, 0), stamp + granule + 1)
 
 
 def test_every_file_that_comes_or_goes_is_seen_also_in_one_instant(tmp_path: Path) -> None:
@@ -83,6 +84,59 @@ def test_an_entry_edited_in_place_in_one_instant_is_read_anew(tmp_path: Path) ->
         entry = outboxes.entry(outboxes.outbox("ada").names[0], object())
         assert isinstance(entry, OutboxEntry)
         assert entry.payload == {"text": str(number)}
+
+
+def turn(outboxes: Outboxes, base: Path, tick: int, text: str = "x") -> Path:
+    """Write an entry as a turn does, and let the outboxes know."""
+    entry = OutboxEntry(entry_id(tick, "ada", 0), tick, "ada", "message", {"text": text}, [], "")
+    effect = entry_effect(entry)
+    seen = fs.publish_seen(base, effect.path, effect.content)
+    outboxes.written(EntryName(tick, 0, entry.id, "ada"), entry, effect.digest, seen)
+    return base / effect.path
+
+
+def texts(outboxes: Outboxes) -> list[object]:
+    found = [outboxes.entry(name, object()) for name in outboxes.outbox("ada").names]
+    return [entry.payload["text"] if isinstance(entry, OutboxEntry) else entry for entry in found]
+
+
+def test_what_turns_write_is_there_and_every_change_of_it_is_seen(tmp_path: Path) -> None:
+    outboxes = Outboxes(tmp_path)
+    for tick in range(100, 200):
+        path = turn(outboxes, tmp_path, tick, "written")
+        assert texts(outboxes) == ["written"]
+        path.write_bytes(path.read_bytes().replace(b"written", b"changed"))
+        assert texts(outboxes) == ["changed"]
+        dropped = write(tmp_path, "ada", tick, f"x{tick}", "dropped")
+        assert texts(outboxes) == ["changed", "dropped"]
+        dropped.unlink()
+        path.unlink()
+        assert texts(outboxes) == []
+
+
+def test_a_turn_that_writes_an_older_entry_than_there_is_leaves_all_in_order(tmp_path: Path) -> None:
+    outboxes = Outboxes(tmp_path)
+    for tick in (5, 7, 6):
+        turn(outboxes, tmp_path, tick, str(tick))
+        outboxes.outbox("ada")
+    assert texts(outboxes) == ["5", "6", "7"]
+
+
+def test_a_name_added_between_the_looks_of_a_turn_is_found_soon(tmp_path: Path) -> None:
+    outboxes = Outboxes(tmp_path)
+    for tick in range(3):
+        turn(outboxes, tmp_path, tick)
+        outboxes.outbox("ada")
+
+    def somebody(operation: str, path: str) -> None:
+        if operation == "rename":
+            (tmp_path / "agents/ada/outbox/00000003_late.json").write_text("{}")
+
+    with fs.observed(somebody):
+        turn(outboxes, tmp_path, 3)
+    for tick in range(4, 40):
+        turn(outboxes, tmp_path, tick)
+    assert "late" in ids(outboxes, "ada")
 
 
 def test_what_is_kept_of_entries_stays_within_its_bytes(tmp_path: Path) -> None:

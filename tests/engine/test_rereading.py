@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -12,9 +14,10 @@ import pytest
 from lemming.agents import survey_agents
 from lemming.config import load_config
 from lemming.errors import ConfigError
-from lemming.readings import Reading, is_current, look
+from lemming.readings import Reading, identity_in, is_current, is_exact, learn_stamps, look
 from lemming.testing import make_org, resume
 
+pytestmark = pytest.mark.usefixtures("stamps")
 RESUME = "agents/ada/resume.json"
 
 
@@ -40,19 +43,52 @@ def test_edits_of_the_same_size_at_the_same_instant_are_seen(org: Path) -> None:
 def test_a_file_that_changed_just_before_it_was_read_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("new")
-    status = file.stat()
-    identity = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    learn_stamps(file.stat)  # which tell nothing
+    identity = identity_in(file.stat())
     before = Reading("old", "digest of old", identity, is_settled=False)
     assert not is_current(before, str(file))
     assert look(str(file), before, read_text, limit_bytes=9).outcome == "new"
     assert look(str(file), None, read_text, limit_bytes=9).is_settled is False
 
 
+def touches(file: Path, gap_ns: int) -> Callable[[], os.stat_result]:
+    """Touch a file on a disk whose clock moves on by so much each time."""
+    stamps = count(1_600_000_000_000_000_000, gap_ns)
+
+    def touch() -> os.stat_result:
+        plain = list(file.stat())
+        return os.stat_result(plain, {"st_ctime_ns": next(stamps), "st_mtime_ns": 0})
+
+    return touch
+
+
+@pytest.mark.parametrize(("gap_ns", "tells"), [(3000, True), (1, True), (0, False)])
+def test_stamps_tell_every_change_if_three_within_a_millisecond_differ(
+    tmp_path: Path, gap_ns: int, tells: bool
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    learn_stamps(touches(file, gap_ns))
+    assert is_exact(identity_in(file.stat())) is tells
+    if tells:
+        assert look(str(file), None, read_text, limit_bytes=9).is_settled
+
+
+def test_a_clock_that_ticked_once_tells_nothing(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("x")
+    slow = iter([touches(file, 0)() for _ in range(2)])
+    late = touches(file, 4_000_000)
+    late()
+    learn_stamps(lambda: next(slow, None) or late())
+    assert not is_exact(identity_in(file.stat()))
+
+
 def test_a_file_that_has_rested_is_current_until_it_changes(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("old")
     status = file.stat()
-    identity = (status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+    identity = identity_in(status)
     reading = Reading("old", "digest of old", identity, is_settled=True)
     assert is_current(reading, str(file))
     file.chmod(0o600)
