@@ -133,7 +133,7 @@ class Commits:
         for number, entry in enumerate(() if again else entries):
             effect = effects[first + number]
             seen = fs.publish_seen(base, effect.path, effect.content)
-            self.mailroom.written(number, entry, effect.digest, seen)
+            self.mailroom.written(number, entry, effect.digest, *seen)
         write_state(base, outcome.report.agent, outcome.state)
 
     def _show(self, outcome: TurnOutcome) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from typing import NamedTuple
+
+Around = tuple[os.stat_result, os.stat_result]
+"""What `stat` said of a folder before and after a change of the names in it."""
 
 
-class Published(NamedTuple):
-    """What `stat` said of a published file, None if somebody changed it at once; and of its folder."""
-
-    file: os.stat_result | None
-    folder_before: os.stat_result
-    folder_after: os.stat_result
-
-
-def has_same_content(one: os.stat_result, other: os.stat_result) -> bool:
-    """Return whether both are of one file, and nothing was written to it in between."""
-    return (one.st_ino, one.st_size, one.st_mtime_ns) == (other.st_ino, other.st_size, other.st_mtime_ns)
+def unchanged(name: str, folder: int, written: os.stat_result) -> os.stat_result | None:
+    """Return a file's status if it is the one that was written and nobody has changed it; else None."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    then = written.st_ino, written.st_size, written.st_mtime_ns
+    return found if (found.st_ino, found.st_size, found.st_mtime_ns) == then else None
 
 
 def require_regular(descriptor: int, path: str) -> os.stat_result:

@@ -231,7 +231,7 @@ def _next_tick(runtime: Runtime, begun: list[int]) -> int:
     which leaves `tick.json` alone, or somebody moved `tick.json` back.
     """
     base, tick = runtime.base, _counted(runtime, begun)
-    earlier = max(filter(tick.__gt__, begun), default=None)
+    earlier = next((at for at in reversed(begun) if at < tick), None)
     if earlier is not None and not is_committed(base, earlier):
         with Journal(base, earlier, epoch=runtime.epoch, durability="off") as journal:
             _require_all_turns(journal)
@@ -320,7 +320,9 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
 
     with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:
         journal.reserve(RESERVED_BYTES)
-        current = Tick.begin(runtime, journal, snapshot, after=max(filter(tick.__gt__, ticks), default=None))
+        current = Tick.begin(
+            runtime, journal, snapshot, after=next((at for at in reversed(ticks) if at < tick), None)
+        )
         runtime.batches = runtime.batches_of(journal)
         current.take_turns()
         report = current.report(began)

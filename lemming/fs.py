@@ -15,11 +15,11 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
-from lemming.descriptors import Published, has_same_content, last_lines, read_up_to, require_regular
+from lemming.descriptors import Around, last_lines, read_up_to, require_regular, unchanged
 from lemming.disk import disk
 from lemming.errors import DiskError
 from lemming.openat2 import open_at_once
-from lemming.refusals import refused
+from lemming.refusals import refused, require_below
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -104,24 +104,21 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False) ->
     survive power loss.
     """
     with _parent(root, relative) as (folder, name):
-        temporary, _ = _write_beside(folder, name, content, sync=sync)
-        _announce("rename", relative)
-        disk().rename(temporary, name, folder, folder)
+        _put(folder, name, relative, content, sync=sync)
         if sync:
             _announce("sync", relative)
             disk().sync_folder(folder)
 
 
-def publish_seen(root: Path, relative: str, content: bytes) -> Published:
-    """Do what `publish` does, and look: then later looks tell whether anything has changed since."""
+def publish_seen(root: Path, relative: str, content: bytes) -> tuple[os.stat_result | None, Around]:
+    """Do what `publish` does, and look: then later looks tell whether anything has changed since.
+
+    Returns what `stat` says of the file, None if somebody changed it at once; and of its folder.
+    """
     with _parent(root, relative) as (folder, name):
         before = os.fstat(folder)
-        temporary, written = _write_beside(folder, name, content)
-        _announce("rename", relative)
-        disk().rename(temporary, name, folder, folder)
-        after = os.fstat(folder)
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        return Published(found if has_same_content(found, written) else None, before, after)
+        written = _put(folder, name, relative, content)
+        return unchanged(name, folder, written), (before, os.fstat(folder))
 
 
 def publish_last(root: Path, relative: str, content: bytes) -> None:
@@ -151,15 +148,18 @@ def create(root: Path, relative: str, content: bytes) -> bool:
         return True
 
 
-def remove(root: Path, relative: str) -> None:
-    """Remove a file; nothing happens when it is not there."""
+def remove(root: Path, relative: str) -> Around | None:
+    """Remove a file, and return what `stat` says of its folder; None, and nothing, when it is not there."""
     try:
         with _parent(root, relative, make=False) as (folder, name):
+            before = os.fstat(folder)
             _announce("unlink", relative)
             os.unlink(name, dir_fd=folder)
+            return before, os.fstat(folder)
     except DiskError as error:
         if not isinstance(error.__cause__, FileNotFoundError):
             raise
+        return None
 
 
 def move(root: Path, source: str, destination: str) -> None:
@@ -243,7 +243,7 @@ class AppendFile:
         except OSError as error:
             raise refused(self._root, self._relative, error) from error
 
-    def touch(self) -> os.stat_result:
+    def restamp(self) -> os.stat_result:
         """Give the file the present time as its stamps, and return what `stat` then says."""
         disk().touch(self._descriptor)
         return os.fstat(self._descriptor)
@@ -305,7 +305,7 @@ class _parent:  # noqa: N801 - used like a function; a class costs a third of a 
         root, relative = self._root, self._relative
         above, _, name = relative.rpartition("/")
         try:
-            _require_below(relative)
+            require_below(relative)
             self._folder = open_at_once(f"{root}/{above}", _ROOT)
             if self._folder < 0:
                 self._folder = _walk(root, above, self._make)
@@ -317,11 +317,6 @@ class _parent:  # noqa: N801 - used like a function; a class costs a third of a 
         os.close(self._folder)
         if isinstance(error, OSError):
             raise refused(self._root, self._relative, error) from error
-
-
-def _require_below(relative: str) -> None:
-    if (".." in relative and ".." in relative.split("/")) or relative.startswith("/") or "\0" in relative:
-        raise OSError(errno.EINVAL, "not a path below the root", relative)
 
 
 def _walk(root: Path, relative: str, make: bool) -> int:
@@ -351,7 +346,7 @@ def _open_folder(name: str, above: int, make: bool) -> int:
 
 def _open_to_append(root: Path, relative: str) -> tuple[int, int]:
     """Return a regular file's descriptor and its size; the file is made if need be."""
-    _require_below(relative)
+    require_below(relative)
     descriptor = open_at_once(f"{root}/{relative}", _APPEND & ~os.O_CREAT)
     if is_new := descriptor < 0:
         with _parent(root, relative) as (folder, name):
@@ -364,6 +359,13 @@ def _open_to_append(root: Path, relative: str) -> tuple[int, int]:
     except BaseException:
         os.close(descriptor)
         raise
+
+
+def _put(folder: int, name: str, relative: str, content: bytes, *, sync: bool = False) -> os.stat_result:
+    temporary, written = _write_beside(folder, name, content, sync=sync)
+    _announce("rename", relative)
+    disk().rename(temporary, name, folder, folder)
+    return written
 
 
 def _write_beside(

@@ -19,7 +19,7 @@ from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, DiskError
 from lemming.jsontext import JsonProblem, compact, parse
 from lemming.redaction import redact_bytes, redact_values
-from lemming.sealing import plain_ticks, read_sealed, sealed_ticks
+from lemming.sealing import beginning, plain_ticks, read_sealed, sealed_ticks
 
 Record = dict[str, Any]
 T = TypeVar("T")
@@ -80,7 +80,7 @@ def last_record(base: Path, tick: int) -> Record | None:
 def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
     """Return the ticks that have a journal, ascending; the newest are never sealed."""
     try:
-        return sorted({*(sealed_ticks(base) if with_sealed else ()), *plain_ticks(base)})
+        return sorted({*sealed_ticks(base), *plain_ticks(base)}) if with_sealed else plain_ticks(base)
     except OSError as error:
         raise _unreadable(paths.JOURNALS, error) from error
 
@@ -124,7 +124,8 @@ class Journal:
         self._base = base
         self._writing, self._syncing = threading.Lock(), threading.Lock()
         self._failure: DiskError | None = None
-        self._file = fs.AppendFile(base, relative)
+        with beginning(base, tick):
+            self._file = fs.AppendFile(base, relative)
         try:
             raw = self._file.read()
             reading = parse_journal(raw, relative)

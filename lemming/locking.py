@@ -37,9 +37,9 @@ class FolderLock:
         self._file.truncate(0)
         self._file.append(holder)
 
-    def touch(self) -> os.stat_result:
+    def restamp(self) -> os.stat_result:
         """Change nothing but the file's stamps, and return what `stat` then says."""
-        return self._file.touch()
+        return self._file.restamp()
 
     def release(self) -> None:
         """Let the next one in."""

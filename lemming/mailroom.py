@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from lemming.agents import Agent
-from lemming.descriptors import Published
+from lemming.descriptors import Around
 from lemming.errors import ConfigError
 from lemming.inbox import Inbox, ReadMark, View, assemble
 from lemming.messages import EntryName, OutboxEntry
@@ -66,10 +67,15 @@ class Mailroom:
             self._written[name] = entry
             self._note_today(name)
 
-    def written(self, number: int, entry: OutboxEntry, digest: str, seen: Published) -> None:
-        """Take note that a turn's entry is on the disk now; `number` is its place among the turn's."""
+    def written(
+        self, number: int, entry: OutboxEntry, digest: str, file: os.stat_result | None, around: Around
+    ) -> None:
+        """Take note that a turn's entry is on the disk now; `number` is its place among the turn's.
+
+        The rest is what `fs.publish_seen` said.
+        """
         name = EntryName(entry.tick, number, entry.id, entry.agent)
-        self._outboxes.written(name, entry, digest, seen)
+        self._outboxes.written(name, entry, digest, file, around)
 
     def authors_of(self, reader: Agent) -> frozenset[str]:
         """Return whom an agent may read, by name."""

@@ -6,7 +6,7 @@ Names and entries are derived from the files and checked against them at every l
 
 from __future__ import annotations
 
-import time
+import os
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,9 +18,10 @@ from typing import NamedTuple
 
 from lemming import fs, paths
 from lemming.agents import agent_folders
-from lemming.descriptors import Published
+from lemming.descriptors import Around
 from lemming.documents import unreadable
 from lemming.errors import ConfigError
+from lemming.listings import ABSENT, Listing, list_again
 from lemming.messages import (
     ENTRIES_PER_TURN,
     ENTRY_LIMIT_BYTES,
@@ -30,11 +31,8 @@ from lemming.messages import (
     names_in,
 )
 from lemming.readings import (
-    Identity,
     Reading,
-    has_rested,
     identity_in,
-    identity_of,
     is_current,
     is_exact,
     look,
@@ -81,6 +79,14 @@ class Outbox(Shelf):
         outbox.by_hand = [*self.by_hand, *outbox.by_hand]
         outbox.names = [*self.names, *new]
         outbox.derived = [*self.derived, *outbox.derived] if outbox.by_hand else outbox.names
+        return outbox
+
+    def without(self, name: EntryName) -> Outbox:
+        """Return the outbox without one of its names."""
+        outbox = Outbox(())
+        outbox.names = _without(self.names, name)
+        outbox.by_hand = _without(self.by_hand, name)
+        outbox.derived = _without(self.derived, name) if outbox.by_hand else outbox.names
         return outbox
 
     def older_than(self, tick: int) -> Sequence[EntryName]:
@@ -154,30 +160,13 @@ def _difference(
     return set(before).difference(after), set(after).difference(before)
 
 
-class _Listing(NamedTuple):
-    """What a folder held when it was listed. `is_settled`: a change since would show in its identity."""
+class _Listed(NamedTuple):
+    """An outbox, the listing it was made of, and its entries by the names of their files."""
 
     path: str
-    identity: Identity
-    is_settled: bool
-    file_names: list[str]
+    listing: Listing
+    files: dict[str, EntryName]
     outbox: Outbox
-    added: int = 0
-
-    def with_name(self, name: EntryName, identity: Identity) -> _Listing:
-        """Return the listing after an entry was written, as far as that can be known without looking."""
-        file_name, names = name.file.rpartition("/")[2], self.outbox.names
-        is_newest = not (names and names[-1] >= name) and not (
-            self.file_names and self.file_names[-1] >= file_name
-        )
-        is_known = is_newest and is_exact(identity) and self.added < len(names) // 16 + 16
-        return self._replace(
-            identity=identity,
-            is_settled=is_known,
-            file_names=[*self.file_names, file_name] if is_known else self.file_names,
-            outbox=self.outbox.followed_by([name]) if is_known else self.outbox,
-            added=self.added + 1,
-        )
 
 
 @dataclass(slots=True)
@@ -194,7 +183,7 @@ class Outboxes:
 
     def __init__(self, base: Path) -> None:
         self._base = base
-        self._listings: dict[str, _Listing] = {}
+        self._listed: dict[str, _Listed] = {}
         self._entries: OrderedDict[EntryName, _Kept] = OrderedDict()
         self.kept_bytes = 0
         self._pile: Pile | None = None
@@ -204,20 +193,20 @@ class Outboxes:
 
         One that is no folder (a link is none), or that may not be read, has no entries.
         """
-        kept = self._listings.get(author)
+        kept = self._listed.get(author)
         path = kept.path if kept else f"{self._base}/{paths.outbox_folder(author)}"
         try:
-            identity = identity_of(path)
-            if kept and kept.is_settled and kept.identity == identity:
-                return kept.outbox
-            now = time.time_ns()
-            file_names = fs.list_names(path)
-            is_settled = has_rested(identity, now) and identity_of(path) == identity
+            listing = list_again(path, kept and kept.listing)
         except OSError:
-            self._listings.pop(author, None)
+            listing = ABSENT
+        if kept and listing is kept.listing:
+            return kept.outbox
+        if listing is ABSENT:
+            self._listed.pop(author, None)
             return EMPTY
-        outbox = _listed(author, file_names, kept)
-        self._listings[author] = _Listing(path, identity, is_settled, file_names, outbox)
+        files = kept.files if kept else {}
+        outbox = _outbox_in(author, listing.names, files, kept.outbox if kept else EMPTY)
+        self._listed[author] = _Listed(path, listing, files, outbox)
         return outbox
 
     def pile(self, order: Sequence[str], outboxes: Mapping[str, Outbox]) -> Pile:
@@ -250,19 +239,38 @@ class Outboxes:
         self._keep(name, _Kept(path, reading, visit))
         return reading.outcome
 
-    def written(self, name: EntryName, entry: OutboxEntry, digest: str, seen: Published) -> None:
-        """Take note of what a turn wrote: its file need not be taken apart, nor even read where stamps tell.
-
-        A name that somebody else adds in the very instant between the two looks at the folder is overlooked
-        until the folder is listed again: after some more of the author's entries, or any change by others.
-        """
-        identity = identity_in(seen.file or seen.folder_after)
-        is_settled = seen.file is not None and is_exact(identity)
+    def written(
+        self,
+        name: EntryName,
+        entry: OutboxEntry,
+        digest: str,
+        file: os.stat_result | None,
+        around: Around,
+    ) -> None:
+        """Take note of what a turn wrote: its file need not be parsed, nor even read where stamps tell."""
+        identity = identity_in(file or around[1])
+        is_settled = file is not None and is_exact(identity)
         reading: Reading[OutboxEntry] = Reading(entry, digest, identity, is_settled)
         self._keep(name, _Kept(f"{self._base}/{name.file}", reading))
-        kept = self._listings.get(name.author)
-        if kept and kept.is_settled and kept.identity == identity_in(seen.folder_before):
-            self._listings[name.author] = kept.with_name(name, identity_in(seen.folder_after))
+        kept = self._listed.get(name.author)
+        if kept and _are_newer([name], kept.outbox.names):
+            file_name = name.file.rpartition("/")[2]
+            listing = kept.listing.with_name(file_name, around)
+            if listing.is_settled:
+                kept.files[file_name] = name
+                outbox = kept.outbox.followed_by([name])
+                self._listed[name.author] = kept._replace(listing=listing, outbox=outbox)
+
+    def remove(self, file: str) -> None:
+        """Remove an entry's file and take note of it; nothing happens when it is not there."""
+        around = fs.remove(self._base, file)
+        _, author, _, file_name = file.split("/")
+        kept = self._listed.get(author)
+        if kept and around and file_name in kept.files:
+            listing = kept.listing.without_name(file_name, around)
+            if listing.is_settled:
+                outbox = kept.outbox.without(kept.files.pop(file_name))
+                self._listed[author] = kept._replace(listing=listing, outbox=outbox)
 
     def _keep(self, name: EntryName, kept: _Kept) -> None:
         if replaced := self._entries.pop(name, None):
@@ -298,18 +306,30 @@ def _size(reading: Reading[OutboxEntry]) -> int:
     return reading.identity[1] + 1024  # what Python adds to a small entry
 
 
-def _listed(author: str, file_names: list[str], kept: _Listing | None) -> Outbox:
-    """Return the names in a folder; those that were there before are not taken apart again."""
-    if kept is None:
-        return Outbox(names_in(author, file_names))
-    before, outbox = kept.file_names, kept.outbox
-    if before == file_names:
-        return outbox
-    if file_names[: len(before)] == before:
-        new = names_in(author, file_names[len(before) :])
-        if not outbox.names or not new or outbox.names[-1] < new[0]:
-            return outbox.followed_by(new)
-    known = {name.file.rpartition("/")[2]: name for name in outbox.names}
-    new = names_in(author, [file_name for file_name in file_names if file_name not in known])
-    left = [name for file_name in file_names if (name := known.get(file_name))]
-    return Outbox(sorted([*left, *new]))
+def _outbox_in(author: str, file_names: list[str], files: dict[str, EntryName], before: Outbox) -> Outbox:
+    """Return what a folder with these files is; `files`, the entries that were in it, are brought up to date.
+
+    Names that were there before are not taken apart again.
+    """
+    present = set(file_names)
+    gone = {files.pop(file_name) for file_name in files.keys() - present}
+    new = names_in(author, present - files.keys())
+    files.update((name.file.rpartition("/")[2], name) for name in new)
+    names = before.names
+    if gone:
+        is_oldest = gone.issuperset(names[: len(gone)])  # as when they expire
+        names = names[len(gone) :] if is_oldest else [name for name in names if name not in gone]
+        before = Outbox(names)
+    if not new:
+        return before
+    return before.followed_by(new) if _are_newer(new, names) else Outbox(sorted([*names, *new]))
+
+
+def _without(names: Sequence[EntryName], name: EntryName) -> Sequence[EntryName]:
+    place = bisect_left(names, name)
+    is_there = place < len(names) and names[place] == name
+    return [*names[:place], *names[place + 1 :]] if is_there else names
+
+
+def _are_newer(new: Sequence[EntryName], names: Sequence[EntryName]) -> bool:
+    return not names or names[-1] < new[0]

@@ -29,3 +29,9 @@ def refused(root: Path, relative: str, error: OSError) -> DiskError:
     hint = _HINTS.get(error.errno or 0, "check this path and run again")
     message = f"cannot write: {error.strerror or error}"
     return DiskError(message, where=str(root / relative), hint=hint, concerns_one_file=error.errno in _ODD)
+
+
+def require_below(relative: str) -> None:
+    """Raise `OSError` for a path that leads out of the folder that it is relative to."""
+    if (".." in relative and ".." in relative.split("/")) or relative.startswith("/") or "\0" in relative:
+        raise OSError(errno.EINVAL, "not a path below the root", relative)

@@ -248,7 +248,7 @@ def open_org(
     try:
         holder = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
         lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
-        learn_stamps(lock.touch)
+        learn_stamps(lock.restamp)
         opened = Runtime(base, clock, notify, stop or threading.Event(), epoch, batch)
         with contextlib.closing(opened) as runtime:
             yield runtime

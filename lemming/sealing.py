@@ -6,21 +6,25 @@ Packing is safe to repeat: the segment is published whole before the journals it
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lemming import fs, paths
 from lemming.errors import CorruptState
+from lemming.listings import ABSENT, Listing, list_again
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
 
 SEALED = f"{paths.JOURNALS}/sealed"
 TICKS_PER_SEGMENT = 100
+QUICK = 3  # half the time of the usual 6, for an eighth more bytes
 SEGMENT_LIMIT_BYTES = 4 << 30
 _SEGMENT = re.compile(r"([0-9]{8,12})-([0-9]{8,12})\.zip\Z")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that the same journals give the same bytes
@@ -39,9 +43,35 @@ def seal_old_journals(base: Path, tick: int, kept: int) -> list[str]:
 
 
 def plain_ticks(base: Path) -> list[int]:
-    """Return the ticks whose journal is a file of its own, ascending."""
-    names = fs.list_names(f"{base}/{paths.JOURNALS}")
-    return sorted(int(match[1]) for name in names if (match := paths.JOURNAL_FILE.match(name)))
+    """Return the ticks whose journal is a file of its own, ascending; the list is not to be changed."""
+    latest = _latest(base)
+    listing, ticks = latest[0] if latest else (None, [])
+    current = list_again(f"{base}/{paths.JOURNALS}", listing)
+    if current is not listing:
+        ticks = sorted(int(match[1]) for name in current.names if (match := paths.JOURNAL_FILE.match(name)))
+        latest[:] = [(current, ticks)]
+    return ticks
+
+
+@contextlib.contextmanager
+def beginning(base: Path, tick: int) -> Iterator[None]:
+    """Take note that the block makes the journal of a tick, so that the others need not be listed again."""
+    folder = f"{base}/{paths.JOURNALS}"
+    latest = _latest(base)
+    listing, ticks = latest[0] if latest else (ABSENT, [])
+    if not listing.is_settled or tick in ticks[-1:]:
+        yield
+        return
+    before = os.lstat(folder)
+    yield
+    listing = listing.with_name(f"{tick:08d}.jsonl", (before, os.lstat(folder)))
+    latest[:] = [(listing, [*ticks, tick] if listing.is_settled else ticks)]
+
+
+@lru_cache(maxsize=8)
+def _latest(base: Path) -> list[tuple[Listing, list[int]]]:
+    """Return where the latest listing of an organisation's journals is kept, with the ticks it names."""
+    return []
 
 
 def sealed_ticks(base: Path) -> list[int]:
@@ -95,7 +125,7 @@ def _seal(base: Path, first: int, ticks: list[int]) -> str:
         journals[tick] = fs.read_bytes(f"{base}/{paths.journal_file(tick)}", SEGMENT_LIMIT_BYTES)
     with ZipFile(packed, "w") as archive:
         for tick in sorted(journals):
-            archive.writestr(ZipInfo(f"{tick:08d}.jsonl", _EPOCH), journals[tick], ZIP_DEFLATED)
+            archive.writestr(ZipInfo(f"{tick:08d}.jsonl", _EPOCH), journals[tick], ZIP_DEFLATED, QUICK)
     fs.publish(base, segment, packed.getvalue(), sync=True)
     for tick in ticks:
         fs.remove(base, paths.journal_file(tick))

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lemming import fs
 from lemming.agents import Agent
 from lemming.clock import elapsed_ms
 from lemming.commits import Commits
@@ -18,7 +17,7 @@ from lemming.executors.threads import run_all
 from lemming.journal import Journal, Record, may_have_gone_down
 from lemming.ledger import AgentState, write_state
 from lemming.logging_config import engine_log
-from lemming.outboxes import expired_entries
+from lemming.outboxes import expired_entries, outboxes_of
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Runtime, Stopped
@@ -119,7 +118,7 @@ class Tick:
             if expired:
                 self.journal.append("entries_expired", sync=True, files=expired)
         for file in expired:
-            fs.remove(self.runtime.base, file)
+            outboxes_of(self.runtime.base).remove(file)
 
     def _turn(self, name: str) -> None:
         """Take one agent's turn, or finish the one that was interrupted."""

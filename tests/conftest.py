@@ -22,4 +22,4 @@ def stamps(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     learn_stamps(tmp_path.stat)
     if request.param == "the disk's own stamps":
         with AppendFile(tmp_path, "stamps") as file:
-            learn_stamps(file.touch)
+            learn_stamps(file.restamp)

@@ -91,7 +91,7 @@ def turn(outboxes: Outboxes, base: Path, tick: int, text: str = "x") -> Path:
     entry = OutboxEntry(entry_id(tick, "ada", 0), tick, "ada", "message", {"text": text}, [], "")
     effect = entry_effect(entry)
     seen = fs.publish_seen(base, effect.path, effect.content)
-    outboxes.written(EntryName(tick, 0, entry.id, "ada"), entry, effect.digest, seen)
+    outboxes.written(EntryName(tick, 0, entry.id, "ada"), entry, effect.digest, *seen)
     return base / effect.path
 
 
@@ -112,6 +112,22 @@ def test_what_turns_write_is_there_and_every_change_of_it_is_seen(tmp_path: Path
         dropped.unlink()
         path.unlink()
         assert texts(outboxes) == []
+
+
+def test_what_is_removed_is_gone_and_what_comes_meanwhile_is_seen(tmp_path: Path) -> None:
+    outboxes = Outboxes(tmp_path)
+    for tick in range(100, 130):
+        turn(outboxes, tmp_path, tick, str(tick))
+        outboxes.outbox("ada")
+    dropped = write(tmp_path, "ada", 90, "dropped", "dropped")
+    for tick in range(100, 129):
+        file = entry_effect(OutboxEntry(entry_id(tick, "ada", 0), tick, "ada", "message", {}, [], "")).path
+        outboxes.remove(file)
+        outboxes.remove(file)
+        assert texts(outboxes) == ["dropped", *(str(left) for left in range(tick + 1, 130))]
+        assert outboxes.outbox("ada").by_hand == outboxes.outbox("ada").names[:1]
+    dropped.unlink()
+    assert texts(outboxes) == ["129"]
 
 
 def test_a_turn_that_writes_an_older_entry_than_there_is_leaves_all_in_order(tmp_path: Path) -> None:
