@@ -271,20 +271,22 @@ def _take(view: View, names: Iterable[EntryName], limit: int, chars: int) -> _Ta
     problems: list[Problem] = []
     is_all, read = True, view.read
     for name in names:
-        if len(taken) >= limit:
+        if limit <= 0:
             is_all = False
             break
         entry = read(name)
-        if entry is None:
-            is_all = False
-        elif isinstance(entry, ConfigError):
-            bad.add(name)
-            problems.extend(entry.problems)
-        elif entry.payload_chars > chars and (taken or chars <= 0):
-            is_all = False
-            break
-        else:
+        if isinstance(entry, OutboxEntry):
+            size = entry.payload_chars
+            if size > chars and (taken or chars <= 0):
+                is_all = False
+                break
             taken.append(name)
             entries.append(entry)
-            chars -= entry.payload_chars
+            chars -= size
+            limit -= 1
+        elif entry is None:
+            is_all = False
+        else:
+            bad.add(name)
+            problems.extend(entry.problems)
     return _Taken(taken, entries, bad, problems, max(chars, 0), is_all)

@@ -182,7 +182,7 @@ class Mailroom:
                 self._note_today(name)
 
     def _entry(self, name: EntryName) -> OutboxEntry | ConfigError | None:
-        if name in self._written:  # its file may not be there yet
+        if name.tick == self.tick and name in self._written:  # its file may not be there yet
             return self._written[name]
         try:
             return self._outboxes.entry(name, self._visit)

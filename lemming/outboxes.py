@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -39,6 +38,7 @@ from lemming.readings import (
 )
 
 KEPT_BYTES = 32 << 20
+KEPT_BYTES_EACH = 64 << 10  # for every outbox that is read, where that is more: what an inbox shows of one
 
 _tick = attrgetter("tick")
 
@@ -184,7 +184,7 @@ class Outboxes:
     def __init__(self, base: Path) -> None:
         self._base = base
         self._listed: dict[str, _Listed] = {}
-        self._entries: OrderedDict[EntryName, _Kept] = OrderedDict()
+        self._entries: dict[EntryName, _Kept] = {}
         self.kept_bytes = 0
         self._pile: Pile | None = None
 
@@ -223,13 +223,10 @@ class Outboxes:
         Raises `FileNotFoundError`.
         """
         kept = self._entries.get(name)
-        if kept is None:
-            path, before = f"{self._base}/{name.file}", None
-        else:
-            path, before = kept.path, kept.reading
-            if kept.visit is visit or is_current(before, path):
-                kept.visit = visit
-                return before.outcome
+        if kept and (kept.visit is visit or is_current(kept.reading, kept.path)):
+            kept.visit = visit
+            return kept.reading.outcome
+        path, before = (kept.path, kept.reading) if kept else (f"{self._base}/{name.file}", None)
         try:
             reading = look(path, before, partial(decode_entry, name), limit_bytes=ENTRY_LIMIT_BYTES)
         except FileNotFoundError:
@@ -277,8 +274,9 @@ class Outboxes:
             self.kept_bytes -= _size(replaced.reading)
         self._entries[name] = kept
         self.kept_bytes += _size(kept.reading)
-        while self.kept_bytes > KEPT_BYTES:
-            self.kept_bytes -= _size(self._entries.popitem(last=False)[1].reading)
+        most = max(KEPT_BYTES, KEPT_BYTES_EACH * len(self._listed))
+        while self.kept_bytes > most:
+            self.kept_bytes -= _size(self._entries.pop(next(iter(self._entries))).reading)
 
 
 @lru_cache(maxsize=4)
@@ -303,7 +301,7 @@ def in_tick_order(rank: dict[str, int], name: EntryName) -> tuple[int, int, int,
 
 
 def _size(reading: Reading[OutboxEntry]) -> int:
-    return reading.identity[1] + 1024  # what Python adds to a small entry
+    return reading.identity[1] + 2048  # what Python adds to a small entry
 
 
 def _outbox_in(author: str, file_names: list[str], files: dict[str, EntryName], before: Outbox) -> Outbox:
