@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
@@ -184,7 +185,7 @@ class Outboxes:
     def __init__(self, base: Path) -> None:
         self._base = base
         self._listed: dict[str, _Listed] = {}
-        self._entries: dict[EntryName, _Kept] = {}
+        self._entries: OrderedDict[EntryName, _Kept] = OrderedDict()
         self.kept_bytes = 0
         self._pile: Pile | None = None
 
@@ -276,7 +277,7 @@ class Outboxes:
         self.kept_bytes += _size(kept.reading)
         most = max(KEPT_BYTES, KEPT_BYTES_EACH * len(self._listed))
         while self.kept_bytes > most:
-            self.kept_bytes -= _size(self._entries.pop(next(iter(self._entries))).reading)
+            self.kept_bytes -= _size(self._entries.popitem(last=False)[1].reading)
 
 
 @lru_cache(maxsize=4)
