@@ -195,15 +195,16 @@ def append(root: Path, relative: str, content: bytes) -> None:
 class AppendFile:
     """A file that only grows: the journal, a ledger. Readable too, so that its end can be checked.
 
-    `size` is its size in bytes when it was opened, with what was changed through here since.
+    `opened`: what `stat` said then. `size`: in bytes, with what was changed through here since.
     """
 
     def __init__(self, root: Path, relative: str) -> None:
         self._root, self._relative = root, relative
         try:
-            self._descriptor, self.size = _open_to_append(root, relative)
+            self._descriptor, self.opened = _open_to_append(root, relative)
         except OSError as error:
             raise refused(root, relative, error) from error
+        self.size = self.opened.st_size
 
     def __enter__(self) -> AppendFile:
         return self
@@ -250,8 +251,7 @@ class AppendFile:
 
     def reserve(self, extra_bytes: int) -> None:
         """Fail now rather than later if the disk has no room for `extra_bytes` more."""
-        room = os.fstatvfs(self._descriptor)
-        if room.f_bavail * room.f_frsize < extra_bytes:
+        if (room := os.fstatvfs(self._descriptor)).f_bavail * room.f_frsize < extra_bytes:
             short = OSError(errno.ENOSPC, f"less than {extra_bytes >> 20} MiB left")
             raise refused(self._root, self._relative, short) from short
 
@@ -344,8 +344,8 @@ def _open_folder(name: str, above: int, make: bool) -> int:
     return os.open(name, _FOLDER, dir_fd=above)
 
 
-def _open_to_append(root: Path, relative: str) -> tuple[int, int]:
-    """Return a regular file's descriptor and its size; the file is made if need be."""
+def _open_to_append(root: Path, relative: str) -> tuple[int, os.stat_result]:
+    """Return a regular file's descriptor and its status; the file is made if need be."""
     require_below(relative)
     descriptor = open_at_once(f"{root}/{relative}", _APPEND & ~os.O_CREAT)
     if is_new := descriptor < 0:
@@ -355,7 +355,7 @@ def _open_to_append(root: Path, relative: str) -> tuple[int, int]:
     try:
         if not is_new:
             _announce("open", relative)
-        return descriptor, require_regular(descriptor, relative).st_size
+        return descriptor, require_regular(descriptor, relative)
     except BaseException:
         os.close(descriptor)
         raise

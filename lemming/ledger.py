@@ -5,10 +5,11 @@ What it has read, what it has spent, and the tool results it has not been shown 
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming import fs, paths
 from lemming.documents import adapter, why_unreadable
@@ -16,6 +17,7 @@ from lemming.errors import CorruptState
 from lemming.fitting import Misfit, fit
 from lemming.inbox import ReadMark
 from lemming.jsontext import compact, parse
+from lemming.readings import Identity, identity_in, identity_of, is_exact
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
@@ -59,7 +61,15 @@ class AgentState:
         return state
 
 
-_latest: dict[str, tuple[bytes, AgentState]] = {}
+class _Known(NamedTuple):
+    """A ledger's last line, and the file's identity if that is known to go with it."""
+
+    line: bytes = b""
+    state: AgentState | None = None
+    identity: Identity | None = None
+
+
+_latest: dict[str, _Known] = {}
 """The newest line of each ledger that this process wrote or read, by the file's path."""
 
 
@@ -72,9 +82,13 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     """
     relative = paths.ledger_file(agent_name)
     file = f"{base}/{relative}"
+    line, state, identity = _latest.get(file, _Known())
+    if state and before is not None and state.tick >= before:
+        state = None
+    if state and identity and _is_still(file, identity):
+        return state
     tail = _read_tail(file, relative, 1 if before is None else 2)
-    line, state = _latest.get(file, (b"", None))
-    if state and _ends_with(tail, line) and (before is None or state.tick < before):
+    if state and _ends_with(tail, line):
         return state
     for line in reversed(tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-2:]):
         try:
@@ -109,10 +123,17 @@ def _ends_with(tail: bytes, line: bytes) -> bool:
     return tail.endswith(line) and tail[-len(line) - 1 : -len(line)] in (b"", b"\n")
 
 
-def _remember(file: str, line: bytes, state: AgentState) -> None:
+def _remember(file: str, line: bytes, state: AgentState, identity: Identity | None = None) -> None:
     if len(_latest) >= STATES_REMEMBERED:
         _latest.clear()
-    _latest[file] = line, state
+    _latest[file] = _Known(line, state, identity if identity and is_exact(identity) else None)
+
+
+def _is_still(file: str, identity: Identity) -> bool:
+    try:
+        return identity_of(file) == identity
+    except OSError:
+        return False
 
 
 def write_state(base: Path, agent_name: str, state: AgentState) -> None:
@@ -122,9 +143,12 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     has grown past a megabyte keeps its newest lines, at most half of that.
     """
     relative, line = paths.ledger_file(agent_name), compact(state.as_json()) + b"\n"
-    _remember(f"{base}/{relative}", line, state)
+    path = f"{base}/{relative}"
+    known = _latest.get(path, _Known())
+    _remember(path, line, state)
     with fs.AppendFile(base, relative) as file:
-        end = file.read_tail(_TAIL_BYTES, 1)
+        is_known = known.identity is not None and known.identity == identity_in(file.opened)
+        end = known.line if is_known else file.read_tail(_TAIL_BYTES, 1)
         if _ends_with(end, line):
             return
         last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
@@ -133,6 +157,8 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
             file.truncate(len(kept))
         if file.size + len(line) <= ROTATE_BYTES:
             file.append(line)
+            after = os.fstat(file.fileno())
+            _remember(path, line, state, identity_in(after) if after.st_size == file.size else None)
             return
         kept = file.read()
     fs.publish(base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line)

@@ -9,6 +9,7 @@ import pytest
 from lemming.errors import CorruptState
 from lemming.ledger import AgentState, read_state, write_state
 
+pytestmark = pytest.mark.usefixtures("stamps")
 LEDGER = "agents/ada/turns.jsonl"
 
 
@@ -48,6 +49,21 @@ def test_a_line_of_the_same_tick_that_says_something_else_is_replaced(tmp_path: 
         write_state(tmp_path, "ada", content)
     assert read_state(tmp_path, "ada") == state(2)
     assert len((tmp_path / LEDGER).read_bytes().splitlines()) == 2
+
+
+def test_edits_of_one_size_between_turns_are_seen_also_in_one_instant(tmp_path: Path) -> None:
+    ledger = tmp_path / LEDGER
+    for tick in range(100, 200):
+        write_state(tmp_path, "ada", state(tick))
+        assert read_state(tmp_path, "ada", before=tick + 1).turns == 0
+        ledger.write_text(ledger.read_text().replace('"turns":0', '"turns":7'))
+        assert read_state(tmp_path, "ada", before=tick + 1).turns == 7
+        with ledger.open("a") as file:
+            file.write('{"tick":3')
+        write_state(tmp_path, "ada", state(tick + 1))
+        assert b'"tick":3' not in ledger.read_bytes()
+        ledger.unlink()
+        assert read_state(tmp_path, "ada").tick == -1
 
 
 def test_an_edit_by_hand_of_the_last_line_is_read(tmp_path: Path) -> None:
