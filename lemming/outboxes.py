@@ -50,7 +50,7 @@ class Shelf:
     derived: Sequence[EntryName]
     by_hand: Sequence[EntryName]
 
-    @cached_property
+    @property
     def last_tick(self) -> int:
         """The tick of the newest entry; -1 when there is none."""
         return max(names[-1].tick if names else -1 for names in (self.derived, self.by_hand))
