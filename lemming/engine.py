@@ -31,7 +31,7 @@ from lemming.journal import (
 )
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.plan import Plan, turns_not_taken
-from lemming.report import TickReport, TurnReport, skipped
+from lemming.report import TickReport, TurnReport
 from lemming.runtime import Notify, Runtime, ignore, load_installed_plugins, open_org
 from lemming.schedule import in_order, is_due
 from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
@@ -39,7 +39,6 @@ from lemming.snapshot import Snapshot, take_snapshot, unknown_tools
 
 if TYPE_CHECKING:
     from lemming.recorder import Recorder
-    from lemming.seating import Skip
 
 RESERVED_BYTES = 1 << 20
 ENDS = ("turn_committed", "turn_skipped")
@@ -314,8 +313,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     _announce(runtime, snapshot)
     if recorder and not is_begun:
         recorder.before_tick(tick)
-    if not is_begun and (reasons := snapshot.why_quiet()) is not None:
-        return _pass_over(runtime, snapshot, reasons, began, advance=advance)
+    if not is_begun and (turns := snapshot.why_quiet()) is not None:
+        return _pass_over(runtime, snapshot, turns, began, advance=advance)
     from lemming.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:
@@ -354,11 +353,10 @@ def _announce(runtime: Runtime, snapshot: Snapshot) -> None:
 
 
 def _pass_over(
-    runtime: Runtime, snapshot: Snapshot, reasons: dict[str, Skip], began: float, *, advance: bool
+    runtime: Runtime, snapshot: Snapshot, turns: list[TurnReport], began: float, *, advance: bool
 ) -> TickReport:
     """End a tick in which nobody takes a turn: it has no journal, and nothing but the counter is written."""
     tick = snapshot.tick
-    turns = [skipped(name, skip.reason, skip.error) for name, skip in reasons.items()]
     if runtime.is_heard:
         for turn in turns:
             runtime.notify({"type": "turn_ended", "tick": tick, **turn.as_json()})
