@@ -37,7 +37,7 @@ from lemming.readings import (
     is_current,
     is_exact,
     look,
-    look_at,
+    looks_at,
 )
 
 KEPT_BYTES = 32 << 20
@@ -220,11 +220,8 @@ class Outboxes:
         if kept := self._listed.get(author):
             is_certain = kept.outbox is outbox and kept.listing.is_settled
             return (path, kept.listing.identity) if is_certain else None
-        try:
-            look = look_at(path, root)
-        except OSError:
-            return None
-        return look if look and look[0] != path else None  # what stands there may be no folder
+        looks = looks_at([path], root)
+        return looks[0] if looks and looks[0][0] != path else None  # what stands there is no folder
 
     def pile(self, order: Sequence[str], outboxes: Mapping[str, Outbox]) -> Pile:
         """Return the entries of these outboxes, which were just looked at, in the order of a tick."""

@@ -20,7 +20,7 @@ from lemming.guards.grants import resolve
 from lemming.ledger import read_state
 from lemming.mailroom import Mailroom
 from lemming.outboxes import Shelf
-from lemming.readings import Look, are_as_before, look_at
+from lemming.readings import Look, are_as_before, looks_at
 from lemming.report import TurnReport
 
 ORDERS_REMEMBERED = 16
@@ -96,11 +96,9 @@ class QuietAgents:
     def look_at(self, name: str, root: int) -> list[Look] | None:
         """Look at everything an agent's turn depends on, before it is read; None when in doubt."""
         try:
-            looks = [look_at(path, root) for path in self._files_of(self.survey.agents[name])]
-        except (OSError, ValueError):
+            return looks_at(self._files_of(self.survey.agents[name]), root)
+        except ValueError:
             return None
-        certain = [look for look in looks if look]
-        return certain if len(certain) == len(looks) else None
 
     def remember(self, turn: TurnReport, looks: list[Look] | None, mailroom: Mailroom) -> None:
         """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""

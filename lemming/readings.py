@@ -51,24 +51,38 @@ class Reading(NamedTuple, Generic[T]):
     is_settled: bool
 
 
-def look_at(path: str, folder: int) -> Look | None:
-    """Look at a file or folder, or where there is none at the folder above, which a new one would change.
+def looks_at(files: Iterable[str], folder: int | None = None) -> list[Look] | None:
+    """Look at files and folders before they are read; None when in doubt: one changed a moment ago.
 
-    `path` is relative to an open `folder`. None when in doubt: it changed a moment ago. Raises `OSError`.
+    In the place of what is not there stands the folder above, which changes when it comes. Paths as in
+    `identity_of`.
     """
-    now = time.time_ns()
+    looks = []
     try:
-        look = path, identity_of(path, folder)
+        for path in files:
+            now = time.time_ns()
+            look = _look_at(path, folder)
+            if not has_rested(look[1], now):
+                return None
+            looks.append(look)
+    except OSError:
+        return None
+    return looks
+
+
+def _look_at(path: str, folder: int | None) -> Look:
+    try:
+        return path, identity_of(path, folder)
     except FileNotFoundError:
         above = path.rpartition("/")[0]
         look = above, identity_of(above, folder)
         with contextlib.suppress(FileNotFoundError):  # it may have come meanwhile
             look = path, identity_of(path, folder)
-    return look if has_rested(look[1], now) else None
+        return look
 
 
-def are_as_before(looks: Iterable[Look], folder: int) -> bool:
-    """Return whether nothing that was looked at has changed; paths are relative to an open `folder`."""
+def are_as_before(looks: Iterable[Look], folder: int | None = None) -> bool:
+    """Return whether nothing that was looked at has changed; paths as in `identity_of`."""
     stat = os.stat
     try:
         for path, identity in looks:  # an idle tick consists of this

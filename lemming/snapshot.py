@@ -114,7 +114,7 @@ def take_snapshot(base: Path, config: Config, tick: int, plan: Plan | None = Non
 
 def unknown_tools(survey: Survey) -> list[Problem]:
     """Return a warning for each tool in a resume that no tool has as its name."""
-    known = ToolRegistry.names()
+    known = ToolRegistry.names() if survey.by_tool else []
     return [
         Problem(
             f'no tool "{tool}"',
