@@ -223,7 +223,7 @@ def _run_next(runtime: Runtime, tick: int) -> TickReport:
 
 
 def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
-    """Return the tick to run, and tidy up what an end between two writes left behind: `tick.json` may be wrong.
+    """Return the tick to run, and tidy up what an end between two writes left behind.
 
     `tick.json` is replaced before the journal is closed: a journal of the tick before it that is not closed
     is closed here. A journal that is closed while `tick.json` still names its tick was run by `run_tick`,

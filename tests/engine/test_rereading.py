@@ -14,7 +14,16 @@ import pytest
 from lemming.agents import survey_agents
 from lemming.config import load_config
 from lemming.errors import ConfigError
-from lemming.readings import Reading, identity_in, is_current, is_exact, learn_stamps, look
+from lemming.readings import (
+    Reading,
+    are_as_before,
+    identity_in,
+    is_current,
+    is_exact,
+    learn_stamps,
+    look,
+    looks_at,
+)
 from lemming.testing import make_org, resume
 
 pytestmark = pytest.mark.usefixtures("stamps")
@@ -100,6 +109,17 @@ def test_a_file_that_has_rested_is_current_until_it_changes(tmp_path: Path) -> N
 
 def test_a_file_that_came_to_rest_long_ago_is_settled() -> None:
     assert look(os.__file__, None, read_text, limit_bytes=1 << 20).is_settled
+
+
+def test_what_was_not_there_is_seen_when_it_comes(tmp_path: Path) -> None:
+    missing = tmp_path / "folder/file"
+    missing.parent.mkdir()
+    while (looks := looks_at([str(missing)])) is None:  # until the folder has rested
+        os.sched_yield()
+    assert [path for path, _ in looks] == [str(missing.parent)]
+    assert are_as_before(looks)
+    missing.touch()
+    assert not are_as_before(looks)
 
 
 def test_the_survey_of_agents_that_have_not_changed_is_the_same_value(org: Path) -> None:
