@@ -74,7 +74,7 @@ def _look_at(path: str, folder: int | None) -> Look:
     try:
         return path, identity_of(path, folder)
     except FileNotFoundError:
-        above = path.rpartition("/")[0]
+        above = f"{os.path.dirname(path) or '.'}/."  # the folder itself, also behind a link
         look = above, identity_of(above, folder)
         with contextlib.suppress(FileNotFoundError):  # it may have come meanwhile
             look = path, identity_of(path, folder)

@@ -307,7 +307,7 @@ def test_an_outbox_is_told_by_its_folder_and_one_that_is_not_there_by_the_folder
     (tmp_path / "agents/zoe/outbox").symlink_to(tmp_path / "agents/ada/outbox")
     assert [told_by(outboxes, tmp_path, author) for author in ("ada", "bob", "zoe")] == [
         "agents/ada/outbox",
-        "agents/bob",
+        "agents/bob/.",
         None,
     ]
     before = outboxes.outbox("ada")

@@ -116,7 +116,7 @@ def test_what_was_not_there_is_seen_when_it_comes(tmp_path: Path) -> None:
     missing.parent.mkdir()
     while (looks := looks_at([str(missing)])) is None:  # until the folder has rested
         os.sched_yield()
-    assert [path for path, _ in looks] == [str(missing.parent)]
+    assert [path for path, _ in looks] == [f"{missing.parent}/."]
     assert are_as_before(looks)
     missing.touch()
     assert not are_as_before(looks)
@@ -198,3 +198,13 @@ def test_settings_that_break_are_refused_at_every_look_until_they_are_mended(org
     assert [len(load_config(org).warnings) for _ in range(2)] == [1, 1]
     file.unlink()
     assert load_config(org).warnings == ()
+
+
+def test_settings_that_come_into_a_folder_behind_a_link_are_seen(org: Path) -> None:
+    (org / "config").rename(org / "elsewhere")
+    (org / "config").symlink_to(org / "elsewhere")
+    for limit in (1, 2):
+        assert load_config(org).allocations == {}
+        (org / "config/credits.json").write_text(json.dumps({"ada": {"max_credits": limit}}))
+        assert load_config(org).allocations["ada"].max_credits == limit
+        (org / "config/credits.json").unlink()
