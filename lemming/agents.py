@@ -5,14 +5,16 @@ Format: docs/resume.md. A folder whose resume is broken takes out that agent onl
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import stat
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from lemming import paths
 from lemming.documents import Document, adapter, read_text, unreadable
@@ -22,7 +24,9 @@ from lemming.jsontext import compact, nearest
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.readings import (
     Identity,
+    Look,
     Reading,
+    are_as_before,
     folders_in,
     has_rested,
     identity_of,
@@ -225,41 +229,62 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
     When nothing has, the result is the same value as before: it is not to be changed.
     """
     base = paths.as_base(base_path)
-    latest = _latest(base)
-    before, survey = latest[0] if latest else ({}, None)
-    readings, unread = _readings(base, before)
-    is_same = len(before) == len(readings) and all(map(operator.is_, before.values(), readings.values()))
-    if survey is None or unread or not is_same:
-        survey = _survey_of(readings, unread)
-    latest[:] = [(readings, None if unread else survey)]
-    return survey
+    kept = _kept(base)
+    try:
+        with _opened_agents(base) as folder:
+            found = folders_in(folder)
+            before = kept[0] if kept else None
+            looks = before.looks if before and before.found == found else None
+            if before and looks is not None and are_as_before(looks, folder):
+                return before.survey
+            kept[:] = [_look_at_all(base, found, folder, before)]
+    except FileNotFoundError:
+        return _survey_of({}, {})
+    return kept[0].survey
 
 
-def _readings(
-    base: Path, before: dict[str, Reading[Document[Agent]]]
-) -> tuple[dict[str, Reading[Document[Agent]]], dict[str, ConfigError]]:
-    """Return what the resumes say, and what is wrong with those that cannot be read."""
-    readings: dict[str, Reading[Document[Agent]]] = {}
-    unread: dict[str, ConfigError] = {}
-    if not (found := _folders(base)):
-        return readings, unread
-    with opened(base) as root:
-        for name, is_link in found:
-            reading = before.get(name)
-            if reading and not is_link and is_current(reading, f"agents/{name}/resume.json", root):
-                readings[name] = reading
-                continue
-            try:
-                readings[name] = _look(base, name, is_link=is_link, before=reading)
-            except ConfigError as error:
-                unread[name] = error
-    return readings, unread
+class _Kept(NamedTuple):
+    """A survey and what it was made of: as long as all the looks hold, so does the survey.
+
+    `found`: the folders' names, each with whether it is a link. `looks` is None if any of them is in doubt.
+    """
+
+    found: dict[str, bool]
+    looks: list[Look] | None
+    readings: dict[str, Reading[Document[Agent]]]
+    survey: Survey
 
 
 @lru_cache(maxsize=8)
-def _latest(base: Path) -> list[tuple[dict[str, Reading[Document[Agent]]], Survey | None]]:
-    """Return where the latest survey of an organisation is kept, with the readings it was made of."""
+def _kept(base: Path) -> list[_Kept]:
+    """Return where the latest survey of an organisation is kept."""
     return []
+
+
+def _look_at_all(base: Path, found: dict[str, bool], folder: int, before: _Kept | None) -> _Kept:
+    """Read the resumes that have changed; where they say nothing new the survey is the one from before."""
+    known = before.readings if before else {}
+    readings: dict[str, Reading[Document[Agent]]] = {}
+    unread: dict[str, ConfigError] = {}
+    for name, is_link in _in_text(found):
+        reading = known.get(name)
+        if reading and not is_link and is_current(reading, f"{name}/resume.json", folder):
+            readings[name] = reading
+            continue
+        try:
+            readings[name] = _look(base, name, is_link=is_link, before=reading)
+        except ConfigError as error:
+            unread[name] = error
+    is_known = not unread and all(reading.is_settled for reading in readings.values())
+    looks = [(f"{name}/resume.json", reading.identity) for name, reading in readings.items()]
+    is_same = (
+        before is not None
+        and not unread
+        and (before.found == found and len(known) == len(readings))
+        and all(map(operator.is_, known.values(), readings.values()))
+    )
+    survey = before.survey if before and is_same else _survey_of(readings, unread)
+    return _Kept(found, looks if is_known else None, readings, survey)
 
 
 def _survey_of(readings: dict[str, Reading[Document[Agent]]], unread: dict[str, ConfigError]) -> Survey:
@@ -279,16 +304,27 @@ def agent_folders(base: Path) -> list[str]:
 
     A name that is not UTF-8 is no agent's; it comes with "?" for what is not text.
     """
-    return [name for name, _ in _folders(base)]
-
-
-def _folders(base: Path) -> list[tuple[str, bool]]:
-    """Return the names below `agents/`, as `agent_folders` does, each with whether it is a link."""
     try:
-        found = folders_in(f"{base}/agents")
+        with _opened_agents(base) as folder:
+            return [name for name, _ in _in_text(folders_in(folder))]
+    except FileNotFoundError:
+        return []
+
+
+@contextlib.contextmanager
+def _opened_agents(base: Path) -> Iterator[int]:
+    """Open `agents/`. Raises `FileNotFoundError`, and `ConfigError` for what is no folder."""
+    try:
+        with opened(f"{base}/agents") as folder:
+            yield folder
+    except FileNotFoundError:
+        raise
     except OSError as error:
         raise _broken("agents", f"cannot be listed: {error.strerror}", "it must be a real folder") from error
-    return [(name if name.isascii() else _as_text(name), is_link) for name, is_link in found]
+
+
+def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
+    return [(name if name.isascii() else _as_text(name), found[name]) for name in sorted(found)]
 
 
 def _as_text(name: str) -> str:

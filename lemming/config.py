@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from lemming import paths
 from lemming.agents import AgentCredits
@@ -20,7 +20,7 @@ from lemming.documents import Document, read_text, unreadable
 from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.fitting import about
 from lemming.jsontext import DEFAULT_LIMIT_BYTES, nearest
-from lemming.readings import Reading, is_current, look
+from lemming.readings import Look, Reading, are_as_before, is_current, look, looks_at
 from lemming.schedule import Wake
 
 ORG_FILE = "config/org.json"
@@ -217,6 +217,32 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
     A file is read again only when it has changed; when none has, the result is the same value as before.
     """
     base = paths.as_base(base_path)
+    kept = _latest_config(base)
+    if kept and kept[0].looks is not None and are_as_before(kept[0].looks):
+        return kept[0].config
+    looks = looks_at(f"{base}/{file}" for file in (ORG_FILE, MODELS_FILE, CREDITS_FILE))
+    config = _read_all(base)
+    if kept and kept[0].config == config:
+        config = kept[0].config
+    kept[:] = [_Kept(looks, config)]
+    return config
+
+
+class _Kept(NamedTuple):
+    """Settings, and what they were read from; None when it is in doubt whether they still hold."""
+
+    looks: list[Look] | None
+    config: Config
+
+
+@lru_cache(maxsize=8)
+def _latest_config(base: Path) -> list[_Kept]:
+    """Return where an organisation's latest settings are kept."""
+    return []
+
+
+def _read_all(base: Path) -> Config:
+    """Return the settings, of which only what has changed is read."""
     problems: list[Problem] = []
     warnings: list[Problem] = []
 
@@ -240,7 +266,7 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
     errors = tuple(problem for problem in problems if problem.severity == "error")
     if errors:
         raise ConfigError(str(errors[0]), problems=tuple(problems))
-    return _same_or_new(base, Config(org, {**DEFAULT_MODELS, **models}, allocations, tuple(warnings)))
+    return Config(org, {**DEFAULT_MODELS, **models}, allocations, tuple(warnings))
 
 
 def _read(base: Path, file: str, kind: Any) -> Document[Any] | ConfigError:
@@ -257,19 +283,6 @@ def _read(base: Path, file: str, kind: Any) -> Document[Any] | ConfigError:
 def _latest(base: Path) -> dict[str, Reading[Document[Any]]]:
     """Return where the latest readings of an organisation's settings are kept, by file."""
     return {}
-
-
-def _same_or_new(base: Path, config: Config) -> Config:
-    latest = _latest_config(base)
-    if latest[:1] != [config]:
-        latest[:] = [config]
-    return latest[0]
-
-
-@lru_cache(maxsize=8)
-def _latest_config(base: Path) -> list[Config]:
-    """Return where an organisation's latest settings are kept."""
-    return []
 
 
 def _problems_of_cluster(org: Org) -> Iterator[Problem]:

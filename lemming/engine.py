@@ -31,7 +31,7 @@ from lemming.journal import (
 )
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.plan import Plan, turns_not_taken
-from lemming.report import TickReport, TurnReport, skipped
+from lemming.report import TickReport, TurnReport
 from lemming.runtime import Notify, Runtime, ignore, load_installed_plugins, open_org
 from lemming.schedule import in_order, is_due
 from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
@@ -39,7 +39,6 @@ from lemming.snapshot import Snapshot, take_snapshot, unknown_tools
 
 if TYPE_CHECKING:
     from lemming.recorder import Recorder
-    from lemming.seating import Skip
 
 RESERVED_BYTES = 1 << 20
 ENDS = ("turn_committed", "turn_skipped")
@@ -53,7 +52,7 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
     """
     base = paths.as_base(base_path)
     try:
-        plain = parse(fs.read_bytes(base / paths.TICK_FILE, 4096), allow_bom=True)
+        plain = parse(fs.read_bytes(f"{base}/{paths.TICK_FILE}", 4096), allow_bom=True)
     except FileNotFoundError as error:
         if not journal_ticks(base):
             return 1
@@ -122,7 +121,7 @@ def run_once(
     with open_org(
         base_path, command="run-once", clock=clock, notify=notify, stop=stop, batch=batch
     ) as runtime:
-        return _run_next(runtime)
+        return _run_next(runtime, load_tick(runtime.base))
 
 
 def run_forever(
@@ -179,12 +178,12 @@ def ticks(
         base_path, command="run-forever", clock=clock, notify=notify, stop=stop, batch=batch
     ) as runtime:
         timer, base, done = Sleeper(runtime) if wake_on_change else Timer(runtime), runtime.base, 0
-        while not runtime.stop.is_set() and ticks_left(load_tick(base), done, max_ticks, until_tick):
+        while not runtime.stop.is_set() and ticks_left(tick := load_tick(base), done, max_ticks, until_tick):
             with timer.tick():
-                report = _run_next(runtime)
+                report = _run_next(runtime, tick)
             yield report
             done += 1
-            if left := ticks_left(load_tick(base), done, max_ticks, until_tick):
+            if left := ticks_left(report.tick + 1, done, max_ticks, until_tick):
                 pause = runtime.load_config().org.tick_interval_s if interval_s is None else interval_s
                 if passed := timer.sleep(report, pause, left):
                     persist_tick(base, load_tick(base) + passed, sync=True)  # as if each had been run
@@ -218,24 +217,26 @@ def _uncounted(base: Path, message: str) -> CorruptState:
     return CorruptState(message, where=paths.TICK_FILE, hint=hint)
 
 
-def _run_next(runtime: Runtime) -> TickReport:
+def _run_next(runtime: Runtime, tick: int) -> TickReport:
     begun = journal_ticks(runtime.base, with_sealed=False)
-    return _run(runtime, _next_tick(runtime, begun), begun, advance=True)
+    return _run(runtime, _next_tick(runtime, tick, begun), begun, advance=True)
 
 
-def _next_tick(runtime: Runtime, begun: list[int]) -> int:
+def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
     """Return the tick to run, and tidy up what an end between two writes left behind.
 
     `tick.json` is replaced before the journal is closed: a journal of the tick before it that is not closed
     is closed here. A journal that is closed while `tick.json` still names its tick was run by `run_tick`,
     which leaves `tick.json` alone, or somebody moved `tick.json` back.
     """
-    base, tick = runtime.base, _counted(runtime, begun)
+    base, tick = runtime.base, _caught_up(runtime, counted, begun)
     earlier = next((at for at in reversed(begun) if at < tick), None)
     if earlier is not None and not is_committed(base, earlier):
         with Journal(base, earlier, epoch=runtime.epoch, durability="off") as journal:
             _require_all_turns(journal)
             _close(journal, _report_of(journal.tick, journal.records), advanced=True)
+    if begun and begun[-1] < tick:  # so neither is it in a segment
+        return tick
     record = last_record(base, tick)
     if record is None or record["type"] != "tick_committed":
         return tick
@@ -250,13 +251,12 @@ def _next_tick(runtime: Runtime, begun: list[int]) -> int:
     return tick + 1
 
 
-def _counted(runtime: Runtime, begun: list[int]) -> int:
+def _caught_up(runtime: Runtime, tick: int, begun: list[int]) -> int:
     """Return the tick that `tick.json` names, or the one after it when power loss took its newest name.
 
     The counter moves on without a flush of its own, so it may stand one tick behind the journals then.
     """
-    base, tick = runtime.base, load_tick(runtime.base)
-    newest = begun[-1:]
+    base, newest = runtime.base, begun[-1:]
     is_behind = newest == [tick + 1] or (newest == [tick] and _has_advanced(base, tick))
     if is_behind and may_have_gone_down(read_journal(base, newest[0]), runtime.clock):
         persist_tick(base, tick + 1, sync=True)
@@ -305,7 +305,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     began = time.perf_counter()
     config = runtime.load_config()
     base, durability = runtime.base, config.org.durability
-    if not (base / paths.TICK_FILE).exists():  # the first run ever: before there is a journal
+    if not os.path.exists(f"{base}/{paths.TICK_FILE}"):  # the first run ever: before there is a journal
         persist_tick(base, load_tick(base), sync=durability != "off")
     recorder = _recorder(runtime, config)
     _require_newest(base, tick, ticks)
@@ -314,8 +314,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     _announce(runtime, snapshot)
     if recorder and not is_begun:
         recorder.before_tick(tick)
-    if not is_begun and (reasons := snapshot.why_quiet()) is not None:
-        return _pass_over(runtime, snapshot, reasons, began, advance=advance)
+    if not is_begun and (turns := snapshot.why_quiet()) is not None:
+        return _pass_over(runtime, snapshot, turns, began, advance=advance)
     from lemming.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:
@@ -348,17 +348,17 @@ def _recorded_plan(base: Path, tick: int) -> Plan | None:
 def _announce(runtime: Runtime, snapshot: Snapshot) -> None:
     if snapshot.plan.order or unknown_tools(snapshot.survey):
         load_installed_plugins()
-    runtime.notify({"type": "tick_started", **snapshot.plan.as_json()})
+    if runtime.is_heard:
+        runtime.notify({"type": "tick_started", **snapshot.plan.as_json()})
     for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *unknown_tools(snapshot.survey)):
         runtime.tell(problem)
 
 
 def _pass_over(
-    runtime: Runtime, snapshot: Snapshot, reasons: dict[str, Skip], began: float, *, advance: bool
+    runtime: Runtime, snapshot: Snapshot, turns: list[TurnReport], began: float, *, advance: bool
 ) -> TickReport:
     """End a tick in which nobody takes a turn: it has no journal, and nothing but the counter is written."""
     tick = snapshot.tick
-    turns = [skipped(name, skip.reason, skip.error) for name, skip in reasons.items()]
     if runtime.is_heard:
         for turn in turns:
             runtime.notify({"type": "turn_ended", "tick": tick, **turn.as_json()})

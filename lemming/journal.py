@@ -64,7 +64,7 @@ def last_record(base: Path, tick: int) -> Record | None:
     """Return the last whole line of a journal without checking the chain; None when there is none."""
     file = paths.journal_file(tick)
     try:
-        tail = fs.read_tail(base / file, 4096, 1)
+        tail = fs.read_tail(f"{base}/{file}", 4096, 1)
     except FileNotFoundError:
         tail = read_sealed(base, tick) or b""
     except OSError as error:

@@ -15,6 +15,7 @@ from lemming.errors import ConfigError
 from lemming.inbox import Inbox, ReadMark, View, assemble
 from lemming.messages import EntryName, OutboxEntry
 from lemming.outboxes import Outbox, Pile, Shelf, in_tick_order, outboxes_of
+from lemming.readings import Look
 
 
 class Mailroom:
@@ -100,6 +101,18 @@ class Mailroom:
     def shelf(self, pattern: str) -> Shelf:
         """Return what was in an outbox when the tick began; in all of them for "*"."""
         return self.pile() if pattern == "*" else self.outbox(pattern)
+
+    def looks_at(self, patterns: set[str], root: int) -> list[Look] | None:
+        """Return what tells whether these shelves are as they were; None when that is in doubt.
+
+        `root` is the organisation's folder, opened.
+        """
+        looks = []
+        for author in self._order if "*" in patterns else patterns:
+            if not (look := self._outboxes.look(author, self.outbox(author), root)):
+                return None
+            looks.append(look)
+        return looks
 
     def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
         """Return whether there is anything to show that the agent has not been shown."""

@@ -31,11 +31,13 @@ from lemming.messages import (
     names_in,
 )
 from lemming.readings import (
+    Look,
     Reading,
     identity_in,
     is_current,
     is_exact,
     look,
+    looks_at,
 )
 
 KEPT_BYTES = 32 << 20
@@ -209,6 +211,18 @@ class Outboxes:
         outbox = _outbox_in(author, listing.names, files, kept.outbox if kept else EMPTY)
         self._listed[author] = _Listed(path, listing, files, outbox)
         return outbox
+
+    def look(self, author: str, outbox: Outbox, root: int) -> Look | None:
+        """Return what tells whether `outbox` is still what is there; None when that is in doubt.
+
+        `root` is the organisation's folder, opened.
+        """
+        path = paths.outbox_folder(author)
+        if kept := self._listed.get(author):
+            is_certain = kept.outbox is outbox and kept.listing.is_settled
+            return (path, kept.listing.identity) if is_certain else None
+        looks = looks_at([path], root)
+        return looks[0] if looks and looks[0][0] != path else None  # what stands there is no folder
 
     def pile(self, order: Sequence[str], outboxes: Mapping[str, Outbox]) -> Pile:
         """Return the entries of these outboxes, which were just looked at, in the order of a tick."""

@@ -7,12 +7,11 @@ remembered: a file that changed a moment ago, entries of ticks to come, an entry
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lemming import fs, paths
 from lemming.agents import Agent, Survey
@@ -21,20 +20,18 @@ from lemming.guards.grants import resolve
 from lemming.ledger import read_state
 from lemming.mailroom import Mailroom
 from lemming.outboxes import Shelf
-from lemming.readings import Identity, has_rested, identity_of
+from lemming.readings import Look, are_as_before, looks_at
+from lemming.report import TurnReport
 
-if TYPE_CHECKING:
-    from lemming.seating import Skip
-
-LookedAt = tuple[tuple[str, Identity | None], ...]
+ORDERS_REMEMBERED = 16
 
 
 @dataclass(frozen=True)
 class _Rest:
-    """Why an agent took no turn, and what it looked at to find that out."""
+    """The report that an agent took no turn, and what was looked at to find that out."""
 
-    skip: Skip
-    files: LookedAt
+    turn: TurnReport
+    looks: list[Look]
     mail: tuple[tuple[str, Shelf], ...]
 
 
@@ -45,6 +42,7 @@ class QuietAgents:
         self.survey, self.config = survey, config
         self._base = base
         self._rests: dict[str, _Rest] = {}
+        self._ticks: dict[tuple[str, ...], tuple[list[TurnReport], list[Look]]] = {}
 
     @cached_property
     def always_asking(self) -> frozenset[str]:
@@ -62,36 +60,54 @@ class QuietAgents:
         """The agents that had nothing new when they were last looked at in full."""
         return frozenset(self._rests)
 
-    def recall(self, name: str, mailroom: Mailroom, root: int) -> Skip | None:
-        """Return why an agent has nothing new; None when it may have, or is not remembered.
+    def recall_all(self, order: list[str], root: int) -> list[TurnReport] | None:
+        """Return the reports of a tick in which these are due; None when one of them may have something new.
 
-        `root` is the organisation's folder, opened.
+        Whatever concerns several agents is looked at once. `root` is the organisation's folder, opened.
         """
+        turns, looks = self._ticks.get(tuple(order), (None, ()))
+        if turns is None or are_as_before(looks, root):
+            return turns
+        del self._ticks[tuple(order)]
+        return None
+
+    def remember_all(self, order: list[str], turns: list[TurnReport], mailroom: Mailroom, root: int) -> None:
+        """Remember a tick in which nobody had anything new, if each of them is remembered."""
+        rests = [self._rests[name] for name in order if name in self._rests]
+        mail = mailroom.looks_at({pattern for rest in rests for pattern, _ in rest.mail}, root)
+        if mail is None or len(rests) < len(order):
+            return
+        if len(self._ticks) >= ORDERS_REMEMBERED:
+            self._ticks.clear()
+        looks = dict.fromkeys(chain(mail, *(rest.looks for rest in rests)))
+        self._ticks[tuple(order)] = turns, list(looks)
+
+    def recall(self, name: str, mailroom: Mailroom, root: int) -> TurnReport | None:
+        """Return the report of an agent that has nothing new; None when it may have, or is not remembered."""
         rest = self._rests.get(name)
         if rest is None:
             return None
-        if _is_as_it_was(rest, mailroom, root):
-            return rest.skip
+        is_same_mail = all(mailroom.shelf(pattern) is shelf for pattern, shelf in rest.mail)
+        if is_same_mail and are_as_before(rest.looks, root):
+            return rest.turn
         del self._rests[name]
         return None
 
-    def look_at(self, name: str, root: int) -> LookedAt | None:
-        """Return the identity of every file an agent's look depends on, before it; None when in doubt."""
-        now = time.time_ns()
+    def look_at(self, name: str, root: int) -> list[Look] | None:
+        """Look at everything an agent's turn depends on, before it is read; None when in doubt."""
         try:
-            files = self._files_of(self.survey.agents[name])
-            looked_at = tuple((path, _identity(path, root)) for path in files)
-        except (OSError, ValueError):
+            return looks_at(self._files_of(self.survey.agents[name]), root)
+        except ValueError:
             return None
-        return looked_at if all(was is None or has_rested(was, now) for _, was in looked_at) else None
 
-    def remember(self, name: str, skip: Skip, files: LookedAt | None, mailroom: Mailroom) -> None:
-        """Remember that an agent had nothing new after `look_at` said `files`, unless that is in doubt."""
-        patterns = mailroom.shelves_of(self.survey.agents[name])
-        mail = tuple((pattern, mailroom.shelf(pattern)) for pattern in patterns)
-        is_past = all(shelf.last_tick < mailroom.tick for _, shelf in mail)
-        if files is not None and is_past and not read_state(self._base, name).read.unusable:
-            self._rests[name] = _Rest(skip, files, mail)
+    def remember(self, turn: TurnReport, looks: list[Look] | None, mailroom: Mailroom) -> None:
+        """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
+        name, tick = turn.agent, mailroom.tick
+        mail = tuple((it, mailroom.shelf(it)) for it in mailroom.shelves_of(self.survey.agents[name]))
+        state = read_state(self._base, name)
+        is_past = state.tick < tick and all(shelf.last_tick < tick for _, shelf in mail)
+        if looks is not None and is_past and not state.read.unusable:
+            self._rests[name] = _Rest(turn, looks, mail)
 
     def _files_of(self, agent: Agent) -> Iterator[str]:
         """Yield what is read of an agent beside its resume and mail. Raises `ValueError` when in doubt."""
@@ -119,17 +135,3 @@ def quiet_agents(base: Path, survey: Survey, config: Config) -> QuietAgents:
 def _latest(base: Path) -> list[QuietAgents]:
     """Return where the quiet agents of an organisation are kept."""
     return []
-
-
-def _is_as_it_was(rest: _Rest, mailroom: Mailroom, root: int) -> bool:
-    for path, identity in rest.files:
-        if _identity(path, root) != identity:
-            return False
-    return all(mailroom.shelf(pattern) is shelf for pattern, shelf in rest.mail)
-
-
-def _identity(path: str, root: int) -> Identity | None:
-    try:
-        return identity_of(path, root)
-    except FileNotFoundError:
-        return None

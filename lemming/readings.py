@@ -12,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import sha256
+from operator import attrgetter
 from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 
@@ -22,6 +23,12 @@ from lemming.errors import ConfigError
 
 T = TypeVar("T")
 Identity = tuple[int, int, int, int, int]
+identity_in: Callable[[os.stat_result], Identity] = attrgetter(
+    "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_dev"
+)
+"""Return the identity that is in what `stat` said."""
+Look = tuple[str, Identity]
+"""A file or folder and what it was when it was looked at: any change since shows."""
 
 GRANULE_NS = 2_000_000_000  # FAT's, the coarsest there is
 FINE_GRANULE_NS = 20_000_000  # twice the longest tick of a kernel's clock, where stamps tell microseconds
@@ -42,6 +49,48 @@ class Reading(NamedTuple, Generic[T]):
     digest: str
     identity: Identity
     is_settled: bool
+
+
+def looks_at(files: Iterable[str], folder: int | None = None) -> list[Look] | None:
+    """Look at files and folders before they are read; None when in doubt: one changed a moment ago.
+
+    In the place of what is not there stands the folder above, which changes when it comes. Paths as in
+    `identity_of`.
+    """
+    looks = []
+    try:
+        for path in files:
+            now = time.time_ns()
+            look = _look_at(path, folder)
+            if not has_rested(look[1], now):
+                return None
+            looks.append(look)
+    except OSError:
+        return None
+    return looks
+
+
+def _look_at(path: str, folder: int | None) -> Look:
+    try:
+        return path, identity_of(path, folder)
+    except FileNotFoundError:
+        above = f"{os.path.dirname(path) or '.'}/."  # the folder itself, also behind a link
+        look = above, identity_of(above, folder)
+        with contextlib.suppress(FileNotFoundError):  # it may have come meanwhile
+            look = path, identity_of(path, folder)
+        return look
+
+
+def are_as_before(looks: Iterable[Look], folder: int | None = None) -> bool:
+    """Return whether nothing that was looked at has changed; paths as in `identity_of`."""
+    stat = os.stat
+    try:
+        for path, identity in looks:  # an idle tick consists of this
+            if identity != identity_in(stat(path, dir_fd=folder, follow_symlinks=False)):
+                return False
+    except OSError:
+        return False
+    return True
 
 
 def is_current(reading: Reading[T], path: str, folder: int | None = None) -> bool:
@@ -66,18 +115,13 @@ def identity_of(path: str, folder: int | None = None) -> Identity:
 
 
 @contextlib.contextmanager
-def opened(path: Path) -> Iterator[int]:
-    """Open a folder, to look at what is in it. Raises `OSError`."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+def opened(path: str | Path) -> Iterator[int]:
+    """Open a folder, to look at what is in it. Raises `OSError`, also for a link to one."""
+    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         yield folder
     finally:
         os.close(folder)
-
-
-def identity_in(status: os.stat_result) -> Identity:
-    """Return the identity that is in what `stat` said."""
-    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev
 
 
 def learn_stamps(touch: Callable[[], os.stat_result]) -> None:
@@ -134,28 +178,23 @@ def look(path: str, before: Reading[T] | None, read: Callable[[bytes], T], *, li
         return Reading(error.with_traceback(None), digest, identity, is_settled)
 
 
-def folders_in(path: str) -> list[tuple[str, bool]]:
-    """Return the folders in a folder, sorted, without hidden ones; each with whether it is a link to one.
-
-    There are none where there is no such folder. One behind a symbolic link is refused with `OSError`.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return []
-    try:
-        with os.scandir(descriptor) as entries:
-            return sorted(
-                (entry.name, entry.is_symlink())
-                for entry in entries
-                if not entry.name.startswith(".") and _is_folder(entry)
-            )
-    finally:
-        os.close(descriptor)
+def folders_in(folder: int) -> dict[str, bool]:
+    """Return the folders in an open folder, without hidden ones; each with whether it is a link to one."""
+    found = {}
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name
+            if name[0] == ".":
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                found[name] = False
+            elif entry.is_symlink() and _leads_to_folder(entry):
+                found[name] = True
+    return found
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
+def _leads_to_folder(link: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_dir()
+        return link.is_dir()
     except OSError:  # a circle of links
         return False

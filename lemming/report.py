@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Literal
 
 Status = Literal["done", "waiting", "skipped", "failed"]
@@ -48,12 +47,6 @@ class TurnReport:
     def from_json(cls, plain: dict[str, Any]) -> TurnReport:
         """Return the report that a journal record describes; other keys of the record are passed over."""
         return cls(**{key: plain[key] for key in cls.__dataclass_fields__ if key in plain})
-
-
-@lru_cache(maxsize=1 << 13)
-def skipped(agent: str, reason: str, error: str) -> TurnReport:
-    """Return the report of a turn that was not taken; the very same for the same reason."""
-    return TurnReport(agent=agent, status="skipped", reason=reason, error=error)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from lemming.mailroom import Mailroom
 from lemming.plan import Plan, make_plan
 from lemming.quiet import QuietAgents, quiet_agents
 from lemming.readings import opened
+from lemming.report import TurnReport
 from lemming.tools import ToolRegistry
 
 if TYPE_CHECKING:
@@ -32,12 +34,25 @@ class Snapshot:
     config: Config
     survey: Survey
     plan: Plan
-    mailroom: Mailroom
 
     @property
     def tick(self) -> int:
         """The tick's number."""
         return self.plan.tick
+
+    @cached_property
+    def mailroom(self) -> Mailroom:
+        """Who can see what. Outboxes are looked at when this is first asked for: before the first turn."""
+        mailroom = Mailroom(
+            self.base,
+            tick=self.tick,
+            order=self.survey.order,
+            firing=self.plan.order,
+            visibility=self.config.org.visibility,
+        )
+        readers = (self.survey.agents[name] for name in self.plan.order if name in self.survey.agents)
+        mailroom.open_for(readers)
+        return mailroom
 
     def agent(self, name: str) -> Agent:
         """Return the agent; raise what is wrong with it when its resume broke since the tick was planned."""
@@ -55,54 +70,51 @@ class Snapshot:
         digest = self.survey.digests[name]
         return find_seat(self.base, agent, digest, self.config, self.mailroom, self.tick, held)
 
-    def why_quiet(self) -> dict[str, Skip] | None:
+    def why_quiet(self) -> list[TurnReport] | None:
         """Return why each agent that is due would take no turn; None when one of them would."""
-        if not self.plan.order:
-            return {}
+        order = self.plan.order
+        if not order:
+            return []
         quiet = quiet_agents(self.base, self.survey, self.config)
-        if not quiet.always_asking.isdisjoint(self.plan.order):
+        if not quiet.always_asking.isdisjoint(order):
             return None
-        reasons: dict[str, Skip] = {}
-        with opened(self.base) as root:
-            for name in self.plan.order:
-                why = quiet.recall(name, self.mailroom, root) or self._why_not(name, quiet, root)
-                if why is None:
+        with opened(f"{self.base}/.") as root:
+            if turns := quiet.recall_all(order, root):
+                return turns
+            turns = []
+            for name in order:
+                turn = quiet.recall(name, self.mailroom, root) or self._why_not(name, quiet, root)
+                if turn is None:
                     return None
-                reasons[name] = why
-        return reasons
+                turns.append(turn)
+            quiet.remember_all(order, turns, self.mailroom, root)
+        return turns
 
-    def _why_not(self, name: str, quiet: QuietAgents, root: int) -> Skip | None:
+    def _why_not(self, name: str, quiet: QuietAgents, root: int) -> TurnReport | None:
         from lemming.seating import why_not
 
         agent, digest = self.survey.agents[name], self.survey.digests[name]
         try:
-            files = quiet.look_at(name, root)
+            looks = quiet.look_at(name, root)
             why = why_not(self.base, agent, digest, self.config, self.mailroom, self.tick)
-            if why is not None:
-                quiet.remember(name, why, files, self.mailroom)
+            if why is None:
+                return None
+            turn = TurnReport(agent=name, status="skipped", reason=why.reason, error=why.error)
+            quiet.remember(turn, looks, self.mailroom)
         except LemmingError:  # a turn that fails, and is recorded as one
             return None
-        return why
+        return turn
 
 
 def take_snapshot(base: Path, config: Config, tick: int, plan: Plan | None = None) -> Snapshot:
     """Look at an organisation as a tick begins. `plan` is that of an interrupted attempt: it is kept."""
     survey = survey_agents(base)
-    plan = plan or make_plan(tick, survey, config)
-    mailroom = Mailroom(
-        base,
-        tick=tick,
-        order=survey.order,
-        firing=plan.order,
-        visibility=config.org.visibility,
-    )
-    mailroom.open_for(survey.agents[name] for name in plan.order if name in survey.agents)
-    return Snapshot(base, config, survey, plan, mailroom)
+    return Snapshot(base, config, survey, plan or make_plan(tick, survey, config))
 
 
 def unknown_tools(survey: Survey) -> list[Problem]:
     """Return a warning for each tool in a resume that no tool has as its name."""
-    known = ToolRegistry.names()
+    known = ToolRegistry.names() if survey.by_tool else []
     return [
         Problem(
             f'no tool "{tool}"',

@@ -20,7 +20,7 @@ from lemming.errors import ConfigError
 from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
 from lemming.outboxes import KEPT_BYTES, Outboxes, expired_entries
 from lemming.quiet import quiet_agents
-from lemming.readings import FINE_GRANULE_NS, GRANULE_NS, has_rested
+from lemming.readings import FINE_GRANULE_NS, GRANULE_NS, has_rested, identity_of, opened
 from lemming.testing import make_org, resume, say
 
 pytestmark = pytest.mark.usefixtures("stamps")
@@ -264,6 +264,69 @@ def test_an_agent_at_rest_wakes_when_anything_it_reads_changes(base: Path, chang
     resting(base)
     CHANGES[change](base)
     assert [turn.status for turn in run_once(base).turns if turn.agent == "ada"] != ["skipped"]
+
+
+def test_a_memory_wakes_one_that_had_none(base: Path) -> None:
+    resting(base)
+    shutil.rmtree(base / "agents/ada/memory")
+    run_once(base)
+    assert [run_once(base).is_quiet for _ in range(3)] == [True] * 3
+    fs.publish(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
+    assert not run_once(base).is_quiet
+
+
+def test_agents_that_are_due_in_turns_are_woken_each_in_its_own_tick(base: Path) -> None:
+    make_org(
+        base,
+        resume("human", model={"key": "human"}),
+        *(
+            resume(
+                name,
+                schedule={**CHANGED, "run_every_n_ticks": 2, "phase_offset": phase},
+                permissions={"read_outboxes": ["human"]},
+            )
+            for phase, name in enumerate(("ada", "bob"))
+        ),
+        script=[{"reply": say("x")}],
+    )
+    for _ in range(2):
+        run_once(base)
+    assert [run_once(base).is_quiet for _ in range(6)] == [True] * 6
+    say_something(base)
+    assert [run_once(base).is_quiet for _ in range(4)] == [False, False, True, True]
+
+
+def test_an_outbox_is_told_by_its_folder_and_one_that_is_not_there_by_the_folder_above(
+    tmp_path: Path,
+) -> None:
+    outboxes = Outboxes(tmp_path)
+    for author in ("ada", "bob", "zoe"):
+        (tmp_path / "agents" / author).mkdir(parents=True)
+    write(tmp_path, "ada", 1, "a")
+    wait_for_rest(tmp_path)
+    (tmp_path / "agents/zoe/outbox").symlink_to(tmp_path / "agents/ada/outbox")
+    assert [told_by(outboxes, tmp_path, author) for author in ("ada", "bob", "zoe")] == [
+        "agents/ada/outbox",
+        "agents/bob/.",
+        None,
+    ]
+    before = outboxes.outbox("ada")
+    write(tmp_path, "ada", 2, "b")
+    outboxes.outbox("ada")
+    with opened(tmp_path) as root:
+        assert outboxes.look("ada", before, root) is None
+
+
+def wait_for_rest(folder: Path) -> None:
+    """Wait until nothing below a folder has changed a moment ago, by the file system's clock."""
+    while not all(has_rested(identity_of(str(path)), time.time_ns()) for path in folder.rglob("*")):
+        os.sched_yield()
+
+
+def told_by(outboxes: Outboxes, base: Path, author: str) -> str | None:
+    with opened(base) as root:
+        look = outboxes.look(author, outboxes.outbox(author), root)
+    return look[0] if look else None
 
 
 def test_an_agent_at_rest_is_not_woken_by_what_it_may_not_read(base: Path) -> None:

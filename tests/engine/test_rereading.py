@@ -14,7 +14,16 @@ import pytest
 from lemming.agents import survey_agents
 from lemming.config import load_config
 from lemming.errors import ConfigError
-from lemming.readings import Reading, identity_in, is_current, is_exact, learn_stamps, look
+from lemming.readings import (
+    Reading,
+    are_as_before,
+    identity_in,
+    is_current,
+    is_exact,
+    learn_stamps,
+    look,
+    looks_at,
+)
 from lemming.testing import make_org, resume
 
 pytestmark = pytest.mark.usefixtures("stamps")
@@ -102,6 +111,17 @@ def test_a_file_that_came_to_rest_long_ago_is_settled() -> None:
     assert look(os.__file__, None, read_text, limit_bytes=1 << 20).is_settled
 
 
+def test_what_was_not_there_is_seen_when_it_comes(tmp_path: Path) -> None:
+    missing = tmp_path / "folder/file"
+    missing.parent.mkdir()
+    while (looks := looks_at([str(missing)])) is None:  # until the folder has rested
+        os.sched_yield()
+    assert [path for path, _ in looks] == [f"{missing.parent}/."]
+    assert are_as_before(looks)
+    missing.touch()
+    assert not are_as_before(looks)
+
+
 def test_the_survey_of_agents_that_have_not_changed_is_the_same_value(org: Path) -> None:
     assert survey_agents(org) is survey_agents(org)
 
@@ -178,3 +198,13 @@ def test_settings_that_break_are_refused_at_every_look_until_they_are_mended(org
     assert [len(load_config(org).warnings) for _ in range(2)] == [1, 1]
     file.unlink()
     assert load_config(org).warnings == ()
+
+
+def test_settings_that_come_into_a_folder_behind_a_link_are_seen(org: Path) -> None:
+    (org / "config").rename(org / "elsewhere")
+    (org / "config").symlink_to(org / "elsewhere")
+    for limit in (1, 2):
+        assert load_config(org).allocations == {}
+        (org / "config/credits.json").write_text(json.dumps({"ada": {"max_credits": limit}}))
+        assert load_config(org).allocations["ada"].max_credits == limit
+        (org / "config/credits.json").unlink()
