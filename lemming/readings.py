@@ -80,10 +80,14 @@ def identity_in(status: os.stat_result) -> Identity:
 def learn_stamps(touch: Callable[[], os.stat_result]) -> None:
     """Find out whether a device's stamps tell every change; `touch` changes a file there and looks at it.
 
-    A clock that ticks once a millisecond or more slowly cannot tell three changes within one apart.
+    A clock that ticks once a millisecond or more slowly cannot tell three changes within one apart. Where a
+    file system refuses to stamp a file, nothing is learned.
     """
     began = time.perf_counter_ns()
-    one, two, three = touch(), touch(), touch()
+    try:
+        one, two, three = touch(), touch(), touch()
+    except OSError:
+        return
     took = time.perf_counter_ns() - began
     if one.st_ctime_ns < two.st_ctime_ns < three.st_ctime_ns and took < _MILLISECOND_NS:
         _exact.add(one.st_dev)
