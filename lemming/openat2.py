@@ -37,7 +37,8 @@ def open_at_once(path: str, flags: int) -> int:
 @cache
 def _system_call() -> Callable[..., int] | None:
     """Return libc's `syscall`; None where the kernel, or a filter in front of it, has no openat2."""
-    if sys.platform != "linux" or os.uname().machine not in _MACHINES:
+    is_android = hasattr(sys, "getandroidapilevel")  # there a call that an app may not make ends the process
+    if sys.platform != "linux" or is_android or os.uname().machine not in _MACHINES:
         return None
     import ctypes
 

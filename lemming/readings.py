@@ -128,17 +128,23 @@ def learn_stamps(touch: Callable[[], os.stat_result]) -> None:
     """Find out whether a device's stamps tell every change; `touch` changes a file there and looks at it.
 
     A clock that ticks once a millisecond or more slowly cannot tell three changes within one apart. Whoever
-    is kept from the processor meanwhile tries again.
+    is kept from the processor meanwhile tries again. Where a file system refuses to stamp a file, nothing is
+    learned.
     """
-    for _ in range(3):
-        began = time.perf_counter_ns()
-        one, two, three = touch(), touch(), touch()
-        if time.perf_counter_ns() - began < _MILLISECOND_NS:
-            if one.st_ctime_ns < two.st_ctime_ns < three.st_ctime_ns:
-                _exact.add(one.st_dev)
-                return
-            break
-    _exact.discard(one.st_dev)
+    try:
+        for _ in range(3):
+            began = time.perf_counter_ns()
+            one, two, three = touch(), touch(), touch()
+            if time.perf_counter_ns() - began < _MILLISECOND_NS:
+                break
+        else:
+            return
+    except OSError:
+        return
+    if one.st_ctime_ns < two.st_ctime_ns < three.st_ctime_ns:
+        _exact.add(one.st_dev)
+    else:
+        _exact.discard(one.st_dev)
 
 
 def is_exact(identity: Identity) -> bool:

@@ -90,7 +90,9 @@ def refresh() -> tuple[Secret, ...]:
         for form in _forms(value)
     }
     longest_first = sorted(found.items(), key=lambda item: (-len(item[0]), item))
-    _known = tuple(Secret(value, os.fsencode(value), name) for value, name in longest_first)
+    _known = tuple(
+        Secret(value, value.encode("utf-8", "surrogateescape"), name) for value, name in longest_first
+    )
     return _known
 
 

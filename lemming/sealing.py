@@ -59,7 +59,7 @@ def beginning(base: Path, tick: int) -> Iterator[None]:
     folder = f"{base}/{paths.JOURNALS}"
     latest = _latest(base)
     listing, ticks = latest[0] if latest else (ABSENT, [])
-    if not listing.is_settled or tick in ticks[-1:]:
+    if not listing.is_settled or (ticks and tick <= ticks[-1]):
         yield
         return
     before = os.lstat(folder)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
+from queue import SimpleQueue
 from typing import Protocol
 
 from lemming.executors.baton import Baton
@@ -82,8 +84,8 @@ class _Run:
         self._ready: list[int] = []
         self._over: set[str] = set()
         self._leading = 0  # so many from the front are over
-        self._running = 0
-        self._none_runs = threading.Semaphore(0)
+        self._running = 0  # turns that have a thread, or are promised one
+        self._none_runs: SimpleQueue[None] = SimpleQueue()  # unlike a semaphore, whole after Ctrl-C
         self._error: BaseException | None = None
         for name in for_some:
             if not self._missing[name]:
@@ -97,7 +99,7 @@ class _Run:
         except BaseException as interrupt:  # what runs writes files, so it must be over first
             self._fail(interrupt)
             while self._running:
-                self._none_runs.acquire()
+                self._none_runs.get()
             raise
         if self._error:
             raise self._error
@@ -105,16 +107,17 @@ class _Run:
     def _work_or_hand_out(self) -> None:
         """Take a single turn here, where Ctrl-C ends it at once; let several have threads of their own."""
         with self._baton:
-            while len(self._ready) == 1:
-                self._work(self._next())
+            while len(self._ready) == 1 and (name := self._next()):
+                self._work(name)
             self._hand_out()
             is_any_under_way = self._running > 0
         if is_any_under_way:
-            self._none_runs.acquire()
+            self._none_runs.get()
 
     def _hand_out(self) -> None:
-        while self._ready and self._running < self._at_once:
-            self._baton.promise(partial(self._begin, self._next()))
+        while self._running < self._at_once and (name := self._next()):
+            self._running += 1
+            self._baton.promise(partial(self._begin, name))
 
     def _begin(self, name: str) -> bool:
         """Let a thread take this turn and those it makes way for; return whether there is a thread."""
@@ -125,8 +128,9 @@ class _Run:
         except RuntimeError as error:  # the system has no more threads
             self._fail(error)
         self._end(name)
+        self._running -= 1
         if not self._running:
-            self._none_runs.release()
+            self._none_runs.put(None)
         return False
 
     def _serve(self, first: str) -> None:
@@ -134,23 +138,26 @@ class _Run:
         while name:
             self._work(name)
             name = self._following()
+        self._running -= 1
         is_last = not self._running
         self._baton.pass_on()
         if is_last:
-            self._none_runs.release()
+            self._none_runs.put(None)
 
     def _following(self) -> str | None:
         """Return what a thread does whose turn is over, and let others start that may."""
-        is_single = not self._running and len(self._ready) == 1
-        if is_single or not self._ready:
+        if self._running == 1 and len(self._ready) == 1:
             return None
         name = self._next()
         self._hand_out()
         return name
 
-    def _next(self) -> str:
-        self._running += 1
-        return self._order[heappop(self._ready)]
+    def _next(self) -> str | None:
+        """Return who is next; None when nobody is ready, or none is any more (see `_fail`)."""
+        try:
+            return self._order[heappop(self._ready)]
+        except IndexError:
+            return None
 
     def _work(self, name: str) -> None:
         try:
@@ -162,7 +169,6 @@ class _Run:
             self._fail(error)
 
     def _end(self, name: str) -> None:
-        self._running -= 1
         self._over.add(name)
         if not self._error:
             self._let_in_those_after(name)
@@ -170,13 +176,18 @@ class _Run:
             self._register.left()
 
     def _fail(self, error: BaseException) -> None:
-        """Let nobody start any more, and the running ones end soon."""
+        """Let nobody start any more, and the running ones end soon.
+
+        After Ctrl-C the thread that waits calls it, without the baton: so each is taken out of `_ready` once,
+        here or by `_next`.
+        """
         self._stop.set()
         self._error = self._error or error
-        never, self._ready = self._ready, []
-        if self._register:
-            for _ in never:
-                self._register.left()
+        with contextlib.suppress(IndexError):
+            while True:
+                self._ready.pop()
+                if self._register:
+                    self._register.left()
 
     def _let_in_those_after(self, name: str) -> None:
         for other in self._waiting.get(name, ()):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -13,6 +14,8 @@ import pytest
 
 from lemming.agents import survey_agents
 from lemming.config import load_config
+from lemming.disk import Disk, on_disk
+from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.readings import (
     Reading,
@@ -91,6 +94,16 @@ def test_a_clock_that_ticked_once_tells_nothing(tmp_path: Path) -> None:
     late()
     learn_stamps(lambda: next(slow, None) or late())
     assert not is_exact(identity_in(file.stat()))
+
+
+class RefusesStamps(Disk):
+    def touch(self, descriptor: int) -> None:
+        raise PermissionError(errno.EPERM, "not permitted")
+
+
+def test_an_engine_works_where_the_file_system_refuses_to_stamp_a_file(org: Path) -> None:
+    with on_disk(RefusesStamps()):
+        assert run_once(org).turns[0].status == "done"
 
 
 def test_a_file_that_has_rested_is_current_until_it_changes(tmp_path: Path) -> None:

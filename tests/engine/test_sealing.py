@@ -12,7 +12,7 @@ import pytest
 from lemming import sealing
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once, run_tick
 from lemming.errors import CorruptState, TickAlreadyCommitted
-from lemming.journal import journal_ticks, read_journal
+from lemming.journal import Journal, journal_ticks, read_journal
 from lemming.sealing import plain_ticks, sealed_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 
@@ -28,6 +28,12 @@ def org(base: Path) -> Path:
         for _ in range(first, last + 1):
             run_once(base, clock=FrozenClock())
     return base
+
+
+def test_a_journal_that_is_opened_again_is_listed_once(org: Path) -> None:
+    listed = list(plain_ticks(org))
+    with Journal(org, listed[0], epoch=1, durability="off"):
+        assert plain_ticks(org) == listed
 
 
 def test_a_full_hundred_of_old_ticks_becomes_one_file_and_reads_as_before(org: Path) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +48,30 @@ def test_a_value_is_found_as_json_writes_it(monkeypatch: pytest.MonkeyPatch) -> 
     assert redact_values(json.dumps({"text": os.environ["ORG_KEY"]}, ensure_ascii=False)) == redact_values(
         line
     )
+
+
+IN_A_LINE = r"""
+import os
+from lemming.redaction import redact_bytes
+os.environ["ORG_KEY"] = "geheimnis-\u00e4"
+print(redact_bytes('{"text": "geheimnis-\u00e4"}'.encode()))
+"""
+
+
+def test_a_value_is_found_in_a_line_where_the_locale_is_not_utf8(tmp_path: Path) -> None:
+    locale = tmp_path / "de_DE.ISO-8859-1"
+    try:
+        subprocess.run(["localedef", "-i", "de_DE", "-f", "ISO-8859-1", locale], check=True, timeout=60)
+    except (OSError, subprocess.SubprocessError):
+        pytest.skip("no such locale can be made here")
+    told = subprocess.run(
+        [sys.executable, "-c", IN_A_LINE],
+        env={**os.environ, "LOCPATH": str(tmp_path), "LC_ALL": locale.name, "PYTHONUTF8": "0"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert told.stdout.strip() == """b'{"text": "[redacted ORG_KEY]"}'"""
 
 
 def test_a_value_inside_a_longer_one_does_not_spoil_it(monkeypatch: pytest.MonkeyPatch) -> None:
