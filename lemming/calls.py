@@ -210,10 +210,10 @@ class _Background:
             self.loop.close()
 
     async def _close_all(self) -> None:
-        running = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+        while running := asyncio.all_tasks() - {asyncio.current_task()}:  # a call may begin meanwhile
+            for task in running:
+                task.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
         await asyncio.gather(*map(self._close, list(self._clients)), return_exceptions=True)
         await self.loop.shutdown_asyncgens()
 

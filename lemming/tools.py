@@ -165,6 +165,8 @@ class ToolRegistry:
             raise TypeError(f"register takes an instance of a Tool, not {tool!r}")
         if not getattr(tool, "name", "") or not getattr(tool, "description", ""):
             raise TypeError(f"{type(tool).__name__} needs a name and a description")
+        if type(tool).__hash__ is None:
+            raise TypeError(f'tool "{tool.name}" has no hash: a dataclass needs @dataclass(eq=False)')
         try:
             _ = tool.parameters
         except PydanticUserError as error:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import date
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -220,6 +221,22 @@ def test_registering_a_class_or_a_nameless_tool_is_refused_at_once() -> None:
         ToolRegistry.register(CustomTool)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="Nameless needs a name"):
         ToolRegistry.register(Nameless())
+
+
+def test_a_tool_that_compares_by_value_is_refused_at_registration() -> None:
+    @dataclass
+    class ByValue(Tool):
+        """A tool whose instances are equal, and so have no hash."""
+
+        name = "by_value"
+        description = "For tests."
+
+        def execute(self, agent_name: str, base_path: Path, **kwargs: Any) -> ToolResult:
+            """Never called."""
+            raise NotImplementedError
+
+    with pytest.raises(TypeError, match="eq=False"):
+        ToolRegistry.register(ByValue())
 
 
 def test_an_argument_type_that_json_cannot_give_is_refused_at_registration() -> None:
