@@ -158,11 +158,6 @@ class Agent:
         values: dict[str, Any] = adapter(Agent).dump_python(self, mode="json")
         return values
 
-    @cached_property
-    def plain_limits(self) -> dict[str, Any]:
-        """What `plain` says beside the instructions and the examples, which stand in every prompt."""
-        return {key: value for key, value in self.plain.items() if key not in ("instructions", "examples")}
-
 
 @dataclass(frozen=True)
 class Survey:

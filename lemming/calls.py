@@ -134,20 +134,12 @@ def run(work: Callable[[], Coroutine[Any, Any, T]], deadline_s: float) -> T:
 
     Ctrl-C in the waiting thread cancels the work.
     """
-    future = asyncio.run_coroutine_threadsafe(_in_time(work, deadline_s), _background().loop)
+    future = _background().begin(work, deadline_s)
     try:
         return future.result()
     except BaseException:
         future.cancel()
         raise
-
-
-async def _in_time(work: Callable[[], Coroutine[Any, Any, T]], deadline_s: float) -> T:
-    try:
-        async with asyncio.timeout(deadline_s):
-            return await work()
-    except TimeoutError:
-        raise timed_out(deadline_s) from None
 
 
 class SharedClient(Generic[C]):
@@ -179,9 +171,29 @@ class _Background:
         self.process = os.getpid()
         self.loop = asyncio.new_event_loop()
         self._clients: set[AsyncClient] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._beginning = threading.Lock()
+        self._is_ending = False
         self._thread = threading.Thread(target=self.loop.run_forever, name="lemming-calls", daemon=True)
         self._thread.start()
         atexit.register(self.stop)
+
+    def begin(self, work: Callable[[], Coroutine[Any, Any, T]], deadline_s: float) -> Future[T]:
+        """Begin a call, and return where its outcome will be. None begins once the process is ending."""
+        with self._beginning:
+            if self._is_ending:
+                raise RequestRejected("the process is ending")
+            return asyncio.run_coroutine_threadsafe(self._in_time(work, deadline_s), self.loop)
+
+    async def _in_time(self, work: Callable[[], Coroutine[Any, Any, T]], deadline_s: float) -> T:
+        if task := asyncio.current_task():
+            self._calls.add(task)
+            task.add_done_callback(self._calls.discard)
+        try:
+            async with asyncio.timeout(deadline_s):
+                return await work()
+        except TimeoutError:
+            raise timed_out(deadline_s) from None
 
     def adopt(self, client: AsyncClient, *, owner: object) -> None:
         """Close the client when its owner is gone, or in `stop`."""
@@ -201,6 +213,8 @@ class _Background:
         """Cancel what runs, close every connection, end the thread. The process is about to exit."""
         if self.process != os.getpid():  # a forked child has the loop but not its thread
             return
+        with self._beginning:
+            self._is_ending = True
         closing = asyncio.run_coroutine_threadsafe(self._close_all(), self.loop)
         with contextlib.suppress(TimeoutError):
             closing.result(_CLOSING_TIME_S)
@@ -210,10 +224,11 @@ class _Background:
             self.loop.close()
 
     async def _close_all(self) -> None:
-        while running := asyncio.all_tasks() - {asyncio.current_task()}:  # a call may begin meanwhile
-            for task in running:
-                task.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
+        await asyncio.sleep(0)  # a call that has just begun takes its first step
+        calls = list(self._calls)  # not all tasks: a call ends its own, and knows which have not begun
+        for task in calls:
+            task.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
         await asyncio.gather(*map(self._close, list(self._clients)), return_exceptions=True)
         await self.loop.shutdown_asyncgens()
 

@@ -163,11 +163,14 @@ def _look(
 def as_record(seated: Seated) -> dict[str, Any]:
     """Return what `turn_started` records. The instructions and examples are in the prompt already."""
     seat = seated.seat
+    resume = {
+        key: value for key, value in seat.agent.plain.items() if key not in ("instructions", "examples")
+    }
     return {
         "entries": seated.entries,
         "prompt": seat.prompt,
         "schema": seat.schema,
-        "resume": seat.agent.plain_limits,
+        "resume": resume,
         "model": vars(seat.model),
         "allocation": vars(seat.allocation),
         "max_steps": seat.max_steps,

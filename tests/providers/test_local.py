@@ -171,7 +171,8 @@ from lemming.backends.local import LocalProvider
 from lemming.providers import Request
 provider = LocalProvider(path={str(weights)!r})
 story = Request(model_name="m", messages=[{{"role": "user", "content": "Tell a long story."}}])
-threading.Timer(0.9, os.kill, (os.getpid(), signal.SIGINT)).start()
+provider.complete(story._replace(max_output_tokens=1))  # loads the model: nothing is interrupted in there
+threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
 try:
     provider.complete(story)
 except KeyboardInterrupt:
