@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
-from benchmarks.orgs import NEVER, aged, make, write_resumes
+from benchmarks.orgs import NEVER, aged, forget_models, make, write_resumes
 from benchmarks.processes import LEMMING, YARDSTICK, lemming, run
 
 AGENTS = 10
@@ -32,7 +32,7 @@ def measure(options: Options) -> Iterator[Measurement]:
     large = {}
     if options.agents and max(options.agents) >= MANY_AGENTS and any(options.entries):
         base = make(options.place / "large", MANY_AGENTS, "one", schedule=NEVER, entries=MANY_ENTRIES)
-        large = {"idle run-once, 1,000 agents, 100,000 entries": lemming(base, "run-once")}
+        large = {"idle run-once, 1,000 agents, 100,000 entries": lemming(forget_models(base), "run-once")}
     times = _interleave({**commands, **aged_ones, **large}, options.rounds)
     plain = next(iter(commands))
     for command in [*commands, *aged_ones, *large][1:]:
@@ -60,5 +60,5 @@ def _row(command: str, times: dict[str, list[float]], floor: str, target: str) -
 def _idle(options: Options, age: int) -> Path:
     """Return an organisation that has run for so long and in which nobody is due any more."""
     base = aged(options, AGENTS, age)
-    write_resumes(base, AGENTS, "one", NEVER)
-    return base
+    write_resumes(base, AGENTS, "one", NEVER, model="scripted")
+    return forget_models(base)

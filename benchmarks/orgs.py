@@ -97,6 +97,14 @@ def write_resumes(
         fs.publish(base, f"agents/{name}/resume.json", pretty(plain))
 
 
+def forget_models(base: Path) -> Path:
+    """Take the two models out of the settings: a command does not know them, and would look for plugins."""
+    models = json.loads((base / "config/models.json").read_bytes())
+    kept = {key: entry for key, entry in models.items() if key not in MODELS}
+    fs.publish(base, "config/models.json", pretty(kept))
+    return base
+
+
 def running(base: Path, count: int, warm: int = max(WARM_TICKS.values())) -> Work:
     """Return the work of `count` ticks of an engine that holds the organisation, as `run-forever` does."""
     register_models()
