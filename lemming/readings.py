@@ -98,12 +98,9 @@ def is_current(reading: Reading[T], path: str, folder: int | None = None) -> boo
     if not reading.is_settled:
         return False
     try:
-        status = os.stat(path, dir_fd=folder, follow_symlinks=False)
+        return reading.identity == identity_of(path, folder)
     except OSError:
         return False
-    return reading.identity == (
-        status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_dev
-    )  # fmt: skip
 
 
 def identity_of(path: str, folder: int | None = None) -> Identity:
