@@ -29,7 +29,7 @@ from lemming.journal import (
     may_have_gone_down,
     read_journal,
 )
-from lemming.jsontext import JsonProblem, parse, pretty
+from lemming.jsontext import JsonProblem, parse, pretty_words
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Notify, Runtime, ignore, load_installed_plugins, open_org
@@ -72,7 +72,7 @@ def persist_tick(base_path: str | os.PathLike[str], tick: int, *, sync: bool = F
 
 
 def _counter(tick: int) -> bytes:
-    return pretty({"current_tick": tick})
+    return pretty_words({"current_tick": tick})
 
 
 def get_firing_agents(agents: Iterable[Agent], tick: int) -> list[Agent]:

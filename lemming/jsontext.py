@@ -85,6 +85,11 @@ def compact(value: Any) -> bytes:
     return _dump(value)
 
 
+def pretty_words(words: dict[str, str | int]) -> bytes:
+    """Return the bytes of a small file as `pretty` does, without loading the library it writes with."""
+    return json.dumps(words, ensure_ascii=False, indent=2).encode("utf-8", "replace") + b"\n"
+
+
 to_line = json.JSONEncoder(ensure_ascii=False).encode
 """Return JSON as prompts show it: on one line, with spaces."""
 

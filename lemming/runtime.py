@@ -22,7 +22,7 @@ from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, Org, load_config
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.executors.baton import Baton
-from lemming.jsontext import JsonProblem, parse, pretty
+from lemming.jsontext import JsonProblem, parse, pretty_words
 from lemming.locking import FolderLock
 from lemming.logging_config import engine_logger
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
@@ -246,8 +246,14 @@ def open_org(
     lock = _lock(base)
     epoch = _next_epoch(lock)
     try:
-        holder = {"pid": os.getpid(), "host": platform.node(), "since": timestamp(clock.now())}
-        lock.describe(pretty({**holder, "command": command, "epoch": epoch}))
+        holder: dict[str, str | int] = {
+            "pid": os.getpid(),
+            "host": platform.node(),
+            "since": timestamp(clock.now()),
+            "command": command,
+            "epoch": epoch,
+        }
+        lock.describe(pretty_words(holder))
         learn_stamps(lock.restamp)
         opened = Runtime(base, clock, notify, stop or threading.Event(), epoch, batch)
         with contextlib.closing(opened) as runtime:
@@ -255,7 +261,7 @@ def open_org(
     finally:
         try:
             with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
-                lock.describe(pretty({"epoch": epoch}))
+                lock.describe(pretty_words({"epoch": epoch}))
         finally:
             lock.release()
 

@@ -6,18 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lemming.jsontext import JsonProblem, compact, locate, parse, pretty
+from lemming.jsontext import JsonProblem, compact, locate, parse, pretty, pretty_words
 
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+INTEGERS = st.integers(-(2**53), 2**53)
 VALUES = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers(-(2**53), 2**53)
-    | st.floats(allow_nan=False, allow_infinity=False)
-    | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: (
-        st.lists(inner, max_size=4)
-        | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4)
-    ),
+    st.none() | st.booleans() | INTEGERS | st.floats(allow_nan=False, allow_infinity=False) | TEXTS,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
     max_leaves=20,
 )
 
@@ -26,6 +21,11 @@ VALUES = st.recursive(
 def test_what_is_written_is_read_back(value: object) -> None:
     assert parse(pretty(value)) == value
     assert parse(compact(value)) == value
+
+
+@given(st.dictionaries(TEXTS, INTEGERS | TEXTS))
+def test_a_small_file_has_the_bytes_of_every_other(words: dict[str, str | int]) -> None:
+    assert pretty_words(words) == pretty(words)
 
 
 @pytest.mark.parametrize(
