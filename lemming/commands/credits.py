@@ -51,11 +51,14 @@ def show_credits(ctx: typer.Context, name: AnyAgentName = None, as_json: AsJson 
     show_table(["AGENT", "SPENT", "MAX", "LEFT", "SOFT CAP", "COST", "TOKENS"], rows)
 
 
-@app.command("grant")
+@app.command("grant", context_settings={"ignore_unknown_options": True})  # -5 is an amount
 def grant_credits(
     ctx: typer.Context,
     name: AgentName,
-    amount: Annotated[float, typer.Argument(metavar="AMOUNT", help="Credits to add to what it may spend.")],
+    amount: Annotated[
+        float,
+        typer.Argument(metavar="AMOUNT", help="Credits to add to what it may spend; below 0: to take back."),
+    ],
     as_json: AsJson = False,
 ) -> None:
     """Raise what an agent may spend. Writes max_credits in config/credits.json and leaves the rest of it.

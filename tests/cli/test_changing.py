@@ -212,6 +212,13 @@ def test_a_grant_makes_the_file_if_need_be_and_lets_the_agent_run_again(base: Pa
     assert lemming("run-once", "-q").status == 0
 
 
+def test_a_grant_below_zero_takes_back(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 10}))
+    assert lemming("credits", "grant", "ada", "-4").status == 0
+    assert load_config(base).allocations["ada"].max_credits == 6
+    assert lemming("credits", "grant", "ada", "-7").status == 2
+
+
 def test_a_grant_without_a_limit_is_refused(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     ran = lemming("credits", "grant", "ada", "1")
