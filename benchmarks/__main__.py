@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks import cold, counts, idle, memory, overhead, parallel
+from benchmarks import cold, counts, idle, instructions, memory, overhead, parallel
 from benchmarks.measurement import Measurement, file_system
 from benchmarks.options import Options
 from benchmarks.table import as_json, as_markdown
@@ -33,6 +33,7 @@ SUBJECTS: dict[str, Callable[[Options], Iterable[Measurement]]] = {
     "parallel": parallel.measure,
     "memory": memory.measure,
     "counts": counts.measure,
+    "instructions": instructions.measure,
 }
 MEMORY = Path("/dev/shm")
 RESULTS = Path(__file__).parent / "results.json"

@@ -31,7 +31,9 @@ class Target:
 
 
 TARGETS = {
-    "turn": Target("CPU of a turn, 100 agents that read one neighbour, against files_tmp", 2.5, 1.25),
+    "turn": Target(
+        "CPU, or instructions, of a turn, 100 agents that read one neighbour, against files_tmp", 2.5, 1.25
+    ),
     "size": Target("CPU of a turn among 1,000 and 10,000 agents, against 10", 1.2, 1.1),
     "reading": Target("CPU of a turn that reads all, against one neighbour", 1.5, 1.2),
     "age": Target("CPU of a turn after 10,000 ticks, against after 100", 1.1, 1.05),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from benchmarks.__main__ import main
 from benchmarks.counting import count_writing
 from benchmarks.counts import count_modules
 from benchmarks.floor import FilesTmp
+from benchmarks.instructions import count_instructions
 from benchmarks.measurement import Measurement
 from benchmarks.orgs import make
 from benchmarks.parallel import different_files
@@ -98,3 +100,13 @@ def test_the_better_target_is_never_the_easier_one() -> None:
             or (target.dream >= target.goal) == target.more_is_better
             or (target.dream == target.goal)
         )
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
+def test_instructions_grow_with_the_work_and_with_nothing_else(tmp_path: Path) -> None:
+    once, again, more = (
+        count_instructions((PYTHON, "-I", "-c", f"sum(range({number}))"), tmp_path / "report")
+        for number in (10, 10, 100_000)
+    )
+    assert abs(once - again) < once / 1000
+    assert more - once > 100_000
