@@ -11,16 +11,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain, filterfalse, islice
+from operator import attrgetter
 from typing import Any, NamedTuple
 
-from lemming.errors import ConfigError, Problem
+from lemming.errors import Problem
 from lemming.messages import EntryName, OutboxEntry
-from lemming.outboxes import Outbox, Shelf
+from lemming.outboxes import Found, Outbox, Shelf
 
 OWN_ENTRIES_SHOWN = 3
 
+_id = attrgetter("id")
 
-@dataclass(frozen=True)
+
+@dataclass(slots=True)  # made for every turn, and a frozen one takes three times as long
 class ReadMark:
     """What an agent has been shown.
 
@@ -37,12 +40,13 @@ class ReadMark:
         """Return whether an entry was shown already."""
         if name.id in self.also:
             return True
-        through = max(self.through.get(name.author, -1), self.through.get("*", -1))
-        return name.tick <= through and name.is_derived and name.id not in self.unusable
+        is_through = name.tick <= self.tick_of(name.author)
+        return is_through and name.is_derived and name.id not in self.unusable
 
     def tick_of(self, author: str) -> int:
         """Return the tick up to which everything of this author was shown; -1 when nothing was."""
-        return max(self.through.get(author, -1), self.through.get("*", -1))
+        of_author, of_all = self.through.get(author, -1), self.through.get("*", -1)
+        return of_author if of_author > of_all else of_all
 
     def as_json(self) -> dict[str, Any]:
         """Return the mark for the ledger."""
@@ -61,28 +65,28 @@ class ReadMark:
         )
 
 
-@dataclass(frozen=True)
-class Inbox:
+class Inbox(NamedTuple):
     """What one turn is shown. `waiting` unread entries did not fit; `mark` holds once it is committed."""
 
-    unread: tuple[OutboxEntry, ...]
-    known: tuple[OutboxEntry, ...]
-    own: tuple[OutboxEntry, ...]
+    unread: Sequence[OutboxEntry]
+    known: Sequence[OutboxEntry]
+    own: Sequence[OutboxEntry]
     waiting: int
     mark: ReadMark
-    problems: tuple[Problem, ...] = ()
+    problems: Sequence[Problem] = ()
 
 
-@dataclass  # made for every turn, and a frozen one takes three times as long
+@dataclass(slots=True)
 class View:
-    """What one reader may see in one tick; how much of that it is shown is `assemble`'s to say.
+    """What one reader may see in one tick, and what of it the `mark` says was shown.
 
-    `patterns`: its `read_outboxes`. `past`: the outboxes it may read, or, under "*", the pile of all; `own`
-    is its own. `today` and `own_today`: what was written in this tick, in order. `key` is the order of all;
-    `read` returns an entry, what is wrong with it, or None when it is gone.
+    How much of it a turn is shown is `assemble`'s to say. `patterns`: the reader's `read_outboxes`. `past`:
+    the outboxes it may read, or, under "*", the pile of all; `own` is its own. `today` and `own_today`: what
+    was written in this tick, in order. `key` is the order of all; `read` yields names with what they hold.
     """
 
     reader: str
+    mark: ReadMark
     patterns: Sequence[str]
     agents: frozenset[str]
     tick: int
@@ -92,16 +96,28 @@ class View:
     own_today: Sequence[EntryName]
     key: Callable[[EntryName], Any]
     outbox_of: Callable[[str], Outbox]
-    read: Callable[[EntryName], OutboxEntry | ConfigError | None]
+    read: Callable[[Iterable[EntryName]], Iterator[tuple[EntryName, Found]]]
+    covered_today: list[EntryName] = field(init=False)
+    singled_out: list[str] = field(init=False)
+    """The authors of whom a reader of all was shown more than of the others."""
 
-    def fresh(self, mark: ReadMark) -> Iterator[EntryName]:
+    def __post_init__(self) -> None:
+        through, also, today = self.mark.through, self.mark.also, self.today
+        if through and max(through.values()) >= self.tick:  # the counter was moved back by hand
+            self.covered_today = [name for name in today if self.mark.covers(name)]
+        else:
+            self.covered_today = [name for name in today if name.id in also] if also else []
+        self.singled_out = [author for author in through if self._sees(author)] if "*" in self.past else []
+
+    def fresh(self) -> Iterator[EntryName]:
         """Yield what has not been shown, oldest first. What was shown long ago is not walked over."""
-        past = self._merged([stream for pattern in self.past for stream in self._unshown(pattern, mark)])
-        return chain(past, filterfalse(mark.covers, self.today))
+        past = self._merged([stream for pattern in self.past for stream in self._unshown(pattern)])
+        return chain(past, filterfalse(self.mark.covers, self.today) if self.covered_today else self.today)
 
-    def count_fresh(self, mark: ReadMark) -> int:
+    def count_fresh(self) -> int:
         """Return how many `fresh` would yield, without walking over them."""
-        count = len(self.today) - len(self._covered_today(mark))
+        mark = self.mark
+        count = len(self.today) - len(self.covered_today)
         covered: set[EntryName] = set()
         for pattern, shelf in self.past.items():
             after = mark.tick_of(pattern)
@@ -110,83 +126,85 @@ class View:
             if pattern == "*" and self.reader in self.agents:
                 first, last = self.own.between(after, self.tick - 1)
                 count -= last - first
-            count += sum(not mark.covers(name) for name in self._exceptions(shelf, mark, after))
+            count += sum(not mark.covers(name) for name in self._exceptions(shelf, after))
             covered.update(self._named(shelf, mark.also, after))
-        covered.update(name for author in self._singled_out(mark) for name in self._shown_of(author, mark))
+        for author in self.singled_out:
+            covered.update(self._covered(self.outbox_of(author), mark.tick_of("*"), author))
         return count - len(covered)
 
-    def known(self, mark: ReadMark) -> Iterator[EntryName]:
+    def known(self) -> Iterator[EntryName]:
         """Yield what has been shown, newest first."""
-        streams = [stream for pattern in self.past for stream in self._shown(pattern, mark)]
-        return chain(reversed(self._covered_today(mark)), self._merged(streams, reverse=True))
+        streams = [stream for pattern in self.past for stream in self._shown(pattern)]
+        return chain(reversed(self.covered_today), self._merged(streams, reverse=True))
 
-    def mark_after(
-        self, mark: ReadMark, shown: set[EntryName], bad: set[EntryName], *, is_all: bool
-    ) -> ReadMark:
+    def own_newest(self) -> list[EntryName]:
+        """Return the newest of the reader's own entries, newest first."""
+        past = self.own.names
+        if past and past[-1].tick >= self.tick:
+            past = self.own.older_than(self.tick)
+        newest = [*past[-OWN_ENTRIES_SHOWN:], *self.own_today]
+        return newest[: -OWN_ENTRIES_SHOWN - 1 : -1]
+
+    def mark_after(self, shown: set[EntryName], bad: set[EntryName], *, is_all: bool) -> ReadMark:
         """Return the mark of a reader that has been shown these names, and of which these are unusable.
 
         `is_all`: nothing else was unread.
         """
-        gone = shown | bad
         through = dict.fromkeys(self.patterns, self.tick - 1)
         for pattern in () if is_all else self.patterns:
             left = (
                 name.tick
-                for name in self._unshown_in_order(pattern, mark)
-                if name.is_derived and name not in gone
+                for name in self._unshown_in_order(pattern)
+                if name.is_derived and name not in shown and name not in bad
             )
             through[pattern] = next(left, self.tick) - 1
         after = ReadMark(through)
-        kept = {name.id for name in chain(shown, self._still_known(mark, after)) if not after.covers(name)}
-        return ReadMark(through, frozenset(kept), frozenset(name.id for name in bad))
+        kept = filterfalse(after.covers, chain(shown, self._still_known(after)))
+        return ReadMark(through, frozenset(map(_id, kept)), frozenset(map(_id, bad)))
 
-    def own_newest(self) -> Iterator[EntryName]:
-        """Yield the reader's own entries, newest first."""
-        names = reversed(self.own.names)
-        return chain(reversed(self.own_today), (name for name in names if name.tick < self.tick))
-
-    def _still_known(self, mark: ReadMark, after: ReadMark) -> Iterator[EntryName]:
+    def _still_known(self, after: ReadMark) -> Iterator[EntryName]:
         """Yield what was shown and the ticks of the mark after this turn may not cover."""
-        yield from self._covered_today(mark)
+        also = self.mark.also
+        yield from self.covered_today
         for pattern, shelf in self.past.items():
-            yield from self._named(shelf, mark.also, after.tick_of(pattern))
-            yield from (name for name in shelf.by_hand if self._is_past(name) and name.id in mark.also)
-            lapsed = self._between(shelf, after.tick_of(pattern), mark.tick_of(pattern))
-            yield from filter(mark.covers, lapsed)
-        for author in self._singled_out(mark):
-            lapsed = self._between(self.outbox_of(author), after.tick_of(author), mark.tick_of(author))
-            yield from filter(mark.covers, lapsed)
+            yield from self._named(shelf, also, after.tick_of(pattern))
+            yield from (name for name in shelf.by_hand if self._is_past(name) and name.id in also)
+            yield from self._covered(shelf, after.tick_of(pattern), pattern)
+        for author in self.singled_out:
+            yield from self._covered(self.outbox_of(author), after.tick_of(author), author)
 
-    def _covered_today(self, mark: ReadMark) -> list[EntryName]:
-        if max(mark.through.values(), default=-1) >= self.tick:  # the counter was moved back by hand
-            return [name for name in self.today if mark.covers(name)]
-        return [name for name in self.today if name.id in mark.also] if mark.also else []
+    def _covered(self, shelf: Shelf, after: int, pattern: str) -> Iterable[EntryName]:
+        """Return what was shown of the ticks that come after one, up to that of the mark."""
+        return filter(self.mark.covers, self._between(shelf, after, self.mark.tick_of(pattern)))
 
-    def _unshown(self, pattern: str, mark: ReadMark) -> list[Iterable[EntryName]]:
+    def _unshown(self, pattern: str) -> list[Iterable[EntryName]]:
         """Return streams that hold, each in order, what one of `past` has that was not shown."""
+        mark = self.mark
         shelf, after = self.past.get(pattern) or self.outbox_of(pattern), mark.tick_of(pattern)
         newer = self._between(shelf, after, self.tick - 1)
-        if self._singled_out(mark):
+        if self.singled_out:
             newer = filterfalse(mark.covers, newer)
         elif also := mark.also:
             newer = (name for name in newer if name.id not in also)
-        others = [name for name in self._exceptions(shelf, mark, after) if not mark.covers(name)]
+        others = [name for name in self._exceptions(shelf, after) if not mark.covers(name)]
         return [newer, others] if others else [newer]
 
-    def _shown(self, pattern: str, mark: ReadMark) -> Iterator[Iterable[EntryName]]:
-        """Yield streams that hold what one of `past` has that was shown, each newest first."""
-        shelf, names = self.past[pattern], self.past[pattern].derived
-        first, last = shelf.between(min(mark.tick_of(pattern), self.tick - 1), self.tick - 1)
-        older = self._of_others(map(names.__getitem__, range(first - 1, -1, -1)))
-        newer = self._of_others(map(names.__getitem__, range(last - 1, first - 1, -1)))
-        yield chain(filter(mark.covers, newer), filter(mark.covers, older) if mark.unusable else older)
-        if shelf.by_hand:
-            yield (name for name in reversed(shelf.by_hand) if self._is_past(name) and mark.covers(name))
+    def _shown(self, pattern: str) -> list[Iterable[EntryName]]:
+        """Return streams that hold what one of `past` has that was shown, each newest first."""
+        mark, shelf, after = self.mark, self.past[pattern], self.mark.tick_of(pattern)
+        names, yesterday = shelf.derived, self.tick - 1
+        first, last = shelf.between(after if after < yesterday else yesterday, yesterday)
+        newer = self._of_others(reversed(names[first:last]))
+        older = self._of_others(islice(reversed(names), len(names) - first, None))
+        derived = chain(filter(mark.covers, newer), filter(mark.covers, older) if mark.unusable else older)
+        if not shelf.by_hand:
+            return [derived]
+        return [derived, filter(mark.covers, filter(self._is_past, reversed(shelf.by_hand)))]
 
-    def _unshown_in_order(self, pattern: str, mark: ReadMark) -> Iterable[EntryName]:
+    def _unshown_in_order(self, pattern: str) -> Iterable[EntryName]:
         if pattern not in self.past and not self._sees(pattern):
             return ()
-        return self._merged(self._unshown(pattern, mark))
+        return self._merged(self._unshown(pattern))
 
     def _merged(
         self, streams: Sequence[Iterable[EntryName]], *, reverse: bool = False
@@ -197,10 +215,10 @@ class View:
         """Leave out the reader's own entries, which only the pile of all has."""
         return (name for name in names if name.author != self.reader) if "*" in self.past else names
 
-    def _exceptions(self, shelf: Shelf, mark: ReadMark, after: int) -> list[EntryName]:
+    def _exceptions(self, shelf: Shelf, after: int) -> list[EntryName]:
         """Return entries that the tick of a mark says nothing of: by hand, or unusable before; in order."""
         by_hand = [name for name in shelf.by_hand if self._is_past(name)]
-        unusable = [name for name in self._named(shelf, mark.unusable, -1) if name.tick <= after]
+        unusable = [name for name in self._named(shelf, self.mark.unusable, -1) if name.tick <= after]
         return sorted([*by_hand, *unusable], key=self.key) if unusable else by_hand
 
     def _between(self, shelf: Shelf, after: int, until: int) -> Iterable[EntryName]:
@@ -211,45 +229,38 @@ class View:
         return self._of_others(map(shelf.derived.__getitem__, range(first, last)))
 
     def _named(self, shelf: Shelf, ids: frozenset[str], after: int) -> list[EntryName]:
+        """Return derived names with these ids, of earlier ticks, after one."""
         tick, reader = self.tick, self.reader
-        named = shelf.named(ids, after) if ids else ()
-        return [name for name in named if name.tick < tick and name.author != reader]
+        if not ids or after >= tick - 1:
+            return []
+        return [name for name in shelf.named(ids, after) if name.tick < tick and name.author != reader]
 
     def _is_past(self, name: EntryName) -> bool:
         return name.tick < self.tick and name.author != self.reader
-
-    def _singled_out(self, mark: ReadMark) -> list[str]:
-        """Return the authors of whom a reader of all was shown more than of the others."""
-        return [author for author in mark.through if self._sees(author)]
-
-    def _shown_of(self, author: str, mark: ReadMark) -> Iterator[EntryName]:
-        shown = self._between(self.outbox_of(author), mark.tick_of("*"), mark.tick_of(author))
-        return filter(mark.covers, shown)
 
     def _sees(self, author: str) -> bool:
         """Return whether a reader of all sees this one."""
         return "*" in self.past and author in self.agents and author != self.reader
 
 
-def assemble(view: View, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
+def assemble(view: View, *, limit: int, chars: int) -> Inbox:
     """Return what a turn is shown: unread oldest first, then the newest it knows, then its own."""
-    unread = _take(view, view.fresh(mark), limit, chars)
+    unread = _take_unread(view, limit, chars)
     shown = set(unread.names)
-    left = 0 if unread.is_all else view.count_fresh(mark) - len(shown) - len(unread.bad)
-    room = 0 if left else unread.room
-    known = _take(view, view.known(mark) if room else (), limit - len(unread.names), room)
-    own = _take(view, islice(view.own_newest(), OWN_ENTRIES_SHOWN), OWN_ENTRIES_SHOWN, known.room)
+    left = 0 if unread.is_all else view.count_fresh() - len(shown) - len(unread.bad)
+    known, room = ([], 0) if left else _newest(view, view.known(), limit - len(shown), unread.room)
+    own, _ = _newest(view, view.own_newest(), OWN_ENTRIES_SHOWN, room)
     return Inbox(
         unread=tuple(unread.entries),
-        known=tuple(reversed(known.entries)),
-        own=tuple(reversed(own.entries)),
+        known=tuple(known),
+        own=tuple(own),
         waiting=left,
-        mark=view.mark_after(mark, shown, unread.bad, is_all=unread.is_all),
+        mark=view.mark_after(shown, unread.bad, is_all=unread.is_all),
         problems=tuple(unread.problems),
     )
 
 
-class _Taken(NamedTuple):
+class _Unread(NamedTuple):
     """Entries that were read, those that are unusable and why, and the room that is left.
 
     `is_all`: each name was one or the other.
@@ -263,30 +274,48 @@ class _Taken(NamedTuple):
     is_all: bool
 
 
-def _take(view: View, names: Iterable[EntryName], limit: int, chars: int) -> _Taken:
+def _take_unread(view: View, limit: int, chars: int) -> _Unread:
     """Read entries until count or room is used up; the first is taken whatever its size."""
     taken: list[EntryName] = []
     entries: list[OutboxEntry] = []
     bad: set[EntryName] = set()
     problems: list[Problem] = []
-    is_all, read = True, view.read
-    for name in names:
-        if limit <= 0:
-            is_all = False
-            break
-        entry = read(name)
-        if isinstance(entry, OutboxEntry):
-            size = entry.payload_chars
-            if size > chars and (taken or chars <= 0):
+    is_all, names = True, view.fresh()
+    for name, found in view.read(names):
+        if isinstance(found, OutboxEntry):
+            size = found.payload_chars
+            if size > chars and taken:
                 is_all = False
                 break
             taken.append(name)
-            entries.append(entry)
+            entries.append(found)
             chars -= size
-            limit -= 1
-        elif entry is None:
+            if len(taken) == limit:
+                is_all = next(names, None) is None
+                break
+        elif found is None:
             is_all = False
         else:
             bad.add(name)
-            problems.extend(entry.problems)
-    return _Taken(taken, entries, bad, problems, max(chars, 0), is_all)
+            problems.extend(found.problems)
+    return _Unread(taken, entries, bad, problems, chars, is_all)
+
+
+def _newest(view: View, names: Iterable[EntryName], limit: int, room: int) -> tuple[list[OutboxEntry], int]:
+    """Return the entries that fit, of names that begin with the newest; the newest last. And the room left.
+
+    The first is taken whatever its size.
+    """
+    entries: list[OutboxEntry] = []
+    if limit > 0 and room > 0:
+        for _, found in view.read(names):
+            if isinstance(found, OutboxEntry):
+                size = found.payload_chars
+                if size > room and entries:
+                    break
+                entries.append(found)
+                room -= size
+                if len(entries) == limit:
+                    break
+    entries.reverse()
+    return entries, room

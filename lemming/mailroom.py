@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ from lemming.descriptors import Around
 from lemming.errors import ConfigError
 from lemming.inbox import Inbox, ReadMark, View, assemble
 from lemming.messages import EntryName, OutboxEntry
-from lemming.outboxes import Outbox, Pile, Shelf, in_tick_order, outboxes_of
+from lemming.outboxes import Found, Outbox, Pile, Shelf, Visit, in_tick_order, outboxes_of
 from lemming.readings import Look
 
 
@@ -42,8 +42,7 @@ class Mailroom:
         places = [rank.get(name, -1) for name in self._firing]
         self._is_in_order = places == sorted(places)  # not so after an edit in an interrupted tick
         self._listed: dict[str, Outbox] = {}
-        self._visit = object()
-        self._written: dict[EntryName, OutboxEntry] = {}
+        self._visit = Visit(tick)
         self._pile: Pile | None = None
         self._today: dict[str, list[EntryName]] = {}
         self._today_in_order: list[EntryName] = []
@@ -65,7 +64,7 @@ class Mailroom:
         """Take note of what a turn of this tick wrote."""
         for number, entry in enumerate(entries):
             name = EntryName(entry.tick, number, entry.id, author)
-            self._written[name] = entry
+            self._visit.written[name] = entry
             self._note_today(name)
 
     def written(
@@ -116,12 +115,12 @@ class Mailroom:
 
     def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
         """Return whether there is anything to show that the agent has not been shown."""
-        fresh = self._view(reader).fresh(mark)
+        fresh = self._view(reader, mark).fresh()
         return any(name.id not in mark.unusable or not self._is_unusable(name) for name in fresh)
 
     def inbox(self, reader: Agent, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
         """Assemble what a turn is shown, and the mark that holds once the turn is committed."""
-        return assemble(self._view(reader), mark, limit=limit, chars=chars)
+        return assemble(self._view(reader, mark), limit=limit, chars=chars)
 
     def _look_at(self, author: str) -> Outbox:
         outbox = self._outboxes.outbox(author)
@@ -130,39 +129,35 @@ class Mailroom:
         self._listed[author] = outbox
         return outbox
 
-    def _view(self, reader: Agent) -> View:
-        patterns = reader.permissions.read_outboxes
-        own = self.outbox(reader.name)
+    def _view(self, reader: Agent, mark: ReadMark) -> View:
+        name = reader.name
+        past = {pattern: self.shelf(pattern) for pattern in self.shelves_of(reader)}
         return View(
-            reader=reader.name,
+            reader=name,
+            mark=mark,
+            patterns=reader.permissions.read_outboxes,
             agents=self._agents,
-            patterns=patterns,
             tick=self.tick,
-            past={pattern: self.shelf(pattern) for pattern in self.shelves_of(reader)},
-            own=own,
-            today=self._today_of(reader),
-            own_today=self._today.get(reader.name, ()),
+            past=past,
+            own=self.outbox(name),
+            today=self._today_for(name, past) if self._today else (),
+            own_today=self._today.get(name, ()),
             key=self._key,
             outbox_of=self.outbox,
-            read=self._entry,
+            read=self._read,
         )
 
-    def _today_of(self, reader: Agent) -> list[EntryName]:
-        """Return the entries of this tick that a reader may see, in order."""
-        if not self._today:
-            return []
-        place = self._firing.get(reader.name, len(self._firing))
-        if "*" in reader.permissions.read_outboxes:
+    def _today_for(self, reader: str, shelves: Iterable[str]) -> list[EntryName]:
+        """Return the entries of this tick that a reader of these shelves may see, in order."""
+        place = self._firing.get(reader, len(self._firing))
+        if "*" in shelves:
             earlier = self._today_in_order[: bisect_left(self._today_in_order, place, key=self._turn_of)]
-            others = [name for name in self._today_of_others if name.author != reader.name]
-            is_in_order = self._is_in_order and not others
+            others = [name for name in self._today_of_others if name.author != reader]
+            names, is_in_order = [*earlier, *others], self._is_in_order and not others
         else:
-            authors = [
-                name for name in self.authors_of(reader) & self._today.keys() if self._shows(name, place)
-            ]
-            earlier = [name for author in authors for name in self._today[author]]
-            others, is_in_order = [], len(authors) <= 1
-        names = [*earlier, *others]
+            authors = [name for name in shelves if name in self._today and self._shows(name, place)]
+            names = [name for author in authors for name in self._today[author]]
+            is_in_order = len(authors) <= 1
         return names if is_in_order else sorted(names, key=self._key)
 
     def _turn_of(self, name: EntryName) -> int:
@@ -194,13 +189,8 @@ class Mailroom:
             if name.tick == self.tick and not (author in self._firing and name.is_derived):
                 self._note_today(name)
 
-    def _entry(self, name: EntryName) -> OutboxEntry | ConfigError | None:
-        if name.tick == self.tick and name in self._written:  # its file may not be there yet
-            return self._written[name]
-        try:
-            return self._outboxes.entry(name, self._visit)
-        except FileNotFoundError:  # removed by hand since the tick began
-            return None
+    def _read(self, names: Iterable[EntryName]) -> Iterator[tuple[EntryName, Found]]:
+        return self._outboxes.read(names, self._visit)
 
     def _is_unusable(self, name: EntryName) -> bool:
-        return isinstance(self._entry(name), ConfigError)
+        return isinstance(next(self._read([name]))[1], ConfigError)

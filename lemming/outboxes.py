@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, bisect_right
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter
@@ -43,6 +43,9 @@ from lemming.readings import (
 KEPT_BYTES = 32 << 20
 KEPT_BYTES_EACH = 64 << 10  # for every outbox that is read, where that is more: what an inbox shows of one
 
+Found = OutboxEntry | ConfigError | None
+"""An entry, what is wrong with its file, or None: there is no such file."""
+
 _tick = attrgetter("tick")
 
 
@@ -59,8 +62,8 @@ class Shelf:
 
     def between(self, after: int, until: int) -> tuple[int, int]:
         """Return where in `derived` the ticks begin that come after one, and where those after `until`."""
-        first = bisect_right(self.derived, after, key=_tick)
-        return first, max(first, bisect_right(self.derived, until, key=_tick))
+        first = bisect_left(self.derived, (after + 1,))
+        return first, bisect_left(self.derived, (until + 1,), first)
 
     def named(self, ids: frozenset[str], after: int) -> list[EntryName]:
         """Return the derived names with these ids, of the ticks that come after one."""
@@ -172,13 +175,21 @@ class _Listed(NamedTuple):
     outbox: Outbox
 
 
+class Visit:
+    """One tick's look at the entries. `written`: those of its turns, whose files may not be there yet."""
+
+    def __init__(self, tick: int) -> None:
+        self.tick = tick
+        self.written: dict[EntryName, OutboxEntry] = {}
+
+
 @dataclass(slots=True)
 class _Kept:
     """An entry as it was read last, and in which visit it was looked at last."""
 
     path: str
     reading: Reading[OutboxEntry]
-    visit: object = None
+    visit: Visit | None = None
 
 
 class Outboxes:
@@ -232,24 +243,22 @@ class Outboxes:
         self._pile = self._pile.with_changes(outboxes)
         return self._pile
 
-    def entry(self, name: EntryName, visit: object) -> OutboxEntry | ConfigError:
-        """Return an entry, or what is wrong with its file; in one visit the file is looked at once.
+    def read(self, names: Iterable[EntryName], visit: Visit) -> Iterator[tuple[EntryName, Found]]:
+        """Yield each name with its entry, or what is wrong with its file, or None when there is none.
 
-        Raises `FileNotFoundError`.
+        In one visit a file is looked at once.
         """
-        kept = self._entries.get(name)
-        if kept and (kept.visit is visit or is_current(kept.reading, kept.path)):
-            kept.visit = visit
-            return kept.reading.outcome
-        path, before = (kept.path, kept.reading) if kept else (f"{self._base}/{name.file}", None)
-        try:
-            reading = look(path, before, partial(decode_entry, name), limit_bytes=ENTRY_LIMIT_BYTES)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            return unreadable(name.file, error)
-        self._keep(name, _Kept(path, reading, visit))
-        return reading.outcome
+        tick, kept_of = visit.tick, self._entries.get
+        for name in names:
+            if name.tick == tick and name in visit.written:
+                yield name, visit.written[name]
+                continue
+            kept = kept_of(name)
+            if kept and (kept.visit is visit or is_current(kept.reading, kept.path)):
+                kept.visit = visit
+                yield name, kept.reading.outcome
+            else:
+                yield name, self._read_again(name, kept, visit)
 
     def written(
         self,
@@ -283,6 +292,17 @@ class Outboxes:
             if listing.is_settled:
                 outbox = kept.outbox.without(kept.files.pop(file_name))
                 self._listed[author] = kept._replace(listing=listing, outbox=outbox)
+
+    def _read_again(self, name: EntryName, kept: _Kept | None, visit: Visit) -> Found:
+        path, before = (kept.path, kept.reading) if kept else (f"{self._base}/{name.file}", None)
+        try:
+            reading = look(path, before, partial(decode_entry, name), limit_bytes=ENTRY_LIMIT_BYTES)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            return unreadable(name.file, error)
+        self._keep(name, _Kept(path, reading, visit))
+        return reading.outcome
 
     def _keep(self, name: EntryName, kept: _Kept) -> None:
         if replaced := self._entries.pop(name, None):

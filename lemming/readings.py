@@ -13,10 +13,11 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from hashlib import sha256
 from operator import attrgetter
 from pathlib import Path
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from lemming import fs
 from lemming.errors import ConfigError
@@ -39,7 +40,8 @@ _exact: set[int] = set()
 """Devices on which every change after a look shows, however soon it comes."""
 
 
-class Reading(NamedTuple, Generic[T]):
+@dataclass(slots=True)  # looked into for every file of every turn, which a named tuple makes dearer
+class Reading(Generic[T]):
     """What a file said: a value, or what is wrong with it; `digest` is the SHA-256 of its bytes.
 
     `is_settled`: an edit since would show in the file's identity.
@@ -83,10 +85,10 @@ def _look_at(path: str, folder: int | None) -> Look:
 
 def are_as_before(looks: Iterable[Look], folder: int | None = None) -> bool:
     """Return whether nothing that was looked at has changed; paths as in `identity_of`."""
-    stat = os.stat
+    lstat = os.lstat
     try:
         for path, identity in looks:  # an idle tick consists of this
-            if identity != identity_in(stat(path, dir_fd=folder, follow_symlinks=False)):
+            if identity != identity_in(lstat(path, dir_fd=folder)):
                 return False
     except OSError:
         return False
@@ -95,10 +97,8 @@ def are_as_before(looks: Iterable[Look], folder: int | None = None) -> bool:
 
 def is_current(reading: Reading[T], path: str, folder: int | None = None) -> bool:
     """Return whether a file certainly says what it said when it was read; `path` as in `identity_of`."""
-    if not reading.is_settled:
-        return False
-    try:
-        return reading.identity == identity_of(path, folder)
+    try:  # the prompt of every turn consists of entries that come by here
+        return reading.is_settled and reading.identity == identity_in(os.lstat(path, dir_fd=folder))
     except OSError:
         return False
 
@@ -108,7 +108,7 @@ def identity_of(path: str, folder: int | None = None) -> Identity:
 
     `path` may be relative to an open `folder`: of many files that is found sooner.
     """
-    return identity_in(os.stat(path, dir_fd=folder, follow_symlinks=False))
+    return identity_in(os.lstat(path, dir_fd=folder))
 
 
 @contextlib.contextmanager
