@@ -64,6 +64,14 @@ def disk() -> Disk:
     return _in_place[-1]
 
 
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write the bytes through the disk in place, in one call where the system takes them all."""
+    in_place = disk()
+    written = in_place.write(descriptor, content)
+    while written < len(content):
+        written += in_place.write(descriptor, content[written:])
+
+
 @contextlib.contextmanager
 def on_disk(other: Disk) -> Iterator[None]:
     """Put another disk in place as long as the block runs."""

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
 from lemming.descriptors import Around, last_lines, read_up_to, require_regular, unchanged
-from lemming.disk import disk
+from lemming.disk import disk, write_all
 from lemming.errors import DiskError
 from lemming.openat2 import open_at_once
 from lemming.refusals import refused, require_below
@@ -117,8 +117,8 @@ def publish_seen(root: Path, relative: str, content: bytes) -> tuple[os.stat_res
     """
     with _parent(root, relative) as (folder, name):
         before = os.fstat(folder)
-        written = _put(folder, name, relative, content)
-        return unchanged(name, folder, written), (before, os.fstat(folder))
+        written = _put(folder, name, relative, content, look=True)
+        return written and unchanged(name, folder, written), (before, os.fstat(folder))
 
 
 def publish_last(root: Path, relative: str, content: bytes) -> None:
@@ -229,8 +229,9 @@ class AppendFile:
     def append(self, content: bytes) -> None:
         """Write at the end."""
         try:
-            _announce("append", self._relative)
-            _write_all(self._descriptor, content)
+            if _observers:
+                _announce("append", self._relative)
+            write_all(self._descriptor, content)
             self.size += len(content)
         except OSError as error:
             raise refused(self._root, self._relative, error) from error
@@ -353,7 +354,7 @@ def _open_to_append(root: Path, relative: str) -> tuple[int, os.stat_result]:
             _announce("open", relative)
             descriptor = os.open(name, _APPEND, 0o644, dir_fd=folder)
     try:
-        if not is_new:
+        if _observers and not is_new:
             _announce("open", relative)
         return descriptor, require_regular(descriptor, relative)
     except BaseException:
@@ -361,40 +362,38 @@ def _open_to_append(root: Path, relative: str) -> tuple[int, os.stat_result]:
         raise
 
 
-def _put(folder: int, name: str, relative: str, content: bytes, *, sync: bool = False) -> os.stat_result:
-    temporary, written = _write_beside(folder, name, content, sync=sync)
-    _announce("rename", relative)
+def _put(
+    folder: int, name: str, relative: str, content: bytes, *, sync: bool = False, look: bool = False
+) -> os.stat_result | None:
+    temporary, written = _write_beside(folder, name, content, sync=sync, look=look)
+    if _observers:
+        _announce("rename", relative)
     disk().rename(temporary, name, folder, folder)
     return written
 
 
 def _write_beside(
-    folder: int, name: str, content: bytes, *, sync: bool = False
-) -> tuple[str, os.stat_result]:
+    folder: int, name: str, content: bytes, *, sync: bool = False, look: bool = False
+) -> tuple[str, os.stat_result | None]:
+    """Return the name it is written under, and with `look` what `stat` says of it."""
     # No name may have more than 255 bytes, and a character has at most four.
     temporary = f".{name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])}.tmp"
-    _announce("write", name)
+    if _observers:
+        _announce("write", name)
     try:
         descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
     except FileExistsError:  # what an earlier crash left
         os.unlink(temporary, dir_fd=folder)
         descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
     try:
-        _write_all(descriptor, content)
+        write_all(descriptor, content)
         if sync:
             _announce("sync", name)
             disk().sync(descriptor)
-        status = os.fstat(descriptor)
+        return temporary, os.fstat(descriptor) if look else None
     except OSError:
         with contextlib.suppress(OSError):
             os.unlink(temporary, dir_fd=folder)
         raise
     finally:
         os.close(descriptor)
-    return temporary, status
-
-
-def _write_all(descriptor: int, content: bytes) -> None:
-    written = disk().write(descriptor, content)
-    while written < len(content):
-        written += disk().write(descriptor, content[written:])

@@ -19,6 +19,7 @@ _NUMBER = 437
 _MACHINES = ("x86_64", "aarch64")  # elsewhere the call may have another number
 _HERE = -100  # AT_FDCWD
 _NO_SYMLINKS = 0x04
+_OF_NAMES = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
 
 _openings = count()
 
@@ -31,7 +32,7 @@ def open_at_once(path: str, flags: int) -> int:
     if next(_openings) < WORTHWHILE_AFTER:
         return -1
     call = _system_call()
-    return call(_NUMBER, _HERE, os.fsencode(path), _how(flags), 24) if call else -1
+    return call(_NUMBER, _HERE, path.encode(*_OF_NAMES), _how(flags), 24) if call else -1
 
 
 @cache
@@ -42,9 +43,9 @@ def _system_call() -> Callable[..., int] | None:
         return None
     import ctypes
 
+    # All types are ctypes' own choice, which it makes sooner: an int for each number, whose register is filled
+    # with its sign on both machines, and the address of the bytes.
     call = ctypes.CDLL(None).syscall
-    call.restype = ctypes.c_long
-    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
     descriptor: int = call(_NUMBER, _HERE, b"/", _how(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), 24)
     if descriptor < 0:
         return None
