@@ -25,7 +25,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Mutation = Callable[[str, str], None]
 _observers: list[Mutation] = []
@@ -348,11 +348,11 @@ def _open_folder(name: str, above: int, make: bool) -> int:
 def _open_to_append(root: Path, relative: str) -> tuple[int, os.stat_result]:
     """Return a regular file's descriptor and its status; the file is made if need be."""
     require_below(relative)
-    descriptor = open_at_once(f"{root}/{relative}", _APPEND & ~os.O_CREAT)
+    descriptor = open_at_once(f"{root}/{relative}", _APPEND)
     if is_new := descriptor < 0:
         with _parent(root, relative) as (folder, name):
             _announce("open", relative)
-            descriptor = os.open(name, _APPEND, 0o644, dir_fd=folder)
+            descriptor = os.open(name, _APPEND | os.O_CREAT, 0o644, dir_fd=folder)
     try:
         if _observers and not is_new:
             _announce("open", relative)

@@ -7,12 +7,11 @@ with its line and is never replaced; it is for the person to repair or remove.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
 from datetime import timedelta
 from hashlib import sha256
 from itertools import chain, count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming import fs, paths
 from lemming.clock import Clock, SystemClock, parse_timestamp, timestamp
@@ -28,16 +27,15 @@ _values: dict[str, tuple[bytes, Any]] = {}
 """What small files said when they were last written or read, by path, with the bytes that said it."""
 
 
-@dataclass(frozen=True)
-class Memories:
+class Memories(NamedTuple):
     """What an agent remembers: values by key, sorted, and what is wrong with the files that have none.
 
     `contents` holds the bytes of every file that could be read, broken or not.
     """
 
-    values: dict[str, Any] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
-    contents: dict[str, bytes] = field(default_factory=dict)
+    values: dict[str, Any]
+    problems: tuple[Problem, ...]
+    contents: dict[str, bytes]
 
     @property
     def digests(self) -> dict[str, str]:
@@ -115,7 +113,7 @@ def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
     try:
         keys = _keys(base, agent_name)
     except _Damage as error:
-        return Memories(problems=(error.problem,))
+        return Memories({}, (error.problem,), {})
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     contents: dict[str, bytes] = {}

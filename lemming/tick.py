@@ -194,7 +194,8 @@ class Tick:
         return may_have_gone_down(self.journal.records, self.runtime.clock)
 
     def _take(self, seat: Seat, *, again: bool) -> None:
-        self.runtime.notify({"type": "turn_started", "agent": seat.agent.name, "tick": self.plan.tick})
+        if self.runtime.is_heard:
+            self.runtime.notify({"type": "turn_started", "agent": seat.agent.name, "tick": self.plan.tick})
         outcome = take_turn(seat, self._tape(seat))
         self.commits.add(outcome, again=again, warned=seat.warned)
 
