@@ -229,8 +229,7 @@ class AppendFile:
     def append(self, content: bytes) -> None:
         """Write at the end."""
         try:
-            if _observers:
-                _announce("append", self._relative)
+            _announce("append", self._relative)
             write_all(self._descriptor, content)
             self.size += len(content)
         except OSError as error:
@@ -354,7 +353,7 @@ def _open_to_append(root: Path, relative: str) -> tuple[int, os.stat_result]:
             _announce("open", relative)
             descriptor = os.open(name, _APPEND | os.O_CREAT, 0o644, dir_fd=folder)
     try:
-        if _observers and not is_new:
+        if not is_new:
             _announce("open", relative)
         return descriptor, require_regular(descriptor, relative)
     except BaseException:
@@ -366,8 +365,7 @@ def _put(
     folder: int, name: str, relative: str, content: bytes, *, sync: bool = False, look: bool = False
 ) -> os.stat_result | None:
     temporary, written = _write_beside(folder, name, content, sync=sync, look=look)
-    if _observers:
-        _announce("rename", relative)
+    _announce("rename", relative)
     disk().rename(temporary, name, folder, folder)
     return written
 
@@ -378,8 +376,7 @@ def _write_beside(
     """Return the name it is written under, and with `look` what `stat` says of it."""
     # No name may have more than 255 bytes, and a character has at most four.
     temporary = f".{name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])}.tmp"
-    if _observers:
-        _announce("write", name)
+    _announce("write", name)
     try:
         descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
     except FileExistsError:  # what an earlier crash left

@@ -43,8 +43,8 @@ def _system_call() -> Callable[..., int] | None:
         return None
     import ctypes
 
-    # All types are ctypes' own choice, which it makes sooner: an int for each number, whose register is filled
-    # with its sign on both machines, and the address of the bytes.
+    # The types are ctypes' own choice, which it makes sooner: the address of the bytes, and ints, whose sign
+    # fills the register on both machines.
     call = ctypes.CDLL(None).syscall
     descriptor: int = call(_NUMBER, _HERE, b"/", _how(os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC), 24)
     if descriptor < 0:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,9 +64,11 @@ class Snapshot:
 
     def seat(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Seated | Skip:
         """Return what an agent's turn starts from, or why it takes none; see `find_seat`."""
+        from lemming.seating import find_seat
+
         agent = self.agent(name)
         digest = self.survey.digests[name]
-        return _find_seat()(self.base, agent, digest, self.config, self.mailroom, self.tick, held)
+        return find_seat(self.base, agent, digest, self.config, self.mailroom, self.tick, held)
 
     def why_quiet(self) -> list[TurnReport] | None:
         """Return why each agent that is due would take no turn; None when one of them would."""
@@ -102,14 +104,6 @@ class Snapshot:
         except LemmingError:  # a turn that fails, and is recorded as one
             return None
         return turn
-
-
-@cache
-def _find_seat() -> Callable[..., Seated | Skip]:
-    """Return `find_seat`; a tick without turns does not import it, and one turn after another need not."""
-    from lemming.seating import find_seat
-
-    return find_seat
 
 
 def take_snapshot(base: Path, config: Config, tick: int, plan: Plan | None = None) -> Snapshot:
