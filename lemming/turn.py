@@ -8,7 +8,7 @@ interrupted is taken again from its record and comes to the same outcome.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
@@ -36,7 +36,7 @@ ARGS_CHARS = 2000
 INTERRUPTED = "INTERRUPTED: the engine stopped while this ran; it may or may not have happened"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)  # not frozen: one is made for every turn
 class Seat:
     """What a turn starts from. All of it is in the journal before the model is asked."""
 
@@ -111,34 +111,45 @@ def take_turn(seat: Seat, tape: Tape) -> TurnOutcome:
 
 def spending(answers: Sequence[Answer]) -> dict[str, Any]:
     """Return what answers used and cost, as keys of a `TurnReport`."""
-    costs = [answer.cost_usd for answer in answers]
-    known = [cost for cost in costs if cost is not None]
+    input_tokens = output_tokens = duration_ms = 0
+    for answer in answers:
+        input_tokens += answer.input_tokens
+        output_tokens += answer.output_tokens
+        duration_ms += answer.duration_ms
+    costs = _known_costs(answers)
     return {
         "calls": len(answers),
         "credits": sum([answer.credits for answer in answers]),
-        "cost_usd": sum(known) if known and len(known) == len(costs) else None,
-        "input_tokens": sum([answer.input_tokens for answer in answers]),
-        "output_tokens": sum([answer.output_tokens for answer in answers]),
-        "duration_ms": sum([answer.duration_ms for answer in answers]),
+        "cost_usd": sum(costs) if costs and len(costs) == len(answers) else None,
+        "input_tokens": input_tokens,
+        "output_tokens": output_tokens,
+        "duration_ms": duration_ms,
     }
 
 
 def state_after_spending(
-    seat: Seat, answers: Sequence[Answer], used: dict[str, Any], status: Status, **changes: Any
+    seat: Seat, answers: Sequence[Answer], used: dict[str, Any], status: Status
 ) -> AgentState:
-    """Return an agent's state with what this turn `used`, and besides that only the `changes`."""
-    before = seat.state
-    known = [answer.cost_usd for answer in answers if answer.cost_usd is not None]
-    spent = {
-        "tick": seat.tick,
-        "status": status,
-        "credits": round(before.credits + used["credits"], 6),
-        "cost_usd": (before.cost_usd or 0.0) + sum(known) if known else before.cost_usd,
-        "unpriced_calls": before.unpriced_calls + len(answers) - len(known),
-        "input_tokens": before.input_tokens + used["input_tokens"],
-        "output_tokens": before.output_tokens + used["output_tokens"],
-    }
-    return AgentState(**{**vars(before), **spent, **changes})
+    """Return an agent's state with what this turn `used`, and nothing else that is new."""
+    before, costs = seat.state, _known_costs(answers)
+    return AgentState(
+        tick=seat.tick,
+        status=status,
+        turns=before.turns,
+        credits=round(before.credits + used["credits"], 6),
+        cost_usd=(before.cost_usd or 0.0) + sum(costs) if costs else before.cost_usd,
+        unpriced_calls=before.unpriced_calls + len(answers) - len(costs),
+        input_tokens=before.input_tokens + used["input_tokens"],
+        output_tokens=before.output_tokens + used["output_tokens"],
+        soft_cap_warned=before.soft_cap_warned,
+        read=before.read,
+        results=before.results,
+        inputs=before.inputs,
+    )
+
+
+def _known_costs(answers: Sequence[Answer]) -> list[float]:
+    return [answer.cost_usd for answer in answers if answer.cost_usd is not None]
 
 
 class _Turn:
@@ -163,14 +174,14 @@ class _Turn:
             for _ in range(self.seat.max_steps):
                 self.act(self.ask())
                 if not self.unshown:
-                    break
+                    return self.end("done")
         except OutOfCredits as error:
             if not self.answers:
                 return self.end("skipped", error)
             self.remarks.append(str(error))
         except (ContractError, ProviderError) as error:
             return self.end("failed", error)
-        return self.end("waiting" if self.unshown else "done")
+        return self.end("waiting")
 
     @property
     def unshown(self) -> list[dict[str, Any]]:
@@ -245,8 +256,8 @@ class _Turn:
             self.remarks.append(f"not kept: {error}"[:500])
             self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
         else:
-            self.memory[effect.place] = effect
-            self.staged[effect.place] = effect
+            place = effect.place
+            self.memory[place] = self.staged[place] = effect
 
     def use(self, call: ToolCall, at: str) -> None:
         index, staged = len(self.results), dict(self.staged)
@@ -315,20 +326,15 @@ class _Turn:
         return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
 
     def state_after(self, status: Status, is_applied: bool, used: dict[str, Any]) -> AgentState:
-        before, seat = self.seat.state, self.seat
-        changes: dict[str, Any]
+        seat = self.seat
+        state = state_after_spending(seat, self.answers, used, status)
         if is_applied:
-            changes = {
-                "turns": before.turns + 1,
-                "read": seat.read,
-                "results": tuple(self.unshown),
-                "inputs": self.inputs_after(),
-            }
+            state.turns += 1
+            state.read, state.results, state.inputs = seat.read, tuple(self.unshown), self.inputs_after()
         else:  # what happened outside has happened: the next prompt must say so
-            changes = {"results": _newest((*before.results, *self.outside))}
-        state = state_after_spending(seat, self.answers, used, status, **changes)
-        if before.soft_cap_warned or seat.warned:
-            state = replace(state, soft_cap_warned=has_reached_soft_cap(seat.allocation, state.credits))
+            state.results = _newest((*state.results, *self.outside))
+        if state.soft_cap_warned or seat.warned:
+            state.soft_cap_warned = has_reached_soft_cap(seat.allocation, state.credits)
         return state
 
     def inputs_after(self) -> dict[str, Any] | None:
