@@ -64,9 +64,9 @@ class AgentState:
 class _Known(NamedTuple):
     """A ledger's last line, and the file's identity if that is known to go with it."""
 
-    line: bytes = b""
-    state: AgentState | None = None
-    identity: Identity | None = None
+    line: bytes
+    state: AgentState
+    identity: Identity | None
 
 
 _latest: dict[str, _Known] = {}
@@ -82,7 +82,7 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     """
     relative = paths.ledger_file(agent_name)
     file = f"{base}/{relative}"
-    line, state, identity = _latest.get(file, _Known())
+    line, state, identity = _latest.get(file) or (b"", None, None)
     if state and before is not None and state.tick >= before:
         state = None
     if state and identity and _is_still(file, identity):
@@ -144,17 +144,18 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     """
     relative, line = paths.ledger_file(agent_name), compact(state.as_json()) + b"\n"
     path = f"{base}/{relative}"
-    known = _latest.get(path, _Known())
-    _remember(path, line, state)
+    known = _latest.get(path)
     with fs.AppendFile(base, relative) as file:
-        is_known = known.identity is not None and known.identity == identity_in(file.opened)
-        end = known.line if is_known else file.read_tail(_TAIL_BYTES, 1)
-        if _ends_with(end, line):
-            return
-        last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
-        if end and not (end.endswith(b"\n") and last and int(last[1]) < state.tick):
-            kept = _lines_before(file.read(), state.tick)
-            file.truncate(len(kept))
+        is_known = known is not None and known.identity == identity_in(file.opened)
+        if not (known and is_known and known.state.tick < state.tick):
+            end = file.read_tail(_TAIL_BYTES, 1)
+            if _ends_with(end, line):
+                _remember(path, line, state)
+                return
+            last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
+            if end and not (end.endswith(b"\n") and last and int(last[1]) < state.tick):
+                kept = _lines_before(file.read(), state.tick)
+                file.truncate(len(kept))
         if file.size + len(line) <= ROTATE_BYTES:
             file.append(line)
             after = os.fstat(file.fileno())
