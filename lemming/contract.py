@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from typing import Any, NamedTuple
 
 from lemming.errors import ContractError
@@ -36,7 +36,11 @@ MOST_GROWTH = 5
 # A reply goes into entries, the ledger and the journal, where it stands some levels deeper.
 MAX_REPLY_DEPTH = MAX_DEPTH - 16
 
-KEYS = ("outbox_entries", "tool_calls", "memory_updates", "notes")
+# Keys of a dictionary are a set that has an order.
+KEYS = dict.fromkeys(("outbox_entries", "tool_calls", "memory_updates", "notes")).keys()
+ENTRY_KEYS = dict.fromkeys(("kind", "payload", "tags")).keys()
+CALL_KEYS = dict.fromkeys(("tool", "args", "args_json")).keys()
+UPDATE_KEYS = dict.fromkeys(("key", "value", "value_json")).keys()
 ENGINE_KEYS = ("id", "agent", "tick", "created_at", "timestamp")
 _FENCE = re.compile(r"```[a-zA-Z]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _CANDIDATES = 64
@@ -95,7 +99,7 @@ def parse_reply(text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRI
         reader.cap(calls, MAX_TOOL_CALLS, "tool_calls"),
         reader.cap(updates, MAX_MEMORY_UPDATES, "memory_updates"),
         notes,
-        tuple(_shortened(remarks)),
+        tuple(_shortened(remarks)) if remarks else (),
     )
 
 
@@ -166,24 +170,27 @@ class _Reader:
         self.problems: list[str] = []
 
     def keys(self, plain: dict[str, Any]) -> None:
-        for key in plain:
-            if key not in KEYS and self._is_worth_saying():
-                hint = nearest(key, KEYS) or f"the keys are {', '.join(KEYS)}"
-                self.problems.append(f'unknown key "{key[:80]}": {hint}')
+        if not plain.keys() <= KEYS:
+            for key in plain:
+                if key not in KEYS and self._is_worth_saying():
+                    self.problems.append(f'unknown key "{key[:80]}": {_hint(key, KEYS)}')
         if plain.keys().isdisjoint(KEYS):
             self.problems.append(f"the object has none of the keys {', '.join(KEYS)}")
 
     def entries(self, value: Any) -> list[NewEntry]:
-        return [
-            NewEntry(item["kind"], payload, item.get("tags") or [])
-            for place, item in self._objects(value, "/outbox_entries", ("kind", "payload", "tags"))
-            if self._entry_is_sound(place, item)
-            and (payload := self._payload(place, item["payload"])) is not None
-        ]
+        entries = []
+        for place, item in self._objects(value, "/outbox_entries", ENTRY_KEYS):
+            if self._entry_is_sound(place, item):
+                payload = item["payload"]
+                if "data_json" in payload:
+                    payload = self._with_embedded(place, payload)
+                if payload is not None:
+                    entries.append(NewEntry(item["kind"], payload, item.get("tags") or []))
+        return entries
 
     def calls(self, value: Any) -> list[ToolCall]:
         calls = []
-        for place, item in self._objects(value, "/tool_calls", ("tool", "args", "args_json")):
+        for place, item in self._objects(value, "/tool_calls", CALL_KEYS):
             args = item.get("args", {})
             if "args_json" in item:
                 args = self._embedded(f"{place}/args_json", item["args_json"])
@@ -198,7 +205,7 @@ class _Reader:
 
     def updates(self, value: Any) -> list[MemoryUpdate]:
         updates = []
-        for place, item in self._objects(value, "/memory_updates", ("key", "value", "value_json")):
+        for place, item in self._objects(value, "/memory_updates", UPDATE_KEYS):
             key = item.get("key")
             if not isinstance(key, str) or not MEMORY_KEY.match(key) or key.endswith("."):
                 self.problems.append(f"{place}/key: {MEMORY_KEY_RULE}")
@@ -226,13 +233,10 @@ class _Reader:
         """Whether one more problem would still be quoted; a flood of them must not hold the tick up."""
         return len(self.problems) < MAX_PROBLEMS_QUOTED
 
-    def _objects(
-        self, value: Any, place: str, known: tuple[str, ...]
-    ) -> Iterable[tuple[str, dict[str, Any]]]:
-        if value is None:
-            return
+    def _objects(self, value: Any, place: str, known: KeysView[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(value, list):
-            self.problems.append(f"{place}: expected a list")
+            if value is not None:
+                self.problems.append(f"{place}: expected a list")
             return
         for index, item in enumerate(value):
             if not self._is_worth_saying():
@@ -241,15 +245,18 @@ class _Reader:
             if not isinstance(item, dict):
                 self.problems.append(f"{here}: expected an object")
                 continue
-            for key in item:
-                if key in known:
-                    continue
-                if known[0] == "kind" and key in ENGINE_KEYS:
-                    self.remarks.append(f"{here}/{key}: ignored, the engine sets it")
-                else:
-                    hint = nearest(key, known) or f"the keys are {', '.join(known)}"
-                    self.problems.append(f'{here}: unknown key "{key[:80]}", {hint}')
+            if not item.keys() <= known:
+                self._unknown_keys(here, item, known)
             yield here, item
+
+    def _unknown_keys(self, place: str, item: dict[str, Any], known: KeysView[str]) -> None:
+        for key in item:
+            if key in known:
+                continue
+            if known is ENTRY_KEYS and key in ENGINE_KEYS:
+                self.remarks.append(f"{place}/{key}: ignored, the engine sets it")
+            elif self._is_worth_saying():
+                self.problems.append(f'{place}: unknown key "{key[:80]}", {_hint(key, known)}')
 
     def _entry_is_sound(self, place: str, item: dict[str, Any]) -> bool:
         before = len(self.problems)
@@ -260,16 +267,15 @@ class _Reader:
             self.problems.append(f'{place}/payload: expected an object such as {{"text": "..."}}')
         elif self.may_be_large and len(to_line(item["payload"]).encode()) > MAX_ENTRY_BYTES:
             self.problems.append(f"{place}/payload: larger than {MAX_ENTRY_BYTES} bytes")
-        if tags is not None and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
-            self.problems.append(f"{place}/tags: expected a list of words")
-        elif tags and (len(tags) > MAX_TAGS or max(map(len, tags)) > MAX_TAG_CHARS):
-            self.problems.append(f"{place}/tags: at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
+        if tags not in (None, []):
+            if not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
+                self.problems.append(f"{place}/tags: expected a list of words")
+            elif len(tags) > MAX_TAGS or max(map(len, tags)) > MAX_TAG_CHARS:
+                self.problems.append(f"{place}/tags: at most {MAX_TAGS} tags of {MAX_TAG_CHARS} characters")
         return len(self.problems) == before
 
-    def _payload(self, place: str, payload: dict[str, Any]) -> dict[str, Any] | None:
-        """Undo the wire form: nulls dropped, `data_json` merged in."""
-        if "data_json" not in payload:
-            return payload
+    def _with_embedded(self, place: str, payload: dict[str, Any]) -> dict[str, Any] | None:
+        """Undo the wire form of a payload: nulls dropped, `data_json` merged in."""
         plain = {key: value for key, value in payload.items() if value is not None and key != "data_json"}
         if not payload["data_json"]:
             return plain
@@ -310,6 +316,10 @@ def _find_object(text: str, remarks: list[str]) -> dict[str, Any]:
             raise ContractError(f"the reply holds {len(found)} JSON objects; send exactly one") from error
         where = f" at line {error.line}, column {error.column}" if error.line else ""
         raise ContractError(f"the reply is not one JSON object: {error.message}{where}") from error
+
+
+def _hint(key: str, known: KeysView[str]) -> str:
+    return nearest(key, tuple(known)) or f"the keys are {', '.join(known)}"
 
 
 def _shortened(remarks: list[str]) -> list[str]:
