@@ -131,9 +131,9 @@ class Commits:
         for effect in effects if again else effects[:first]:
             apply_effect(base, effect, again=again)
         for number, entry in enumerate(() if again else entries):
-            effect = effects[first + number]
+            effect, digest = effects[first + number], outcome.report.files[first + number]["sha256"]
             seen = fs.publish_seen(base, effect.path, effect.content)
-            self.mailroom.written(number, entry, effect.digest, *seen)
+            self.mailroom.written(number, entry, digest, *seen)
         write_state(base, outcome.report.agent, outcome.state)
 
     def _show(self, outcome: TurnOutcome) -> None:
