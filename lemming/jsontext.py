@@ -126,6 +126,8 @@ def _dump(value: Any, indent: int | None = None) -> bytes:
         except TypeError:
             raise error from None
         raw = to_json(json.loads(text), indent=indent)
+    if isinstance(value, str):  # where these are words
+        return raw
     if raw.rfind(b"NaN") >= 0 or raw.rfind(b"Infinity") >= 0:  # from the end Python looks about twice as fast
         json.dumps(value, allow_nan=False, default=str)  # raises unless these are words in a string
     return raw
