@@ -295,7 +295,9 @@ def _problems_of_cluster(org: Org) -> Iterator[Problem]:
 
 def credits_of(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:
     """Return an agent's allocation: `config/credits.json` where it speaks, the resume where it does not."""
-    override = config.allocations.get(agent_name, AgentCredits())
+    override = config.allocations.get(agent_name)
+    if override is None:
+        return resume
     return AgentCredits(
         max_credits=resume.max_credits if override.max_credits is None else override.max_credits,
         soft_cap=resume.soft_cap if override.soft_cap is None else override.soft_cap,

@@ -6,6 +6,7 @@ torn last line (what a crash leaves) is told from damage. Format: docs/formats.m
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -171,15 +172,27 @@ class Journal:
                 **{key: _redacted(value) for key, value in fields.items()},
             }
             text = compact(record)
+        self._add(text, fields.get("agent"))
+        if sync and self._durability == "turn":
+            self.sync()
+        return record
+
+    def append_written(self, kind: str, agent: str, rest: bytes) -> None:
+        """Do what `append` does where the fields after `agent` are JSON already: an object, on one line."""
+        front = compact({"type": kind, "epoch": self._epoch, "agent": agent})
+        text = b"%b,%b" % (front[:-1], rest[1:])
+        if redact_bytes(text) != text:
+            self.append(kind, agent=agent, **json.loads(rest))
+        else:
+            self._add(text, agent)
+
+    def _add(self, text: bytes, agent: str | None) -> None:
         with self._writing:
             line, self._check = _close_line(text, self._check)
             self._change(self._file.append, line)
             self._written += 1
-            if "agent" in fields:
-                self._latest[fields["agent"]] = self._written
-        if sync and self._durability == "turn":
-            self.sync()
-        return record
+            if agent is not None:
+                self._latest[agent] = self._written
 
     def settle(self, agent: str) -> None:
         """Make an agent's records survive power loss if durability is "turn", before what follows from them.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import cache
 from hashlib import blake2b
 from typing import Any
 
@@ -24,9 +24,9 @@ from lemming.tools import Tool
 BRIEF_LINE_CHARS = 600
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)  # made for every turn, and a frozen one takes three times as long
 class Sight:
-    """Everything a turn sees, as plain values."""
+    """What a turn sees beside its opening, as plain values."""
 
     agent: Agent
     tick: int
@@ -34,19 +34,28 @@ class Sight:
     memory: Mapping[str, Any] = field(default_factory=dict)
     context: Sequence[tuple[str, str]] = ()
     results: Sequence[Mapping[str, Any]] = ()
-    tools: Mapping[str, Tool] = field(default_factory=dict)
     warnings: Sequence[str] = ()
     memory_chars: int = 16_000
     uses_wire_form: bool = False
 
 
-def full_prompt(sight: Sight) -> list[Message]:
-    """Return the messages for an ordinary model."""
-    return [_message("system", _who_and_what(sight)), *_examples(sight), _message("user", _situation(sight))]
+def full_opening(agent: Agent, tools: Iterable[Tool]) -> list[Message]:
+    """Return what an ordinary model is told first, the same in every turn."""
+    return [_message("system", _who_and_what(agent, tools)), *_examples(agent)]
 
 
-def brief_prompt(sight: Sight) -> list[Message]:
-    """Return the messages for a very small model: instructions, examples, and the new lines only.
+def brief_opening(agent: Agent) -> list[Message]:
+    """Return what a very small model is told first: instructions and examples, nothing else."""
+    return [_message("system", agent.instructions), *_examples(agent)]
+
+
+def full_situation(sight: Sight) -> Message:
+    """Return the message that tells an ordinary model how things stand in this turn."""
+    return _message("user", _situation(sight))
+
+
+def brief_situation(sight: Sight) -> Message:
+    """Return the message that tells a very small model what is new.
 
     One line a thing, so that nobody's text can pass for another's; a long one is cut, and marked.
     """
@@ -57,8 +66,7 @@ def brief_prompt(sight: Sight) -> list[Message]:
     lines += [f"warning: {warning}" for warning in sight.warnings]
     if sight.inbox.waiting:
         lines.append(f"({sight.inbox.waiting} more wait)")
-    user = "\n".join(map(_one_line, lines)) or "(nothing new)"
-    return [_message("system", sight.agent.instructions), *_examples(sight), _message("user", user)]
+    return _message("user", "\n".join(map(_one_line, lines)) or "(nothing new)")
 
 
 def correction(problem: str) -> Message:
@@ -75,38 +83,16 @@ def results_message(results: Iterable[Mapping[str, Any]]) -> Message:
     return _message("user", f"Results of your tool calls:\n{_fenced(shown)}\nContinue with one JSON object.")
 
 
-def _who_and_what(sight: Sight) -> str:
-    agent = sight.agent
-    return _front(
-        agent.name,
-        agent.title,
-        agent.instructions,
-        tuple(agent.permissions.read_outboxes),
-        tuple(agent.turn.kinds),
-        agent.turn.max_entries,
-        tuple(sight.tools.values()),
-    )
-
-
-@lru_cache(maxsize=4096)
-def _front(
-    name: str,
-    title: str,
-    instructions: str,
-    read_outboxes: tuple[str, ...],
-    kinds: tuple[str, ...],
-    max_entries: int,
-    tools: tuple[Tool, ...],
-) -> str:
-    """Return the front of the prompt, which stays the same from turn to turn."""
+def _who_and_what(agent: Agent, tools: Iterable[Tool]) -> str:
+    name, title, turn, read_outboxes = agent.name, agent.title, agent.turn, agent.permissions.read_outboxes
     readable = ", ".join(read_outboxes) or "nobody"
     return (
         f"You are {name}{f', {title}' if title else ''}, an agent in an organisation that works in ticks. "
         "You speak by writing entries to your outbox; others who may read it see them when their turn "
         "comes.\n\n"
-        f"# Instructions\n{instructions}\n\n"
+        f"# Instructions\n{agent.instructions}\n\n"
         "# What you may do\n"
-        f"- Write entries of the kinds: {', '.join(kinds)}. At most {max_entries} a turn.\n"
+        f"- Write entries of the kinds: {', '.join(turn.kinds)}. At most {turn.max_entries} a turn.\n"
         f"- Read entries of: {readable}{' (everybody)' if '*' in read_outboxes else ''}.\n"
         "- Keep memories: a memory update replaces the value of its key.\n"
         "- Call tools; you see their results in your next prompt:\n"
@@ -158,11 +144,11 @@ def _contract_text(kind: MessageKind, uses_wire_form: bool) -> str:
     )
 
 
-def _examples(sight: Sight) -> list[Message]:
-    kind = sight.agent.turn.kinds[0]
+def _examples(agent: Agent) -> list[Message]:
+    kind = agent.turn.kinds[0]
     pairs = (
         (_message("user", example.input), _message("assistant", brief_reply(kind, example.output)))
-        for example in sight.agent.examples
+        for example in agent.examples
     )
     return [message for pair in pairs for message in pair]
 

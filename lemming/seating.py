@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
 from lemming.config import Config, ModelEntry, credits_of
@@ -29,30 +28,57 @@ from lemming.kinds import MessageKind
 from lemming.ledger import AgentState, read_state
 from lemming.mailroom import Mailroom
 from lemming.memory import Memories, read_memories
-from lemming.prompt import Sight, brief_prompt, full_prompt
-from lemming.providers import LLMProvider, make_provider, provider_class
-from lemming.tools import Tool, allowed_tools
+from lemming.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
+from lemming.providers import LLMProvider, Message, make_provider, provider_class
+from lemming.tools import Tool, ToolRegistry, allowed_tools
 from lemming.turn import Seat
 
 NOTHING: Mapping[str, bytes] = {}
+NONE: frozenset[str] = frozenset()
+IN_THE_OPENING = ("instructions", "examples")
 IN_THE_PROMPT = "(recorded in the prompt)"
+STANDINGS_REMEMBERED = 10_000
 
 
-@dataclass(frozen=True)
-class Skip:
+class Skip(NamedTuple):
     """The agent is due but takes no turn."""
 
     reason: str
     error: str = ""
 
 
-@dataclass(frozen=True)
-class Seated:
+class Seated(NamedTuple):
     """A seat, the ids of the entries its prompt shows, and what was wrong with files on the way."""
 
     seat: Seat
+    standing: Standing
     entries: list[str]
     problems: tuple[Problem, ...] = ()
+
+
+class Standing(NamedTuple):
+    """What every turn of an agent starts from, as long as resume, settings and tools stay.
+
+    `opening` are the messages that its prompt begins with, `opening_written` the same as JSON, without the
+    brackets; so is `written`, the fields of `turn_started` from "schema" to "repairs".
+    """
+
+    agent: Agent
+    config: Config
+    registered: Mapping[str, Tool]
+    provider: type[LLMProvider]
+    base: Path
+    takes_schema: bool
+    schema: dict[str, Any] | None
+    max_steps: int
+    repairs: int
+    opening: list[Message]
+    opening_written: bytes
+    written: bytes
+
+
+_standings: dict[int, Standing] = {}
+"""The latest of each agent, by the `id` of the `Agent` that is in it."""
 
 
 def find_seat(
@@ -75,42 +101,39 @@ def find_seat(
     desk = _look(base, agent, digest, config, mailroom, tick, held)
     if isinstance(desk, Skip):
         return desk
-    state, memories, entry = desk.state, desk.memories, desk.model
+    entry, state, allocation, memories, context, inputs = desk
     org = config.org
     inbox = mailroom.inbox(agent, state.read, limit=org.inbox_limit, chars=org.inbox_chars)
-    warned = has_reached_soft_cap(desk.allocation, state.credits) and not state.soft_cap_warned
-    takes_schema = _takes_schema(provider_class(entry.provider), entry.provider, compact(entry.options), base)
+    standing = _standing(base, agent, config, entry, allocation)
+    warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     sight = Sight(
         agent=agent,
         tick=tick,
         inbox=inbox,
         memory=memories.values,
-        context=desk.context,
+        context=context,
         results=state.results,
-        tools=allowed_tools(agent, org),
-        warnings=[_soft_cap_warning(desk.allocation.soft_cap, state.credits)] if warned else [],
+        warnings=[_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else [],
         memory_chars=org.memory_chars,
-        uses_wire_form=takes_schema,
+        uses_wire_form=standing.takes_schema,
     )
-    limits, defaults = agent.turn, org.defaults.turn
+    situation = brief_situation(sight) if entry.prompt == "brief" else full_situation(sight)
     seat = Seat(
         agent=agent,
         tick=tick,
         model=entry,
-        allocation=desk.allocation,
-        max_steps=limits.max_steps or defaults.max_steps,
-        repairs=defaults.repairs if limits.repairs is None else limits.repairs,
-        prompt=brief_prompt(sight) if entry.prompt == "brief" else full_prompt(sight),
-        schema=_schema(entry.prompt, tuple(limits.kinds), tuple(sight.tools.values()), limits.max_entries)
-        if takes_schema
-        else None,
+        allocation=allocation,
+        max_steps=standing.max_steps,
+        repairs=standing.repairs,
+        prompt=[*map(dict, standing.opening), situation],
+        schema=standing.schema,
         state=state,
         read=inbox.mark,
         warned=warned,
-        inputs=desk.inputs,
-        damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
+        inputs=inputs,
+        damaged=_keys_of(memories.problems) if memories.problems else NONE,
     )
-    return Seated(seat, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
+    return Seated(seat, standing, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
 
 
 def why_not(
@@ -121,8 +144,7 @@ def why_not(
     return desk if isinstance(desk, Skip) else None
 
 
-@dataclass(frozen=True)
-class _Desk:
+class _Desk(NamedTuple):
     """What an agent finds before it opens its inbox."""
 
     model: ModelEntry
@@ -150,37 +172,34 @@ def _look(
     except OutOfCredits as error:
         return Skip(str(error), type(error).__name__)
     memories = read_memories(base, agent.name)
-    texts = [
-        read_text(resolve(agent, base, item.file, "read", caller="context"), held) for item in agent.context
-    ]
-    shown = [_shown(item, text, state.turns) for item, text in zip(agent.context, texts, strict=True)]
+    texts, shown = [], []
+    for item in agent.context:
+        text = read_text(resolve(agent, base, item.file, "read", caller="context"), held)
+        texts.append(text)
+        shown.append(_shown(item, text, state.turns))
     inputs = _inputs(agent, base, config, digest, memories, texts, shown)
     if inputs is not None and _nothing_new(agent, state, inputs, mailroom):
         return Skip(f"nothing it reads has changed since tick {state.tick}")
     return _Desk(entry, state, allocation, memories, shown, inputs)
 
 
-def as_record(seated: Seated) -> dict[str, Any]:
-    """Return what `turn_started` records. The instructions and examples are in the prompt already."""
-    seat = seated.seat
-    resume = {
-        key: value for key, value in seat.agent.plain.items() if key not in ("instructions", "examples")
-    }
-    return {
-        "entries": seated.entries,
-        "prompt": seat.prompt,
-        "schema": seat.schema,
-        "resume": resume,
-        "model": vars(seat.model),
-        "allocation": vars(seat.allocation),
-        "max_steps": seat.max_steps,
-        "repairs": seat.repairs,
+def as_record(seated: Seated) -> bytes:
+    """Return what `turn_started` records after the agent's name, as a JSON object on one line."""
+    seat, standing = seated.seat, seated.standing
+    rest = {
         "state": seat.state.as_json(),
         "read": seat.read.as_json(),
         "warned": seat.warned,
         "inputs": seat.inputs,
         "damaged": sorted(seat.damaged),
     }
+    return b'{"entries":%b,"prompt":[%b,{"role":"user","content":%b}],%b,%b' % (
+        compact(seated.entries),
+        standing.opening_written,
+        compact(seat.prompt[-1]["content"]),
+        standing.written,
+        compact(rest)[1:],
+    )
 
 
 def from_record(record: Record, tick: int) -> Seat:
@@ -202,6 +221,58 @@ def from_record(record: Record, tick: int) -> Seat:
         inputs=record["inputs"],
         damaged=frozenset(record["damaged"]),
     )
+
+
+def _standing(
+    base: Path, agent: Agent, config: Config, entry: ModelEntry, allocation: AgentCredits
+) -> Standing:
+    """Return the agent's standing, made anew when anything that it follows from is not the very same."""
+    known, registered, provider = (
+        _standings.get(id(agent)),
+        ToolRegistry.all(),
+        provider_class(entry.provider),
+    )
+    if (
+        known
+        and known.agent is agent
+        and known.config is config
+        and known.registered is registered
+        and known.provider is provider
+        and known.base is base
+    ):
+        return known
+    takes_schema = _takes_schema(provider, entry.provider, compact(entry.options), base)
+    tools = tuple(allowed_tools(agent, config.org).values())
+    limits, defaults = agent.turn, config.org.defaults.turn
+    schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
+    max_steps = limits.max_steps or defaults.max_steps
+    repairs = defaults.repairs if limits.repairs is None else limits.repairs
+    opening = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
+    fields = {
+        "schema": schema,
+        "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
+        "model": vars(entry),
+        "allocation": vars(allocation),
+        "max_steps": max_steps,
+        "repairs": repairs,
+    }
+    if len(_standings) >= STANDINGS_REMEMBERED:
+        _standings.clear()
+    _standings[id(agent)] = standing = Standing(
+        agent,
+        config,
+        registered,
+        provider,
+        base,
+        takes_schema,
+        schema,
+        max_steps,
+        repairs,
+        opening,
+        compact(opening)[1:-1],
+        compact(fields)[1:-1],
+    )
+    return standing
 
 
 @lru_cache(maxsize=256)
@@ -251,6 +322,10 @@ def _inputs(
 
 def _nothing_new(agent: Agent, state: AgentState, inputs: dict[str, Any], mailroom: Mailroom) -> bool:
     return inputs == state.inputs and not state.results and not mailroom.has_unread(agent, state.read)
+
+
+def _keys_of(problems: tuple[Problem, ...]) -> frozenset[str]:
+    return frozenset(PurePosixPath(problem.file).name.removesuffix(".json") for problem in problems)
 
 
 def _soft_cap_warning(soft_cap: float | None, spent: float) -> str:

@@ -36,7 +36,7 @@ ARGS_CHARS = 2000
 INTERRUPTED = "INTERRUPTED: the engine stopped while this ran; it may or may not have happened"
 
 
-@dataclass(kw_only=True)  # not frozen: one is made for every turn
+@dataclass(frozen=True, kw_only=True)
 class Seat:
     """What a turn starts from. All of it is in the journal before the model is asked."""
 

@@ -16,6 +16,7 @@ from lemming.engine import run_once
 from lemming.errors import RequestRejected
 from lemming.journal import read_journal
 from lemming.ledger import AgentState, read_state, write_state
+from lemming.paths import journal_file
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.report import TurnReport
 from lemming.testing import FrozenClock, make_org, resume, say
@@ -37,12 +38,26 @@ class Odd(LLMProvider):
         return self.answer
 
 
+class Meddler(Odd):
+    """Writes into the messages that it is given."""
+
+    def complete(self, request: Request) -> Reply:
+        for message in request.messages:
+            message["content"] += " MEDDLED"
+        return Reply(text=CONTRACT)
+
+
 class Ping(Tool):
     name = "ping"
     description = "Reaches outside."
 
     def execute(self, agent_name: str, base_path: Path, **kwargs: Any) -> ToolResult:
         return ToolResult(True, "pong")
+
+
+class Pong(Ping):
+    name = "pong"
+    always_allowed = True
 
 
 @pytest.fixture
@@ -56,6 +71,7 @@ def org(base: Path) -> Iterator[Path]:
     yield make_org(base, resume("ada"), mallory, resume("zed"), models={"odd": odd})
     providers._registered.pop("odd")
     ToolRegistry.unregister("ping")
+    ToolRegistry.unregister("pong")
 
 
 def run_twice(org: Path, answer: Reply | Exception) -> list[TurnReport]:
@@ -111,6 +127,37 @@ def test_a_granted_folder_that_is_gone_is_the_agents_trouble_and_not_the_engines
     writing = {"tool": "file_write", "args": {"path": "/nonexistent/x.txt", "content": "x"}}
     turns = run_twice(org, Reply(text=json.dumps(say("hi", tool_calls=[writing]))))
     assert [tool["success"] for tool in turns[0].tools] == [False]
+
+
+def test_a_provider_that_writes_into_the_prompt_does_not_change_the_next_one(org: Path) -> None:
+    register_provider("odd", Meddler)
+    run_twice(org, Reply(text=CONTRACT))
+    second = [r for r in read_journal(org, 2) if r["type"] == "turn_started" and r["agent"] == "mallory"]
+    assert "MEDDLED" not in json.dumps(second)
+
+
+def test_a_tool_that_is_registered_between_two_ticks_is_in_the_next_prompt(org: Path) -> None:
+    run_once(org, clock=FrozenClock())
+    ToolRegistry.register(Pong())
+    run_once(org, clock=FrozenClock())
+    first, second = (read_journal(org, tick)[1]["prompt"][0]["content"] for tick in (1, 2))
+    assert "- pong: " not in first
+    assert "- pong: " in second
+
+
+def test_a_secret_in_a_prompt_is_not_written_down(org: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOOR_KEY", "open sesame")
+    redaction.refresh()
+    mallory = resume("mallory", model={"key": "odd"}, instructions="Say open sesame.")
+    (org / "agents/mallory/resume.json").write_text(json.dumps(mallory))
+    try:
+        run_twice(org, Reply(text=CONTRACT))
+    finally:
+        monkeypatch.undo()
+        redaction.refresh()
+    (started,) = [r for r in read_journal(org, 1) if r["type"] == "turn_started" and r["agent"] == "mallory"]
+    assert "Say [redacted DOOR_KEY]." in started["prompt"][0]["content"]
+    assert b"open sesame" not in (org / journal_file(1)).read_bytes()
 
 
 def test_a_number_that_looks_like_a_secret_does_not_break_the_journal(
