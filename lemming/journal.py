@@ -158,41 +158,33 @@ class Journal:
         """Fail now, before anything is paid for, if the disk has no room for the answers."""
         self._file.reserve(extra_bytes)
 
-    def append(self, kind: str, *, sync: bool = False, **fields: Any) -> Record:
+    def append(self, kind: str, *, sync: bool = False, written: bytes = b"", **fields: Any) -> Record:
         """Write one record and return it as it was written: secrets are taken out of its texts.
 
+        `written` are more fields, in JSON already, without braces; they are not in what is returned.
         With `sync` and durability "turn" it survives power loss, and so do all before it.
         """
         record: Record = {"type": kind, "epoch": self._epoch, **fields}
         text = compact(record)
+        if written:
+            text = b"%b,%b}" % (text[:-1], written)
         if redact_bytes(text) != text:
+            fields |= json.loads(b"{%b}" % written)
             record = {
                 "type": kind,
                 "epoch": self._epoch,
                 **{key: _redacted(value) for key, value in fields.items()},
             }
             text = compact(record)
-        self._add(text, fields.get("agent"))
-        if sync and self._durability == "turn":
-            self.sync()
-        return record
-
-    def append_written(self, kind: str, agent: str, rest: bytes) -> None:
-        """Do what `append` does where the fields after `agent` are JSON already: an object, on one line."""
-        front = compact({"type": kind, "epoch": self._epoch, "agent": agent})
-        text = b"%b,%b" % (front[:-1], rest[1:])
-        if redact_bytes(text) != text:
-            self.append(kind, agent=agent, **json.loads(rest))
-        else:
-            self._add(text, agent)
-
-    def _add(self, text: bytes, agent: str | None) -> None:
         with self._writing:
             line, self._check = _close_line(text, self._check)
             self._change(self._file.append, line)
             self._written += 1
-            if agent is not None:
-                self._latest[agent] = self._written
+            if "agent" in fields:
+                self._latest[fields["agent"]] = self._written
+        if sync and self._durability == "turn":
+            self.sync()
+        return record
 
     def settle(self, agent: str) -> None:
         """Make an agent's records survive power loss if durability is "turn", before what follows from them.

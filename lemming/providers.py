@@ -106,10 +106,10 @@ def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
     """Return what a call used, as its reply says or as far as the texts tell."""
     counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
     return Tokens(
-        input=tokens_in(messages) if counted_in is None else counted_in,
-        output=_estimate(reply.text) if counted_out is None else counted_out,
-        cached=_counted(reply.cached_tokens) or 0,
-        is_estimated=counted_in is None or counted_out is None,
+        tokens_in(messages) if counted_in is None else counted_in,
+        _estimate(reply.text) if counted_out is None else counted_out,
+        _counted(reply.cached_tokens) or 0,
+        counted_in is None or counted_out is None,
     )
 
 
@@ -122,7 +122,7 @@ def _counted(tokens: object) -> int | None:
 
 def _estimate(text: str) -> int:
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return -(-size // 4)
+    return (size + 3) // 4
 
 
 class LLMProvider(ABC):

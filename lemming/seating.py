@@ -184,7 +184,7 @@ def _look(
 
 
 def as_record(seated: Seated) -> bytes:
-    """Return what `turn_started` records after the agent's name, as a JSON object on one line."""
+    """Return what `turn_started` records beside the agent and the entries: JSON without the braces."""
     seat, standing = seated.seat, seated.standing
     rest = {
         "state": seat.state.as_json(),
@@ -193,12 +193,11 @@ def as_record(seated: Seated) -> bytes:
         "inputs": seat.inputs,
         "damaged": sorted(seat.damaged),
     }
-    return b'{"entries":%b,"prompt":[%b,{"role":"user","content":%b}],%b,%b' % (
-        compact(seated.entries),
+    return b'"prompt":[%b,{"role":"user","content":%b}],%b,%b' % (
         standing.opening_written,
         compact(seat.prompt[-1]["content"]),
         standing.written,
-        compact(rest)[1:],
+        compact(rest)[1:-1],
     )
 
 

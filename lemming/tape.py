@@ -9,7 +9,6 @@ before it runs; if its end was never recorded, it is not run again unless it say
 from __future__ import annotations
 
 import time
-from functools import partial
 from hashlib import blake2b
 from operator import itemgetter
 
@@ -39,8 +38,8 @@ class JournalTape:
         self._started: dict[int, Record] = {}
         self._finished: dict[int, Record] = {}
         self._spent = seat.state.credits
-        self._append = partial(journal.append, agent=seat.agent.name)
-        for record in journal.records_of(seat.agent.name):
+        self._name = seat.agent.name
+        for record in journal.records_of(self._name):
             match record["type"]:
                 case "model_replied" | "model_failed":
                     self._answers[record["call"]] = record
@@ -88,7 +87,9 @@ class JournalTape:
             if not error.concerns_one_file:
                 raise
             return self._finish(index, call, ToolResult(False, f"{call.tool} was not run: {error}"))
-        self._started[index] = self._append("tool_started", index=index, tool=call.tool, args=call.args)
+        self._started[index] = self._journal.append(
+            "tool_started", agent=self._name, index=index, tool=call.tool, args=call.args
+        )
         self._sync()
         result = self._finish(index, call, self._use_live(index, call, context))
         self._settle()
@@ -103,8 +104,9 @@ class JournalTape:
             return self._runtime.use_tool(index, call, context)
 
     def _finish(self, index: int, call: ToolCall, result: ToolResult) -> ToolResult:
-        record = self._append(
+        record = self._journal.append(
             "tool_finished",
+            agent=self._name,
             index=index,
             tool=call.tool,
             success=result.success,
@@ -120,16 +122,17 @@ class JournalTape:
             check_credits(seat.model, seat.allocation, self._spent)
         except OutOfCredits as error:
             return self._no_answer(call, error)
-        self._runtime.notify({"type": "model_asked", "agent": seat.agent.name, "call": call})
+        if self._runtime.is_heard:
+            self._runtime.notify({"type": "model_asked", "agent": self._name, "call": call})
         request = Request(
             model_name=seat.model.model,
             messages=messages,
             temperature=seat.model.temperature if (own := seat.agent.model.temperature) is None else own,
             schema=seat.schema,
             max_output_tokens=seat.model.max_output_tokens,
-            seed=_seed(seat.agent.name, seat.tick, call),
+            seed=_seed(self._name, seat.tick, call),
             deadline_s=seat.model.deadline_s,
-            agent=seat.agent.name,
+            agent=self._name,
             tick=seat.tick,
             step=call,
         )
@@ -141,8 +144,10 @@ class JournalTape:
                 raise Stopped from error
             return self._no_answer(call, error)
         usage = usage_of(seat.model, messages, reply)
-        record = self._append(
+        batched: Record = {"batched": True} if reply.batched else {}
+        record = self._journal.append(
             "model_replied",
+            agent=self._name,
             call=call,
             at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
@@ -155,19 +160,21 @@ class JournalTape:
             is_estimated=usage.is_estimated,
             credits=usage.credits,
             cost_usd=usage.cost_usd,
-            **({"batched": True} if reply.batched else {}),
+            **batched,
             duration_ms=elapsed_ms(started + reply.waited_s),
         )
         self._settle()
         return record
 
     def _no_answer(self, call: int, error: LemmingError) -> Record:
-        return self._append("model_failed", call=call, error=type(error).__name__, message=str(error))
+        return self._journal.append(
+            "model_failed", agent=self._name, call=call, error=type(error).__name__, message=str(error)
+        )
 
     def _settle(self) -> None:
         if self._org.durability == "turn":
             with self._runtime.waiting():
-                self._journal.settle(self._seat.agent.name)
+                self._journal.settle(self._name)
 
     def _sync(self) -> None:
         with self._runtime.waiting():

@@ -156,7 +156,7 @@ class Tick:
             return
         for problem in found.problems:
             self.runtime.tell(problem, name)
-        self.journal.append_written("turn_started", name, as_record(found))
+        self.journal.append("turn_started", agent=name, entries=found.entries, written=as_record(found))
         self._take(found.seat, again=False)
 
     def _resume(self, started: Record, records: list[Record]) -> None:
