@@ -169,13 +169,8 @@ class Journal:
         if written:
             text = b"%b,%b}" % (text[:-1], written)
         if redact_bytes(text) != text:
-            fields |= json.loads(b"{%b}" % written)
-            record = {
-                "type": kind,
-                "epoch": self._epoch,
-                **{key: _redacted(value) for key, value in fields.items()},
-            }
-            text = compact(record)
+            record |= {key: _redacted(value) for key, value in fields.items()}
+            text = compact(record | _redacted(json.loads(b"{%b}" % written)))
         with self._writing:
             line, self._check = _close_line(text, self._check)
             self._change(self._file.append, line)

@@ -30,7 +30,7 @@ ENTRIES_PER_TURN = 64
 LINE_CHARS = 70_000
 
 
-@dataclass  # not frozen, which makes entries four times as fast
+@dataclass(frozen=True)
 class OutboxEntry:
     """One message, as it stands in its author's outbox."""
 

@@ -9,7 +9,7 @@ Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
 
 
-@dataclass(kw_only=True)  # not frozen: one is made for every turn
+@dataclass(frozen=True, kw_only=True)
 class TurnReport:
     """What became of one agent in one tick.
 

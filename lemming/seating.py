@@ -10,11 +10,12 @@ import json
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
+from operator import is_
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
-from lemming.config import Config, ModelEntry, credits_of
+from lemming.config import Config, ModelEntry, Org, credits_of
 from lemming.contract import brief_schema, reply_schema
 from lemming.credits import check_credits, has_reached_soft_cap
 from lemming.documents import adapter
@@ -34,7 +35,6 @@ from lemming.tools import Tool, ToolRegistry, allowed_tools
 from lemming.turn import Seat
 
 NOTHING: Mapping[str, bytes] = {}
-NONE: frozenset[str] = frozenset()
 IN_THE_OPENING = ("instructions", "examples")
 IN_THE_PROMPT = "(recorded in the prompt)"
 STANDINGS_REMEMBERED = 10_000
@@ -57,17 +57,14 @@ class Seated(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """What every turn of an agent starts from, as long as resume, settings and tools stay.
+    """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
 
-    `opening` are the messages that its prompt begins with, `opening_written` the same as JSON, without the
-    brackets; so is `written`, the fields of `turn_started` from "schema" to "repairs".
+    `basis` is what it follows from. `opening` are the messages that the prompt begins with, and
+    `opening_written` the same as JSON, without the brackets; so is `written`, the fields of `turn_started`
+    from "schema" to "repairs".
     """
 
-    agent: Agent
-    config: Config
-    registered: Mapping[str, Tool]
-    provider: type[LLMProvider]
-    base: Path
+    basis: tuple[object, ...]
     takes_schema: bool
     schema: dict[str, Any] | None
     max_steps: int
@@ -75,10 +72,6 @@ class Standing(NamedTuple):
     opening: list[Message]
     opening_written: bytes
     written: bytes
-
-
-_standings: dict[int, Standing] = {}
-"""The latest of each agent, by the `id` of the `Agent` that is in it."""
 
 
 def find_seat(
@@ -131,7 +124,7 @@ def find_seat(
         read=inbox.mark,
         warned=warned,
         inputs=inputs,
-        damaged=_keys_of(memories.problems) if memories.problems else NONE,
+        damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
     )
     return Seated(seat, standing, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
 
@@ -226,27 +219,38 @@ def _standing(
     base: Path, agent: Agent, config: Config, entry: ModelEntry, allocation: AgentCredits
 ) -> Standing:
     """Return the agent's standing, made anew when anything that it follows from is not the very same."""
-    known, registered, provider = (
-        _standings.get(id(agent)),
-        ToolRegistry.all(),
-        provider_class(entry.provider),
-    )
-    if (
-        known
-        and known.agent is agent
-        and known.config is config
-        and known.registered is registered
-        and known.provider is provider
-        and known.base is base
-    ):
+    basis = agent, config, ToolRegistry.all(), provider_class(entry.provider)
+    standings = _standings(base)
+    known = standings.get(agent.name)
+    if known and all(map(is_, known.basis, basis)):
         return known
-    takes_schema = _takes_schema(provider, entry.provider, compact(entry.options), base)
-    tools = tuple(allowed_tools(agent, config.org).values())
-    limits, defaults = agent.turn, config.org.defaults.turn
+    if len(standings) >= STANDINGS_REMEMBERED:
+        standings.clear()
+    standings[agent.name] = standing = _make_standing(basis, base, agent, config.org, entry, allocation)
+    return standing
+
+
+@lru_cache(maxsize=8)
+def _standings(_: Path) -> dict[str, Standing]:
+    """Return where the standings of an organisation's agents are kept, by name."""
+    return {}
+
+
+def _make_standing(
+    basis: tuple[object, ...],
+    base: Path,
+    agent: Agent,
+    org: Org,
+    entry: ModelEntry,
+    allocation: AgentCredits,
+) -> Standing:
+    takes_schema = _takes_schema(provider_class(entry.provider), entry.provider, compact(entry.options), base)
+    tools = tuple(allowed_tools(agent, org).values())
+    limits, defaults = agent.turn, org.defaults.turn
+    opening = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
     schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
     max_steps = limits.max_steps or defaults.max_steps
     repairs = defaults.repairs if limits.repairs is None else limits.repairs
-    opening = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
@@ -255,23 +259,16 @@ def _standing(
         "max_steps": max_steps,
         "repairs": repairs,
     }
-    if len(_standings) >= STANDINGS_REMEMBERED:
-        _standings.clear()
-    _standings[id(agent)] = standing = Standing(
-        agent,
-        config,
-        registered,
-        provider,
-        base,
-        takes_schema,
-        schema,
-        max_steps,
-        repairs,
-        opening,
-        compact(opening)[1:-1],
-        compact(fields)[1:-1],
+    return Standing(
+        basis=basis,
+        takes_schema=takes_schema,
+        schema=schema,
+        max_steps=max_steps,
+        repairs=repairs,
+        opening=opening,
+        opening_written=compact(opening)[1:-1],
+        written=compact(fields)[1:-1],
     )
-    return standing
 
 
 @lru_cache(maxsize=256)
@@ -321,10 +318,6 @@ def _inputs(
 
 def _nothing_new(agent: Agent, state: AgentState, inputs: dict[str, Any], mailroom: Mailroom) -> bool:
     return inputs == state.inputs and not state.results and not mailroom.has_unread(agent, state.read)
-
-
-def _keys_of(problems: tuple[Problem, ...]) -> frozenset[str]:
-    return frozenset(PurePosixPath(problem.file).name.removesuffix(".json") for problem in problems)
 
 
 def _soft_cap_warning(soft_cap: float | None, spent: float) -> str:
