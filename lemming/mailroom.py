@@ -52,7 +52,8 @@ class Mailroom:
         wanted: dict[str, None] = {}
         for reader in readers:
             wanted[reader.name] = None
-            wanted.update(dict.fromkeys(reader.permissions.read_outboxes))
+            for pattern in reader.permissions.read_outboxes:
+                wanted[pattern] = None
         if "*" in wanted:
             self.pile()
         for author in wanted:
@@ -184,8 +185,15 @@ class Mailroom:
         if author not in self._firing:
             self._today_of_others.append(name)
         elif self._visibility == "order":
-            insort(self._today_in_order, name, key=lambda name: (self._turn_of(name), self.key(name)))
+            self._insert_in_order(name)
         insort(self._today.setdefault(author, []), name)
+
+    def _insert_in_order(self, name: EntryName) -> None:
+        names, turn_of = self._today_in_order, self._turn_of
+        if not names or turn_of(names[-1]) < turn_of(name):  # as when one takes its turn after the other
+            names.append(name)
+        else:
+            insort(names, name, key=lambda name: (turn_of(name), self.key(name)))
 
     def _note_listed(self, author: str, outbox: Outbox) -> None:
         """Take note of entries of this tick that were there when it began.
