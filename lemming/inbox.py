@@ -7,12 +7,12 @@ not grow with history.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain, filterfalse, islice
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lemming.errors import Problem
 from lemming.messages import EntryName, OutboxEntry
@@ -76,74 +76,83 @@ class Inbox(NamedTuple):
     problems: Sequence[Problem] = ()
 
 
-@dataclass(slots=True)
+class Room(Protocol):
+    """What all readers of a tick share: `lemming.mailroom` has it."""
+
+    tick: int
+    agents: frozenset[str]
+
+    def key(self, name: EntryName) -> Any:
+        """Return the key of the order of all entries."""
+        ...
+
+    def outbox(self, author: str) -> Outbox:
+        """Return what was in an outbox when it was first looked at in this tick."""
+        ...
+
+    def read(self, names: Iterable[EntryName]) -> Iterator[tuple[EntryName, Found]]:
+        """Yield each name with what is found under it."""
+        ...
+
+
 class View:
     """What one reader may see in one tick, and what of it the `mark` says was shown.
 
     How much of it a turn is shown is `assemble`'s to say. `patterns`: the reader's `read_outboxes`. `past`:
-    the outboxes it may read, or, under "*", the pile of all; `own` is its own. `today` and `own_today`: what
-    was written in this tick, in order. `key` is the order of all; `read` yields names with what they hold.
+    the outboxes it may read, or, under "*", the pile of all. `today`: what was written in this tick and it
+    may see, in order.
     """
 
-    reader: str
-    mark: ReadMark
-    patterns: Sequence[str]
-    agents: frozenset[str]
-    tick: int
-    past: Mapping[str, Shelf]
-    own: Outbox
-    today: Sequence[EntryName]
-    own_today: Sequence[EntryName]
-    key: Callable[[EntryName], Any]
-    outbox_of: Callable[[str], Outbox]
-    read: Callable[[Iterable[EntryName]], Iterator[tuple[EntryName, Found]]]
-    covered_today: list[EntryName] = field(init=False)
-    singled_out: list[str] = field(init=False)
-    """The authors of whom a reader of all was shown more than of the others."""
-
-    def __post_init__(self) -> None:
-        through, also, today = self.mark.through, self.mark.also, self.today
-        if through and max(through.values()) >= self.tick:  # the counter was moved back by hand
-            self.covered_today = [name for name in today if self.mark.covers(name)]
-        else:
-            self.covered_today = [name for name in today if name.id in also] if also else []
-        self.singled_out = [author for author in through if self._sees(author)] if "*" in self.past else []
+    def __init__(
+        self,
+        room: Room,
+        reader: str,
+        mark: ReadMark,
+        patterns: Sequence[str],
+        past: Mapping[str, Shelf],
+        today: Sequence[EntryName],
+    ) -> None:
+        self.room, self.reader, self.mark, self.patterns, self.past = room, reader, mark, patterns, past
+        self.tick, self.today, self.is_of_all = room.tick, today, "*" in past
+        # The authors of whom a reader of all was shown more than of the others.
+        self._singled_out = (
+            [author for author in mark.through if self._sees(author)] if self.is_of_all else ()
+        )
+        self._covered_today = self._find_covered_today() if today else ()
 
     def fresh(self) -> Iterator[EntryName]:
         """Yield what has not been shown, oldest first. What was shown long ago is not walked over."""
-        past = self._merged([stream for pattern in self.past for stream in self._unshown(pattern)])
-        return chain(past, filterfalse(self.mark.covers, self.today) if self.covered_today else self.today)
+        streams: list[Iterable[EntryName]] = []
+        for pattern, shelf in self.past.items():
+            streams += self._unshown(shelf, self.mark.tick_of(pattern))
+        today = filterfalse(self.mark.covers, self.today) if self._covered_today else self.today
+        return chain(self._merged(streams), today)
 
     def count_fresh(self) -> int:
         """Return how many `fresh` would yield, without walking over them."""
         mark = self.mark
-        count = len(self.today) - len(self.covered_today)
+        count = len(self.today) - len(self._covered_today)
         covered: set[EntryName] = set()
         for pattern, shelf in self.past.items():
             after = mark.tick_of(pattern)
             first, last = shelf.between(after, self.tick - 1)
             count += last - first
-            if pattern == "*" and self.reader in self.agents:
-                first, last = self.own.between(after, self.tick - 1)
+            if pattern == "*" and self.reader in self.room.agents:
+                first, last = self.room.outbox(self.reader).between(after, self.tick - 1)
                 count -= last - first
-            count += sum(not mark.covers(name) for name in self._exceptions(shelf, after))
+            if shelf.by_hand or mark.unusable:
+                count += sum(not mark.covers(name) for name in self._exceptions(shelf, after))
             covered.update(self._named(shelf, mark.also, after))
-        for author in self.singled_out:
-            covered.update(self._covered(self.outbox_of(author), mark.tick_of("*"), author))
+        for author in self._singled_out:
+            covered.update(self._covered(self.room.outbox(author), mark.tick_of("*"), mark.tick_of(author)))
         return count - len(covered)
 
     def known(self) -> Iterator[EntryName]:
         """Yield what has been shown, newest first."""
-        streams = [stream for pattern in self.past for stream in self._shown(pattern)]
-        return chain(reversed(self.covered_today), self._merged(streams, reverse=True))
-
-    def own_newest(self) -> list[EntryName]:
-        """Return the newest of the reader's own entries, newest first."""
-        past = self.own.names
-        if past and past[-1].tick >= self.tick:
-            past = self.own.older_than(self.tick)
-        newest = [*past[-OWN_ENTRIES_SHOWN:], *self.own_today]
-        return newest[: -OWN_ENTRIES_SHOWN - 1 : -1]
+        streams: list[Iterable[EntryName]] = []
+        for pattern, shelf in self.past.items():
+            streams += self._shown(shelf, self.mark.tick_of(pattern))
+        return chain(reversed(self._covered_today), self._merged(streams, reverse=True))
 
     def mark_after(self, shown: set[EntryName], bad: set[EntryName], *, is_all: bool) -> ReadMark:
         """Return the mark of a reader that has been shown these names, and of which these are unusable.
@@ -159,44 +168,55 @@ class View:
             )
             through[pattern] = next(left, self.tick) - 1
         after = ReadMark(through)
-        kept = filterfalse(after.covers, chain(shown, self._still_known(after)))
-        return ReadMark(through, frozenset(map(_id, kept)), frozenset(map(_id, bad)))
+        kept = [name.id for name in chain(shown, self._still_known(after)) if not after.covers(name)]
+        return ReadMark(through, frozenset(kept), frozenset([name.id for name in bad]))
 
-    def _still_known(self, after: ReadMark) -> Iterator[EntryName]:
-        """Yield what was shown and the ticks of the mark after this turn may not cover."""
-        also = self.mark.also
-        yield from self.covered_today
+    def _find_covered_today(self) -> Sequence[EntryName]:
+        also, today = self.mark.also, self.today
+        for through in self.mark.through.values():
+            if through >= self.tick:  # the counter was moved back by hand
+                return [name for name in today if self.mark.covers(name)]
+        return [name for name in today if name.id in also] if also else ()
+
+    def _still_known(self, after: ReadMark) -> list[EntryName]:
+        """Return what was shown and the ticks of the mark after this turn may not cover."""
+        mark, known = self.mark, [*self._covered_today]
         for pattern, shelf in self.past.items():
-            yield from self._named(shelf, also, after.tick_of(pattern))
-            yield from (name for name in shelf.by_hand if self._is_past(name) and name.id in also)
-            yield from self._covered(shelf, after.tick_of(pattern), pattern)
-        for author in self.singled_out:
-            yield from self._covered(self.outbox_of(author), after.tick_of(author), author)
+            until = after.tick_of(pattern)
+            known += self._named(shelf, mark.also, until)
+            if shelf.by_hand:
+                known += [name for name in shelf.by_hand if self._is_past(name) and name.id in mark.also]
+            known += self._covered(shelf, until, mark.tick_of(pattern))
+        for author in self._singled_out:
+            outbox, until = self.room.outbox(author), after.tick_of(author)
+            known += self._covered(outbox, until, mark.tick_of(author))
+        return known
 
-    def _covered(self, shelf: Shelf, after: int, pattern: str) -> Iterable[EntryName]:
-        """Return what was shown of the ticks that come after one, up to that of the mark."""
-        return filter(self.mark.covers, self._between(shelf, after, self.mark.tick_of(pattern)))
+    def _covered(self, shelf: Shelf, after: int, until: int) -> Iterable[EntryName]:
+        """Return what the mark covers of the ticks that come after one and up to another."""
+        return filter(self.mark.covers, self._between(shelf, after, until)) if after < until else ()
 
-    def _unshown(self, pattern: str) -> list[Iterable[EntryName]]:
-        """Return streams that hold, each in order, what one of `past` has that was not shown."""
-        mark = self.mark
-        shelf, after = self.past.get(pattern) or self.outbox_of(pattern), mark.tick_of(pattern)
-        newer = self._between(shelf, after, self.tick - 1)
-        if self.singled_out:
+    def _unshown(self, shelf: Shelf, after: int) -> list[Iterable[EntryName]]:
+        """Return streams that hold, each in order, what a shelf has that was not shown.
+
+        What comes after this tick of the mark was not, but for a few.
+        """
+        mark, also, newer = self.mark, self.mark.also, self._between(shelf, after, self.tick - 1)
+        if self._singled_out:
             newer = filterfalse(mark.covers, newer)
-        elif also := mark.also:
+        elif also:
             newer = (name for name in newer if name.id not in also)
-        others = [name for name in self._exceptions(shelf, after) if not mark.covers(name)]
-        return [newer, others] if others else [newer]
+        if not (shelf.by_hand or mark.unusable):
+            return [newer]
+        return [newer, [name for name in self._exceptions(shelf, after) if not mark.covers(name)]]
 
-    def _shown(self, pattern: str) -> list[Iterable[EntryName]]:
-        """Return streams that hold what one of `past` has that was shown, each newest first."""
-        mark, shelf, after = self.mark, self.past[pattern], self.mark.tick_of(pattern)
-        names, yesterday = shelf.derived, self.tick - 1
+    def _shown(self, shelf: Shelf, after: int) -> list[Iterable[EntryName]]:
+        """Return streams that hold what a shelf has that was shown, each newest first."""
+        mark, names, yesterday = self.mark, shelf.derived, self.tick - 1
         first, last = shelf.between(after if after < yesterday else yesterday, yesterday)
-        newer = self._of_others(reversed(names[first:last]))
+        newer = filter(mark.covers, self._of_others(reversed(names[first:last])))
         older = self._of_others(islice(reversed(names), len(names) - first, None))
-        derived = chain(filter(mark.covers, newer), filter(mark.covers, older) if mark.unusable else older)
+        derived = chain(newer, filter(mark.covers, older) if mark.unusable else older)
         if not shelf.by_hand:
             return [derived]
         return [derived, filter(mark.covers, filter(self._is_past, reversed(shelf.by_hand)))]
@@ -204,28 +224,28 @@ class View:
     def _unshown_in_order(self, pattern: str) -> Iterable[EntryName]:
         if pattern not in self.past and not self._sees(pattern):
             return ()
-        return self._merged(self._unshown(pattern))
+        shelf = self.past.get(pattern) or self.room.outbox(pattern)
+        return self._merged(self._unshown(shelf, self.mark.tick_of(pattern)))
 
     def _merged(
         self, streams: Sequence[Iterable[EntryName]], *, reverse: bool = False
     ) -> Iterable[EntryName]:
-        return streams[0] if len(streams) == 1 else merge(*streams, key=self.key, reverse=reverse)
+        return streams[0] if len(streams) == 1 else merge(*streams, key=self.room.key, reverse=reverse)
 
     def _of_others(self, names: Iterable[EntryName]) -> Iterable[EntryName]:
         """Leave out the reader's own entries, which only the pile of all has."""
-        return (name for name in names if name.author != self.reader) if "*" in self.past else names
+        return (name for name in names if name.author != self.reader) if self.is_of_all else names
 
     def _exceptions(self, shelf: Shelf, after: int) -> list[EntryName]:
         """Return entries that the tick of a mark says nothing of: by hand, or unusable before; in order."""
         by_hand = [name for name in shelf.by_hand if self._is_past(name)]
         unusable = [name for name in self._named(shelf, self.mark.unusable, -1) if name.tick <= after]
-        return sorted([*by_hand, *unusable], key=self.key) if unusable else by_hand
+        return sorted([*by_hand, *unusable], key=self.room.key) if unusable else by_hand
 
     def _between(self, shelf: Shelf, after: int, until: int) -> Iterable[EntryName]:
         """Return derived names of earlier ticks, after one and up to another."""
-        if after >= until:
-            return ()
-        first, last = shelf.between(after, min(until, self.tick - 1))
+        yesterday = self.tick - 1
+        first, last = shelf.between(after, until if until < yesterday else yesterday)
         return self._of_others(map(shelf.derived.__getitem__, range(first, last)))
 
     def _named(self, shelf: Shelf, ids: frozenset[str], after: int) -> list[EntryName]:
@@ -240,16 +260,19 @@ class View:
 
     def _sees(self, author: str) -> bool:
         """Return whether a reader of all sees this one."""
-        return "*" in self.past and author in self.agents and author != self.reader
+        return self.is_of_all and author in self.room.agents and author != self.reader
 
 
-def assemble(view: View, *, limit: int, chars: int) -> Inbox:
-    """Return what a turn is shown: unread oldest first, then the newest it knows, then its own."""
+def assemble(view: View, own_newest: Iterable[EntryName], *, limit: int, chars: int) -> Inbox:
+    """Return what a turn is shown: unread oldest first, then the newest it knows, then its own.
+
+    `own_newest`: the reader's own entries, newest first.
+    """
     unread = _take_unread(view, limit, chars)
     shown = set(unread.names)
     left = 0 if unread.is_all else view.count_fresh() - len(shown) - len(unread.bad)
     known, room = ([], 0) if left else _newest(view, view.known(), limit - len(shown), unread.room)
-    own, _ = _newest(view, view.own_newest(), OWN_ENTRIES_SHOWN, room)
+    own, _ = _newest(view, own_newest, OWN_ENTRIES_SHOWN, room)
     return Inbox(
         unread=tuple(unread.entries),
         known=tuple(known),
@@ -281,7 +304,7 @@ def _take_unread(view: View, limit: int, chars: int) -> _Unread:
     bad: set[EntryName] = set()
     problems: list[Problem] = []
     is_all, names = True, view.fresh()
-    for name, found in view.read(names):
+    for name, found in view.room.read(names):
         if isinstance(found, OutboxEntry):
             size = found.payload_chars
             if size > chars and taken:
@@ -308,7 +331,7 @@ def _newest(view: View, names: Iterable[EntryName], limit: int, room: int) -> tu
     """
     entries: list[OutboxEntry] = []
     if limit > 0 and room > 0:
-        for _, found in view.read(names):
+        for _, found in view.room.read(names):
             if isinstance(found, OutboxEntry):
                 size = found.payload_chars
                 if size > room and entries:

@@ -51,7 +51,7 @@ class Listing(NamedTuple):
         is_known = self.is_settled and self.identity == before and is_exact(after)
         if not is_known or self.changes > len(self.names) // 16 + 16:
             return self._replace(is_settled=False)
-        return self._replace(identity=after, changes=self.changes + 1)
+        return Listing(after, True, self.names, self.changes + 1, self.listed_s)
 
     def still_holds(self, identity: Identity) -> bool:
         """Return whether a folder that is found with this identity holds these names."""

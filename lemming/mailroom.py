@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
 from lemming.agents import Agent
 from lemming.descriptors import Around
 from lemming.errors import ConfigError
-from lemming.inbox import Inbox, ReadMark, View, assemble
+from lemming.inbox import OWN_ENTRIES_SHOWN, Inbox, ReadMark, View, assemble
 from lemming.messages import EntryName, OutboxEntry
 from lemming.outboxes import Found, Outbox, Pile, Shelf, Visit, in_tick_order, outboxes_of
 from lemming.readings import Look
@@ -35,11 +35,10 @@ class Mailroom:
     ) -> None:
         self.tick = tick
         self._outboxes, self._visibility = outboxes_of(base), visibility
-        self._agents, self._order = frozenset(order), order
-        rank = {name: place for place, name in enumerate(order)}
-        self._key = partial(in_tick_order, rank)
+        self.agents, self._order = frozenset(order), order
+        self._rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
-        places = [rank.get(name, -1) for name in self._firing]
+        places = [self._rank.get(name, -1) for name in self._firing]
         self._is_in_order = places == sorted(places)  # not so after an edit in an interrupted tick
         self._listed: dict[str, Outbox] = {}
         self._visit = Visit(tick)
@@ -53,11 +52,12 @@ class Mailroom:
         wanted: dict[str, None] = {}
         for reader in readers:
             wanted[reader.name] = None
-            wanted.update(dict.fromkeys(reader.permissions.read_outboxes))
+            for pattern in reader.permissions.read_outboxes:
+                wanted[pattern] = None
         if "*" in wanted:
             self.pile()
         for author in wanted:
-            if author in self._agents and author not in self._listed:
+            if author in self.agents and author not in self._listed:
                 self._look_at(author)
 
     def add(self, author: str, entries: Iterable[OutboxEntry]) -> None:
@@ -79,7 +79,7 @@ class Mailroom:
 
     def authors_of(self, reader: Agent) -> frozenset[str]:
         """Return whom an agent may read, by name."""
-        return self._agents.intersection(reader.permissions.read_outboxes) - {reader.name}
+        return self.agents.intersection(reader.permissions.read_outboxes) - {reader.name}
 
     def outbox(self, author: str) -> Outbox:
         """Return what was in an outbox when it was first looked at in this tick."""
@@ -120,7 +120,16 @@ class Mailroom:
 
     def inbox(self, reader: Agent, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
         """Assemble what a turn is shown, and the mark that holds once the turn is committed."""
-        return assemble(self._view(reader, mark), limit=limit, chars=chars)
+        own_newest = self._own_newest(reader.name)
+        return assemble(self._view(reader, mark), own_newest, limit=limit, chars=chars)
+
+    def read(self, names: Iterable[EntryName]) -> Iterator[tuple[EntryName, Found]]:
+        """Yield each name with its entry, or what is wrong with its file, or None when there is none."""
+        return self._outboxes.read(names, self._visit)
+
+    def key(self, name: EntryName) -> tuple[int, int, int, str]:
+        """Return the key by which entries are sorted."""
+        return in_tick_order(self._rank, name)
 
     def _look_at(self, author: str) -> Outbox:
         outbox = self._outboxes.outbox(author)
@@ -130,35 +139,37 @@ class Mailroom:
         return outbox
 
     def _view(self, reader: Agent, mark: ReadMark) -> View:
-        name = reader.name
-        past = {pattern: self.shelf(pattern) for pattern in self.shelves_of(reader)}
-        return View(
-            reader=name,
-            mark=mark,
-            patterns=reader.permissions.read_outboxes,
-            agents=self._agents,
-            tick=self.tick,
-            past=past,
-            own=self.outbox(name),
-            today=self._today_for(name, past) if self._today else (),
-            own_today=self._today.get(name, ()),
-            key=self._key,
-            outbox_of=self.outbox,
-            read=self._read,
-        )
-
-    def _today_for(self, reader: str, shelves: Iterable[str]) -> list[EntryName]:
-        """Return the entries of this tick that a reader of these shelves may see, in order."""
-        place = self._firing.get(reader, len(self._firing))
-        if "*" in shelves:
-            earlier = self._today_in_order[: bisect_left(self._today_in_order, place, key=self._turn_of)]
-            others = [name for name in self._today_of_others if name.author != reader]
-            names, is_in_order = [*earlier, *others], self._is_in_order and not others
+        name, patterns = reader.name, reader.permissions.read_outboxes
+        past: dict[str, Shelf]
+        if "*" in patterns:
+            past = {"*": self.pile()}
+            today = self._today_for_reader_of_all(name)
         else:
-            authors = [name for name in shelves if name in self._today and self._shows(name, place)]
-            names = [name for author in authors for name in self._today[author]]
-            is_in_order = len(authors) <= 1
-        return names if is_in_order else sorted(names, key=self._key)
+            past = {author: self.outbox(author) for author in patterns if author in self.agents}
+            past.pop(name, None)
+            today = self._today_of(past, name) if self._today else []
+        return View(self, name, mark, patterns, past, today)
+
+    def _own_newest(self, author: str) -> list[EntryName]:
+        """Return an author's newest entries, as many as its own turn is shown, newest first."""
+        past = self.outbox(author).names
+        if past and past[-1].tick >= self.tick:
+            past = self.outbox(author).older_than(self.tick)
+        newest = [*past[-OWN_ENTRIES_SHOWN:], *self._today.get(author, ())]
+        return newest[: -OWN_ENTRIES_SHOWN - 1 : -1]
+
+    def _today_of(self, authors: Iterable[str], reader: str) -> Sequence[EntryName]:
+        """Return the entries of this tick that a reader of these authors may see, in order."""
+        place = self._firing.get(reader, len(self._firing))
+        found = [self._today[name] for name in authors if name in self._today and self._shows(name, place)]
+        return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=self.key)
+
+    def _today_for_reader_of_all(self, reader: str) -> Sequence[EntryName]:
+        place = self._firing.get(reader, len(self._firing))
+        earlier = self._today_in_order[: bisect_left(self._today_in_order, place, key=self._turn_of)]
+        others = [name for name in self._today_of_others if name.author != reader]
+        is_in_order = self._is_in_order and not others
+        return earlier if is_in_order else sorted([*earlier, *others], key=self.key)
 
     def _turn_of(self, name: EntryName) -> int:
         return self._firing[name.author]
@@ -174,8 +185,15 @@ class Mailroom:
         if author not in self._firing:
             self._today_of_others.append(name)
         elif self._visibility == "order":
-            insort(self._today_in_order, name, key=lambda name: (self._turn_of(name), self._key(name)))
+            self._insert_in_order(name)
         insort(self._today.setdefault(author, []), name)
+
+    def _insert_in_order(self, name: EntryName) -> None:
+        names, turn_of = self._today_in_order, self._turn_of
+        if not names or turn_of(names[-1]) < turn_of(name):  # as when one takes its turn after the other
+            names.append(name)
+        else:
+            insort(names, name, key=lambda name: (turn_of(name), self.key(name)))
 
     def _note_listed(self, author: str, outbox: Outbox) -> None:
         """Take note of entries of this tick that were there when it began.
@@ -189,8 +207,5 @@ class Mailroom:
             if name.tick == self.tick and not (author in self._firing and name.is_derived):
                 self._note_today(name)
 
-    def _read(self, names: Iterable[EntryName]) -> Iterator[tuple[EntryName, Found]]:
-        return self._outboxes.read(names, self._visit)
-
     def _is_unusable(self, name: EntryName) -> bool:
-        return isinstance(next(self._read([name]))[1], ConfigError)
+        return isinstance(next(self.read([name]))[1], ConfigError)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from operator import attrgetter
 from pathlib import Path
-from typing import NamedTuple
 
 from lemming import fs, paths
 from lemming.agents import agent_folders
@@ -78,6 +77,11 @@ class Outbox(Shelf):
         by_hand = [name for name in names if name.number >= ENTRIES_PER_TURN]
         self.names, self.by_hand = names, by_hand
         self.derived = [name for name in names if name.is_derived] if by_hand else names
+
+    @property
+    def last_tick(self) -> int:
+        """The tick of the newest entry; -1 when there is none."""
+        return self.names[-1].tick if self.names else -1
 
     def followed_by(self, new: Sequence[EntryName]) -> Outbox:
         """Return the outbox with names that come after all that it has."""
@@ -166,7 +170,8 @@ def _difference(
     return set(before).difference(after), set(after).difference(before)
 
 
-class _Listed(NamedTuple):
+@dataclass(slots=True)
+class _Listed:
     """An outbox, the listing it was made of, and its entries by the names of their files."""
 
     path: str
@@ -210,7 +215,7 @@ class Outboxes:
         kept = self._listed.get(author)
         path = kept.path if kept else f"{self._base}/{paths.outbox_folder(author)}"
         try:
-            listing = list_again(path, kept and kept.listing)
+            listing = list_again(path, kept.listing if kept else None)
         except OSError:
             listing = ABSENT
         if kept and listing is kept.listing:
@@ -272,15 +277,15 @@ class Outboxes:
         identity = identity_in(file or around[1])
         is_settled = file is not None and is_exact(identity)
         reading: Reading[OutboxEntry] = Reading(entry, digest, identity, is_settled)
-        self._keep(name, _Kept(f"{self._base}/{name.file}", reading))
+        file_path = name.file
+        self._keep(name, _Kept(f"{self._base}/{file_path}", reading))
         kept = self._listed.get(name.author)
         if kept and _are_newer([name], kept.outbox.names):
-            file_name = name.file.rpartition("/")[2]
+            file_name = file_path.rpartition("/")[2]
             listing = kept.listing.with_name(file_name, around)
             if listing.is_settled:
                 kept.files[file_name] = name
-                outbox = kept.outbox.followed_by([name])
-                self._listed[name.author] = kept._replace(listing=listing, outbox=outbox)
+                kept.listing, kept.outbox = listing, kept.outbox.followed_by([name])
 
     def remove(self, file: str) -> None:
         """Remove an entry's file and take note of it; nothing happens when it is not there."""
@@ -290,8 +295,7 @@ class Outboxes:
         if kept and around and file_name in kept.files:
             listing = kept.listing.without_name(file_name, around)
             if listing.is_settled:
-                outbox = kept.outbox.without(kept.files.pop(file_name))
-                self._listed[author] = kept._replace(listing=listing, outbox=outbox)
+                kept.listing, kept.outbox = listing, kept.outbox.without(kept.files.pop(file_name))
 
     def _read_again(self, name: EntryName, kept: _Kept | None, visit: Visit) -> Found:
         path, before = (kept.path, kept.reading) if kept else (f"{self._base}/{name.file}", None)
@@ -309,8 +313,7 @@ class Outboxes:
             self.kept_bytes -= _size(replaced.reading)
         self._entries[name] = kept
         self.kept_bytes += _size(kept.reading)
-        most = max(KEPT_BYTES, KEPT_BYTES_EACH * len(self._listed))
-        while self.kept_bytes > most:
+        while self.kept_bytes > KEPT_BYTES and self.kept_bytes > KEPT_BYTES_EACH * len(self._listed):
             self.kept_bytes -= _size(self._entries.popitem(last=False)[1].reading)
 
 
