@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from benchmarks.bare import bare
 from benchmarks.floor import files_tmp
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
 from benchmarks.orgs import WARM_TICKS, aged, make, running
-from benchmarks.same_files import same_files
 from benchmarks.sides import Side, interleave
 
 TURNS_A_ROUND = 200
@@ -41,7 +41,7 @@ class Case:
         if not self.durability:
             return "files_tmp"
         if self.is_bare:
-            return "the same files, bare"
+            return "the same work, bare"
         reading = {"one": "read one neighbour", "all": "read all"}[self.reading]
         entries = f", {self.entries} entries each" if self.entries else ""
         age = f", after {self.age:,} ticks" if self.age else ""
@@ -66,8 +66,8 @@ def measure(options: Options) -> Iterator[Measurement]:
         sides.setdefault(case.floor, _floor_side(case.floor, options.place))
         sides[case] = _engine_side(case, options)
         if _is_plain(case):
-            bare = replace(case, is_bare=True)
-            sides[bare] = _bare_side(bare, options)
+            same = replace(case, is_bare=True)
+            sides[same] = _bare_side(same, options)
     timings = interleave(sides, options.rounds)
     cpu = {case: _per_turn([timing.cpu_s for timing in found], case) for case, found in timings.items()}
     wall = {case: _per_turn([timing.wall_s for timing in found], case) for case, found in timings.items()}
@@ -75,7 +75,10 @@ def measure(options: Options) -> Iterator[Measurement]:
         yield _row(case, "CPU a turn", cpu, case.floor, "turn" if _is_plain(case) else "")
         yield _row(case, "wall a turn", wall, case.floor)
         if _is_plain(case):
-            yield _row(case, "wall a turn", wall, replace(case, is_bare=True))
+            same = replace(case, is_bare=True)
+            yield _row(case, "CPU a turn", cpu, same)
+            yield _row(case, "wall a turn", wall, same)
+            yield _row(same, "CPU a turn", cpu, case.floor)
     yield from _factors(cases, cpu)
 
 
@@ -135,7 +138,7 @@ def _engine_side(case: Case, options: Options) -> Side:
 
 
 def _bare_side(case: Case, options: Options) -> Side:
-    return Side(same_files, (_young(case, options), case.agents, case.ticks))
+    return Side(bare, (_young(case, options), case.agents, case.ticks))
 
 
 def _young(case: Case, options: Options) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.__main__ import main
+from benchmarks.bare import bare
 from benchmarks.counting import count_writing
 from benchmarks.counts import count_modules
 from benchmarks.floor import FilesTmp
@@ -18,6 +19,7 @@ from benchmarks.orgs import make
 from benchmarks.parallel import different_files
 from benchmarks.processes import PYTHON
 from benchmarks.targets import TARGETS, Target
+from lemming.testing import tree
 
 TICKS = 3
 
@@ -52,6 +54,13 @@ def test_nothing_is_flushed_when_durability_is_off(tmp_path: Path) -> None:
 def test_flushes_of_a_tick_do_not_depend_on_the_number_of_agents(tmp_path: Path) -> None:
     few, more = (counted(tmp_path / str(agents), agents, "tick") for agents in (1, 3))
     assert few["flushes"] == more["flushes"] > 0
+
+
+def test_the_same_work_done_bare_writes_what_the_engine_wrote(tmp_path: Path) -> None:
+    base = make(tmp_path / "org", 2, "one", org={"durability": "off"})
+    bare(base, 2, 1)()
+    engines, bares = tree(base, without=(".lemming",)), tree(tmp_path / "org-bare", without=())
+    assert engines == {path.removesuffix(".1"): content for path, content in bares.items()}
 
 
 def test_the_floor_writes_a_message_and_a_memory_a_turn(tmp_path: Path) -> None:

@@ -1,12 +1,17 @@
-"""A second floor: the files that the engine wrote in one tick, written bare, with as many flushes."""
+"""A second floor: what the engine looked at, encoded and wrote in one tick, bare, with as many flushes."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from hashlib import blake2b
 from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic_core import from_json, to_json
 
 from benchmarks.counting import CountingDisk
+from benchmarks.floor import SHOWN
 from benchmarks.orgs import WARM_TICKS, register_models
 from benchmarks.sides import Work
 from lemming.disk import Disk, on_disk
@@ -14,14 +19,32 @@ from lemming.engine import ticks
 from lemming.testing import tree
 
 APPENDED = (".jsonl", ".log")
-Piece = tuple[str, bytes, bool]
-"""Path, bytes, whether they are added to the end of a file."""
 
 
-def same_files(base: Path, turns: int, count: int) -> Work:
-    """Run an organisation, and return the work of writing what its last tick wrote, `count` times over."""
+class Piece(NamedTuple):
+    """What one write brought: values that are lines at the end of a file, or the one value of a file."""
+
+    path: str
+    values: list[Any]
+    is_appended: bool
+
+    def encoded(self) -> bytes:
+        """Return the bytes to write; their digest is taken, as the engine takes one of all that it keeps."""
+        indent = None if self.is_appended else 2
+        content = b"".join([to_json(value, indent=indent) + b"\n" for value in self.values])
+        blake2b(content, digest_size=8).hexdigest()
+        return content
+
+
+def bare(base: Path, turns: int, count: int) -> Work:
+    """Run an organisation, and return the work of doing bare what its last tick did, `count` times over.
+
+    That is: a look at each entry that a turn showed, and encoding and writing what was written. Nothing is
+    decided, nothing is checked, nothing else is read.
+    """
     before, after, disk = _last_tick(base)
     pieces = _written_between(before, after, turns)
+    looks = _shown(before)
     folder = base.with_name(f"{base.name}-bare")
     for path in after:
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -34,6 +57,8 @@ def same_files(base: Path, turns: int, count: int) -> Work:
     def work() -> None:
         for _ in range(count):
             done[0] += 1
+            for path in looks:
+                os.stat(path, dir_fd=root)
             _write(root, pieces, flushes, new_names=f".{done[0]}", known=before.keys())
             for _ in range(of_all):
                 Disk().sync_file_system(root)
@@ -52,6 +77,16 @@ def _last_tick(base: Path) -> tuple[dict[str, bytes], dict[str, bytes], Counting
     return before, tree(base, without=(".lemming",)), disk
 
 
+def _shown(files: Iterable[str]) -> list[str]:
+    """Return the newest entries of every outbox, as many as an inbox shows: each outbox has one reader."""
+    outboxes: dict[str, list[str]] = {}
+    for path in sorted(files):
+        folder, _, _ = path.rpartition("/")
+        if folder.endswith("/outbox"):
+            outboxes.setdefault(folder, []).append(path)
+    return [path for entries in outboxes.values() for path in entries[-SHOWN:]]
+
+
 def _written_between(before: dict[str, bytes], after: dict[str, bytes], turns: int) -> list[Piece]:
     """Return all that a tick wrote; what all turns add to is in one piece a turn."""
     pieces: list[Piece] = []
@@ -60,11 +95,11 @@ def _written_between(before: dict[str, bytes], after: dict[str, bytes], turns: i
         if content == old:
             continue
         if not path.endswith(APPENDED):
-            pieces.append((path, content, False))
+            pieces.append(Piece(path, [from_json(content)], False))
             continue
-        new = content[len(old) :]
-        step = -(-len(new) // (turns if path.startswith("logs/") else 1))
-        pieces += [(path, new[at : at + step], True) for at in range(0, len(new), step)]
+        values = [from_json(line) for line in content[len(old) :].splitlines()]
+        step = -(-len(values) // (turns if path.startswith("logs/") else 1))
+        pieces += [Piece(path, values[at : at + step], True) for at in range(0, len(values), step)]
     return pieces
 
 
@@ -72,15 +107,15 @@ def _write(root: int, pieces: list[Piece], flushes: int, *, new_names: str, know
     """Write the pieces and flush after every so many of them; a file that was new is new again."""
     every = len(pieces) / flushes if flushes else len(pieces) + 1
     due = every
-    for number, (path, content, is_appended) in enumerate(pieces, 1):
-        target = path if path in known else path + new_names
-        place = target if is_appended else f"{target}.tmp"
-        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if is_appended else os.O_TRUNC)
+    for number, piece in enumerate(pieces, 1):
+        target = piece.path if piece.path in known else piece.path + new_names
+        place = target if piece.is_appended else f"{target}.tmp"
+        flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if piece.is_appended else os.O_TRUNC)
         file = os.open(place, flags, 0o644, dir_fd=root)
-        os.write(file, content)
+        os.write(file, piece.encoded())
         if number >= due:
             os.fdatasync(file)
             due += every
         os.close(file)
-        if not is_appended:
+        if not piece.is_appended:
             os.rename(place, target, src_dir_fd=root, dst_dir_fd=root)
