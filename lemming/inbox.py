@@ -314,7 +314,7 @@ def _take_unread(view: View, limit: int, chars: int) -> _Unread:
             entries.append(found)
             chars -= size
             if len(taken) == limit:
-                is_all = next(names, None) is None
+                is_all = is_all and next(names, None) is None
                 break
         elif found is None:
             is_all = False

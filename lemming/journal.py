@@ -169,8 +169,8 @@ class Journal:
         if written:
             text = b"%b,%b}" % (text[:-1], written)
         if redact_bytes(text) != text:
-            record |= {key: _redacted(value) for key, value in fields.items()}
-            text = compact(record | _redacted(json.loads(b"{%b}" % written)))
+            record |= _without_secrets(fields)
+            text = compact(record | _without_secrets(json.loads(b"{%b}" % written)))
         with self._writing:
             line, self._check = _close_line(text, self._check)
             self._change(self._file.append, line)
@@ -221,6 +221,11 @@ class Journal:
         except DiskError as error:
             self._failure = error
             raise
+
+
+def _without_secrets(fields: dict[str, Any]) -> Record:
+    """Return fields of a record without secrets; their own names stay, for whoever reads the record."""
+    return {key: _redacted(value) for key, value in fields.items()}
 
 
 def _redacted(value: Any) -> Any:

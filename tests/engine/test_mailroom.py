@@ -54,6 +54,9 @@ class Written:
         if self.is_broken:
             path.write_bytes(b"{")
 
+    def remove(self, base: Path) -> None:
+        (base / self.entry.file).unlink()
+
 
 written = st.builds(
     Written,
@@ -117,6 +120,22 @@ def organisation(there: list[Written]) -> Iterator[Path]:
         shutil.rmtree(base)
 
 
+def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: Path) -> None:
+    gone, shown = (Written("bob", 1, index, "x", by_hand=False, is_broken=False) for index in (0, 1))
+    rule = Rules(2, NAMES, ["ada"], "order", {"ada": ["bob"]}, limit=1, chars=100)
+    room, _ = rule.rooms(tmp_path)
+    for one in (gone, shown):
+        one.put(tmp_path)
+    room.open_for([rule.reader("ada")])
+    gone.remove(tmp_path)
+    box = room.inbox(rule.reader("ada"), ReadMark(), limit=1, chars=100)
+    assert ([entry.id for entry in box.unread], box.waiting) == ([shown.id], 1)
+    gone.put(tmp_path)
+    later, _ = Rules(**{**vars(rule), "tick": 3}).rooms(tmp_path)
+    box = later.inbox(rule.reader("ada"), box.mark, limit=1, chars=100)
+    assert [entry.id for entry in box.unread] == [gone.id]
+
+
 @settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), there=files, rule=rules)
 def test_a_turn_is_shown_what_the_plain_model_shows(
@@ -128,6 +147,8 @@ def test_a_turn_is_shown_what_the_plain_model_shows(
         readers = [rule.reader(name) for name in rule.firing or NAMES]
         fast.open_for(readers)
         plain.open_for(readers)
+        for one in data.draw(st.lists(st.sampled_from(there), unique=True, max_size=3)) if there else ():
+            one.remove(base)  # by hand, while the tick goes on
         for reader in readers:
             seen = mark[reader.name]
             assert fast.has_unread(reader, seen) == plain.has_unread(reader, seen)

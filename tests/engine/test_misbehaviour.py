@@ -19,7 +19,7 @@ from lemming.ledger import AgentState, read_state, write_state
 from lemming.paths import journal_file
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.report import TurnReport
-from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.testing import Crash, FrozenClock, make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
@@ -45,6 +45,13 @@ class Meddler(Odd):
         for message in request.messages:
             message["content"] += " MEDDLED"
         return Reply(text=CONTRACT)
+
+
+class Deadly(Odd):
+    """Takes the process with it."""
+
+    def complete(self, request: Request) -> Reply:
+        raise Crash
 
 
 class Ping(Tool):
@@ -173,6 +180,23 @@ def test_a_number_that_looks_like_a_secret_does_not_break_the_journal(
         redaction.refresh()
     (replied,) = [r for r in read_journal(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"]
     assert replied["input_tokens"] == 20260101
+
+
+def test_a_secret_that_is_the_name_of_a_field_does_not_keep_a_turn_from_being_taken_again(
+    org: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOOR_PASSWORD", "allocation")
+    redaction.refresh()
+    register_provider("odd", Deadly)
+    try:
+        with pytest.raises(Crash):
+            run_once(org, clock=FrozenClock())
+        register_provider("odd", Odd)
+        report = run_once(org, clock=FrozenClock())
+    finally:
+        monkeypatch.undo()
+        redaction.refresh()
+    assert {turn.agent: turn.status for turn in report.turns}["mallory"] == "done"
 
 
 def test_a_ledger_keeps_its_newest_lines_within_its_bound(base: Path) -> None:

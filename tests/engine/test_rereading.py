@@ -201,6 +201,13 @@ def test_a_setting_is_seen_as_soon_as_it_is_edited(org: Path) -> None:
         assert load_config(org).org.retention_ticks == number
 
 
+def test_an_option_that_turns_from_one_into_true_is_seen(org: Path) -> None:
+    for option in (1, True, 1.0):
+        entry = {"provider": "scripted", "options": {"loud": option}}
+        (org / "config/models.json").write_text(json.dumps({"scripted": entry}))
+        assert repr(load_config(org).model("scripted").options) == repr({"loud": option})
+
+
 def test_settings_that_break_are_refused_at_every_look_until_they_are_mended(org: Path) -> None:
     file = org / "config/org.json"
     file.write_text('{"retention_ticks": -1}')
