@@ -222,7 +222,7 @@ def load_config(base_path: str | os.PathLike[str]) -> Config:
         return kept[0].config
     looks = looks_at(f"{base}/{file}" for file in (ORG_FILE, MODELS_FILE, CREDITS_FILE))
     config = _read_all(base)
-    if kept and kept[0].config == config and repr(kept[0].config) == repr(config):  # 1 == True in Python
+    if kept and repr(kept[0].config) == repr(config):  # not `==`, for which 1 is True
         config = kept[0].config
     kept[:] = [_Kept(looks, config)]
     return config
