@@ -80,6 +80,8 @@ class Contents(TyperGroup):
 
             hint = nearest(args[0], names) or "lemming --help"
             raise UsageError(f'there is no command "{args[0]}"', hint=hint)
+        if ctx.obj:
+            ctx.obj.command = f"lemming {args[0]}"
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -174,7 +176,7 @@ def run(args: list[str]) -> int:
         status = command.main(args or ["--help"], "lemming", standalone_mode=False, obj=session)
         return status if isinstance(status, int) else 0
 
-    return guarded(work, lambda: session.base, as_json="--json" in args)
+    return guarded(work, session, as_json="--json" in args)
 
 
 def main() -> None:

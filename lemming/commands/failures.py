@@ -22,6 +22,7 @@ import typer
 
 from lemming.commands import screen
 from lemming.commands.screen import ReaderGone, Style, tell
+from lemming.commands.session import Session
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
 
 INTERNAL_ERROR = 70
@@ -34,10 +35,10 @@ _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:{}\[\]]+|.')
 _SOURCE_WIDTH = 100
 
 
-def guarded(work: Callable[[], int], base: Callable[[], Path | None], *, as_json: bool) -> int:
+def guarded(work: Callable[[], int], session: Session, *, as_json: bool) -> int:
     """Run a command and return the exit status of the process; whatever it raises is told to the person.
 
-    With `as_json` the error is also an object on standard output. `base` gives the organisation, once known.
+    With `as_json` the error is also an object on standard output.
     """
     try:
         status = work()
@@ -48,7 +49,7 @@ def guarded(work: Callable[[], int], base: Callable[[], Path | None], *, as_json
     except typer.Abort:
         return 1
     except Exception as error:  # noqa: BLE001 - the edge of the process
-        return _reported(error, base(), as_json=as_json)
+        return _reported(error, session, as_json=as_json)
     return status
 
 
@@ -73,13 +74,13 @@ def tell_problem(problem: Problem, base: Path | None) -> None:
     _tell_fix(problem.hint)
 
 
-def _reported(error: Exception, base: Path | None, *, as_json: bool) -> int:
-    known = _as_lemming_error(error)
+def _reported(error: Exception, session: Session, *, as_json: bool) -> int:
+    known = _as_lemming_error(error, session.command)
     if os.environ.get(DEBUG_ENV):
         traceback.print_exception(error)
     shown = known or _internal_error(error)
     try:
-        tell_error(shown, base)
+        tell_error(shown, session.base)
         if as_json:
             screen.show_json("error", shown.as_json())
     except ReaderGone:
@@ -87,20 +88,20 @@ def _reported(error: Exception, base: Path | None, *, as_json: bool) -> int:
     return known.exit_status if known else INTERNAL_ERROR
 
 
-def _as_lemming_error(error: Exception) -> LemmingError | None:
+def _as_lemming_error(error: Exception, command: str) -> LemmingError | None:
     if isinstance(error, LemmingError):
         return error
     if isinstance(error, typer.TyperException):
-        return _usage_error(error)
+        return _usage_error(error, command)
     if isinstance(error, OSError) and error.filename is not None:
         return DiskError(error.strerror or str(error), where=os.fsdecode(error.filename))
     return None
 
 
-def _usage_error(error: typer.TyperException) -> UsageError:
+def _usage_error(error: typer.TyperException, command: str) -> UsageError:
     """Return what the command line's parser complains about, in the form of our own errors."""
     context = getattr(error, "ctx", None)
-    command = context.command_path if context else "lemming"
+    command = context.command_path if context else command
     option = getattr(error, "option_name", "")
     if option in ("-C", "--root", "--version"):
         hint = f"{option} stands before the command: lemming {option} ..."

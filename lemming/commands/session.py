@@ -8,6 +8,7 @@ from pathlib import Path
 
 @dataclass
 class Session:
-    """`base` is the organisation's folder, once a command has asked for it."""
+    """`base` is the organisation's folder, once a command has asked for it; `command` is what was typed."""
 
     base: Path | None = None
+    command: str = "lemming"

@@ -11,6 +11,7 @@ from terminal import Lemming, start
 from lemming import fs
 from lemming.commands.failures import guarded
 from lemming.commands.screen import ReaderGone
+from lemming.commands.session import Session
 from lemming.errors import CorruptState, DiskError, LemmingError, OrgBusy
 from lemming.testing import make_org, resume
 
@@ -63,6 +64,7 @@ def test_with_json_the_error_is_an_object_on_standard_output(base: Path, lemming
         (["run-onec"], 'there is no command "run-onec"', 'did you mean "run-once"?'),
         (["run-once", "--jsn"], "no such option: --jsn", "lemming run-once --help"),
         (["prompt"], "missing argument 'AGENT'", "lemming prompt --help"),
+        (["plan", "--why", "ada"], "requires 2 arguments", "lemming plan --help"),
         (["status", "-C", "elsewhere"], "no such option: -C", "-C stands before the command"),
         (["outbox", "ada", "-n", "0"], "-n", "lemming outbox --help"),
         (["schema", "resum"], "'resum' is not one of", "lemming schema --help"),
@@ -119,19 +121,19 @@ def test_the_environment_names_the_org_and_the_option_wins(
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else str(value),
 )
 def test_each_error_has_its_exit_status(error: BaseException, status: int) -> None:
-    assert guarded(_raiser(error), lambda: None, as_json=False) == status
+    assert guarded(_raiser(error), Session(), as_json=False) == status
 
 
 def test_a_mistake_of_ours_is_one_line_and_where_to_find_more(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    guarded(_raiser(ZeroDivisionError("oh")), lambda: None, as_json=False)
+    guarded(_raiser(ZeroDivisionError("oh")), Session(), as_json=False)
     brief = capsys.readouterr().err
     assert "internal error: ZeroDivisionError: oh" in brief
     assert "LEMMING_DEBUG=1" in brief
     assert "Traceback" not in brief
     monkeypatch.setenv("LEMMING_DEBUG", "1")
-    guarded(_raiser(LemmingError("known")), lambda: None, as_json=False)
+    guarded(_raiser(LemmingError("known")), Session(), as_json=False)
     assert "Traceback" in capsys.readouterr().err
 
 
