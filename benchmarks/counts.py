@@ -39,7 +39,6 @@ def _writing(options: Options, agents: int, durability: str) -> Iterator[Measure
     case = f"{agents:,} agents, read one neighbour, {durability}"
     rows = (
         ("flushes a tick", "flushes", COUNTED_TICKS, "flushes per tick" if durability == "tick" else ""),
-        ("flushes a turn", "flushes", turns, "flushes per turn" if durability == "turn" else ""),
         ("files created a turn", "agents' files created", turns, ""),
         ("other files created a tick", "other files created", COUNTED_TICKS, ""),
         ("files appended to a turn", "files appended to", turns, ""),
@@ -48,6 +47,13 @@ def _writing(options: Options, agents: int, durability: str) -> Iterator[Measure
     )
     for figure, what, number, target in rows:
         yield Measurement.counted(counts[what] / number, case=case, figure=figure, target=target)
+    if durability == "turn" and agents > 1:
+        alone = make(options.place / f"alone-{agents}", 1, "one", org={"durability": durability})
+        flushes = counts["flushes"] - count_writing(alone, WARM_TICKS["one"], COUNTED_TICKS)["flushes"]
+        yield Measurement.counted(
+            flushes / (turns - COUNTED_TICKS), case=case, figure="flushes for each further turn",
+            target="flushes per turn",
+        )  # fmt: skip
     yield Measurement.counted(
         counts["bytes written"] / turns, _floor_bytes(options.place / f"floor-{agents}-{durability}", agents),
         case=case, figure="bytes written a turn", floor_is="files_tmp", unit="B", target="bytes",

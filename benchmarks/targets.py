@@ -39,7 +39,9 @@ TARGETS = {
     "age": Target("CPU of a turn after 10,000 ticks, against after 100", 1.1, 1.05),
     "entries": Target("CPU of a turn, 100 entries in every outbox, against none", 1.1, 1.05),
     "flushes per tick": Target('flushes of a tick, durability "tick"', 2, 1, of="value"),
-    "flushes per turn": Target('flushes of a turn, durability "turn"', 1, 1, of="value"),
+    "flushes per turn": Target(
+        'flushes that one more turn adds to a tick, durability "turn"', 1, 1, of="value"
+    ),
     "replaced": Target("existing files replaced in a turn, for each memory key that changed", 1, of="value"),
     "bytes": Target("bytes written, against files_tmp", 3, 2),
     "start": Target("CPU of `--help` and of an idle `run-once`, against `import typer, pydantic`", 1.5, 1.0),
