@@ -99,7 +99,7 @@ def parse_reply(text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRI
         reader.cap(calls, MAX_TOOL_CALLS, "tool_calls"),
         reader.cap(updates, MAX_MEMORY_UPDATES, "memory_updates"),
         notes,
-        tuple(_shortened(remarks)) if remarks else (),
+        tuple(_shortened(remarks)),
     )
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain, filterfalse, islice
-from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from lemming.errors import Problem
@@ -19,8 +18,6 @@ from lemming.messages import EntryName, OutboxEntry
 from lemming.outboxes import Found, Outbox, Shelf
 
 OWN_ENTRIES_SHOWN = 3
-
-_id = attrgetter("id")
 
 
 @dataclass(slots=True)  # made for every turn, and a frozen one takes three times as long
@@ -213,7 +210,7 @@ class View:
     def _shown(self, shelf: Shelf, after: int) -> list[Iterable[EntryName]]:
         """Return streams that hold what a shelf has that was shown, each newest first."""
         mark, names, yesterday = self.mark, shelf.derived, self.tick - 1
-        first, last = shelf.between(after if after < yesterday else yesterday, yesterday)
+        first, last = shelf.between(min(after, yesterday), yesterday)
         newer = filter(mark.covers, self._of_others(reversed(names[first:last])))
         older = self._of_others(islice(reversed(names), len(names) - first, None))
         derived = chain(newer, filter(mark.covers, older) if mark.unusable else older)
@@ -244,8 +241,7 @@ class View:
 
     def _between(self, shelf: Shelf, after: int, until: int) -> Iterable[EntryName]:
         """Return derived names of earlier ticks, after one and up to another."""
-        yesterday = self.tick - 1
-        first, last = shelf.between(after, until if until < yesterday else yesterday)
+        first, last = shelf.between(after, min(until, self.tick - 1))
         return self._of_others(map(shelf.derived.__getitem__, range(first, last)))
 
     def _named(self, shelf: Shelf, ids: frozenset[str], after: int) -> list[EntryName]:

@@ -146,8 +146,7 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     path = f"{base}/{relative}"
     known = _latest.get(path)
     with fs.AppendFile(base, relative) as file:
-        is_known = known is not None and known.identity == identity_in(file.opened)
-        if not (known and is_known and known.state.tick < state.tick):
+        if not (known and known.identity == identity_in(file.opened) and known.state.tick < state.tick):
             end = file.read_tail(_TAIL_BYTES, 1)
             if _ends_with(end, line):
                 _remember(path, line, state)

@@ -19,7 +19,6 @@ _NUMBER = 437
 _MACHINES = ("x86_64", "aarch64")  # elsewhere the call may have another number
 _HERE = -100  # AT_FDCWD
 _NO_SYMLINKS = 0x04
-_ENCODING, _ERRORS = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()  # of names
 
 _openings = count()
 
@@ -32,7 +31,7 @@ def open_at_once(path: str, flags: int) -> int:
     if next(_openings) < WORTHWHILE_AFTER:
         return -1
     call = _system_call()
-    return call(_NUMBER, _HERE, path.encode(_ENCODING, _ERRORS), _how(flags), 24) if call else -1
+    return call(_NUMBER, _HERE, os.fsencode(path), _how(flags), 24) if call else -1
 
 
 @cache

@@ -111,19 +111,14 @@ def take_turn(seat: Seat, tape: Tape) -> TurnOutcome:
 
 def spending(answers: Sequence[Answer]) -> dict[str, Any]:
     """Return what answers used and cost, as keys of a `TurnReport`."""
-    input_tokens = output_tokens = duration_ms = 0
-    for answer in answers:
-        input_tokens += answer.input_tokens
-        output_tokens += answer.output_tokens
-        duration_ms += answer.duration_ms
     costs = _known_costs(answers)
     return {
         "calls": len(answers),
         "credits": sum([answer.credits for answer in answers]),
         "cost_usd": sum(costs) if costs and len(costs) == len(answers) else None,
-        "input_tokens": input_tokens,
-        "output_tokens": output_tokens,
-        "duration_ms": duration_ms,
+        "input_tokens": sum([answer.input_tokens for answer in answers]),
+        "output_tokens": sum([answer.output_tokens for answer in answers]),
+        "duration_ms": sum([answer.duration_ms for answer in answers]),
     }
 
 
