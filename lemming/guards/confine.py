@@ -103,6 +103,11 @@ def _prepare(order: Order) -> bool:
             walls.become(owner.st_uid, owner.st_gid)
     if os.geteuid() != 0:  # root is exempt: `_watch` counts instead
         _set_limit(resource.RLIMIT_NPROC, _threads_of_user() + PROCESS_LIMIT)
+    if order.mode == "bwrap" and os.geteuid() == 0:
+        try:
+            walls.protect_devices(order.workspace)
+        except OSError as error:
+            raise Refused(f"root cannot be confined here ({error}): run as another user") from error
     if order.mode != "landlock":
         return False
     abi = walls.landlock_abi()
@@ -163,7 +168,8 @@ def _build_walls(order: Order, is_read_only: bool) -> None:
         walls.drop_capabilities()
         walls.gain_nothing()
         walls.enter_landlock(order.workspace)
-        walls.enter_seccomp(walls.seccomp_program(also_metadata=not is_read_only))
+        also_signals = not is_read_only and walls.landlock_abi() < walls.ABI_OF_SIGNALS
+        walls.enter_seccomp(walls.seccomp_program(also_metadata=not is_read_only, also_signals=also_signals))
 
 
 def _hand_over(program: bytes) -> None:
@@ -180,8 +186,10 @@ def _describe(order: Order, is_read_only: bool) -> str:
         return "bubblewrap and seccomp"
     from lemming.guards import walls
 
-    rest = "namespaces" if is_read_only else "no namespaces here, so chmod, chown and utime are refused"
-    return f"Landlock ABI {walls.landlock_abi()}, seccomp, {rest}"
+    abi = walls.landlock_abi()
+    refused = "chmod, chown and utime" if abi >= walls.ABI_OF_SIGNALS else "chmod, chown, utime and kill"
+    rest = "namespaces" if is_read_only else f"no namespaces here, so {refused} are refused"
+    return f"Landlock ABI {abi}, seccomp, {rest}"
 
 
 # --- while it runs -------------------------------------------------------------------------------

@@ -37,6 +37,8 @@ _GRACE_S = 10.0
 _BUBBLEWRAP = (
     *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
     *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - the command's own, and empty
+    # Root may write to /proc/sys without any capability.
+    *("--remount-ro", "/proc"),
 )
 
 

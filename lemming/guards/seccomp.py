@@ -26,7 +26,11 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "syslog": (103, 116), "quotactl": (179, 60), "quotactl_fd": (443, 443), "acct": (163, 89),
     "settimeofday": (164, 170), "clock_settime": (227, 112), "adjtimex": (159, 171),
     "clock_adjtime": (305, 266), "iopl": (172, None), "ioperm": (173, None), "shmget": (29, 194),
-    "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "fanotify_init": (300, 262),
+    "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188),
+    "msgctl": (71, 187), "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191),
+    "semtimedop": (220, 192), "mq_open": (240, 180), "mq_unlink": (241, 181), "fanotify_init": (300, 262),
+    "process_madvise": (440, 440), "process_mrelease": (448, 448), "memfd_secret": (447, 447),
+    "statmount": (457, 457), "listmount": (458, 458),
 }  # fmt: skip
 
 # What Landlock does not rule on: it would let a command change these of any file of the same user.
@@ -39,29 +43,55 @@ _METADATA: dict[str, tuple[int | None, int | None]] = {
     "file_setattr": (469, 469),
 }  # fmt: skip
 
+# Allowed with certain arguments only: their positions and values. Where a process is named, 0 is the caller.
+_ALLOWED_WITH: dict[str, tuple[tuple[int, int], dict[int, int]]] = {
+    "prlimit64": ((302, 261), {0: 0}), "sched_setaffinity": ((203, 122), {0: 0}),
+    "sched_setparam": ((142, 118), {0: 0}), "sched_setscheduler": ((144, 119), {0: 0}),
+    "sched_setattr": ((314, 274), {0: 0}), "setpriority": ((141, 140), {0: 0, 1: 0}),
+    "ioprio_set": ((251, 30), {0: 1, 1: 0}), "migrate_pages": ((256, 238), {0: 0}),
+    "move_pages": ((279, 239), {0: 0}),
+}  # fmt: skip
+
+# Denied with certain arguments: the commands that send signals or a scheduling cookie to any process.
+_DENIED_WITH: dict[str, tuple[tuple[int, int], dict[int, tuple[int, ...]]]] = {
+    "fcntl": ((72, 25), {1: (8, 10, 15)}),  # F_SETOWN, F_SETSIG, F_SETOWN_EX
+    "prctl": ((157, 167), {0: (62,)}),  # PR_SCHED_CORE
+}
+
+# Signals, where nothing else keeps them in; kill(0) is for the caller's own group.
+_SIGNALS: dict[str, tuple[int | None, int | None]] = {
+    "tkill": (200, 130), "tgkill": (234, 131), "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240), "pidfd_send_signal": (424, 424),
+}  # fmt: skip
+_KILL_ALLOWED_WITH = {"kill": ((62, 129), {0: 0})}
+
 _CLONE, _CLONE3, _UTIMENSAT = {"x86_64": 56, "aarch64": 220}, 435, {"x86_64": 280, "aarch64": 88}
 _NEW_NAMESPACES = 0x7E020080  # every CLONE_NEW* flag
 _X32 = 0x40000000
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24)  # offsets in struct seccomp_data
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32)  # offsets in struct seccomp_data, lower half first
 _KILL, _ALLOW, _EACCES, _EPERM, _ENOSYS = 0x80000000, 0x7FFF0000, 0x0005000D, 0x00050001, 0x00050026
 
 
-def program_for(machine: str, *, also_metadata: bool) -> bytes:
+def program_for(machine: str, *, also_metadata: bool, also_signals: bool = False) -> bytes:
     """Return the filter as the kernel's array of instructions; raise `OSError` for an unknown machine.
 
-    No socket, no look into other processes, no new namespace or mount; with `also_metadata`, no change
-    of a file's mode, owner or times either.
+    No socket, no look into other processes nor a change of them, no new namespace or mount; with
+    `also_metadata`, no change of a file's mode, owner or times; with `also_signals`, no signal to another
+    process either.
     """
     if machine not in _ARCHITECTURES:
         raise OSError(f"no seccomp filter is known for {machine}")
     column = list(_ARCHITECTURES).index(machine)
-    denied = _DENIED | (_METADATA if also_metadata else {})
+    denied = _DENIED | (_METADATA if also_metadata else {}) | (_SIGNALS if also_signals else {})
     numbers = sorted(number for pair in denied.values() if (number := pair[column]) is not None)
+    allowed_with = _ALLOWED_WITH | (_KILL_ALLOWED_WITH if also_signals else {})
     return b"".join(
         (
             *_only_on(_ARCHITECTURES[machine]),
             *(instruction for number in numbers for instruction in _deny(number)),
+            *(step for pair, values in allowed_with.values() for step in _only_with(pair[column], values)),
+            *(step for pair, values in _DENIED_WITH.values() for step in _never_with(pair[column], values)),
             *(_touch_only_what_is_open(_UTIMENSAT[machine]) if also_metadata else ()),
             *_no_new_namespaces(_CLONE[machine]),
             _step(_RETURN, _ALLOW),
@@ -83,9 +113,32 @@ def _only_on(architecture: int) -> Iterable[bytes]:
     yield _step(_RETURN, _KILL)
 
 
-def _deny(number: int) -> Iterable[bytes]:
-    yield _step(_EQUAL, number, 0, 1)
+def _deny(loaded: int) -> Iterable[bytes]:
+    yield _step(_EQUAL, loaded, 0, 1)
     yield _step(_RETURN, _EACCES)
+
+
+def _only_with(number: int, allowed: dict[int, int]) -> Iterable[bytes]:
+    """Allow a call when each of some arguments has its value. They are ints: half a register."""
+    steps: list[bytes] = []
+    for position, value in allowed.items():
+        steps.append(_step(_LOAD, _ARGUMENTS[position]))
+        steps.append(_step(_EQUAL, value, 1, 0))
+        steps.append(_step(_RETURN, _EACCES))
+    return _when(number, [*steps, _step(_RETURN, _ALLOW)])
+
+
+def _never_with(number: int, denied: dict[int, tuple[int, ...]]) -> Iterable[bytes]:
+    """Deny a call when one of some arguments has one of some values."""
+    steps: list[bytes] = []
+    for position, values in denied.items():
+        steps.append(_step(_LOAD, _ARGUMENTS[position]))
+        steps.extend(step for value in values for step in _deny(value))
+    return _when(number, [*steps, _step(_RETURN, _ALLOW)])
+
+
+def _when(number: int, steps: list[bytes]) -> Iterable[bytes]:
+    return [_step(_EQUAL, number, 0, len(steps)), *steps]
 
 
 def _touch_only_what_is_open(utimensat: int) -> Iterable[bytes]:

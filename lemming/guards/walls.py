@@ -80,9 +80,9 @@ def become(uid: int, gid: int) -> None:
     _prctl("PR_SET_DUMPABLE", 4, 1)  # else /proc/self still belongs to root, and no namespace can be made
 
 
-def seccomp_program(*, also_metadata: bool) -> bytes:
+def seccomp_program(*, also_metadata: bool, also_signals: bool = False) -> bytes:
     """Return the filter of system calls for this machine."""
-    return program_for(os.uname().machine, also_metadata=also_metadata)
+    return program_for(os.uname().machine, also_metadata=also_metadata, also_signals=also_signals)
 
 
 def enter_seccomp(program: bytes) -> None:
@@ -103,22 +103,42 @@ def enter_namespaces(workspace: str | None) -> bool:
     """Make the whole file system read-only but the workspace, and the next child the first of its own
     process tree; return whether the system allowed it.
 
-    What Landlock leaves open (chmod, chown, utime; signals before ABI 6) is closed by this.
+    What Landlock leaves open (chmod, chown, utime; signals before ABI 6) is closed by this, or by seccomp.
     """
     uid, gid = os.getuid(), os.getgid()
-    flags = _NEWNS | _NEWIPC | _NEWPID | (0 if uid == 0 else _NEWUSER)
     try:
-        _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
+        _unshare(_NEWNS | _NEWIPC | _NEWPID | (0 if uid == 0 else _NEWUSER))
         if uid:
             _map_user(uid, gid)
         _mount(None, "/", _MS_REC | _MS_PRIVATE)
         _set_mount("/", read_only=True)
     except OSError:  # no privilege, or user namespaces are switched off here
         return False
+    _make_writable(workspace)
+    return True
+
+
+def protect_devices(workspace: str | None) -> None:
+    """Make `/dev` read-only for this process and all it starts; devices can be written to as before.
+
+    Needs root, and is for root: bubblewrap's `/dev/null` is the machine's own, and whoever owns a file
+    may change its mode without any capability.
+    """
+    _unshare(_NEWNS)
+    _mount(None, "/", _MS_REC | _MS_PRIVATE)
+    _mount("/dev", "/dev", _MS_BIND | _MS_REC)
+    _set_mount("/dev", read_only=True)
+    _make_writable(workspace)
+
+
+def _make_writable(workspace: str | None) -> None:
     if workspace is not None:
         _mount(workspace, workspace, _MS_BIND | _MS_REC)
         _set_mount(workspace, read_only=False)
-    return True
+
+
+def _unshare(flags: int) -> None:
+    _checked(_libc.unshare(ctypes.c_int(flags)), "unshare")
 
 
 def _map_user(uid: int, gid: int) -> None:
@@ -146,6 +166,7 @@ def _set_mount(path: str, *, read_only: bool) -> None:
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK, _TRUNCATE, _IOCTL_DEV = 1 << 6, 1 << 9, 1 << 11, 1 << 14, 1 << 15
 _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
+ABI_OF_SIGNALS = 6  # the first that keeps signals in
 _RIGHTS_SINCE = {1: 13, 2: 14, 3: 15, 5: 16}  # ABI: how many of the rights on files it knows
 
 
@@ -164,8 +185,8 @@ def enter_landlock(workspace: str | None) -> None:
     """
     abi = landlock_abi()
     rights = (1 << max(count for since, count in _RIGHTS_SINCE.items() if since <= abi)) - 1
-    attributes = struct.pack("QQQ", rights, 0b11 if abi >= 4 else 0, 0b11 if abi >= 6 else 0)
-    size = 24 if abi >= 6 else 16 if abi >= 4 else 8
+    attributes = struct.pack("QQQ", rights, 0b11 if abi >= 4 else 0, 0b11 if abi >= ABI_OF_SIGNALS else 0)
+    size = 24 if abi >= ABI_OF_SIGNALS else 16 if abi >= 4 else 8
     ruleset = _syscall("landlock_create_ruleset", 444, attributes, size, 0)
     for path in (*SYSTEM_FOLDERS, *SYSTEM_FILES):
         _allow(ruleset, path, _EXECUTE | _READ_FILE | _READ_DIR)

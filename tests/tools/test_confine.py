@@ -158,6 +158,42 @@ def test_the_filter_is_known_for_two_machines_only() -> None:
         seccomp.program_for("riscv64", also_metadata=False)
 
 
+def test_where_nothing_else_keeps_signals_in_the_filter_does() -> None:
+    """Before ABI 6 Landlock lets them through, and without namespaces every process is in sight."""
+    code = f"""
+import os, signal
+from lemming.guards import walls
+walls.gain_nothing()
+walls.enter_seccomp(walls.seccomp_program(also_metadata=True, also_signals=True))
+os.kill(0, 0)
+for pid in ({os.getpid()}, -1, os.getppid()):
+    for send in (lambda: os.kill(pid, 0), lambda: signal.pidfd_send_signal(os.pidfd_open(os.getppid()), 0)):
+        try: send(); print("REACHED")
+        except PermissionError: print("refused")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "refused\n" * 6
+
+
+@pytest.mark.parametrize("call", ["prlimit64", "sched_setaffinity"])
+def test_without_namespaces_no_other_process_can_be_limited(tmp_path: Path, call: str) -> None:
+    """The engine and every other process of the user are in sight."""
+    if not os.path.exists("/usr/bin/python3"):
+        pytest.skip("needs a system Python")
+    module, change = {
+        "prlimit64": ("resource", "resource.prlimit({pid}, resource.RLIMIT_NOFILE, (9, 9))"),
+        "sched_setaffinity": ("os", "os.sched_setaffinity({pid}, {{0}})"),
+    }[call]
+    with subprocess.Popen(["sleep", "1000.11"]) as bystander:
+        before = Path(f"/proc/{bystander.pid}/limits").read_text(), os.sched_getaffinity(bystander.pid)
+        attack = f"import {module}; {change.format(pid=bystander.pid)}"
+        _, printed = carry_out(tmp_path, f"/usr/bin/python3 -c '{attack}'", namespaces=False)
+        after = Path(f"/proc/{bystander.pid}/limits").read_text(), os.sched_getaffinity(bystander.pid)
+        bystander.kill()
+    assert "PermissionError" in printed
+    assert after == before
+
+
 def test_programs_of_another_architecture_are_out(tmp_path: Path) -> None:
     """The x32 calls of x86_64 have other numbers; the filter ends whoever makes one."""
     if os.uname().machine != "x86_64" or not os.path.exists("/usr/bin/python3"):

@@ -26,6 +26,36 @@ PYTHON = "/usr/bin/python3"
 needs_python = pytest.mark.skipif(not os.path.exists(PYTHON), reason=f"the commands here need {PYTHON}")
 Sandbox = Literal["bwrap", "landlock", "none"]
 
+# Calls that name a process by its number, made for a process outside, for our own and for the user's all.
+REACH_OUT = """
+import ctypes, os, sys
+calls = {
+    "x86_64": dict(prlimit64=302, setaffinity=203, setparam=142, setscheduler=144, setattr=314,
+                   setpriority=141, ioprio_set=251, move_pages=279, migrate_pages=256, fcntl=72, prctl=157),
+    "aarch64": dict(prlimit64=261, setaffinity=122, setparam=118, setscheduler=119, setattr=274,
+                    setpriority=140, ioprio_set=30, move_pages=239, migrate_pages=238, fcntl=25, prctl=167),
+}[os.uname().machine]
+libc, room = ctypes.CDLL(None, use_errno=True), ctypes.create_string_buffer(256)
+def attempt(name, *arguments):
+    result = libc.syscall(calls[name], *arguments)
+    print(name, "refused" if result < 0 and ctypes.get_errno() == 13 else "REACHED")
+for pid in (int(sys.argv[1]), int(sys.argv[1]) | 1 << 32, os.getppid(), 1, -1):
+    pid = ctypes.c_ulong(pid & 0xFFFFFFFFFFFFFFFF)
+    attempt("prlimit64", pid, 7, None, room)
+    attempt("setaffinity", pid, 8, room)
+    attempt("setparam", pid, room)
+    attempt("setscheduler", pid, 0, room)
+    attempt("setattr", pid, room, 0)
+    attempt("setpriority", 0, pid, 0)
+    attempt("ioprio_set", 1, pid, 2 << 13)
+    attempt("move_pages", pid, 0, None, None, None, 0)
+    attempt("migrate_pages", pid, 0, None, None)
+    attempt("fcntl", 2, 8, pid)
+    attempt("prctl", 62, 2, pid, 0, 0)
+attempt("setpriority", 2, 0, 0)
+attempt("ioprio_set", 3, 0, 2 << 13)
+"""
+
 
 def org_with(sandbox: Sandbox, **settings: Any) -> Org:
     """Return settings with a sandbox; skip the test where it does not work."""
@@ -264,6 +294,32 @@ attempt("shared memory", libc.shmget(1, 1, 0o1600))
     output = desk.do("shell", command=f"{PYTHON} reach.py; unshare -r true || echo unshare refused")
     assert "REACHED" not in output
     assert output.count("refused") == 9
+
+
+def test_no_setting_of_the_kernel_and_no_device_can_be_changed(desk: Desk) -> None:
+    """Root needs no capability for /proc/sys, nor for the mode of a device that it owns."""
+    before = os.stat("/dev/null")
+    command = """
+for file in $(find /proc/sys /proc/irq /proc/bus /proc/sysrq-trigger /sys -type f 2>/dev/null); do
+    (: >> $file) 2>/dev/null && echo OPENED $file
+done
+for device in null zero full random urandom tty; do
+    chmod 666 /dev/$device && echo CHANGED; touch -m /dev/$device && echo CHANGED
+done 2>/dev/null
+echo written > /dev/null && echo end
+"""
+    assert desk.do("shell", command=command) == "exit status 0\nend"
+    assert os.stat("/dev/null").st_mode == before.st_mode
+
+
+@needs_python
+def test_no_limit_nor_priority_of_another_process_can_be_set(desk: Desk) -> None:
+    (desk.workspace / "reach.py").write_text(REACH_OUT)
+    output = desk.do(
+        "shell", command=f"{PYTHON} reach.py {os.getpid()}; ulimit -n 99; ulimit -n; nice -n 1 echo nice"
+    )
+    assert "REACHED" not in output
+    assert output.splitlines()[-2:] == ["99", "nice"]
 
 
 def test_root_has_no_privileges_inside(desk: Desk) -> None:
