@@ -20,11 +20,11 @@ from lemming.disk import disk, write_all
 from lemming.errors import DiskError
 from lemming.openat2 import open_at_once
 from lemming.refusals import refused, require_below
+from lemming.temporary import open_temporary
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Mutation = Callable[[str, str], None]
@@ -126,8 +126,10 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
 
     One flush for both. After power loss the old content or the new may stand there, whole.
     """
-    with _parent(root, relative) as (folder, name):
-        temporary, _ = _write_beside(folder, name, content)
+    with (
+        _parent(root, relative) as (folder, name),
+        _written_beside(folder, name, content) as (_, temporary),
+    ):
         sync_file_system(root)
         _announce("rename", relative)
         disk().rename(temporary, name, folder, folder)
@@ -135,9 +137,10 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
 
 def create(root: Path, relative: str, content: bytes) -> bool:
     """Put `content` at `root/relative` unless something is there; return whether it was written."""
-    with _parent(root, relative) as (folder, name):
-        # Two processes may try at once: each has a file of its own beside the place.
-        temporary, _ = _write_beside(folder, f"{name}.{os.getpid()}", content)
+    with (
+        _parent(root, relative) as (folder, name),
+        _written_beside(folder, name, content) as (_, temporary),
+    ):
         try:
             _announce("link", relative)
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -364,33 +367,31 @@ def _open_to_append(root: Path, relative: str) -> tuple[int, os.stat_result]:
 def _put(
     folder: int, name: str, relative: str, content: bytes, *, sync: bool = False, look: bool = False
 ) -> os.stat_result | None:
-    temporary, written = _write_beside(folder, name, content, sync=sync, look=look)
-    _announce("rename", relative)
-    disk().rename(temporary, name, folder, folder)
+    """Write a file; return, with `look`, what `stat` said of it before it had its name."""
+    with _written_beside(folder, name, content, sync=sync) as (descriptor, temporary):
+        written = os.fstat(descriptor) if look else None
+        _announce("rename", relative)
+        disk().rename(temporary, name, folder, folder)
     return written
 
 
-def _write_beside(
-    folder: int, name: str, content: bytes, *, sync: bool = False, look: bool = False
-) -> tuple[str, os.stat_result | None]:
-    """Return the name it is written under, and with `look` what `stat` says of it."""
-    # No name may have more than 255 bytes, and a character has at most four.
-    temporary = f".{name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])}.tmp"
+@contextlib.contextmanager
+def _written_beside(
+    folder: int, name: str, content: bytes, *, sync: bool = False
+) -> Iterator[tuple[int, str]]:
+    """Write a temporary file, for as long as the block takes to give it its name."""
     _announce("write", name)
+    descriptor, temporary = open_temporary(folder, name)
     try:
-        descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
-    except FileExistsError:  # what an earlier crash left
-        os.unlink(temporary, dir_fd=folder)
-        descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
-    try:
-        write_all(descriptor, content)
-        if sync:
-            _announce("sync", name)
-            disk().sync(descriptor)
-        return temporary, os.fstat(descriptor) if look else None
-    except OSError:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary, dir_fd=folder)
-        raise
+        try:
+            write_all(descriptor, content)
+            if sync:
+                _announce("sync", name)
+                disk().sync(descriptor)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+            raise
+        yield descriptor, temporary
     finally:
         os.close(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,61 @@ def test_a_file_is_read_up_to_the_limit_and_one_byte_more(tmp_path: Path) -> Non
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no such file on this system")
 def test_a_file_that_says_it_is_empty_is_read_to_its_end() -> None:
     assert fs.read_bytes("/proc/self/status", 1 << 20).startswith(b"Name:")
+
+
+# --- two writers of one file ---------------------------------------------------------------------
+
+
+def test_two_writers_of_one_file_do_not_meet(base: Path) -> None:
+    writers = iter([b"second", b"third"])
+
+    def write_too(operation: str, path: str) -> None:
+        if operation == "rename" and (content := next(writers, None)):
+            fs.publish(base, "memory/plan.json", content)
+
+    base.mkdir()
+    with fs.observed(write_too):
+        fs.publish(base, "memory/plan.json", b"first")
+    assert (base / "memory/plan.json").read_bytes() == b"first", "whole, and by whoever was last"
+    assert [path.name for path in (base / "memory").iterdir()] == ["plan.json"]
+
+
+def test_two_writers_of_a_new_file_do_not_meet(base: Path) -> None:
+    def write_too(operation: str, path: str) -> None:
+        if operation == "link" and not (base / "outbox/entry.json").exists():
+            (base / "outbox/entry.json").touch()
+            assert not fs.create(base, "outbox/entry.json", b"second")
+
+    base.mkdir()
+    with fs.observed(write_too):
+        assert not fs.create(base, "outbox/entry.json", b"first")
+    assert [path.name for path in (base / "outbox").iterdir()] == ["entry.json"]
+
+
+def test_what_a_crash_left_of_a_write_is_removed_by_the_next(base: Path) -> None:
+    (base / "memory").mkdir(parents=True)
+    (base / "memory/.plan.json.tmp").write_bytes(b"half of a")
+    fs.publish(base, "memory/plan.json", b"whole")
+    assert [path.name for path in (base / "memory").iterdir()] == ["plan.json"]
+
+
+@pytest.mark.parametrize("odd", ["folder", "link", "pipe"])
+def test_what_stands_at_the_name_of_a_temporary_file_keeps_nobody_from_writing(base: Path, odd: str) -> None:
+    (base / "shared").mkdir(parents=True)
+    place = base / "shared/.x.tmp"
+    {"folder": place.mkdir, "link": lambda: place.symlink_to("x"), "pipe": lambda: os.mkfifo(place)}[odd]()
+    fs.publish(base, "shared/x", b"1")
+    assert (base / "shared/x").read_bytes() == b"1"
+    assert sorted(path.name for path in (base / "shared").iterdir()) == [".x.tmp", "x"]
+
+
+def test_a_folder_removed_under_a_writer_is_the_trouble_of_one_file(base: Path) -> None:
+    base.mkdir()
+
+    def remove(operation: str, path: str) -> None:
+        if operation == "rename":
+            (base / "memory/.plan.json.tmp").unlink()
+
+    with fs.observed(remove), pytest.raises(DiskError) as refused:
+        fs.publish(base, "memory/plan.json", b"1")
+    assert refused.value.concerns_one_file

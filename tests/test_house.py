@@ -26,7 +26,7 @@ FLOORS = {
     "jsontext": WORDS, "kinds": WORDS, "paths": WORDS, "redaction": WORDS, "report": WORDS, "schedule": WORDS,
     # 2 disk: the only code that writes files
     "descriptors": DISK, "disk": DISK, "documents": DISK, "effects": DISK, "fs": DISK, "listings": DISK,
-    "locking": DISK, "openat2": DISK, "readings": DISK, "refusals": DISK,
+    "locking": DISK, "openat2": DISK, "readings": DISK, "refusals": DISK, "temporary": DISK,
     # 3 stores
     "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
     "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "outboxes": STORES,
@@ -64,7 +64,7 @@ STARTS_PROCESSES = {
     "timeline/bisect.py",
 }  # fmt: skip
 
-WRITERS = {"fs.py", "disk.py"}
+WRITERS = {"fs.py", "disk.py", "temporary.py"}
 # What else looks like writing, and why it is none of the organisation's files.
 NOT_WRITING = {
     ("backends/cli.py", "os.write"): "the pipe to a program",

@@ -22,6 +22,7 @@ from lemming.ledger import LINE_LIMIT_BYTES, AgentState
 from lemming.messages import outbox_problems
 from lemming.plan import Plan
 from lemming.runtime import Runtime
+from lemming.temporary import is_left_over, is_temporary
 from lemming.timeline.record import ENDS
 from lemming.timeline.unknown import UnknownCall, find_unknown_calls
 
@@ -258,13 +259,15 @@ def _leftovers(base: Path) -> Iterator[Repair]:
 
 
 def _leftover_files(base: Path) -> Iterator[str]:
-    if (base / f".{paths.TICK_FILE}.tmp").is_file():
-        yield f".{paths.TICK_FILE}.tmp"
+    """Yield what no writer is at work on any more; somebody may be writing a memory at this moment."""
+    for name in sorted(os.listdir(base)):
+        if is_temporary(name) and is_left_over(None, f"{base}/{name}"):
+            yield name
     for top in WHERE_THE_ENGINE_WRITES:
         for folder, inner, names in os.walk(base / top):
             inner[:] = sorted(name for name in inner if not name.endswith(".git"))
             for name in sorted(names):
-                if name.startswith(".") and name.endswith(".tmp") and not os.path.islink(f"{folder}/{name}"):
+                if is_temporary(name) and is_left_over(None, f"{folder}/{name}"):
                     yield (Path(folder) / name).relative_to(base).as_posix()
 
 

@@ -12,6 +12,7 @@ from hostile import CONTRACT
 from sound import assert_sound, said
 
 from lemming import providers, redaction
+from lemming.effects import FileEffect
 from lemming.engine import run_once
 from lemming.errors import RequestRejected
 from lemming.journal import read_journal
@@ -20,7 +21,7 @@ from lemming.paths import journal_file
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.report import TurnReport
 from lemming.testing import Crash, FrozenClock, make_org, resume, say
-from lemming.tools import Tool, ToolRegistry, ToolResult
+from lemming.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
 
 
 class Odd(LLMProvider):
@@ -121,11 +122,22 @@ def test_an_error_that_is_not_text_is_recorded_as_text(org: Path) -> None:
     assert "half of a pair: ?" in (org / "logs/engine.log").read_text()
 
 
+class Overlong(EngineTool):
+    name = "overlong"
+    description = "Writes a file whose name no file system takes."
+
+    def plan(self, context: ToolContext) -> ToolResult:
+        path = f"agents/{context.agent.name}/workspace/{'x' * 300}"
+        return ToolResult(True, "written", (FileEffect(path, b"x"),))
+
+
 def test_a_staged_file_that_cannot_be_written_keeps_a_tool_from_running(org: Path) -> None:
-    writing = {"tool": "file_write", "args": {"path": "new.txt", "content": "x"}}
-    reply = say("hi", tool_calls=[writing, {"tool": "ping", "args": {}}])
-    (org / "agents/mallory/workspace/.new.txt.tmp").mkdir(parents=True)
+    ToolRegistry.register(Overlong())
+    resume_file = org / "agents/mallory/resume.json"
+    resume_file.write_text(resume_file.read_text().replace('"ping"', '"ping", "overlong"'))
+    reply = say("hi", tool_calls=[{"tool": "overlong", "args": {}}, {"tool": "ping", "args": {}}])
     turns = run_twice(org, Reply(text=json.dumps(reply)))
+    ToolRegistry.unregister("overlong")
     assert [tool["success"] for tool in turns[0].tools] == [True, False]
     assert "ping was not run" in said(read_journal(org, 1), "mallory")
 
