@@ -9,6 +9,7 @@ before it runs; if its end was never recorded, it is not run again unless it say
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from hashlib import blake2b
 from operator import itemgetter
 
@@ -196,6 +197,27 @@ def recorded_result(record: Record) -> ToolResult:
     """Return the result of a tool call that a record holds, with the files it wants written."""
     effects = tuple(FileEffect.from_json(plain) for plain in record["effects"])
     return ToolResult(record["success"], record["output"], effects)
+
+
+def reached_outside(records: list[Record]) -> Iterator[tuple[Record, ToolResult | None]]:
+    """Yield each call of a turn that was announced, and its result; None when no end is recorded."""
+    finished = {record["index"]: record for record in records if record["type"] == "tool_finished"}
+    for record in records:
+        if record["type"] == "tool_started":
+            ended = finished.get(record["index"])
+            yield record, recorded_result(ended) if ended else None
+
+
+def written_ahead(records: list[Record]) -> list[str]:
+    """Return the files of a turn's tools that were written before a call that reached outside, sorted."""
+    staged: list[str] = []
+    written: set[str] = set()
+    for record in records:
+        if record["type"] == "tool_finished":
+            staged += [FileEffect.from_json(plain).place for plain in record["effects"]]
+        elif record["type"] == "tool_started":
+            written.update(staged)
+    return sorted(written)
 
 
 def _seed(agent: str, tick: int, call: int) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from lemming.agents import Agent
 from lemming.clock import elapsed_ms
@@ -23,8 +24,18 @@ from lemming.report import TickReport, TurnReport
 from lemming.runtime import Runtime, Stopped
 from lemming.seating import Skip, as_record, from_record
 from lemming.snapshot import Snapshot
-from lemming.tape import JournalTape, recorded_answer
-from lemming.turn import Seat, TurnOutcome, spending, state_after_spending, take_turn
+from lemming.tape import JournalTape, reached_outside, recorded_answer, written_ahead
+from lemming.tools import ToolResult
+from lemming.turn import (
+    INTERRUPTED,
+    Seat,
+    TurnOutcome,
+    as_shown,
+    newest,
+    spending,
+    state_after_spending,
+    take_turn,
+)
 from lemming.waiting import find_waits
 
 STARTS = ("turn_started", "turn_resumed")
@@ -204,6 +215,8 @@ class Tick:
         answers = [recorded_answer(record) for record in records if record["type"] == "model_replied"]
         used = spending(answers)
         state = state_after_spending(seat, answers, used, "failed")
+        results, remarks = self._happened_outside(started["agent"], records)
+        state.results = newest((*state.results, *results))
         reason = (
             f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
             "(config/org.json max_attempts)"
@@ -213,9 +226,36 @@ class Tick:
             status="failed",
             reason=reason,
             error="Interrupted",
+            tools=[{"tool": result["tool"], "success": result["success"]} for result in results],
+            written_ahead=written_ahead(records),
+            remarks=remarks,
             **used,
         )
         return TurnOutcome(report, state, lambda: state)
+
+    def _happened_outside(self, name: str, records: list[Record]) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return what the agent must be told of its calls that reached outside, and what a person must be.
+
+        A call whose end was not recorded is recorded as unknown, so that `lemming repair` lists it.
+        """
+        results, remarks = [], []
+        for call, result in reached_outside(records):
+            tool, index = call["tool"], call["index"]
+            if result is None:
+                result = ToolResult(False, INTERRUPTED)
+                self.journal.append(
+                    "tool_finished",
+                    agent=name,
+                    index=index,
+                    tool=tool,
+                    success=False,
+                    output=INTERRUPTED,
+                    effects=[],
+                )
+            if result.output == INTERRUPTED:
+                remarks.append(f"{tool}: {INTERRUPTED}")
+            results.append(as_shown(tool, call["args"], result))
+        return results, remarks
 
     def _tape(self, seat: Seat) -> JournalTape:
         return JournalTape(self.runtime, self.journal, self.snapshot.config.org, seat, self.commits)

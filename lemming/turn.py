@@ -269,8 +269,7 @@ class _Turn:
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult) -> None:
         room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
-        output = _cut(result.output, room)
-        self.results.append({"tool": tool, "args": _short(args), "success": result.success, "output": output})
+        self.results.append(as_shown(tool, args, result, room))
 
     def end(self, status: Status, error: LemmingError | None = None) -> TurnOutcome:
         """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
@@ -327,7 +326,7 @@ class _Turn:
             state.turns += 1
             state.read, state.results, state.inputs = seat.read, tuple(self.unshown), self.inputs_after()
         else:  # what happened outside has happened: the next prompt must say so
-            state.results = _newest((*state.results, *self.outside))
+            state.results = newest((*state.results, *self.outside))
         if state.soft_cap_warned or seat.warned:
             state.soft_cap_warned = has_reached_soft_cap(seat.allocation, state.credits)
         return state
@@ -348,7 +347,13 @@ class _Turn:
         return {**self.seat.inputs, "memory": dict(sorted(memory.items())), "context": context}
 
 
-def _newest(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+def as_shown(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS) -> dict[str, Any]:
+    """Return a call and its result as a prompt shows them, cut to `room` characters of output."""
+    output = _cut(result.output, room)
+    return {"tool": tool, "args": _short(args), "success": result.success, "output": output}
+
+
+def newest(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
     """Return the newest results that a prompt has room for."""
     room = RESULTS_CHARS
     for kept, result in enumerate(reversed(results)):

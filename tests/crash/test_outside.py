@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 from trial import EVERYTHING, Bill, folder, run
 
+from lemming import fs
 from lemming.engine import run_once
 from lemming.journal import journal_ticks, read_journal
 from lemming.runtime import open_org
@@ -106,3 +108,80 @@ def with_an_unknown_call(base: Path) -> Path:
         Gong.dies = False
     run_once(base)
     return base
+
+
+@pytest.mark.parametrize("attempts", [1, 3])
+def test_a_turn_that_is_given_up_tells_the_agent_what_its_tools_did(attempts: int, tmp_path: Path) -> None:
+    base = with_a_second_call_that_kills(tmp_path / "org", attempts)
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.error, turn.tools) == (
+        "failed",
+        "Interrupted",
+        [{"tool": "gong", "success": True}],
+    )
+    run_once(base)
+    prompt = prompt_of(base, 2)
+    assert '"tool": "gong"' in prompt
+    assert '"output": "struck"' in prompt
+    assert Gong.struck == 1
+
+
+def test_a_turn_that_is_given_up_while_a_call_is_unknown_says_so_to_agent_and_person(tmp_path: Path) -> None:
+    base = with_a_second_call_that_kills(tmp_path / "org", 3)
+    journal = base / "logs/ticks/00000001.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    cut = next(number for number, line in enumerate(lines) if b'"tool_finished"' in line)
+    journal.write_bytes(b"".join(lines[:cut]))
+    for _ in range(3):  # killed each time before the call's unknown end is recorded
+        with pytest.raises(Crash), fs.observed(die_at_the_second_record()):
+            run_once(base)
+    (turn,) = run_once(base).turns
+    assert turn.remarks == [
+        "gong: INTERRUPTED: the engine stopped while this ran; it may or may not have happened"
+    ]
+    assert [call.id for call in find_unknown_calls(base, [1])] == ["1/ada/0"]
+    run_once(base)
+    assert "INTERRUPTED" in prompt_of(base, 2)
+    assert Gong.struck == 1
+
+
+def with_a_second_call_that_kills(base: Path, attempts: int) -> Path:
+    """Make an organisation whose engine dies as ada's model is asked after her tool ran: in every attempt."""
+    ToolRegistry.register(Gong())
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["gong"]}, turn={"max_steps": 2}),
+        script=[
+            {"tick": 1, "step": 0, "reply": say("striking", tool_calls=[{"tool": "gong", "args": {}}])},
+            {"reply": say("")},
+        ],
+        org={"max_attempts": attempts},
+    )
+    Gong.struck = 0
+
+    def die(event: dict[str, Any]) -> None:
+        if event["type"] == "model_asked" and event["call"] == 1:
+            raise Crash
+
+    for _ in range(attempts + 1):  # the first one got further than the ones that resume it
+        with pytest.raises(Crash):
+            run_once(base, notify=die)
+    return base
+
+
+def die_at_the_second_record() -> Callable[[str, str], None]:
+    """Return an observer that ends the world after one record: that the turn has been resumed."""
+    records: list[str] = []
+
+    def die(operation: str, path: str) -> None:
+        if operation == "append" and path.startswith("logs/ticks/"):
+            records.append(path)
+            if len(records) == 2:
+                raise Crash
+
+    return die
+
+
+def prompt_of(base: Path, tick: int) -> str:
+    (started,) = (record for record in read_journal(base, tick) if record["type"] == "turn_started")
+    return str(started["prompt"][-1]["content"])
