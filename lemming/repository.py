@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 import stat
 import subprocess
 import tempfile
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from lemming import fs, paths
 from lemming.errors import GitFailed
+from lemming.git_files import require_no_pipes, require_ours
 
 FOLDER = ".lemming/history.git"
 BRANCH = "refs/heads/main"
@@ -28,6 +30,7 @@ LEFT_OUT = ("/agents/*/logs/", ".*.tmp")
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OLDEST_GIT = (2, 30)
 PATIENCE_S = 600.0
+_ELSEWHERE = "/"  # where git is started: a folder in which nobody else puts anything
 
 # Whatever stands in .gitattributes files of the work tree, bytes are kept as they are.
 _ATTRIBUTES = b"* -text -ident -filter -working-tree-encoding !diff\n"
@@ -77,23 +80,13 @@ class Repository:
         fs.publish(self.base, f"{FOLDER}/config", _CONFIG)
 
     def check(self) -> None:
-        """Raise `GitFailed` unless git can be used and the repository is configured as we made it.
+        """Raise `GitFailed` unless git can be used and the repository is as we made it.
 
-        An organisation may come from a stranger, and settings of a repository can start programs.
+        Settings of a repository can start programs, and its files can be what git waits on for ever.
         """
         require_git()
-        for name, ours in (("config", _CONFIG), ("info/attributes", _ATTRIBUTES), ("commondir", b"")):
-            try:
-                present = fs.read_bytes(self.folder / name, len(ours))
-            except FileNotFoundError:
-                present = b""
-            except OSError as error:
-                raise GitFailed(f"cannot be read: {error.strerror}", where=f"{FOLDER}/{name}") from error
-            if present != ours:
-                hint = f"if you trust it, restore it from another organisation; else move {FOLDER} away"
-                raise GitFailed(
-                    "this is not as LeMMing writes it; it is not used", where=f"{FOLDER}/{name}", hint=hint
-                )
+        require_ours(self.base, FOLDER, {"config": _CONFIG, "info/attributes": _ATTRIBUTES})
+        require_no_pipes(self.base, KEPT)
 
     def remove_stale_locks(self) -> None:
         """Remove what a killed git left. Only for the holder of the organisation's lock."""
@@ -105,11 +98,11 @@ class Repository:
         """Run git and return what it printed; raise `GitFailed` with what it complained about."""
         try:
             done = subprocess.run(
-                ["git", *words],
+                [_program(), *words],
                 input=feed,
                 capture_output=True,
                 check=False,
-                cwd=self.work_tree or self.base,
+                cwd=_ELSEWHERE,
                 env={**self._environment(), **environment},
                 timeout=PATIENCE_S,
                 start_new_session=True,  # Ctrl-C is for the engine; a commit under way is finished
@@ -169,15 +162,20 @@ class Repository:
             )
 
     def _environment(self) -> dict[str, str]:
-        """Return all that git may know: no settings of the user, no variables of a git that started us."""
+        """Return all that git may know: no settings but ours, no variables of a git that started us.
+
+        Without a home (and XDG_CONFIG_HOME) there is none in which settings could lie.
+        """
         place = str(self.folder)
         environment = {
-            "PATH": os.environ.get("PATH", os.defpath),
+            "PATH": _path(),
             "LC_ALL": "C",
-            "HOME": place,
-            "XDG_CONFIG_HOME": place,
             "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_CONFIG_SYSTEM": os.devnull,
+            "GIT_CONFIG_GLOBAL": os.devnull,
             "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_ALLOW_PROTOCOL": "none",
+            "GIT_NO_REPLACE_OBJECTS": "1",
             "GIT_TERMINAL_PROMPT": "0",
             "GIT_OPTIONAL_LOCKS": "0",
             "GIT_LITERAL_PATHSPECS": "1",
@@ -188,7 +186,7 @@ class Repository:
             environment["GIT_INDEX_FILE"] = self.index
         if self.objects:
             environment["GIT_OBJECT_DIRECTORY"] = self.objects
-            environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = f"{place}/objects"
+            environment["GIT_ALTERNATE_OBJECT_DIRECTORIES"] = _quoted(f"{place}/objects")
         return environment
 
     def _files(self, name: str) -> Iterator[str]:
@@ -227,17 +225,33 @@ def require_git() -> None:
 
 def git_version() -> tuple[int, int] | None:
     """Return the version of the git that is installed; None when there is none."""
-    return _version_on(os.environ.get("PATH", os.defpath))
+    return _version_on(_path())
+
+
+def _path() -> str:
+    """Return where programs are looked for: not in the folder we happen to be in."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    return os.pathsep.join(folder for folder in folders if os.path.isabs(folder))
+
+
+def _program() -> str:
+    return shutil.which("git", path=_path()) or "git"
+
+
+def _quoted(path: str) -> str:
+    """Return a path as git takes it in a list, in which a colon would end it."""
+    return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 @cache
 def _version_on(path: str) -> tuple[int, int] | None:
     try:
         done = subprocess.run(
-            ["git", "--version"],
+            [shutil.which("git", path=path) or "git", "--version"],
             capture_output=True,
             check=False,
             text=True,
+            cwd=_ELSEWHERE,
             env={"PATH": path, "LC_ALL": "C"},
             timeout=60,
         )

@@ -33,8 +33,8 @@ FLOORS = {
     "sealing": STORES,
     # 4 reach: the outside world
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
-    "circuit": REACH, "guards": REACH, "pacing": REACH, "providers": REACH, "repository": REACH,
-    "retrying": REACH, "toolbox": REACH, "tools": REACH,
+    "circuit": REACH, "git_files": REACH, "guards": REACH, "pacing": REACH, "providers": REACH,
+    "repository": REACH, "retrying": REACH, "toolbox": REACH, "tools": REACH,
     # 5 the turn
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     "watching": TURN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from lemming.engine import load_tick, run_once
 from lemming.errors import GitFailed, UsageError
 from lemming.jsontext import pretty
 from lemming.messages import send
-from lemming.repository import FOLDER, Repository
+from lemming.repository import FOLDER, Repository, git_version
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.timeline.history import History
 
@@ -271,11 +272,95 @@ def test_settings_that_are_not_ours_start_nothing(base: Path, odd: str) -> None:
     texts = {"config": settings, "commondir": str(other), "info/attributes": "* filter=mine\n"}
     (base / FOLDER / odd).write_text(texts[odd])
     (said,) = run(base)
-    assert "not as LeMMing writes it" in said["problem"]["message"]
+    assert odd in said["problem"]["where"]
     with pytest.raises(GitFailed):
         History(base)
     assert not fired.exists()
     assert load_tick(base) == 3
+
+
+@pytest.mark.parametrize("folder", ["", ".lemming", FOLDER])
+@pytest.mark.parametrize("name", [".gitconfig", "git/config", ".config/git/config", "config.worktree"])
+def test_git_believes_no_settings_that_lie_in_the_folder(
+    base: Path, monkeypatch: pytest.MonkeyPatch, folder: str, name: str
+) -> None:
+    make(base)
+    run(base, 2)
+    fired = base.parent / "fired"
+    settings = f"[trace2]\n\tnormalTarget = {fired}\n\teventTarget = {fired}\n\tperfTarget = {fired}\n"
+    fs.publish(base, f"{folder}/{name}".lstrip("/"), settings.encode())
+    monkeypatch.chdir(base)
+    monkeypatch.setenv("GIT_TRACE2", str(fired))
+    for home in ("HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(home, str(base / folder))
+    with contextlib.suppress(GitFailed):
+        history = History(base)
+        history.changes_of(history.commits()[0])
+        history.changes_between("1", "now")
+        (base.parent / "out").mkdir()
+        history.check_out(history.commits()[0], base.parent / "out")
+    run(base)
+    git_version()
+    assert not fired.exists()
+
+
+def test_a_git_in_the_folder_is_not_started(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(base)
+    run(base)
+    fs.publish(base, "git", f"#!/bin/sh\ntouch {base.parent}/fired\n".encode())
+    (base / "git").chmod(0o755)
+    monkeypatch.chdir(base)
+    monkeypatch.setenv("PATH", f"{os.pathsep}.{os.pathsep}{os.environ['PATH']}")
+    assert len(History(base).commits()) == 2
+    assert not (base.parent / "fired").exists()
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        *(f"{FOLDER}/{name}" for name in ("HEAD", "index", "packed-refs", "refs/heads/main")),
+        *(
+            f"{FOLDER}/{name}"
+            for name in ("config", "info/attributes", "objects/00/1234", "objects/pack/a.idx")
+        ),
+        ".gitattributes",
+        "agents/.gitattributes",
+        "agents/ada/workspace/.gitattributes",
+    ],
+)
+@pytest.mark.parametrize("kind", ["a pipe", "a link to a pipe"])
+def test_a_pipe_in_the_place_of_a_file_of_gits_is_named_and_hangs_nothing(
+    base: Path, place: str, kind: str
+) -> None:
+    make(base)
+    run(base)
+    (base / place).parent.mkdir(parents=True, exist_ok=True)
+    (base / place).unlink(missing_ok=True)
+    pipe = base / place if kind == "a pipe" else base.parent / "pipe"
+    os.mkfifo(pipe)
+    if pipe != base / place:
+        (base / place).symlink_to(pipe)
+    with pytest.raises(GitFailed) as refused:
+        History(base)
+    assert refused.value.where == place
+    (said,) = run(base)
+    assert said["problem"]["where"] == place
+
+
+@pytest.mark.parametrize("name", ["objects/info/alternates", "info/grafts", "shallow", "worktrees/x/gitdir"])
+def test_a_file_that_leads_git_elsewhere_is_refused(base: Path, name: str) -> None:
+    make(base)
+    run(base)
+    fs.publish(base, f"{FOLDER}/{name}", b"/elsewhere\n")
+    with pytest.raises(GitFailed, match="does not belong to a history"):
+        History(base)
+
+
+def test_an_organisation_may_lie_in_a_folder_with_any_name(tmp_path: Path) -> None:
+    base = make(tmp_path / 'a:b "c" d\\e')
+    assert run(base) == []
+    fs.publish(base, "shared/new.txt", b"new")
+    assert [file.path for file in History(base).changes_between("1", "now").files] == ["shared/new.txt"]
 
 
 def test_looking_changes_no_file(base: Path) -> None:
