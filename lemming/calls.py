@@ -23,7 +23,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from lemming.errors import LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.providers import LLMProvider, Reply, Request
-from lemming.redaction import excerpt
+from lemming.redaction import excerpt, redact_reply
 
 _LONGEST_MESSAGE_CHARS = 400
 _CLOSING_TIME_S = 2.0
@@ -76,11 +76,12 @@ def checked(reply: Any) -> Reply:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         found = reply.text if isinstance(reply, Reply) else reply
         raise RequestRejected(f"the provider returned {type(found).__name__}, not text")
+    text = redact_reply(reply.text)  # here, where a call was made: only this machine may know its key
     try:
-        reply.text.encode()
+        text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair is not text and cannot be written to any file
-        return reply._replace(text=reply.text.encode("utf-8", "replace").decode())
-    return reply
+        text = text.encode("utf-8", "replace").decode()
+    return reply if text == reply.text else reply._replace(text=text)
 
 
 def _as_provider_error(error: BaseException, name: str) -> ProviderError:

@@ -14,13 +14,13 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from lemming import fs, paths
 from lemming.clock import Clock, parse_timestamp, timestamp
 from lemming.documents import adapter
 from lemming.errors import CircuitOpen, DiskError, ProviderError, TimedOut, Unavailable
 from lemming.jsontext import parse, pretty
+from lemming.redaction import without_userinfo
 
 FAILURES_TO_OPEN = 5
 FIRST_OPEN_S = 60.0
@@ -146,11 +146,8 @@ def circuit_name(provider: str, options: Mapping[str, Any]) -> str:
     'openai https://api.example.org/v1'
     """
     command = options.get("command") or [""]
-    address = str(options.get("base_url") or options.get("host") or command[0])
-    if "://" in address:
-        parts = urlsplit(address)
-        address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-    return f"{provider} {address}".strip()
+    address = str(options.get("base_url") or options.get("host") or "").partition("?")[0]
+    return f"{provider} {without_userinfo(address) or command[0]}".strip()
 
 
 def _end_of_opening(now: datetime, number: int) -> str:

@@ -21,6 +21,7 @@ from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.fitting import about
 from lemming.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.readings import Look, Reading, are_as_before, is_current, look, looks_at
+from lemming.redaction import name_variables
 from lemming.schedule import Wake
 
 ORG_FILE = "config/org.json"
@@ -266,6 +267,8 @@ def _read_all(base: Path) -> Config:
     errors = tuple(problem for problem in problems if problem.severity == "error")
     if errors:
         raise ConfigError(str(errors[0]), problems=tuple(problems))
+    for entry in models.values():
+        name_variables(entry.options, MODELS_FILE)
     return Config(org, {**DEFAULT_MODELS, **models}, allocations, tuple(warnings))
 
 

@@ -19,7 +19,7 @@ from lemming.clock import Clock
 from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, DiskError
 from lemming.jsontext import JsonProblem, compact, parse
-from lemming.redaction import redact_bytes, redact_values
+from lemming.redaction import redact_bytes, redact_json
 from lemming.sealing import beginning, plain_ticks, read_sealed, sealed_ticks
 
 Record = dict[str, Any]
@@ -225,16 +225,7 @@ class Journal:
 
 def _without_secrets(fields: dict[str, Any]) -> Record:
     """Return fields of a record without secrets; their own names stay, for whoever reads the record."""
-    return {key: _redacted(value) for key, value in fields.items()}
-
-
-def _redacted(value: Any) -> Any:
-    """Return a value without secrets in its texts; a number that looks like one stays a number."""
-    if isinstance(value, str):
-        return redact_values(value)
-    if isinstance(value, dict):
-        return {redact_values(key): _redacted(item) for key, item in value.items()}
-    return [_redacted(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return {key: redact_json(value) for key, value in fields.items()}
 
 
 def _close_line(text: bytes, previous: bytes) -> tuple[bytes, bytes]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from lemming import fs, paths
 from lemming.errors import DiskError
-from lemming.redaction import redact_bytes
+from lemming.redaction import redact_bytes, redact_json
 
 ROTATE_BYTES = 8 << 20
 """A log that has grown past this when it is closed becomes `<name>.1`, in the place of the one before."""
@@ -107,7 +107,7 @@ class _LogFile:
 
     def msg(self, line: bytes) -> None:
         try:
-            self._opened().append(redact_bytes(line) + b"\n")
+            self._opened().append(_without_secrets(line) + b"\n")
         except DiskError as error:
             _overlook_odd_file(error)
 
@@ -143,6 +143,10 @@ class _EachLine:
             log.msg(line)
 
     debug = info = warning = error = critical = msg
+
+
+def _without_secrets(line: bytes) -> bytes:
+    return line if redact_bytes(line) == line else _dumps(redact_json(json.loads(line)))
 
 
 def _overlook_odd_file(error: DiskError) -> None:

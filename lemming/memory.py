@@ -18,6 +18,7 @@ from lemming.clock import Clock, SystemClock, parse_timestamp, timestamp
 from lemming.effects import FileEffect, apply_effect
 from lemming.errors import CorruptState, Problem, ToolError
 from lemming.jsontext import JsonProblem, parse, pretty
+from lemming.redaction import redact_bytes, redact_json
 
 MEMORY_LIMIT_BYTES = 256 << 10
 FILES_REMEMBERED = 10_000
@@ -144,7 +145,9 @@ def save_memory(
     it would replace a damaged file.
     """
     base = paths.as_base(base_path)
-    effect = memory_effect(agent_name, key, value, _now(clock))
+    effect = memory_effect(agent_name, key, value, now := _now(clock))
+    if redact_bytes(effect.content) != effect.content:
+        effect = memory_effect(agent_name, key, redact_json(value), now)
     require_intact(base, agent_name, key)
     apply_effect(base, effect)
 

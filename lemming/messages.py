@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
 from pathlib import Path
@@ -24,6 +24,7 @@ from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
 from lemming.jsontext import pretty, to_line
 from lemming.kinds import MessageKind
+from lemming.redaction import redact_bytes, redact_json
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
@@ -135,7 +136,7 @@ def write_outbox_entry(base_path: str | os.PathLike[str], agent_name: str, entry
     if entry.agent != agent_name:
         raise ValueError(f"entry {entry.id} is by {entry.agent!r}; agents write only to their own outbox")
     base = paths.as_base(base_path)
-    effect = entry_effect(entry)
+    effect = entry_effect(_without_secrets(entry))
     fs.publish(base, effect.path, effect.content)
     return base / effect.path
 
@@ -154,7 +155,7 @@ def send(
     base = paths.as_base(base_path)
     for index in range(ENTRIES_PER_TURN):
         identity = entry_id(tick, agent_name, index)
-        entry = OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at)
+        entry = _without_secrets(OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at))
         if fs.create(base, entry.file, entry.content):
             return entry
     raise ConfigError(
@@ -289,6 +290,12 @@ def cleanup_old_outbox_entries(
     for path in expired:
         fs.remove(base, path)
     return expired
+
+
+def _without_secrets(entry: OutboxEntry) -> OutboxEntry:
+    if redact_bytes(entry.content) == entry.content:
+        return entry
+    return replace(entry, payload=redact_json(entry.payload), tags=redact_json(entry.tags))
 
 
 def _readable(base: Path, names: list[EntryName]) -> Iterator[OutboxEntry]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from lemming.documents import adapter
 from lemming.errors import ConfigError, LemmingError, UnknownModel
 from lemming.jsontext import compact, nearest
-from lemming.redaction import redact
+from lemming.redaction import name_variables, redact
 
 if TYPE_CHECKING:
     from lemming.backends.anthropic import AnthropicProvider
@@ -228,6 +228,7 @@ def make_provider(name: str, options: dict[str, Any], *, base: Path | None = Non
     A provider whose constructor has a parameter `base` also gets the organisation's folder. Raises
     `UnknownModel` for a name that no provider has, and `ConfigError` for an option it does not take.
     """
+    name_variables(options, _MODELS_FILE)
     provider = provider_class(name)
     signature = inspect.signature(provider)
     known = [option for option in signature.parameters if option != "base"]

@@ -1,18 +1,39 @@
-"""Keeps secrets out of every file and every error text.
+"""Keeps secrets out of every file, every error text and the screen.
 
-A secret is the value of an environment variable whose name says so. Error texts come from outside, so
-in them well-known shapes of keys are taken out too, whether or not the environment holds them.
+A secret is the value of an environment variable that the organisation names (`name_variables`), whose name
+says so, or that looks like a key or holds a password in an address: as it is, without the space around it,
+and as JSON, URLs and base64 write it. Texts from outside also lose what looks like a key to anybody.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote, quote_plus, unquote
 
-_SECRET_NAME = re.compile(r"(?<!PUBLIC_)KEY(?!BOARD|MAP)|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL", re.I)
+_SECRET_NAME = re.compile(
+    r"(?<!PUBLIC_)KEY(?!BOARD|MAP)|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL"
+    r"|(?:\A|_)(?:PAT|PASS|AUTH|AUTHORIZATION|COOKIE)\Z",
+    re.I,
+)
 _SHORTEST = 8  # anything shorter is found inside ordinary words
+_SHORTEST_NAMED = 6  # of a variable that is said to hold a key
+_SHORTEST_LONE_USER = 16  # an address's user without a password is a token when it is this long
+_SHORTEST_BASE64 = 8
+
+# What programs are commonly given, and is no secret though an organisation names it.
+_ORDINARY = re.compile(
+    r"(?:PATH|HOME|PWD|OLDPWD|LANG|LANGUAGE|LC_\w+|USER|LOGNAME|SHELL|TERM|COLORTERM|TMPDIR|TEMP|TMP|TZ|EDITOR"
+    r"|VISUAL|PAGER|DISPLAY|HOSTNAME|XDG_\w+|SSH_AUTH_SOCK|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|VIRTUAL_ENV"
+    r"|\w*PATH|\w+_DIR|\w+_HOME)\Z"
+)
+_USERINFO = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?P<userinfo>[^\s/?#]+)@", re.I)
+_ASSIGNED = re.compile(r"([\w-]+)=([^&;#\s]+)")
+_ESCAPED = re.compile(r"\\u00([2-7][0-9a-f])|\\(/)", re.I)
 _SHAPES = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON web token
@@ -21,7 +42,7 @@ _SHAPES = re.compile(
     r"|\b(?-i:AKIA|ASIA)(?-i:[A-Z0-9]{12,})"
     r"|\b(?-i:AIza)[\w-]{20,}"
     r"|(?<=\bBearer )[^\s\"',]{8,}"
-    r"|(?<=://)[^\s/@:]+:[^\s/@]+(?=@)",  # user:password in an address
+    r"|(?<=://)[^\s/@:]*:[^\s/@]+(?=@)",  # user:password in an address
     re.I | re.S,
 )
 
@@ -35,16 +56,47 @@ class Secret(NamedTuple):
 
 
 _known: tuple[Secret, ...] | None = None
+_named: dict[str, bool] = {}  # the variables that organisations name; whether that is as a key's
+_written: dict[str, str] = {}  # passwords that stand in an organisation's own settings, and where
+
+
+def name_variables(options: Mapping[str, Any], where: str) -> None:
+    """Take note of the variables that a provider's options name: their values are secrets from now on.
+
+    A variable is whatever text in the options, at any depth, is the name of one. One under a key that ends in
+    `_env` is a key's, whose value may be short. Passwords in addresses among the options are secrets too.
+    """
+    global _known
+    present = set(os.environ)
+    for key, text in _texts(options):
+        if "://" in text:
+            for form in _parts_of_address(text):
+                if form not in _written:
+                    _written[form], _known = where, None
+        is_key = key.endswith("_env")
+        is_named = is_key or ((key == "env" or text in present) and not _ORDINARY.match(text))
+        if is_named and not (text in _named and _named[text] >= is_key):
+            _named[text], _known = is_key, None
 
 
 def redact_values(text: str) -> str:
-    """Return the text without the values of secret environment variables; quick when there are none in it.
+    """Return the text without secret values; quick when there are none in it.
 
     The environment is read once; `refresh` reads it again.
     """
     for secret in _known if _known is not None else refresh():
         if secret.value in text:
             text = text.replace(secret.value, f"[redacted {secret.name}]")
+    return text
+
+
+def redact_reply(text: str) -> str:
+    """Return a model's reply without secret values, those in it that JSON's escapes hide included."""
+    text = redact_values(text)
+    if "\\" in text:
+        unescaped = _ESCAPED.sub(_unescaped, text)
+        without = redact_values(unescaped)
+        return text if without == unescaped else without
     return text
 
 
@@ -58,6 +110,20 @@ def redact_bytes(text: bytes) -> bytes:
         if secret.raw in text:
             text = text.replace(secret.raw, f"[redacted {secret.name}]".encode("utf-8", "replace"))
     return text
+
+
+def redact_json(value: Any) -> Any:
+    """Return a JSON value without secrets in its texts and keys; a number that looks like one stays a number.
+
+    >>> redact_json({"ticks": [1, 2]})
+    {'ticks': [1, 2]}
+    """
+    if isinstance(value, str):
+        return redact_values(value)
+    if isinstance(value, dict):
+        return {redact_values(key) if isinstance(key, str) else key: redact_json(item)
+                for key, item in value.items()}  # fmt: skip
+    return [redact_json(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def redact(text: str) -> str:
@@ -80,15 +146,21 @@ def excerpt(text: str, limit_chars: int = 200) -> str:
     return line if len(line) <= limit_chars else line[: limit_chars - 1].rstrip() + "…"
 
 
+def without_userinfo(address: str) -> str:
+    """Return an address as it may be shown: without user and password.
+
+    >>> without_userinfo("https://me:secret@example.org/v1"), without_userinfo("me:secret@box:11434")
+    ('https://example.org/v1', 'box:11434')
+    """
+    scheme, mark, rest = address.rpartition("://")
+    authority, slash, path = rest.partition("/")
+    return f"{scheme}{mark}{authority.rpartition('@')[2]}{slash}{path}"
+
+
 def refresh() -> tuple[Secret, ...]:
     """Read the environment again; return the secrets in it, longest first."""
     global _known
-    found = {
-        form: name
-        for name, value in os.environ.items()
-        if len(value) >= _SHORTEST and not value.isdigit() and _SECRET_NAME.search(name)
-        for form in _forms(value)
-    }
+    found = {form: name for value, name in _secret_values() for form in _forms(value)}
     longest_first = sorted(found.items(), key=lambda item: (-len(item[0]), item))
     _known = tuple(
         Secret(value, value.encode("utf-8", "surrogateescape"), name) for value, name in longest_first
@@ -96,6 +168,69 @@ def refresh() -> tuple[Secret, ...]:
     return _known
 
 
-def _forms(value: str) -> tuple[str, ...]:
-    """A value as it is, and as a JSON string holds it: the journal's lines are JSON."""
-    return value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]
+def _secret_values() -> Iterator[tuple[str, str]]:
+    """Yield the values that are secrets, each with the name it is replaced by."""
+    yield from _written.items()
+    for name, value in os.environ.items():
+        trimmed = value.strip()
+        if _is_secret(name, trimmed):
+            yield from ((value, name), (trimmed, name))
+        if "@" in trimmed or "=" in trimmed:
+            yield from ((part, name) for part in _parts_of_address(trimmed))
+
+
+def _is_secret(name: str, value: str) -> bool:
+    if _named.get(name):
+        return len(value) >= _SHORTEST_NAMED
+    if len(value) < _SHORTEST or value.isdigit():
+        return False
+    return name in _named or bool(_SECRET_NAME.search(name)) or bool(_SHAPES.fullmatch(value))
+
+
+def _parts_of_address(text: str) -> Iterator[str]:
+    """Yield what is secret in an address, with a scheme or none: user and password, what is named a key."""
+    for name, value in _ASSIGNED.findall(text):
+        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_NAMED:
+            yield from {value, unquote(value)}
+    match = _USERINFO.match(text)
+    userinfo = match["userinfo"] if match else ""
+    user, colon, password = userinfo.partition(":")
+    if colon and password:
+        yield f"{userinfo}@"
+        for form in {userinfo, unquote(userinfo), password, unquote(password)}:
+            if len(form) >= _SHORTEST_NAMED:
+                yield form
+    elif len(user) >= _SHORTEST_LONE_USER:
+        yield user
+
+
+def _forms(value: str) -> Iterator[str]:
+    """Yield a value as it is, and as JSON, an address and base64 hold it."""
+    yield from (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    raw = value.encode("utf-8", "surrogateescape")
+    yield from (quote(raw, safe=""), quote(raw), quote_plus(raw))
+    for before in range(3):  # base64 looks different after each number of bytes, modulo 3
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            # The first and the last characters depend on what stands around the value.
+            middle = encode(bytes(before) + raw).decode().rstrip("=")[(0, 2, 3)[before] :]
+            middle = middle[: len(middle) - 1] if (before + len(raw)) % 3 else middle
+            if len(middle) >= _SHORTEST_BASE64:
+                yield middle
+
+
+def _texts(options: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text in a provider's options, with the key it stands under."""
+    if isinstance(options, str):
+        yield key, options
+    elif isinstance(options, Mapping):
+        for inner_key, value in options.items():
+            yield from _texts(value, str(inner_key))
+            yield from ((key, name) for name in (inner_key,) if key == "env" and isinstance(name, str))
+    elif isinstance(options, (list, tuple)):
+        for value in options:
+            yield from _texts(value, key)
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    letter = escape[2] or chr(int(escape[1], 16))
+    return escape[0] if letter in '"\\' else letter

@@ -23,7 +23,7 @@ from lemming.effects import FileEffect, apply_effect
 from lemming.errors import DiskError, LemmingError, OutOfCredits, ProviderError
 from lemming.journal import Journal, Record
 from lemming.providers import Message, Request
-from lemming.redaction import redact_values
+from lemming.redaction import redact_reply, redact_values
 from lemming.runtime import Runtime, Stopped
 from lemming.tools import EngineTool, ToolContext, ToolResult, allowed_tools
 from lemming.turn import INTERRUPTED, Answer, Seat
@@ -152,7 +152,7 @@ class JournalTape:
             call=call,
             at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
-            text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES]),
+            text=redact_reply(reply.text[: 2 * REPLY_LIMIT_BYTES]),
             finish=reply.finish if reply.finish in ("length", "refusal") else "stop",
             model=str(reply.model or seat.model.model)[:200],
             input_tokens=usage.input_tokens,

@@ -27,7 +27,7 @@ from lemming.errors import (
     UnknownModel,
 )
 from lemming.providers import Backend, Message, Reply, Request
-from lemming.redaction import excerpt
+from lemming.redaction import excerpt, name_variables
 
 BATCH_WORK_S = 600.0
 """How long one piece of work with a batch may take: the upload or the download of all its calls."""
@@ -48,6 +48,8 @@ class HttpBackend(Backend, Generic[C]):
                 f"provider {self.name}: base_url {excerpt(base_url)!r} must start with http:// or https://"
             )
             raise ConfigError(message, where="config/models.json")
+        if key_env:
+            name_variables({"api_key_env": key_env}, key_env)
         self._key_env, self._needs_key = key_env, needs_key
         self._client: calls.SharedClient[C] = calls.SharedClient(self._connect)
 

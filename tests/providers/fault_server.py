@@ -6,6 +6,7 @@ It speaks OpenAI's two APIs, Anthropic's and Ollama's, as far as one answer need
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -15,6 +16,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import quote
 
 ANSWER = '{"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "fine"}'
 _BYTE_EVERY_S = 0.03
@@ -141,6 +143,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, json.dumps(_without_usage(path)).encode())
             case ["truncated"]:
                 self._send(200, json.dumps(_truncated(path)).encode())
+            case ["echo"]:
+                self._send(200, json.dumps(answer_body(path, self._echoed())).encode())
             case ["refusal"]:
                 self._send(200, json.dumps(_refusal(path)).encode())
             case _:
@@ -162,6 +166,19 @@ class _Handler(BaseHTTPRequestHandler):
         error: dict[str, Any] = {"type": "api_error", "message": message, **({"code": code} if code else {})}
         body = {"error": message if path.endswith("/api/chat") else error}
         self._send(status, json.dumps(body).encode(), headers)
+
+    def _echoed(self) -> str:
+        """Return a reply that holds the key it was asked with, wherever a reply has room."""
+        key = self.headers.get("authorization", "")
+        encoded = base64.b64encode(key.removeprefix("Bearer ").encode()).decode()
+        payload = {"text": key, "quoted": quote(key), "base64": encoded, key: [key]}
+        reply = {
+            "outbox_entries": [{"kind": "message", "payload": payload, "tags": [key[:60]]}],
+            "tool_calls": [{"tool": "memory_write", "args": {"key": "told", "value": key}}],
+            "memory_updates": [{"key": "seen", "value": key}],
+            "notes": key,
+        }
+        return json.dumps(reply)
 
     def _drip(self, body: bytes) -> None:
         """Send a good answer so slowly that no read ever times out."""
