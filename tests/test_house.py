@@ -72,6 +72,7 @@ NOT_WRITING = {
     ("commands/stopping.py", "os.write"): "a line to standard error, from a thread that must not wait",
     ("guards/confine.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
     ("guards/confine.py", "os.write"): "pipes between a command, its keeper and the engine",
+    ("guards/keeper.py", "os.write"): "a pipe to the engine",
     ("guards/walls.py", "os.write"): "the kernel's files about a process, in /proc",
     ("repository.py", "os.mkdir"): "a folder for git in a temporary one",
     ("repository.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",

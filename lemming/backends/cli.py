@@ -7,20 +7,31 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 from lemming import calls
 from lemming.errors import RequestRejected, Unavailable
+from lemming.guards import keeper
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt
 
 OUTPUT_LIMIT_BYTES = 1 << 20
 _STDERR_TAIL_BYTES = 4096
 _CHECK_INTERVAL_S = 0.1
+_GRACE_S = 10.0
 _PASSED_ON = ("PATH", "HOME", "LANG", "USER", "SHELL", "TERM", "TMPDIR")
+
+
+class _Kept(NamedTuple):
+    """A program with its keeper around it; the descriptors are the engine's ends of the keeper's."""
+
+    process: subprocess.Popen[bytes]
+    control: int
+    report: int
 
 
 class CliProvider(Backend):
@@ -29,8 +40,9 @@ class CliProvider(Backend):
     The program gets PATH, HOME, LANG, USER, SHELL, TERM, TMPDIR, XDG_* and the variables named in `env`
     from the environment, and nothing else: no provider's key unless it is named. It runs in `cwd` (a
     folder in the organisation or an absolute path), by default in the system's folder for temporary
-    files, so that it does not take the organisation for its own project. At the deadline it is killed
-    together with every process it has started.
+    files, so that it does not take the organisation for its own project. At its end and at the deadline
+    it is killed together with every process it has started, daemons too (on Linux; elsewhere those of its
+    process group), and so it is when the engine dies.
     """
 
     keeps_deadline = True
@@ -53,18 +65,19 @@ class CliProvider(Backend):
         `RequestRejected` when it cannot be started.
         """
         deadline = time.monotonic() + request.deadline_s
-        process = self._start(request.model_name)
+        kept = self._start(request.model_name)
         try:
-            output, complaint = _converse(process, _plain(request.messages).encode(), deadline)
+            output, complaint = _converse(kept.process, _plain(request.messages).encode(), deadline)
             if len(output) <= OUTPUT_LIMIT_BYTES:
-                status = process.wait(max(0.0, deadline - time.monotonic()))
+                kept.process.wait(max(0.0, deadline - time.monotonic()))
         except (TimeoutError, subprocess.TimeoutExpired) as error:
             raise calls.timed_out(request.deadline_s) from error
         finally:
-            _end(process)
+            report = _end(kept)
         text = output[:OUTPUT_LIMIT_BYTES].decode("utf-8", "replace").strip()
         if len(output) > OUTPUT_LIMIT_BYTES:
             return Reply(text=text, finish="length", model=request.model_name)
+        status = self._status_in(report)
         if status != 0:
             lines = complaint.decode("utf-8", "replace").strip().splitlines() or ["no message"]
             raise Unavailable(f"ended with {_status(status)}: {excerpt(lines[-1])}", where=self._name)
@@ -74,28 +87,48 @@ class CliProvider(Backend):
     def _name(self) -> str:
         return f"cli {self._command[0] if self._command else ''}".strip()
 
-    def _start(self, model_name: str) -> subprocess.Popen[bytes]:
+    def _start(self, model_name: str) -> _Kept:
         if not self._command:
             raise RequestRejected(
                 "the command is empty", where="cli", hint='set options.command to ["program"]'
             )
         if not self._cwd.is_dir():
             raise RequestRejected(f"no folder {self._cwd}", where=self._name, hint="check options.cwd")
+        held, control = os.pipe(), os.pipe()
+        words = [word.replace("{model}", model_name) for word in self._command]
         try:
-            return subprocess.Popen(
-                [word.replace("{model}", model_name) for word in self._command],
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-S", keeper.__file__, str(control[0]), str(held[1]), *words],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environment(),
                 cwd=self._cwd,
+                pass_fds=(control[0], held[1]),
                 start_new_session=True,
                 bufsize=0,
             )
         except (OSError, ValueError) as error:
-            why = getattr(error, "strerror", None) or error
-            hint = f"install {self._command[0]}, or correct options.command in config/models.json"
-            raise RequestRejected(f"cannot be started: {why}", where=self._name, hint=hint) from error
+            for descriptor in (held[0], control[1]):
+                os.close(descriptor)
+            raise self._unstarted(str(getattr(error, "strerror", None) or error)) from error
+        finally:
+            for descriptor in (held[1], control[0]):
+                os.close(descriptor)
+        return _Kept(process, control=control[1], report=held[0])
+
+    def _status_in(self, report: str) -> int:
+        """Return the exit status that the keeper reports; raise when there is none."""
+        why, is_unstarted, status = report.rpartition("\n")
+        if is_unstarted:
+            raise self._unstarted(why)
+        if not status:
+            raise Unavailable("ended together with its keeper", where=self._name)
+        return int(status)
+
+    def _unstarted(self, why: str) -> RequestRejected:
+        hint = f"install {self._command[0]}, or correct options.command in config/models.json"
+        return RequestRejected(f"cannot be started: {why}", where=self._name, hint=hint)
 
     def _environment(self) -> dict[str, str]:
         wanted = {*_PASSED_ON, *self._env}
@@ -163,14 +196,21 @@ def _write(stdin: IO[bytes], rest: memoryview) -> int:
         return len(rest)
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of the process group and give everything back."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
+def _end(kept: _Kept) -> str:
+    """Have the keeper end what is left of the program; return its report and give everything back."""
+    process = kept.process
+    os.close(kept.control)
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             pipe.close()
+    with open(kept.report, "rb") as report:
+        return report.read(1000).decode("utf-8", "replace")
 
 
 def _status(status: int) -> str:

@@ -28,7 +28,6 @@ PROCESS_LIMIT = 256
 TEMPORARY = ".tmp"
 SECCOMP_DESCRIPTOR = 20  # where bwrap finds the filter
 _LOOK_EVERY_S = 0.1
-_SWEEP_S = 5.0
 
 
 class Order(NamedTuple):
@@ -68,10 +67,9 @@ def main() -> None:
 
 def carry_out(order: Order) -> Verdict:
     """Run the command to its end, or to a limit's, and end everything it started."""
-    wake, alarm = os.pipe()
-    os.set_blocking(alarm, False)
-    signal.set_wakeup_fd(alarm)
-    signal.signal(signal.SIGCHLD, lambda *_: None)
+    from lemming.guards import processes
+
+    wake = processes.wake_at_each_end()
     is_read_only = _prepare(order)
     failure, report = os.pipe()
     child = os.fork()
@@ -83,7 +81,7 @@ def carry_out(order: Order) -> Verdict:
             raise Refused(why.decode())
         ended, status = _watch(child, wake, order.timeout_s)
     finally:
-        _sweep(child, wake)
+        processes.end_all(child, wake)
     return Verdict(ended, status, _describe(order, is_read_only))
 
 
@@ -94,7 +92,7 @@ def _prepare(order: Order) -> bool:
     """Do what the launcher itself must do; return whether all but the workspace is read-only now."""
     if sys.platform != "linux":
         return False
-    from lemming.guards import walls
+    from lemming.guards import processes, walls
 
     walls.adopt_orphans()
     if os.geteuid() == 0 and order.workspace is not None:
@@ -102,7 +100,7 @@ def _prepare(order: Order) -> bool:
         if owner.st_uid != 0:
             walls.become(owner.st_uid, owner.st_gid)
     if os.geteuid() != 0:  # root is exempt: `_watch` counts instead
-        _set_limit(resource.RLIMIT_NPROC, _threads_of_user() + PROCESS_LIMIT)
+        _set_limit(resource.RLIMIT_NPROC, processes.threads_of_user() + PROCESS_LIMIT)
     if order.mode == "bwrap" and os.geteuid() == 0:
         try:
             walls.protect_devices(order.workspace)
@@ -197,13 +195,15 @@ def _describe(order: Order, is_read_only: bool) -> str:
 
 def _watch(child: int, wake: int, timeout_s: float) -> tuple[Ended, int]:
     """Wait for the command's end, the deadline, too many processes, or the end of whoever ordered it."""
+    from lemming.guards import processes
+
     deadline = time.monotonic() + timeout_s
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(wake, select.POLLIN)
     is_root = os.geteuid() == 0
     while (left_s := deadline - time.monotonic()) > 0:
-        status = _reap(child)
+        status = processes.reap(child)
         if status is not None:
             code = os.waitstatus_to_exitcode(status)
             return ("exit", code) if code >= 0 else ("signal", -code)
@@ -212,69 +212,9 @@ def _watch(child: int, wake: int, timeout_s: float) -> tuple[Ended, int]:
             return "cancelled", 0
         if wake in ready:
             os.read(wake, 4096)
-        elif is_root and len(_descendants()) > PROCESS_LIMIT:
+        elif is_root and len(processes.descendants()) > PROCESS_LIMIT:
             return "processes", 0
     return "timeout", 0
-
-
-def _reap(child: int) -> int | None:
-    """Bury all who have ended; return the command's own status if it is among them."""
-    found = None
-    with contextlib.suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if ended[0] == child:
-                found = ended[1]
-    return found
-
-
-def _sweep(child: int, wake: int) -> None:
-    """End everything the command started, orphans and daemons too. Returns when nobody is left."""
-    poll = select.poll()
-    poll.register(wake, select.POLLIN)
-    give_up = time.monotonic() + _SWEEP_S
-    while time.monotonic() < give_up:
-        for process in _descendants():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process, signal.SIGKILL)
-        if sys.platform != "linux":
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGKILL)
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        if poll.poll(10):
-            os.read(wake, 4096)
-
-
-def _descendants() -> list[int]:
-    """Return the ids of all processes below this one, parents first, so that none sees its children die.
-
-    Orphans come to us, so nobody gets away.
-    """
-    children: dict[int, list[int]] = {}
-    for name in _process_names():
-        with contextlib.suppress(OSError), open(f"/proc/{name}/stat", "rb") as file:
-            parent = file.read().rpartition(b")")[2].split()[1]
-            children.setdefault(int(parent), []).append(int(name))
-    found = children.get(os.getpid(), [])
-    for process in found:
-        found.extend(children.get(process, []))
-    return found
-
-
-def _threads_of_user() -> int:
-    count = 0
-    for name in _process_names():
-        with contextlib.suppress(OSError):
-            if os.stat(f"/proc/{name}").st_uid == os.geteuid():
-                count += len(os.listdir(f"/proc/{name}/task"))
-    return count
-
-
-def _process_names() -> list[str]:
-    return [name for name in os.listdir("/proc") if name.isdigit()] if os.path.isdir("/proc") else []
 
 
 if __name__ == "__main__":

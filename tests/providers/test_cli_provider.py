@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import select
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -107,6 +110,53 @@ def test_a_process_left_behind_does_not_hold_the_answer_up(request_: Request, tm
     assert reply.text == "answer"
     assert time.monotonic() - started < 3
     assert dies(int((tmp_path / "pid").read_text()))
+
+
+DAEMON = """
+import os, signal, sys, time
+for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+    signal.signal(number, signal.SIG_IGN)
+for _ in range(2):
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+for descriptor in (0, 1, 2):
+    os.close(descriptor)
+with open(sys.argv[1], "w") as held:
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="beyond Linux a daemon cannot be followed")
+@pytest.mark.parametrize("then", ["sleep 60", "echo answer", "yes"], ids=["deadline", "end", "too much"])
+def test_no_daemon_outlives_its_program(request_: Request, tmp_path: Path, then: str) -> None:
+    (tmp_path / "daemon.py").write_text(DAEMON)
+    os.mkfifo(tmp_path / "held")
+    held = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
+    script = (
+        f"{sys.executable} {tmp_path}/daemon.py {tmp_path}/held; setsid sleep 60 > {tmp_path}/held & "
+        f"exec 3> {tmp_path}/held; {then}"
+    )
+    with contextlib.suppress(TimedOut):
+        ask(shell(script), request_._replace(deadline_s=1))
+    assert os.read(held, 1) == b"", "somebody still holds the pipe"
+    os.close(held)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="beyond Linux a daemon cannot be followed")
+def test_a_program_does_not_outlive_a_killed_engine(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "held")
+    code = f"""
+from lemming.backends.cli import CliProvider
+from lemming.providers import Request
+provider = CliProvider(command=["sh", "-c", "setsid sleep 60 > {tmp_path}/held & wait"])
+provider.complete(Request(model_name="m", messages=[], deadline_s=60))
+"""
+    with subprocess.Popen([sys.executable, "-c", code]) as engine, open(tmp_path / "held", "rb") as held:
+        engine.kill()
+        poll = select.poll()
+        poll.register(held, select.POLLHUP)
+        assert poll.poll(10_000), "the program still holds the pipe"
 
 
 def test_endless_output_is_cut(request_: Request) -> None:
