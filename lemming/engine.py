@@ -17,7 +17,16 @@ from lemming import fs, paths
 from lemming.agents import Agent
 from lemming.clock import Clock, elapsed_ms
 from lemming.config import Config
-from lemming.documents import why_unreadable
+from lemming.counter import (
+    LAST_TICK,
+    counter,
+    load_tick,
+    persist_tick,
+    require_ledgers_before,
+    require_newest,
+    tick_by_journals,
+    why_not_tick_1,
+)
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.journal import (
     Durability,
@@ -29,7 +38,6 @@ from lemming.journal import (
     may_have_gone_down,
     read_journal,
 )
-from lemming.jsontext import JsonProblem, parse, pretty_words
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Notify, Runtime, ignore, load_installed_plugins, open_org
@@ -41,38 +49,18 @@ if TYPE_CHECKING:
     from lemming.recorder import Recorder
 
 RESERVED_BYTES = 1 << 20
+__all__ = [
+    "get_firing_agents",
+    "load_tick",
+    "persist_tick",
+    "recorded_report",
+    "run_forever",
+    "run_once",
+    "run_opened",
+    "run_tick",
+    "ticks",
+]
 ENDS = ("turn_committed", "turn_skipped")
-LAST_TICK = 10**12 - 1  # file names have room for twelve digits
-
-
-def load_tick(base_path: str | os.PathLike[str]) -> int:
-    """Return the tick that runs next, from `tick.json`; 1 in an organisation that never ran.
-
-    Raises `CorruptState` for anything that is not a tick; the journals then tell what it was.
-    """
-    base = paths.as_base(base_path)
-    try:
-        plain = parse(fs.read_bytes(f"{base}/{paths.TICK_FILE}", 4096), allow_bom=True)
-    except FileNotFoundError as error:
-        if not journal_ticks(base):
-            return 1
-        raise _uncounted(base, "the tick counter is gone") from error
-    except (OSError, JsonProblem) as error:
-        why = why_unreadable(error) if isinstance(error, OSError) else str(error)
-        raise _uncounted(base, f"cannot read the tick counter: {why}") from error
-    tick = plain.get("current_tick") if isinstance(plain, dict) else None
-    if isinstance(tick, bool) or not isinstance(tick, int) or not 0 <= tick <= LAST_TICK:
-        raise _uncounted(base, 'expected {"current_tick": N} with a whole number N')
-    return tick
-
-
-def persist_tick(base_path: str | os.PathLike[str], tick: int, *, sync: bool = False) -> None:
-    """Write `tick.json`: the tick that runs next."""
-    fs.publish(paths.as_base(base_path), paths.TICK_FILE, _counter(tick), sync=sync)
-
-
-def _counter(tick: int) -> bytes:
-    return pretty_words({"current_tick": tick})
 
 
 def get_firing_agents(agents: Iterable[Agent], tick: int) -> list[Agent]:
@@ -210,13 +198,6 @@ def _report_of(tick: int, records: list[Record]) -> TickReport:
     )
 
 
-def _uncounted(base: Path, message: str) -> CorruptState:
-    ticks = journal_ticks(base)
-    known = f"the last journal is of tick {ticks[-1]}" if ticks else "there is no journal"
-    hint = f'{known}; write {{"current_tick": {_tick_by_journals(base, ticks)}}} into it'
-    return CorruptState(message, where=paths.TICK_FILE, hint=hint)
-
-
 def _run_next(runtime: Runtime, tick: int) -> TickReport:
     begun = journal_ticks(runtime.base, with_sealed=False)
     return _run(runtime, _next_tick(runtime, tick, begun), begun, advance=True)
@@ -245,7 +226,7 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
         raise TickAlreadyCommitted(
             f"tick {tick} has been run already; a tick is applied once",
             where=paths.TICK_FILE,
-            hint=f'to go on, write {{"current_tick": {_tick_by_journals(base, ticks)}}} into it',
+            hint=f'to go on, write {{"current_tick": {tick_by_journals(base, ticks)}}} into it',
         )
     persist_tick(base, tick + 1)
     return tick + 1
@@ -269,16 +250,6 @@ def _has_advanced(base: Path, tick: int) -> bool:
     return record is not None and record["type"] == "tick_committed" and bool(record["advanced"])
 
 
-def _require_newest(base: Path, tick: int, ticks: list[int]) -> None:
-    """Raise `TickAlreadyCommitted` for a tick before one that has begun: time does not run backwards."""
-    if ticks and ticks[-1] > tick:
-        raise TickAlreadyCommitted(
-            f"tick {tick} is over: tick {ticks[-1]} has begun",
-            where=paths.TICK_FILE,
-            hint=f'to go on, write {{"current_tick": {_tick_by_journals(base, ticks)}}} into it',
-        )
-
-
 def _require_all_turns(journal: Journal) -> None:
     """Raise `CorruptState` if the tick stopped half-way: then somebody moved `tick.json` past it."""
     ended = {record["agent"] for record in journal.records if record["type"] in ENDS}
@@ -293,22 +264,17 @@ def _require_all_turns(journal: Journal) -> None:
         )
 
 
-def _tick_by_journals(base: Path, ticks: list[int]) -> int:
-    """Return the tick that runs next as the journals tell it: an interrupted one runs again."""
-    if not ticks:
-        return 1
-    return ticks[-1] + is_committed(base, ticks[-1])
-
-
 def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> TickReport:
     """One tick, as docs/concepts.md tells it; `ticks` are those that have a journal of their own."""
     began = time.perf_counter()
     config = runtime.load_config()
     base, durability = runtime.base, config.org.durability
-    if not os.path.exists(f"{base}/{paths.TICK_FILE}"):  # the first run ever: before there is a journal
+    if not os.path.lexists(f"{base}/{paths.TICK_FILE}"):  # the first run ever: before there is a journal
+        if problem := why_not_tick_1(base):
+            runtime.tell(problem)
         persist_tick(base, load_tick(base), sync=durability != "off")
     recorder = _recorder(runtime, config)
-    _require_newest(base, tick, ticks)
+    require_newest(base, tick, ticks)
     is_begun = ticks[-1:] == [tick]
     snapshot = take_snapshot(base, config, tick, _recorded_plan(base, tick) if is_begun else None)
     _announce(runtime, snapshot)
@@ -316,6 +282,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         recorder.before_tick(tick)
     if not is_begun and (turns := snapshot.why_quiet()) is not None:
         return _pass_over(runtime, snapshot, turns, began, advance=advance)
+    if not is_begun:
+        require_ledgers_before(base, tick, snapshot.plan.order)
     from lemming.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:
@@ -384,7 +352,7 @@ def _end_tick(base: Path, tick: int, durability: Durability, *, advance: bool) -
     elif durability == "off":
         persist_tick(base, tick + 1)
     else:
-        fs.publish_last(base, paths.TICK_FILE, _counter(tick + 1))
+        fs.publish_last(base, paths.TICK_FILE, counter(tick + 1))
 
 
 def _recorder(runtime: Runtime, config: Config) -> Recorder | None:

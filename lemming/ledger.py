@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +24,7 @@ ROTATE_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 64 << 20
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
 STATES_REMEMBERED = 10_000
+_SPENT = ("credits", "unpriced_calls", "input_tokens", "output_tokens")
 _TICK = re.compile(rb'\{"tick":([0-9]+),')
 
 
@@ -47,6 +48,12 @@ class AgentState:
     def as_json(self) -> dict[str, Any]:
         """Return the line of the ledger."""
         return {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
+
+    def having_spent(self, other: AgentState) -> AgentState:
+        """Return this state, with what another one says was spent where that is more."""
+        spent = {name: max(getattr(self, name), getattr(other, name)) for name in _SPENT}
+        dollars = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        return replace(self, **spent, cost_usd=max(dollars, default=None))
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> AgentState:
@@ -77,8 +84,10 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     """Return an agent's state; a fresh one when it has had no turn.
 
     With `before`, a last line of that tick or a later one is passed over: a power cut can leave the line of
-    a turn whose record is gone. Raises `CorruptState` when the line is not one that the engine wrote, or
-    there is no file but something else.
+    a turn whose record is gone. What it says was spent stays spent.
+
+    Raises `CorruptState` when the line is not one that the engine wrote, or there is no file but something
+    else.
     """
     relative = paths.ledger_file(agent_name)
     file = f"{base}/{relative}"
@@ -90,6 +99,7 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     tail = _read_tail(file, relative, 1 if before is None else 2)
     if state and _ends_with(tail, line):
         return state
+    passed_over: AgentState | None = None
     for line in reversed(tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-2:]):
         try:
             state = AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
@@ -101,8 +111,9 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
             ) from error
         if before is None or state.tick < before:
             _remember(file, line, state)
-            return state
-    return AgentState()
+            return state.having_spent(passed_over) if passed_over else state
+        passed_over = passed_over or state
+    return AgentState().having_spent(passed_over) if passed_over else AgentState()
 
 
 def _read_tail(file: str, relative: str, lines: int) -> bytes:

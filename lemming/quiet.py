@@ -39,7 +39,7 @@ class QuietAgents:
     """Those of one organisation that had nothing new, under one state of its resumes and settings."""
 
     def __init__(self, base: Path, survey: Survey, config: Config) -> None:
-        self.survey, self.config = survey, config
+        self.survey, self.config, self.tick = survey, config, -1
         self._base = base
         self._rests: dict[str, _Rest] = {}
         self._ticks: dict[tuple[str, ...], tuple[list[TurnReport], list[Look]]] = {}
@@ -123,11 +123,20 @@ class QuietAgents:
                 yield "/".join(place.parts[: depth + 1])
 
 
-def quiet_agents(base: Path, survey: Survey, config: Config) -> QuietAgents:
-    """Return those that had nothing new in an organisation whose resumes and settings are these."""
+def quiet_agents(base: Path, survey: Survey, config: Config, tick: int) -> QuietAgents:
+    """Return those that had nothing new in an organisation whose resumes and settings are these.
+
+    What was remembered in a later tick is forgotten: that tick was taken back.
+    """
     latest = _latest(base)
-    if not latest or latest[0].survey is not survey or latest[0].config is not config:
+    if (
+        not latest
+        or latest[0].survey is not survey
+        or latest[0].config is not config
+        or latest[0].tick > tick
+    ):
         latest[:] = [QuietAgents(base, survey, config)]
+    latest[0].tick = tick
     return latest[0]
 
 

@@ -75,7 +75,7 @@ class Snapshot:
         order = self.plan.order
         if not order:
             return []
-        quiet = quiet_agents(self.base, self.survey, self.config)
+        quiet = quiet_agents(self.base, self.survey, self.config, self.tick)
         if not quiet.always_asking.isdisjoint(order):
             return None
         with opened(f"{self.base}/.") as root:

@@ -39,8 +39,8 @@ FLOORS = {
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     "watching": TURN,
     # 6 the tick
-    "commits": TICK, "engine": TICK, "executors": TICK, "quiet": TICK, "recorder": TICK, "runtime": TICK,
-    "seating": TICK, "snapshot": TICK, "tape": TICK, "tick": TICK, "waking": TICK,
+    "commits": TICK, "counter": TICK, "engine": TICK, "executors": TICK, "quiet": TICK, "recorder": TICK,
+    "runtime": TICK, "seating": TICK, "snapshot": TICK, "tape": TICK, "tick": TICK, "waking": TICK,
     # 7 views: nothing below imports them
     "__main__": VIEWS, "cli": VIEWS, "commands": VIEWS, "dashboard": VIEWS, "reference": VIEWS,
     "schemas": VIEWS, "telemetry": VIEWS, "testing": VIEWS, "timeline": VIEWS,

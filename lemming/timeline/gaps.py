@@ -8,12 +8,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from lemming import paths
-from lemming.agents import agent_folders
-from lemming.engine import load_tick
-from lemming.errors import CorruptState, UsageError
+from lemming.counter import load_tick, newest_in_ledgers
+from lemming.errors import UsageError
 from lemming.journal import journal_ticks, read_journal
-from lemming.ledger import read_state
 
 
 def lost_between(before: int | None, named: int | None) -> range:
@@ -44,17 +41,6 @@ def state_of(base: Path, tick: int) -> Literal["quiet", "gone", "not run"]:
         return "gone" if tick <= newest_in_ledgers(base) else "quiet"
     records = read_journal(base, later)
     return "gone" if tick in lost_between(before, records[0].get("after") if records else None) else "quiet"
-
-
-def newest_in_ledgers(base: Path) -> int:
-    """Return the newest tick of which a ledger tells; -1 for none. One that cannot be read is passed over."""
-    newest = -1
-    for name in filter(paths.AGENT_NAME.match, agent_folders(base)):
-        try:
-            newest = max(newest, read_state(base, name).tick)
-        except CorruptState:
-            continue
-    return newest
 
 
 def no_journal(base: Path, tick: int) -> UsageError:

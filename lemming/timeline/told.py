@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lemming import fs, paths
+from lemming.counter import newest_in_ledgers
 from lemming.errors import CorruptState
 from lemming.journal import LINE_LIMIT_BYTES, Record, journal_ticks, parse_journal, read_journal
-from lemming.timeline.gaps import newest_in_ledgers
 from lemming.timeline.recording import RecordedTick
 
 Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
