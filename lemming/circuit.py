@@ -47,7 +47,6 @@ class CircuitState:
 
 
 _CLOSED = CircuitState()
-_FILE = adapter(dict[str, CircuitState])
 
 Change = Callable[[CircuitState, datetime], CircuitState]
 """From a circuit's state and the time to its new state."""
@@ -76,13 +75,7 @@ class Circuits:
             return before
 
     def _read(self) -> dict[str, CircuitState]:
-        """Return the states in the file; one that cannot be read means that all circuits are closed."""
-        try:
-            raw = fs.read_bytes(self._file, 1 << 20)
-            states: dict[str, CircuitState] = _FILE.validate_python(parse(raw))
-        except (OSError, ValueError):
-            return {}
-        return states
+        return _read_circuits(self._file)
 
     def _write(self, states: dict[str, CircuitState]) -> None:
         kept = {name: asdict(state) for name, state in sorted(states.items()) if state != _CLOSED}
@@ -90,6 +83,22 @@ class Circuits:
         # the tick, whose files matter.
         with contextlib.suppress(DiskError):
             fs.publish(self._base, paths.CIRCUITS_FILE, pretty(kept))
+
+
+def open_circuits(base: Path, now: datetime) -> dict[str, CircuitState]:
+    """Return the circuits that let no call through, by name."""
+    states = _read_circuits(f"{base}/{paths.CIRCUITS_FILE}")
+    return {name: state for name, state in states.items() if state.is_open(now)}
+
+
+def _read_circuits(file: str) -> dict[str, CircuitState]:
+    """Return the states in the file; one that cannot be read means that all circuits are closed."""
+    try:
+        plain = parse(fs.read_bytes(file, 1 << 20))
+        states: dict[str, CircuitState] = adapter(dict[str, CircuitState]).validate_python(plain)
+    except (OSError, ValueError):
+        return {}
+    return states
 
 
 class Circuit:

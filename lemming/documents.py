@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import os
+import time
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming.errors import ConfigError, Problem
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+NOT_JSON = "LMG-303"
+_LOOKS_AT_HALF_A_FILE, _BETWEEN_LOOKS_S, _SAVED_IN_S = 5, 0.02, 1.0
 MAX_PROBLEMS = 20  # of one kind in one file; finding the place of each takes a walk over the text
 
 
@@ -35,6 +40,32 @@ class Document(Generic[T]):
     value: T
     raw: bytes
     warnings: tuple[Problem, ...] = ()
+
+
+def once_saved(base: Path, read: Callable[[], T], problems_of: Callable[[T], Iterable[Problem]]) -> T:
+    """Return what `read` returns; read again for a moment while somebody is saving a file of it.
+
+    An editor that empties a file and then writes it is met at work: the file is no JSON and a moment old.
+    `problems_of` tells what is wrong with a result. Raises what `read` raises in the end.
+    """
+    for _ in range(_LOOKS_AT_HALF_A_FILE):
+        try:
+            found = read()
+        except ConfigError as error:
+            if not any(_is_being_saved(base, problem) for problem in error.problems):
+                raise
+        else:
+            if not any(_is_being_saved(base, problem) for problem in problems_of(found)):
+                return found
+        time.sleep(_BETWEEN_LOOKS_S)
+    return read()
+
+
+def _is_being_saved(base: Path, problem: Problem) -> bool:
+    try:
+        return problem.code == NOT_JSON and time.time() - os.stat(base / problem.file).st_mtime < _SAVED_IN_S
+    except OSError:
+        return False
 
 
 @cache
@@ -50,7 +81,7 @@ def read_text(raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 2
     try:
         plain = parse(raw, limit_bytes=limit_bytes, allow_bom=True)
     except JsonProblem as error:
-        problem = Problem(error.message, file, error.line, error.column, error.pointer, code="LMG-303")
+        problem = Problem(error.message, file, error.line, error.column, error.pointer, code=NOT_JSON)
         raise _config_error(problem) from error
     if not isinstance(plain, dict):
         message = f"expected an object, found {_kind_of(plain)}"
@@ -179,7 +210,7 @@ def _config_error(problem: Problem) -> ConfigError:
 
 def unreadable(file: str, error: OSError) -> ConfigError:
     """Return the error that says in plain words why a file of the organisation cannot be read."""
-    return _config_error(Problem(why_unreadable(error), file=file, code="LMG-303"))
+    return _config_error(Problem(why_unreadable(error), file=file, code=NOT_JSON))
 
 
 def why_unreadable(error: OSError) -> str:

@@ -84,7 +84,7 @@ def run_tick(
     if not 0 <= tick <= LAST_TICK:
         raise UsageError(f"there is no tick {tick}", hint=f"ticks are 0 to {LAST_TICK}")
     with open_org(base_path, command="run_tick", clock=clock, notify=notify, stop=stop) as runtime:
-        return run_opened(runtime, tick, advance=False)
+        return runtime.noted(run_opened(runtime, tick, advance=False))
 
 
 def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
@@ -200,7 +200,7 @@ def _report_of(tick: int, records: list[Record]) -> TickReport:
 
 def _run_next(runtime: Runtime, tick: int) -> TickReport:
     begun = journal_ticks(runtime.base, with_sealed=False)
-    return _run(runtime, _next_tick(runtime, tick, begun), begun, advance=True)
+    return runtime.noted(_run(runtime, _next_tick(runtime, tick, begun), begun, advance=True))
 
 
 def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:

@@ -11,8 +11,8 @@ import platform
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from functools import cache, partial
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,11 +20,13 @@ from typing import TYPE_CHECKING, Any
 from lemming import paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, Org, load_config
+from lemming.documents import once_saved
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.executors.baton import Baton
 from lemming.jsontext import JsonProblem, parse, pretty_words
 from lemming.locking import FolderLock
 from lemming.logging_config import engine_logger
+from lemming.not_done import TurnsNotDone
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
 from lemming.readings import learn_stamps
 from lemming.tools import ToolContext, ToolResult, call_tool
@@ -36,11 +38,13 @@ if TYPE_CHECKING:
     from lemming.executors.dask import DaskCalls
     from lemming.journal import Journal
     from lemming.pacing import Pace
+    from lemming.report import TickReport
 
 Event = dict[str, Any]
 Notify = Callable[[Event], None]
 PLUGIN_GROUP = "lemming.plugins"
 LOOKS_WAITED_FOR = 25
+KEPT_SETTINGS = "the settings from before hold until it is mended"
 
 
 def ignore(_: Event) -> None:
@@ -71,6 +75,8 @@ class Runtime:
     is_heard: bool = field(init=False, default=True)  # else nobody need put events together
     _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
     _org: Org = field(default_factory=Org)
+    _config: Config | None = None
+    _config_problem: str = ""
     _circuits: Circuits | None = None
     _paces: dict[str, Pace] = field(default_factory=dict)
     _cluster: DaskCalls | None = None
@@ -93,12 +99,31 @@ class Runtime:
         return self.baton.waiting
 
     def load_config(self) -> Config:
-        """Read the settings afresh and import the plugins they name."""
-        config = load_config(self.base)
+        """Read the settings afresh and import the plugins they name.
+
+        A file that somebody is saving is read again in a moment. What cannot be read then is said, and the
+        settings from before hold until it can; `ConfigError` is raised where there are none.
+        """
+        config = self._readable_config()
         load_plugins(tuple(config.org.plugins))
         if {entry.provider for entry in config.models.values()} - {*provider_names()}:
             load_installed_plugins()
         self._org = config.org
+        return config
+
+    def _readable_config(self) -> Config:
+        try:
+            config = once_saved(self.base, lambda: load_config(self.base), lambda _: ())
+        except ConfigError as error:
+            if self._config is None:
+                raise
+            if str(error) != self._config_problem:
+                self._config_problem = str(error)
+                problems = [problem for problem in error.problems if problem.severity == "error"]
+                for problem in problems:
+                    self._say(replace(problem, hint=f"{problem.hint}; {KEPT_SETTINGS}".removeprefix("; ")))
+            return self._config
+        self._config, self._config_problem = config, ""
         return config
 
     def close(self) -> None:
@@ -112,8 +137,22 @@ class Runtime:
             is_new = problem not in self._told
             self._told.add(problem)
         if is_new:
-            engine_logger(self.base).warning("problem", agent=agent, problem=str(problem))
-            self.notify({"type": "problem", "agent": agent, "problem": problem.as_json()})
+            self._say(problem, agent)
+
+    def _say(self, problem: Problem, agent: str = "") -> None:
+        engine_logger(self.base).warning("problem", agent=agent, problem=str(problem))
+        self.notify({"type": "problem", "agent": agent, "problem": problem.as_json()})
+
+    def noted(self, report: TickReport) -> TickReport:
+        """Take note of whose turn was not done, and why; return the report."""
+        for turn in self._not_done.note(report.tick, report.turns):
+            if report.is_quiet or turn.error == "ConfigError":  # else the turn's own line says it
+                engine_logger(self.base).warning("turn_not_done", **asdict(turn))
+        return report
+
+    @cached_property
+    def _not_done(self) -> TurnsNotDone:
+        return TurnsNotDone(self.base)
 
     def now(self) -> str:
         """Return the current time as it is written to files."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from lemming import paths
 from lemming.agents import Agent, Survey, survey_agents
 from lemming.config import Config
+from lemming.documents import once_saved
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.jsontext import nearest
 from lemming.mailroom import Mailroom
@@ -108,8 +109,12 @@ class Snapshot:
 
 def take_snapshot(base: Path, config: Config, tick: int, plan: Plan | None = None) -> Snapshot:
     """Look at an organisation as a tick begins. `plan` is that of an interrupted attempt: it is kept."""
-    survey = survey_agents(base)
+    survey = once_saved(base, lambda: survey_agents(base), _problems_of)
     return Snapshot(base, config, survey, plan or make_plan(tick, survey, config))
+
+
+def _problems_of(survey: Survey) -> list[Problem]:
+    return [problem for error in survey.broken.values() for problem in error.problems]
 
 
 def unknown_tools(survey: Survey) -> list[Problem]:

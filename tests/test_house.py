@@ -29,8 +29,8 @@ FLOORS = {
     "locking": DISK, "openat2": DISK, "readings": DISK, "refusals": DISK, "temporary": DISK,
     # 3 stores
     "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
-    "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "outboxes": STORES,
-    "sealing": STORES,
+    "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "not_done": STORES,
+    "outboxes": STORES, "sealing": STORES,
     # 4 reach: the outside world
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
     "circuit": REACH, "git_files": REACH, "guards": REACH, "pacing": REACH, "providers": REACH,

@@ -8,7 +8,7 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,7 @@ import typer
 from lemming import __version__
 from lemming.agents import survey_agents
 from lemming.commands.checks import problems_of_agents, problems_of_config
+from lemming.commands.health import troubles_of
 from lemming.commands.options import AsJson
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
 from lemming.commands.preview import load_settings
@@ -99,6 +100,7 @@ def _look(ctx: typer.Context) -> Iterator[Finding]:
         yield Finding("fail", "config", error.message, "lemming validate")
         return
     yield from _each("files", lambda: _files(base, config))
+    yield from _each("agents", lambda: _agents(base))
     yield from _each("models", lambda: _models(base, config))
     yield from _each("shell", lambda: _shell(base, config))
     yield from _each("history", lambda: _history(base, config))
@@ -190,6 +192,15 @@ def _files(base: Path, config: Config) -> Iterator[Finding]:
     text = f"{agents}, {counted(len(errors), 'error')}, {counted(len(problems) - len(errors), 'warning')}"
     first = (errors or problems)[0]
     yield Finding("fail" if errors else "warn", "files", f"{text}; first: {first}", "lemming validate")
+
+
+def _agents(base: Path) -> Iterator[Finding]:
+    """Yield who fails and why, and which backends are left alone; what is wrong with files is told above."""
+    troubles = troubles_of(base, replace(survey_agents(base), broken={}))
+    for trouble in troubles:
+        yield Finding("fail", "agents", f"{trouble.about}: {trouble.text}", trouble.fix)
+    if not troubles:
+        yield Finding("ok", "agents", "every agent's latest turn went well")
 
 
 def _models(base: Path, config: Config) -> Iterator[Finding]:

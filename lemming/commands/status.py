@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import sys
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
 from lemming.agents import Agent, Survey, survey_agents
+from lemming.commands.health import Trouble, seconds_since_tick, troubles_of
 from lemming.commands.options import AsJson
 from lemming.commands.org import (
     describe_engine,
@@ -55,12 +57,33 @@ class Line:
         }
 
 
-def status(ctx: typer.Context, as_json: AsJson = False) -> None:
-    """Show where the organisation stands: the tick, who runs it, and every agent.
+def status(
+    ctx: typer.Context,
+    check: Annotated[
+        bool,
+        typer.Option("--check", help="End with exit status 1 when something is wrong: for monitors."),
+    ] = False,
+    max_age: Annotated[
+        float | None,
+        typer.Option(
+            "--max-age",
+            min=0,
+            metavar="SECONDS",
+            help="With --check: it is wrong, too, when the last tick is older than this.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show where the organisation stands: the tick, who runs it, every agent, and what is wrong.
+
+    Wrong is: an agent that fails, may spend no more or has a broken resume; a backend that is left alone
+    after failures; a tick that was interrupted while nobody runs it; a disk without room. With --check this
+    ends with exit status 1 then, and with 0 when all is well.
 
     \b
     Examples:
       lemming status
+      lemming status --check --max-age 600 || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
     base = find_org(ctx)
@@ -70,6 +93,20 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
     lines = [_line(base, agent, config, tick) for agent in survey.agents.values()]
     lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
     lines.sort(key=lambda line: line.agent)
+    troubles = troubles_of(base, survey)
+    newest = max(journal_ticks(base), default=tick)
+    if is_interrupted and engine is None:
+        text = f"tick {tick} was interrupted and nothing is running"
+        troubles.append(Trouble("tick", text, "`lemming run-once` continues it", tick))
+    if newest > tick and engine is None:
+        text = f"tick {tick} is over: there is a journal of tick {newest}"
+        troubles.append(Trouble("tick", text, "`lemming repair` mends tick.json", tick))
+    if (age := seconds_since_tick(base)) is not None and max_age is not None and age > max_age:
+        troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
+    named = {trouble.about for trouble in troubles}
+    troubles += [
+        Trouble(line.agent, line.problem, "") for line in lines if line.problem and line.agent not in named
+    ]
     if as_json:
         facts = {
             "org": str(base),
@@ -78,22 +115,20 @@ def status(ctx: typer.Context, as_json: AsJson = False) -> None:
             "engine": engine,
             "last_tick": {"tick": last["tick"], "totals": last["totals"]} if last else None,
             "agents": [line.as_json() for line in lines],
+            "troubles": [asdict(trouble) for trouble in troubles],
         }
         show_json("status", facts)
-        return
+        raise typer.Exit(1 if check and troubles else 0)
     show(f"{painted(str(base), 'bold')}")
     show(_where(tick, is_interrupted, engine))
-    newest = max(journal_ticks(base), default=tick)
-    if newest > tick and engine is None:
-        tell(
-            f"tick {tick} is over: there is a journal of tick {newest}; `lemming repair` mends tick.json",
-            style="yellow",
-        )
     if last:
         show(f"tick {last['tick']}: {_totals(last)}")
     show()
-    _show_lines(lines)
-    _tell_problems(lines, survey)
+    _show_lines(lines, named)
+    _tell_troubles(troubles, survey)
+    if check:
+        show(f"{counted(len(troubles), 'thing')} wrong" if troubles else "all is well")
+        raise typer.Exit(1 if troubles else 0)
 
 
 def _line(base: Path, agent: Agent, config: Config, tick: int) -> Line:
@@ -129,7 +164,7 @@ def _totals(last: Record) -> str:
     return ", ".join(parts)
 
 
-def _show_lines(lines: list[Line]) -> None:
+def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
     if not lines:
         show("no agents yet: `lemming agents new NAME` makes one")
         return
@@ -141,17 +176,17 @@ def _show_lines(lines: list[Line]) -> None:
             f"{line.state.status} ({line.state.tick})" if line.state.status else "-",
             str(line.state.turns),
             f"{line.state.credits:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
-            "PROBLEM" if line.problem else "",
+            "PROBLEM" if line.agent in in_trouble or line.problem else "",
         ]
         for line in lines
     ]
     show_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", ""], rows)
 
 
-def _tell_problems(lines: list[Line], survey: Survey) -> None:
-    for line in lines:
-        if line.problem:
-            tell(f"{painted(line.agent, 'red')}: {one_line(line.problem, 400)}")
+def _tell_troubles(troubles: list[Trouble], survey: Survey) -> None:
+    for trouble in troubles:
+        fix = f"\n  fix: {one_line(trouble.fix, 400)}" if trouble.fix else ""
+        tell(f"{painted(trouble.about, 'red', sys.stderr)}: {one_line(trouble.text, 600)}{fix}")
     if survey.warnings:
         tell(
             f"{counted(len(survey.warnings), 'warning')} about resumes; `lemming validate` shows them",

@@ -86,7 +86,8 @@ def test_status_says_that_a_counter_was_set_back(base: Path, lemming: Lemming) -
         lemming("run-once", "-q")
     assert "is over" not in lemming("status").err
     (base / "tick.json").write_text('{"current_tick": 1}')
-    assert "tick 1 is over: there is a journal of tick 2; `lemming repair`" in lemming("status").err
+    told = lemming("status").err
+    assert "tick 1 is over: there is a journal of tick 2\n  fix: `lemming repair`" in told
 
 
 def test_status_marks_what_is_broken_and_says_why(base: Path, lemming: Lemming) -> None:
@@ -95,7 +96,7 @@ def test_status_marks_what_is_broken_and_says_why(base: Path, lemming: Lemming) 
     assert ran.status == 0
     assert ran.out.count("PROBLEM") == 2
     assert 'no model key "scriptd" (did you mean "scripted"?)' in ran.err
-    assert "bob: agents/bob/resume.json" in ran.err
+    assert "bob: out of service: agents/bob/resume.json" in ran.err
 
 
 # --- plan and prompt -----------------------------------------------------------------------------

@@ -1,0 +1,127 @@
+"""`status`, `status --check` and `doctor` name what is wrong, why, and since when."""
+
+from __future__ import annotations
+
+import json
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from terminal import Lemming
+
+from lemming.clock import SystemClock, timestamp
+from lemming.runtime import open_org
+from lemming.testing import make_org, resume, say, write_script
+
+
+@pytest.fixture
+def dead(base: Path, lemming: Lemming) -> Path:
+    """An organisation after three ticks in which one agent's provider refused the key."""
+    script = [{"agent": "ada", "error": "AuthenticationFailed"}, {"reply": say("hello")}]
+    make_org(base, resume("ada"), resume("bob"), script=script)
+    for _ in range(3):
+        lemming("run-once", "-q")
+    return base
+
+
+def test_status_says_who_fails_why_and_since_when(dead: Path, lemming: Lemming) -> None:
+    ran = lemming("status")
+    assert ran.status == 0
+    assert "ada: failing since tick 1: " in ran.err
+    assert "AuthenticationFailed" in ran.err or "key" in ran.err
+    assert "bob" not in ran.err
+    [trouble] = lemming("status", "--json").objects[0]["troubles"]
+    assert (trouble["about"], trouble["since_tick"]) == ("ada", 1)
+
+
+def test_status_check_ends_with_a_status_for_monitors(dead: Path, lemming: Lemming) -> None:
+    assert lemming("status", "--check").status == 1
+    assert lemming("status", "--check", "--json").status == 1
+    write_script(dead, [{"reply": say("back")}])
+    lemming("run-once", "-q")
+    ran = lemming("status", "--check")
+    assert (ran.status, ran.out.splitlines()[-1]) == (0, "all is well")
+
+
+def test_doctor_names_the_agent_that_fails(dead: Path, lemming: Lemming) -> None:
+    ran = lemming("doctor", "--json")
+    assert ran.status == 1
+    [finding] = [found for found in ran.objects if found["about"] == "agents"]
+    assert finding["level"] == "fail"
+    assert finding["text"].startswith("ada: failing since tick 1: ")
+    assert finding["fix"]
+
+
+def test_an_open_circuit_is_named_until_it_closes(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    lemming("run-once", "-q")
+    (base / ".lemming").mkdir(exist_ok=True)
+
+    def write(seconds: float) -> None:
+        until = timestamp(SystemClock().now() + timedelta(seconds=seconds))
+        state = {"failures": 5, "openings": 1, "open_until": until, "reason": "Unavailable: no route"}
+        (base / ".lemming/circuits.json").write_text(json.dumps({"openai https://api.example.org": state}))
+
+    write(300)
+    ran = lemming("status", "--check")
+    assert ran.status == 1
+    assert "openai https://api.example.org: left alone until" in ran.err
+    assert "Unavailable: no route" in ran.err
+    assert any("left alone" in found["text"] for found in lemming("doctor", "--json").objects)
+    write(-1)
+    assert lemming("status", "--check").status == 0
+
+
+def test_a_broken_resume_and_an_empty_purse_are_wrong(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 1}), resume("bob"))
+    lemming("run-once", "-q")
+    assert lemming("status", "--check").status == 0
+    (base / "agents/bob/resume.json").write_text('{"name": "bob",}')
+    lemming("run-once", "-q")
+    ran = lemming("status", "--check")
+    assert ran.status == 1
+    assert "ada: takes no turn since tick 2: out of credits" in ran.err
+    assert "fix: lemming credits grant ada AMOUNT" in ran.err
+    assert "bob: out of service: " in ran.err
+
+
+def test_a_mended_resume_is_no_longer_wrong(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    whole = (base / "agents/bob/resume.json").read_text()
+    (base / "agents/bob/resume.json").write_text("[]")
+    lemming("run-once", "-q")
+    assert lemming("status", "--check").status == 1
+    (base / "agents/bob/resume.json").write_text(whole)
+    assert lemming("status", "--check").status == 0
+
+
+def test_an_agent_with_nothing_new_to_read_is_well(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 1, "wake": "changed"}))
+    for _ in range(3):
+        lemming("run-once", "-q")
+    assert lemming("status", "--check").status == 0
+
+
+def test_a_tick_too_long_ago_is_wrong_where_that_is_asked(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    lemming("run-once", "-q")
+    assert lemming("status", "--check", "--max-age", "600").status == 0
+    os.utime(base / "tick.json", (1_000_000_000, 1_000_000_000))
+    assert lemming("status", "--check").status == 0
+    ran = lemming("status", "--check", "--max-age", "600")
+    assert ran.status == 1
+    assert "the last tick ended" in ran.err
+
+
+def test_an_interrupted_tick_is_wrong_unless_an_engine_has_it(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    lemming("run-once", "-q")
+    journal = base / "logs/ticks/00000001.jsonl"
+    journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:2]))
+    (base / "tick.json").write_text('{"current_tick": 1}')
+    ran = lemming("status", "--check")
+    assert ran.status == 1
+    assert "tick 1 was interrupted and nothing is running\n  fix: `lemming run-once` continues it" in ran.err
+    with open_org(base, command="run-forever"):
+        assert lemming("status", "--check").status == 0

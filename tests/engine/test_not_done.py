@@ -1,0 +1,157 @@
+"""A turn that is not done leaves a line, once for each reason; a half-saved file costs nothing."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.engine import run_once, run_tick, ticks
+from lemming.errors import ConfigError
+from lemming.not_done import read_turns_not_done
+from lemming.testing import FrozenClock, make_org, resume, say, write_script
+
+LOG = "logs/turns_not_done.jsonl"
+
+
+def lines(base: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (base / LOG).read_text().splitlines()]
+
+
+def changes_in_engine_log(base: Path) -> list[tuple[str, str]]:
+    logged = [json.loads(line) for line in (base / "logs/engine.log").read_text().splitlines()]
+    return [(line["agent"], line["error"]) for line in logged if line["event"] == "turn_not_done"]
+
+
+@pytest.fixture
+def dead(base: Path) -> Path:
+    """An organisation with one agent, whose provider refuses the key."""
+    make_org(base, resume("ada"), script=[{"error": "AuthenticationFailed"}])
+    return base
+
+
+def test_a_provider_that_stays_dead_is_one_line(dead: Path) -> None:
+    for _ in range(5):
+        run_once(dead, clock=FrozenClock())
+    [line] = lines(dead)
+    assert (line["agent"], line["status"], line["error"]) == ("ada", "failed", "AuthenticationFailed")
+    assert (line["tick"], line["since_tick"]) == (1, 1)
+    assert changes_in_engine_log(dead) == []  # the log has a line for each turn that was taken
+
+
+def test_another_reason_is_another_line_and_keeps_since_when(dead: Path) -> None:
+    run_once(dead, clock=FrozenClock())
+    write_script(dead, [{"error": "UnknownModel"}])
+    run_once(dead, clock=FrozenClock())
+    first, second = lines(dead)
+    assert (second["error"], second["tick"], second["since_tick"]) == ("UnknownModel", 2, 1)
+    assert first["error"] == "AuthenticationFailed"
+
+
+def test_an_agent_that_is_well_again_is_forgotten(dead: Path) -> None:
+    run_once(dead, clock=FrozenClock())
+    write_script(dead, [{"reply": say("back")}])
+    run_once(dead, clock=FrozenClock())
+    assert lines(dead)[-1] == {"agent": "ada", "status": "done", "tick": 2}
+    assert read_turns_not_done(dead) == {}
+
+
+def test_an_agent_without_credits_has_a_line_although_its_ticks_have_no_journal(base: Path) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 1}))
+    reports = [run_once(base, clock=FrozenClock()) for _ in range(3)]
+    assert [report.is_quiet for report in reports] == [False, True, True]
+    [line] = lines(base)
+    assert (line["error"], line["status"], line["since_tick"]) == ("OutOfCredits", "skipped", 2)
+    assert changes_in_engine_log(base) == [("ada", "OutOfCredits")]
+
+
+def test_a_broken_resume_has_a_line_that_names_the_file(base: Path) -> None:
+    make_org(base, resume("ada"), resume("bob", schedule="daily"))
+    run_once(base, clock=FrozenClock())
+    run_once(base, clock=FrozenClock())
+    [line] = lines(base)
+    assert line["agent"] == "bob"
+    assert "agents/bob/resume.json" in line["reason"]
+    assert changes_in_engine_log(base) == [("bob", "ConfigError")]
+
+
+def test_an_agent_with_nothing_to_do_has_none(base: Path) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 1, "wake": "changed"}))
+    for _ in range(4):
+        run_once(base, clock=FrozenClock())
+    assert not (base / LOG).exists()
+
+
+def test_people_and_agents_that_are_not_due_have_none(base: Path) -> None:
+    late = resume("ada", schedule={"run_every_n_ticks": 100})
+    make_org(base, late, resume("human", model={"key": "human"}))
+    run_once(base, clock=FrozenClock())
+    assert not (base / LOG).exists()
+
+
+def test_a_file_that_has_grown_keeps_what_stands(dead: Path) -> None:
+    run_once(dead, clock=FrozenClock())
+    with (dead / LOG).open("ab") as file:
+        file.write(b'{"agent":"zed","status":"done","tick":1}\n' * 30_000)
+    write_script(dead, [{"error": "UnknownModel"}])
+    run_once(dead, clock=FrozenClock())
+    assert [line["error"] for line in lines(dead)] == ["UnknownModel"]
+
+
+def test_lines_that_are_none_are_passed_over(dead: Path) -> None:
+    run_once(dead, clock=FrozenClock())
+    with (dead / LOG).open("ab") as file:
+        file.write(b'[]\n{"agent": 3}\n{"agent": "bob", "status": "failed"}\n{"torn": ')
+    assert set(read_turns_not_done(dead)) == {"ada"}
+
+
+# --- files that somebody is saving ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("file", ["config/org.json", "config/models.json", "config/credits.json"])
+def test_a_setting_that_breaks_under_a_running_engine_does_not_end_it(base: Path, file: str) -> None:
+    make_org(base, resume("ada"), org={"retention_ticks": 7})
+    heard: list[dict[str, Any]] = []
+    running = ticks(base, interval_s=0, max_ticks=4, clock=FrozenClock(), notify=heard.append)
+    assert next(running).by_status("done")
+    whole = (base / file).read_text() if (base / file).exists() else "{}"
+    (base / file).write_text(whole[:-3] or "{")
+    assert [next(running).by_status("done") != [] for _ in range(2)] == [True, True]
+    (base / file).write_text(whole)
+    assert next(running).by_status("done")
+    [told] = [event["problem"] for event in heard if event["type"] == "problem"]
+    assert told["file"] == file
+    assert "the settings from before hold until it is mended" in told["hint"]
+
+
+def test_a_setting_that_is_mended_and_breaks_again_is_told_again(base: Path) -> None:
+    make_org(base, resume("ada"), org={})
+    heard: list[dict[str, Any]] = []
+    running = ticks(base, interval_s=0, max_ticks=4, clock=FrozenClock(), notify=heard.append)
+    next(running)
+    for text in ("{", "{}", "{"):
+        (base / "config/org.json").write_text(text)
+        next(running)
+    assert len([event for event in heard if event["type"] == "problem"]) == 2
+
+
+def test_an_engine_that_never_read_its_settings_does_not_start(base: Path) -> None:
+    make_org(base, resume("ada"), org={})
+    (base / "config/org.json").write_text('{"retention')
+    with pytest.raises(ConfigError, match=r"config/org\.json"):
+        run_once(base, clock=FrozenClock())
+
+
+@pytest.mark.parametrize("file", ["config/org.json", "agents/ada/resume.json"])
+def test_a_file_that_is_being_saved_is_read_again(base: Path, file: str) -> None:
+    make_org(base, resume("ada"), org={"durability": "off"})
+    whole = (base / file).read_text()
+    (base / file).write_text("")
+    saver = threading.Timer(0.03, lambda: (base / file).write_text(whole))
+    saver.start()
+    report = run_tick(base, 1, clock=FrozenClock())
+    saver.join()
+    assert [turn.status for turn in report.turns] == ["done"]
