@@ -217,6 +217,12 @@ class RequestRejected(ProviderError):
     code = "LMG-507"
 
 
+class AnswerTooLarge(ProviderError):
+    """The backend sent more than an answer may be; what came was thrown away."""
+
+    code = "LMG-508"
+
+
 class OutOfCredits(LemmingError):
     """The agent may not spend more."""
 

@@ -113,8 +113,21 @@ def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
     )
 
 
+def tokens_at(usage: object, *keys: str) -> int | None:
+    """Return the count at a place in what a backend says of a call's usage; None when there is none.
+
+    >>> tokens_at({"details": {"cached": 3.0}}, "details", "cached"), tokens_at({"cached": 1.5}, "cached")
+    (3, None)
+    """
+    for key in keys:
+        usage = usage.get(key) if isinstance(usage, dict) else None
+    return _counted(usage)
+
+
 def _counted(tokens: object) -> int | None:
     """Return a backend's count; None when it says nothing, or nothing that can be a count."""
+    if isinstance(tokens, float) and tokens.is_integer():
+        tokens = int(tokens)
     if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:
         return tokens
     return None

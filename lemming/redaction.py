@@ -69,7 +69,7 @@ def name_variables(options: Mapping[str, Any], where: str) -> None:
     global _known
     present = set(os.environ)
     for key, text in _texts(options):
-        if "://" in text:
+        if "://" in text or key == "host":
             for form in _parts_of_address(text):
                 if form not in _written:
                     _written[form], _known = where, None

@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lemming.backends.anthropic_wire import Batch, Message, Page, holds, progress_of
-from lemming.backends.http import BATCH_WORK_S, HttpBackend, split_system, with_extra
+from lemming.backends.bounded import batch_sized, client_settings
+from lemming.backends.http import BATCH_WORK_S, HttpBackend, default_key_env, split_system, with_extra
 from lemming.batch_api import BatchProgress
 from lemming.errors import TimedOut
 from lemming.providers import Reply, Request
@@ -22,8 +23,9 @@ _KEY_ENV = "ANTHROPIC_API_KEY"
 class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
     """Asks Anthropic, or with `base_url` any server with the same API.
 
-    `extra` holds further fields of the request; null takes a field out. `batches` says whether the server has
-    the batch API; null: Anthropic itself has, one at `base_url` has not.
+    A server at `base_url` gets no key unless `api_key_env` names one. `extra` holds further fields of the
+    request; null takes a field out. `batches` says whether the server has the batch API; null: Anthropic
+    itself has, one at `base_url` has not.
     """
 
     name = "anthropic"
@@ -38,7 +40,8 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
         batches: bool | None = None,
     ) -> None:
         needs_key = base_url is None or api_key_env is not None
-        super().__init__(base_url=base_url, key_env=api_key_env or _KEY_ENV, needs_key=needs_key)
+        key_env = api_key_env or default_key_env(_KEY_ENV, base_url, "anthropic.com")
+        super().__init__(base_url=base_url, key_env=key_env, needs_key=needs_key)
         self.takes_batches = base_url is None if batches is None else batches
         self._base_url, self._extra = base_url, extra or {}
 
@@ -60,10 +63,15 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
         self._run(lambda client: self._cancel(client, batch), BATCH_WORK_S)
 
     def _connect(self, key: str) -> AsyncAnthropic:
-        from anthropic import AsyncAnthropic
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
 
         return AsyncAnthropic(
-            api_key=key, base_url=self._base_url, timeout=None, max_retries=0, open_telemetry=False
+            api_key=key,
+            base_url=self._base_url,
+            timeout=None,
+            max_retries=0,
+            open_telemetry=False,
+            http_client=DefaultAsyncHttpxClient(**client_settings()),
         )
 
     async def _ask(self, client: AsyncAnthropic, request: Request) -> Reply:
@@ -86,7 +94,7 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
         except anthropic.APITimeoutError as error:
             raise TimedOut("the connection timed out", where=self.name) from error
         except anthropic.APIConnectionError as error:
-            raise self._unreachable(about, error.__cause__ or error) from error
+            raise self._unreachable(about, error) from error
 
     def _fields(self, request: Request) -> dict[str, Any]:
         from anthropic import transform_schema
@@ -137,7 +145,7 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
     async def _results(self, client: AsyncAnthropic, batch_id: str) -> bytes:
         # Not through `batches.results`, which lets a cut connection through as an error of its own, and
         # sends the key to whatever address the answer names.
-        with self._as_ours(batch_id):
+        with self._as_ours(batch_id), batch_sized():
             return await client.get(f"/v1/messages/batches/{batch_id}/results", cast_to=bytes)
 
     async def _find(self, client: AsyncAnthropic, custom_ids: Collection[str], since: datetime) -> str | None:

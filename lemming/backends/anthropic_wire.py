@@ -9,7 +9,7 @@ from typing import Any
 
 from lemming.batch_api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.errors import ProviderError
-from lemming.providers import Finish, Reply
+from lemming.providers import Finish, Reply, tokens_at
 from lemming.redaction import excerpt
 
 _FINISHES: dict[str, Finish] = {
@@ -17,22 +17,6 @@ _FINISHES: dict[str, Finish] = {
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
 }
-
-
-@dataclass(frozen=True)
-class _Usage:
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    cache_read_input_tokens: int | None = None
-    cache_creation_input_tokens: int | None = None
-
-    def all_input_tokens(self) -> int | None:
-        """Return the whole prompt's tokens: this API counts those read from a cache apart."""
-        if self.input_tokens is None:
-            return None
-        return (
-            self.input_tokens + (self.cache_read_input_tokens or 0) + (self.cache_creation_input_tokens or 0)
-        )
 
 
 @dataclass(frozen=True)
@@ -46,23 +30,28 @@ class Message:
     """An answer: the parts of it that are read."""
 
     content: list[_Block]
-    stop_reason: str | None = None
-    usage: _Usage | None = None
-    model: str | None = None
-    id: str | None = None
+    stop_reason: Any = None
+    usage: Any = None  # an answer is paid for, whatever is odd about these
+    model: Any = None
+    id: Any = None
 
     def reply(self, request_id: str | None = None, model_name: str = "") -> Reply:
         """Return the answer with its usage."""
-        usage = self.usage or _Usage()
         return Reply(
             text="".join(block.text for block in self.content if block.type == "text"),
-            input_tokens=usage.all_input_tokens(),
-            output_tokens=usage.output_tokens,
-            cached_tokens=usage.cache_read_input_tokens,
-            finish=_FINISHES.get(self.stop_reason or "", "stop"),
-            model=self.model or model_name,
-            request_id=request_id or self.id or "",
+            input_tokens=self._input_tokens(),
+            output_tokens=tokens_at(self.usage, "output_tokens"),
+            cached_tokens=tokens_at(self.usage, "cache_read_input_tokens"),
+            finish=_FINISHES.get(str(self.stop_reason), "stop"),
+            model=str(self.model or model_name),
+            request_id=str(request_id or self.id or ""),
         )
+
+    def _input_tokens(self) -> int | None:
+        """Return the whole prompt's tokens: this API counts those read from a cache, or put there, apart."""
+        fresh = tokens_at(self.usage, "input_tokens")
+        apart = ("cache_read_input_tokens", "cache_creation_input_tokens")
+        return None if fresh is None else fresh + sum(tokens_at(self.usage, key) or 0 for key in apart)
 
 
 # --- batches -----------------------------------------------------------------------------------

@@ -12,10 +12,12 @@ from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Generic, TypeVar, cast
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
 from lemming import calls
+from lemming.backends.bounded import host_of
 from lemming.documents import adapter
 from lemming.errors import (
     AuthenticationFailed,
@@ -48,8 +50,7 @@ class HttpBackend(Backend, Generic[C]):
                 f"provider {self.name}: base_url {excerpt(base_url)!r} must start with http:// or https://"
             )
             raise ConfigError(message, where="config/models.json")
-        if key_env:
-            name_variables({"api_key_env": key_env}, key_env)
+        name_variables({"api_key_env": key_env, "base_url": base_url or ""}, "config/models.json")
         self._key_env, self._needs_key = key_env, needs_key
         self._client: calls.SharedClient[C] = calls.SharedClient(self._connect)
 
@@ -71,7 +72,7 @@ class HttpBackend(Backend, Generic[C]):
         """Ask once; raise a `ProviderError` for whatever the SDK raises."""
 
     def _key(self) -> str:
-        key = os.environ.get(self._key_env, "").strip()
+        key = os.environ.get(self._key_env, "").strip() if self._key_env else ""
         if not key and self._needs_key:
             raise AuthenticationFailed(
                 f"no API key: the environment variable {self._key_env} is not set",
@@ -90,7 +91,9 @@ class HttpBackend(Backend, Generic[C]):
         # OpenAI says 429 for an account without money, which no waiting helps.
         if status in (401, 402, 403) or code == "insufficient_quota":
             about_key = (
-                f"check the key in {self._key_env}" if self._key_env else "check the server's access rules"
+                f"check the key in {self._key_env}"
+                if self._key_env
+                else "name the variable that holds its key in options.api_key_env"
             )
             return AuthenticationFailed(message, where=where, hint=f"{about_key} and the account behind it")
         if status == 404:
@@ -104,9 +107,12 @@ class HttpBackend(Backend, Generic[C]):
     def _hint_for_unknown(self, model_name: str) -> str:
         return f'check "model" ({model_name}) and the address in config/models.json'
 
-    def _unreachable(self, model_name: str, cause: object) -> Unavailable:
-        """Return the error for a connection that was refused, reset or cut."""
-        message = f"connection failed: {excerpt(repr(cause))}"
+    def _unreachable(self, model_name: str, error: Any) -> ProviderError:
+        """Return the error for a connection that was refused, reset or cut, or for what was read from it."""
+        cause = error.__cause__ or error
+        if isinstance(cause, ProviderError):
+            return cause
+        message = f"connection to {host_of(error.request.url)} failed: {excerpt(repr(cause))}"
         return Unavailable(message, where=f"{self.name} {model_name}")
 
     def _read(self, model_name: str, kind: type[T], body: bytes) -> T:
@@ -120,6 +126,18 @@ class HttpBackend(Backend, Generic[C]):
             message = f"not an answer ({excerpt(problem)}): {excerpt(body.decode('utf-8', 'replace'), 80)!r}"
             raise Unavailable(message, where=f"{self.name} {model_name}") from error
         return value
+
+
+def default_key_env(key_env: str, base_url: str | None, domain: str) -> str:
+    """Return the variable that holds the key where none is named: none for somebody else's server.
+
+    >>> default_key_env("OPENAI_API_KEY", "https://eu.api.openai.com/v1", "openai.com")
+    'OPENAI_API_KEY'
+    >>> default_key_env("OPENAI_API_KEY", "https://openai.com.example.org/v1", "openai.com")
+    ''
+    """
+    host = urlsplit(base_url).hostname or "" if base_url else domain
+    return key_env if host == domain or host.endswith(f".{domain}") else ""
 
 
 def split_system(messages: list[Message]) -> tuple[str, list[Message]]:

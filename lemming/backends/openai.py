@@ -8,7 +8,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.backends import openai_batch
-from lemming.backends.http import BATCH_WORK_S, HttpBackend, with_extra
+from lemming.backends.bounded import batch_sized, client_settings
+from lemming.backends.http import BATCH_WORK_S, HttpBackend, default_key_env, with_extra
 from lemming.backends.openai_wire import Completion, JsonMode, Response, chat_fields, responses_fields
 from lemming.batch_api import BatchProgress
 from lemming.errors import TimedOut, Unavailable
@@ -24,8 +25,9 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
     """Asks OpenAI, or with `base_url` any server with the same API (llama.cpp, vLLM, a proxy).
 
     `json` says how the server is asked for JSON: "schema" (structured output), "object" (JSON mode) or
-    "text" (only in the prompt). `extra` holds further fields of the request; null takes a field out.
-    `batches` says whether the server has the batch API; null: OpenAI itself has, one at `base_url` has not.
+    "text" (only in the prompt). A server at `base_url` gets no key unless `api_key_env` names one. `extra`
+    holds further fields of the request; null takes a field out. `batches` says whether the server has the
+    batch API; null: OpenAI itself has, one at `base_url` has not.
     """
 
     name = "openai"
@@ -42,7 +44,8 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         batches: bool | None = None,
     ) -> None:
         needs_key = base_url is None or api_key_env is not None
-        super().__init__(base_url=base_url, key_env=api_key_env or _KEY_ENV, needs_key=needs_key)
+        key_env = api_key_env or default_key_env(_KEY_ENV, base_url, "openai.com")
+        super().__init__(base_url=base_url, key_env=key_env, needs_key=needs_key)
         self.takes_schema = json == "schema"
         self.takes_batches = base_url is None if batches is None else batches
         self._base_url, self._api, self._json, self._extra = base_url, api, json, extra or {}
@@ -66,9 +69,12 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         self._run(lambda client: self._cancel(client, batch), BATCH_WORK_S)
 
     def _connect(self, key: str) -> AsyncOpenAI:
-        from openai import AsyncOpenAI
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        return AsyncOpenAI(api_key=key, base_url=self._base_url, timeout=None, max_retries=0)
+        http_client = DefaultAsyncHttpxClient(**client_settings())
+        return AsyncOpenAI(
+            api_key=key, base_url=self._base_url, timeout=None, max_retries=0, http_client=http_client
+        )
 
     async def _ask(self, client: AsyncOpenAI, request: Request) -> Reply:
         create: Any = (
@@ -110,7 +116,7 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         except openai.APITimeoutError as error:
             raise TimedOut("the connection timed out", where=self.name) from error
         except openai.APIConnectionError as error:
-            raise self._unreachable(about, error.__cause__ or error) from error
+            raise self._unreachable(about, error) from error
 
     # --- batches -----------------------------------------------------------------------------------
 
@@ -135,7 +141,8 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
             batch = self._read(batch_id, openai_batch.Batch, response.content)
             if not batch.is_over:
                 return BatchProgress(is_over=False, finished=batch.finished)
-            files = [(await client.files.content(file)).content for file in batch.result_files]
+            with batch_sized():
+                files = [(await client.files.content(file)).content for file in batch.result_files]
         return openai_batch.progress_of(batch, files, self._read, self._reply)
 
     async def _find(self, client: AsyncOpenAI, label: str, since: datetime) -> str | None:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from lemming.backends.http import split_system
-from lemming.providers import Finish, Reply, Request
+from lemming.providers import Finish, Reply, Request, tokens_at
 
 JsonMode = Literal["schema", "object", "text"]
 
@@ -56,18 +56,6 @@ _FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
 
 
 @dataclass(frozen=True)
-class _Cached:
-    cached_tokens: int | None = None
-
-
-@dataclass(frozen=True)
-class _ChatUsage:
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Cached | None = None
-
-
-@dataclass(frozen=True)
 class _ChatMessage:
     content: str | None = None
     refusal: str | None = None
@@ -76,7 +64,7 @@ class _ChatMessage:
 @dataclass(frozen=True)
 class _Choice:
     message: _ChatMessage
-    finish_reason: str | None = None
+    finish_reason: Any = None
 
 
 @dataclass(frozen=True)
@@ -84,31 +72,23 @@ class Completion:
     """An answer of the chat completions API: the parts of it that are read."""
 
     choices: Annotated[list[_Choice], Field(min_length=1)]
-    usage: _ChatUsage | None = None
-    model: str | None = None
-    id: str | None = None
+    usage: Any = None  # an answer is paid for, whatever is odd about these three
+    model: Any = None
+    id: Any = None
     failed: ClassVar[bool] = False
 
     def reply(self, request_id: str | None) -> Reply:
         """Return the answer with its usage."""
-        choice, usage = self.choices[0], self.usage or _ChatUsage()
-        details = usage.prompt_tokens_details or _Cached()
+        choice = self.choices[0]
         return Reply(
             text=choice.message.content or "",
-            input_tokens=usage.prompt_tokens,
-            output_tokens=usage.completion_tokens,
-            cached_tokens=details.cached_tokens,
-            finish="refusal" if choice.message.refusal else _FINISHES.get(choice.finish_reason or "", "stop"),
-            model=self.model or "",
-            request_id=request_id or self.id or "",
+            input_tokens=tokens_at(self.usage, "prompt_tokens"),
+            output_tokens=tokens_at(self.usage, "completion_tokens"),
+            cached_tokens=tokens_at(self.usage, "prompt_tokens_details", "cached_tokens"),
+            finish="refusal" if choice.message.refusal else _FINISHES.get(str(choice.finish_reason), "stop"),
+            model=str(self.model or ""),
+            request_id=str(request_id or self.id or ""),
         )
-
-
-@dataclass(frozen=True)
-class _ResponseUsage:
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    input_tokens_details: _Cached | None = None
 
 
 @dataclass(frozen=True)
@@ -137,9 +117,9 @@ class Response:
     output: list[_Item]
     status: str | None = None
     incomplete_details: _Incomplete | None = None
-    usage: _ResponseUsage | None = None
-    model: str | None = None
-    id: str | None = None
+    usage: Any = None  # an answer is paid for, whatever is odd about these three
+    model: Any = None
+    id: Any = None
 
     @property
     def failed(self) -> bool:
@@ -148,16 +128,14 @@ class Response:
 
     def reply(self, request_id: str | None) -> Reply:
         """Return the answer with its usage."""
-        usage = self.usage or _ResponseUsage()
-        details = usage.input_tokens_details or _Cached()
         return Reply(
             text="".join(part.text for part in self.parts("output_text")),
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cached_tokens=details.cached_tokens,
+            input_tokens=tokens_at(self.usage, "input_tokens"),
+            output_tokens=tokens_at(self.usage, "output_tokens"),
+            cached_tokens=tokens_at(self.usage, "input_tokens_details", "cached_tokens"),
             finish=self.finish(),
-            model=self.model or "",
-            request_id=request_id or self.id or "",
+            model=str(self.model or ""),
+            request_id=str(request_id or self.id or ""),
         )
 
     def parts(self, kind: str) -> list[_Part]:

@@ -12,6 +12,7 @@ from typing import Any
 from lemming.config import ModelEntry
 from lemming.errors import LemmingError
 from lemming.providers import is_person, make_provider
+from lemming.redaction import without_userinfo
 
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _OLLAMA = "http://127.0.0.1:11434"
@@ -71,17 +72,18 @@ def _local(entry: ModelEntry) -> Readiness:
 
 def _hosted(entry: ModelEntry) -> Readiness:
     named, address = entry.options.get("api_key_env"), entry.options.get("base_url")
+    shown = without_userinfo(str(address or "")).partition("?")[0]
     if address and not named:
-        return Readiness(None, f"asks {address}")
+        return Readiness(None, f"asks {shown}")
     key = str(named or _KEYS[entry.provider])
     if os.environ.get(key, "").strip():
-        return Readiness(True, f"{key} is set")
+        return Readiness(True, f"{key} is set, and sent to {shown}" if address else f"{key} is set")
     return Readiness(False, f"{key} is not set", f"export {key}=...")
 
 
 def _ollama(entry: ModelEntry) -> Readiness:
-    host = entry.options.get("host") or os.environ.get("OLLAMA_HOST") or _OLLAMA
-    return Readiness(None, f"asks the Ollama server at {host}")
+    host = str(entry.options.get("host") or os.environ.get("OLLAMA_HOST") or _OLLAMA)
+    return Readiness(None, f"asks the Ollama server at {without_userinfo(host)}")
 
 
 def _cli(entry: ModelEntry) -> Readiness:

@@ -284,6 +284,33 @@ def test_doctor_never_prints_a_key(base: Path, lemming: Lemming, monkeypatch: py
     assert "not-to-be-seen" not in ran.out
 
 
+def test_addresses_are_shown_without_user_and_password(
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_HOST", "me:hunter2@box:11434")
+    monkeypatch.setenv("FOO_AUTH", "not-to-be-seen")
+    models = {
+        "here": {
+            "provider": "openai",
+            "options": {"base_url": "http://me:hunter2@127.0.0.1:8000/v1?key=hunter2"},
+        },
+        "there": {
+            "provider": "anthropic",
+            "options": {"base_url": "https://me:hunter2@models.example", "api_key_env": "FOO_AUTH"},
+        },
+        "box": {"provider": "ollama", "model": "m"},
+        "host": {"provider": "ollama", "model": "m", "options": {"host": "https://me:hunter2@gpu"}},
+    }
+    make_org(base, *(resume(key, model={"key": key}) for key in models), models=models)
+    for words in (["doctor"], ["doctor", "--json"], ["models", "list"], ["models", "list", "--json"]):
+        ran = lemming(*words)
+        assert "hunter2" not in ran.out + ran.err
+        assert "not-to-be-seen" not in ran.out + ran.err
+        for shown in ("asks http://127.0.0.1:8000/v1", "FOO_AUTH is set, and sent to https://models.example",
+                      "server at box:11434", "server at https://gpu"):  # fmt: skip
+            assert shown in ran.out
+
+
 def test_doctor_says_what_is_missing_and_how_to_mend_it(base: Path, lemming: Lemming) -> None:
     make_org(
         base,

@@ -7,13 +7,17 @@ It speaks OpenAI's two APIs, Anthropic's and Ollama's, as far as one answer need
 from __future__ import annotations
 
 import base64
+import contextlib
+import gzip
 import json
 import os
 import socket
 import struct
 import threading
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import quote
@@ -37,6 +41,7 @@ class FaultServer:
 
     received: list[Received] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    sent_mib: int = 0
     stopping: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
@@ -143,6 +148,17 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, json.dumps(_without_usage(path)).encode())
             case ["truncated"]:
                 self._send(200, json.dumps(_truncated(path)).encode())
+            case ["endless"]:
+                self._endless()
+            case ["bomb"]:
+                self._send(200, _bomb(), {"content-encoding": "gzip"})
+            case ["packed", encoding]:
+                self._send(200, gzip.compress(good), {"content-encoding": encoding})
+            case ["redirect", status, port]:
+                elsewhere = f"http://me:hunter2@127.0.0.1:{port}/ok{path}?key=hidden"
+                self._send(int(status), b"", {"location": elsewhere})
+            case ["usage", number]:
+                self._send(200, json.dumps(_with_counts(path, ODD_COUNTS[int(number)])).encode())
             case ["echo"]:
                 self._send(200, json.dumps(answer_body(path, self._echoed())).encode())
             case ["refusal"]:
@@ -166,6 +182,17 @@ class _Handler(BaseHTTPRequestHandler):
         error: dict[str, Any] = {"type": "api_error", "message": message, **({"code": code} if code else {})}
         body = {"error": message if path.endswith("/api/chat") else error}
         self._send(status, json.dumps(body).encode(), headers)
+
+    def _endless(self) -> None:
+        """Send an answer that has no end, as fast as it is taken."""
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.end_headers()
+        with contextlib.suppress(OSError):
+            while not self.server.faults.stopping.is_set():
+                self.wfile.write(b" " * (1 << 20))
+                self.server.faults.sent_mib += 1
+        self.close_connection = True
 
     def _echoed(self) -> str:
         """Return a reply that holds the key it was asked with, wherever a reply has room."""
@@ -265,6 +292,26 @@ def _without_usage(path: str) -> dict[str, Any]:
         for name, value in body.items()
         if name not in ("usage", "prompt_eval_count", "eval_count")
     }
+
+
+ODD_COUNTS: list[Any] = [1.5, -3, 1 << 80, "12", None, [7], {"n": 7}, True, 1e400]
+
+
+def _with_counts(path: str, count: Any) -> dict[str, Any]:
+    """Return a good answer whose counts, and the rest that is beside the point, are odd."""
+    body = answer_body(path, ANSWER)
+    odd = {"model": 7, "id": 7, "stop_reason": 7, "done_reason": 7}
+    counted = {name: count for name in body if name.endswith("_count")}
+    usage = dict.fromkeys(body.get("usage", {}), count) or count
+    return {**body, **(odd if count == 1.5 else {}), **(counted or {"usage": usage})}
+
+
+@cache
+def _bomb() -> bytes:
+    """Return 1 GiB of spaces in 1 MB."""
+    packer = zlib.compressobj(wbits=31)
+    packed = [packer.compress(b" " * (1 << 20)) for _ in range(1 << 10)]
+    return b"".join([*packed, packer.flush()])
 
 
 def _truncated(path: str) -> dict[str, Any]:

@@ -119,8 +119,10 @@ def test_every_fault_has_its_error(make: Make, scenario: str, faults: FaultServe
 
 
 def test_a_refused_connection_is_unavailable(make: Make, request_: Request) -> None:
-    with pytest.raises(Unavailable, match="connection failed"):
-        ask(make(refused_url()), request_)
+    url = refused_url()
+    address = url.removeprefix("http://")
+    with pytest.raises(Unavailable, match=f"connection to {address} failed"):
+        ask(make(url.replace("//", "//me:hunter2@")), request_)
 
 
 @pytest.mark.parametrize("scenario", ["hang", "drip"])
@@ -221,6 +223,26 @@ def test_the_key_is_read_at_every_call(
             ask(provider, request_)
             headers = faults.received[-1].headers
             assert key in (headers.get("authorization", "") + headers.get("x-api-key", ""))
+
+
+@pytest.mark.parametrize(
+    "provider",
+    [
+        lambda url: OpenAIProvider(base_url=f"{url}/v1"),
+        lambda url: OpenAIProvider(base_url=f"{url}/v1", api="responses"),
+        lambda url: AnthropicProvider(base_url=url),
+    ],
+)
+def test_a_key_goes_to_no_other_server_unless_it_was_named(
+    provider: Make, faults: FaultServer, request_: Request, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "not-for-everybody")
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "not-for-everybody")
+    ask(provider(faults.url("ok")), request_)
+    assert "not-for-everybody" not in str(faults.received[-1])
+    with pytest.raises(AuthenticationFailed) as caught:
+        ask(provider(faults.url("401")), request_)
+    assert "options.api_key_env" in caught.value.hint
 
 
 def test_an_unknown_ollama_model_says_how_to_get_it(faults: FaultServer, request_: Request) -> None:
