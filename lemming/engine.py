@@ -39,8 +39,9 @@ from lemming.journal import (
     read_journal,
 )
 from lemming.plan import Plan, turns_not_taken
+from lemming.plugins import load_installed_plugins
 from lemming.report import TickReport, TurnReport
-from lemming.runtime import Notify, Runtime, ignore, load_installed_plugins, open_org
+from lemming.runtime import Notify, Runtime, ignore, open_org
 from lemming.schedule import in_order, is_due
 from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
 from lemming.snapshot import Snapshot, take_snapshot, unknown_tools
@@ -181,9 +182,7 @@ def ticks(
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:
     """Return the report of a committed tick from its journal; None when it is not committed."""
     base = paths.as_base(base_path)
-    if not is_committed(base, tick):
-        return None
-    return _report_of(tick, read_journal(base, tick))
+    return _report_of(tick, read_journal(base, tick)) if is_committed(base, tick) else None
 
 
 def _report_of(tick: int, records: list[Record]) -> TickReport:
@@ -314,11 +313,11 @@ def _recorded_plan(base: Path, tick: int) -> Plan | None:
 
 
 def _announce(runtime: Runtime, snapshot: Snapshot) -> None:
-    if snapshot.plan.order or unknown_tools(snapshot.survey):
+    if snapshot.plan.order or unknown_tools(snapshot):
         load_installed_plugins()
     if runtime.is_heard:
         runtime.notify({"type": "tick_started", **snapshot.plan.as_json()})
-    for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *unknown_tools(snapshot.survey)):
+    for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *unknown_tools(snapshot)):
         runtime.tell(problem)
 
 

@@ -28,20 +28,21 @@ _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Mutation = Callable[[str, str], None]
-_observers: list[Mutation] = []
+_observers: list[tuple[Mutation, Path | None]] = []
 
 
 @contextlib.contextmanager
-def observed(observer: Mutation) -> Iterator[None]:
+def observed(observer: Mutation, *, only: Path | None = None) -> Iterator[None]:
     """Call `observer(operation, path)` before every change of the disk, as long as the block runs.
 
-    Crash tests raise from the observer to stop the world at that very point.
+    With `only`, it is told of what gets or loses a name below that root. Crash tests raise from the observer
+    to stop the world at that very point.
     """
-    _observers.append(observer)
+    _observers.append((observer, only))
     try:
         yield
     finally:
-        _observers.remove(observer)
+        _observers.remove((observer, only))
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -104,7 +105,7 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False) ->
     survive power loss.
     """
     with _parent(root, relative) as (folder, name):
-        _put(folder, name, relative, content, sync=sync)
+        _put(root, relative, (folder, name), content, sync=sync)
         if sync:
             _announce("sync", relative)
             disk().sync_folder(folder)
@@ -117,7 +118,7 @@ def publish_seen(root: Path, relative: str, content: bytes) -> tuple[os.stat_res
     """
     with _parent(root, relative) as (folder, name):
         before = os.fstat(folder)
-        written = _put(folder, name, relative, content, look=True)
+        written = _put(root, relative, (folder, name), content, look=True)
         return written and unchanged(name, folder, written), (before, os.fstat(folder))
 
 
@@ -131,7 +132,7 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
         _written_beside(folder, name, content) as (_, temporary),
     ):
         sync_file_system(root)
-        _announce("rename", relative)
+        _announce("rename", relative, root)
         disk().rename(temporary, name, folder, folder)
 
 
@@ -142,7 +143,7 @@ def create(root: Path, relative: str, content: bytes) -> bool:
         _written_beside(folder, name, content) as (_, temporary),
     ):
         try:
-            _announce("link", relative)
+            _announce("link", relative, root)
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
             return False
@@ -156,7 +157,7 @@ def remove(root: Path, relative: str) -> Around | None:
     try:
         with _parent(root, relative, make=False) as (folder, name):
             before = os.fstat(folder)
-            _announce("unlink", relative)
+            _announce("unlink", relative, root)
             os.unlink(name, dir_fd=folder)
             return before, os.fstat(folder)
     except DiskError as error:
@@ -171,7 +172,7 @@ def move(root: Path, source: str, destination: str) -> None:
         _parent(root, source, make=False) as (old_folder, old),
         _parent(root, destination) as (new_folder, new),
     ):
-        _announce("rename", destination)
+        _announce("rename", destination, root)
         disk().rename(old, new, old_folder, new_folder)
 
 
@@ -290,9 +291,10 @@ def sync_file_system(root: Path) -> None:
 # --- the pieces --------------------------------------------------------------------------------
 
 
-def _announce(operation: str, path: str) -> None:
-    for observer in _observers:
-        observer(operation, path)
+def _announce(operation: str, path: str, root: Path | None = None) -> None:
+    for observer, only in _observers:
+        if only is None or only == root:
+            observer(operation, path)
 
 
 class _parent:  # noqa: N801 - used like a function; a class costs a third of a generator here
@@ -365,13 +367,13 @@ def _open_to_append(root: Path, relative: str) -> tuple[int, os.stat_result]:
 
 
 def _put(
-    folder: int, name: str, relative: str, content: bytes, *, sync: bool = False, look: bool = False
+    root: Path, relative: str, at: tuple[int, str], content: bytes, *, sync: bool = False, look: bool = False
 ) -> os.stat_result | None:
     """Write a file; return, with `look`, what `stat` said of it before it had its name."""
-    with _written_beside(folder, name, content, sync=sync) as (descriptor, temporary):
+    with _written_beside(*at, content, sync=sync) as (descriptor, temporary):
         written = os.fstat(descriptor) if look else None
-        _announce("rename", relative)
-        disk().rename(temporary, name, folder, folder)
+        _announce("rename", relative, root)
+        disk().rename(temporary, at[1], at[0], at[0])
     return written
 
 

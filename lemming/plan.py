@@ -71,7 +71,7 @@ def is_for_a_person(agent: Agent, config: Config) -> bool:
 def is_for_people(model_key: str, config: Config) -> bool:
     """Return whether a model key stands for a person."""
     entry = config.models.get(model_key)
-    return entry is not None and is_person(entry.provider)
+    return entry is not None and is_person(entry.provider, config.org.plugins)
 
 
 def turns_not_taken(plan: Plan) -> list[TurnReport]:

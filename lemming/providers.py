@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from lemming.documents import adapter
 from lemming.errors import ConfigError, LemmingError, UnknownModel
 from lemming.jsontext import compact, nearest
+from lemming.plugins import Registry
 from lemming.redaction import name_variables, redact
 
 if TYPE_CHECKING:
@@ -204,45 +206,58 @@ _LAZY = {
     "OllamaProvider": _BUILT_IN["ollama"],
     "RetryingLLMProvider": "lemming.retrying:RetryingLLMProvider",
 }
-_registered: dict[str, type[LLMProvider]] = {}
+_registered: Registry[type[LLMProvider]] = Registry("provider", _BUILT_IN, lambda provider: provider)
 
 
 def register_provider(name: str, provider: type[LLMProvider]) -> None:
-    """Make a provider available to `config/models.json` under a name; the last registration wins."""
+    """Make a provider available to `config/models.json` under a name, or a newer version of it.
+
+    While a plugin is loaded it belongs to the organisations that name the plugin, else to the process.
+    Raises `ConfigError` for what is no provider, and for the name of one that ships.
+    """
     if not (inspect.isclass(provider) and issubclass(provider, LLMProvider)):
         raise ConfigError(f"provider {name!r} must be a class derived from LLMProvider, not {provider!r}")
-    _registered[name] = provider
+    try:
+        _registered.register(name, provider, provider)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
-def provider_names() -> list[str]:
-    """Return every name that `config/models.json` may use, sorted."""
-    return sorted({*_BUILT_IN, *_registered})
+def provider_names(plugins: Sequence[str] | None = None) -> list[str]:
+    """Return every name that `config/models.json` may use, sorted.
+
+    With `plugins`, that of an organisation that names these plugins; so it is with the functions below.
+    """
+    return _registered.names(plugins)
 
 
-def provider_class(name: str) -> type[LLMProvider]:
+def provider_class(name: str, plugins: Sequence[str] | None = None) -> type[LLMProvider]:
     """Return the class registered under a name; raise `UnknownModel` with the nearest name."""
-    if name in _registered:
-        return _registered[name]
-    if name in _BUILT_IN:
-        built_in: type[LLMProvider] = _load(_BUILT_IN[name])
-        return built_in
-    hint = nearest(name, provider_names()) or f"providers: {', '.join(provider_names())}"
+    if found := _registered.find(name, plugins):
+        return found
+    names = provider_names(plugins)
+    hint = nearest(name, names) or f"providers: {', '.join(names)}"
     raise UnknownModel(f'no provider "{name}"', where=_MODELS_FILE, hint=hint)
 
 
-def is_person(name: str) -> bool:
+def is_person(name: str, plugins: Sequence[str] | None = None) -> bool:
     """Return whether the provider stands for a person, so that no call is ever made."""
-    return _registered[name].is_person if name in _registered else name == "human"
+    if name in _BUILT_IN:  # not loaded for the question
+        return name == "human"
+    found = _registered.find(name, plugins)
+    return found is not None and found.is_person
 
 
-def make_provider(name: str, options: dict[str, Any], *, base: Path | None = None) -> LLMProvider:
+def make_provider(
+    name: str, options: dict[str, Any], *, base: Path | None = None, plugins: Sequence[str] | None = None
+) -> LLMProvider:
     """Return a provider built with the options of its entry in `config/models.json`.
 
     A provider whose constructor has a parameter `base` also gets the organisation's folder. Raises
     `UnknownModel` for a name that no provider has, and `ConfigError` for an option it does not take.
     """
     name_variables(options, _MODELS_FILE)
-    provider = provider_class(name)
+    provider = provider_class(name, plugins)
     signature = inspect.signature(provider)
     known = [option for option in signature.parameters if option != "base"]
     if "api_key" in options:

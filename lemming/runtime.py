@@ -12,8 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property, partial
-from importlib import import_module
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from lemming.jsontext import JsonProblem, parse, pretty_words
 from lemming.locking import FolderLock
 from lemming.logging_config import engine_logger
 from lemming.not_done import TurnsNotDone
+from lemming.plugins import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
 from lemming.readings import learn_stamps
 from lemming.tools import ToolContext, ToolResult, call_tool
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 Notify = Callable[[Event], None]
-PLUGIN_GROUP = "lemming.plugins"
 LOOKS_WAITED_FOR = 25
 KEPT_SETTINGS = "the settings from before hold until it is mended"
 
@@ -106,7 +105,7 @@ class Runtime:
         """
         config = self._readable_config()
         load_plugins(tuple(config.org.plugins))
-        if {entry.provider for entry in config.models.values()} - {*provider_names()}:
+        if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
         self._org = config.org
         return config
@@ -177,7 +176,7 @@ class Runtime:
         from lemming.batching import Batches
 
         return Batches(
-            make_provider=lambda entry: make_provider(entry.provider, entry.options, base=self.base),
+            make_provider=self._bare_provider,
             live=self.complete_live,
             record=journal.append,
             records=journal.records,
@@ -212,7 +211,7 @@ class Runtime:
 
         if self._circuits is None:
             self._circuits = Circuits(self.base, self.clock)
-        provider = make_provider(entry.provider, entry.options, base=self.base)
+        provider = self._bare_provider(entry)
         name = circuit_name(entry.provider, entry.options)
         limits = Limits(
             entry.max_concurrency or provider.max_concurrency,
@@ -228,6 +227,10 @@ class Runtime:
             provider, attempts=entry.attempts, circuit=circuit, pace=pace, limits=limits, stop=self.stop
         )
 
+    def _bare_provider(self, entry: ModelEntry) -> LLMProvider:
+        plugins = self._org.plugins
+        return make_provider(entry.provider, entry.options, base=self.base, plugins=plugins)
+
     def _by_cluster(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
         from lemming.executors.dask import DaskCalls
 
@@ -238,28 +241,6 @@ class Runtime:
         return self._cluster.provider(
             provider, entry.provider, entry.options, base=self.base, plugins=plugins
         )
-
-
-@cache
-def load_plugins(modules: tuple[str, ...]) -> None:
-    """Import the modules an organisation names; once is enough for a process.
-
-    Raises `ConfigError` that names the module and what went wrong in it.
-    """
-    for name in modules:
-        _import(name, partial(import_module, name))
-
-
-@cache
-def load_installed_plugins() -> None:
-    """Load what installed packages offer under `lemming.plugins`; done before the first turn, as it is slow.
-
-    Raises `ConfigError` that names the entry point and what went wrong in it.
-    """
-    from importlib.metadata import entry_points
-
-    for entry_point in entry_points(group=PLUGIN_GROUP):
-        _import(f"entry point {entry_point.name}", entry_point.load)
 
 
 @contextlib.contextmanager
@@ -345,14 +326,3 @@ def _describe(raw: bytes) -> dict[str, Any]:
     except JsonProblem:
         return {}
     return holder if isinstance(holder, dict) else {}
-
-
-def _import(name: str, load: Callable[[], Any]) -> None:
-    try:
-        load()
-    except Exception as error:
-        raise ConfigError(
-            f"plugin {name} cannot be imported: {type(error).__name__}: {error}",
-            where="config/org.json",
-            hint="put it on the Python path (PYTHONPATH=. for a file here), or take it out of `plugins`",
-        ) from error

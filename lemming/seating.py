@@ -219,7 +219,8 @@ def _standing(
     base: Path, agent: Agent, config: Config, entry: ModelEntry, allocation: AgentCredits
 ) -> Standing:
     """Return the agent's standing, made anew when anything that it follows from is not the very same."""
-    basis = agent, config, ToolRegistry.all(), provider_class(entry.provider)
+    plugins = config.org.plugins
+    basis = agent, config, ToolRegistry.all(plugins), provider_class(entry.provider, plugins)
     standings = _standings(base)
     known = standings.get(agent.name)
     if known and all(map(is_, known.basis, basis)):
@@ -244,7 +245,13 @@ def _make_standing(
     entry: ModelEntry,
     allocation: AgentCredits,
 ) -> Standing:
-    takes_schema = _takes_schema(provider_class(entry.provider), entry.provider, compact(entry.options), base)
+    takes_schema = _takes_schema(
+        provider_class(entry.provider, org.plugins),
+        entry.provider,
+        compact(entry.options),
+        base,
+        tuple(org.plugins),
+    )
     tools = tuple(allowed_tools(agent, org).values())
     limits, defaults = agent.turn, org.defaults.turn
     opening = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
@@ -272,9 +279,11 @@ def _make_standing(
 
 
 @lru_cache(maxsize=256)
-def _takes_schema(_: type[LLMProvider], provider: str, options: bytes, base: Path) -> bool:
+def _takes_schema(
+    _: type[LLMProvider], provider: str, options: bytes, base: Path, plugins: tuple[str, ...]
+) -> bool:
     """Ask a provider made with these options; the class is in the key because plugins may register anew."""
-    return make_provider(provider, parse(options), base=base).takes_schema
+    return make_provider(provider, parse(options), base=base, plugins=plugins).takes_schema
 
 
 @lru_cache(maxsize=4096)

@@ -117,9 +117,10 @@ def _problems_of(survey: Survey) -> list[Problem]:
     return [problem for error in survey.broken.values() for problem in error.problems]
 
 
-def unknown_tools(survey: Survey) -> list[Problem]:
+def unknown_tools(snapshot: Snapshot) -> list[Problem]:
     """Return a warning for each tool in a resume that no tool has as its name."""
-    known = ToolRegistry.names() if survey.by_tool else []
+    survey = snapshot.survey
+    known = ToolRegistry.names(snapshot.config.org.plugins) if survey.by_tool else []
     return [
         Problem(
             f'no tool "{tool}"',

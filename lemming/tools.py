@@ -7,9 +7,8 @@ live in `lemming/toolbox/`; they say what would change (`plan`) and leave the wr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,6 +19,7 @@ from lemming.config import Org, load_config
 from lemming.effects import FileEffect, apply_effect
 from lemming.errors import LemmingError, PermissionDenied, ToolError
 from lemming.jsontext import compact, nearest
+from lemming.plugins import Registry
 
 if TYPE_CHECKING:
     from lemming.arguments import Arguments
@@ -116,7 +116,7 @@ class EngineTool(Tool):
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
         """Plan the call and write its effects at once: the tool without an engine around it.
 
-        Raises `ConfigError` when there is no such agent.
+        What the agent may not do is refused here too. Raises `ConfigError` when there is no such agent.
         """
         base = paths.as_base(base_path)
         context = ToolContext(
@@ -126,6 +126,8 @@ class EngineTool(Tool):
             now=timestamp(SystemClock().now()),
         )
         try:
+            if self.name in ToolRegistry.names(()):  # one that ships
+                allowed_tool(self.name, context.agent, context.org)
             result = self.plan(context, *args, **self.check(kwargs))
         except LemmingError as error:
             return ToolResult(False, str(error))
@@ -143,8 +145,6 @@ class EngineTool(Tool):
 class ToolRegistry:
     """The tools by name: those that ship, and those that plugins register."""
 
-    _tools: ClassVar[dict[str, Tool]] = {}
-    _all: ClassVar[dict[str, Tool] | None] = None
     _built_in: ClassVar[dict[str, str]] = {
         "file_read": "lemming.toolbox.files:FileRead",
         "file_write": "lemming.toolbox.files:FileWrite",
@@ -155,10 +155,15 @@ class ToolRegistry:
         "create_agent": "lemming.toolbox.staff:CreateAgent",
         "list_agents": "lemming.toolbox.staff:ListAgents",
     }
+    _tools: ClassVar[Registry[Tool]] = Registry("tool", _built_in, lambda kind: kind())
 
     @classmethod
     def register(cls, tool: Tool) -> None:
-        """Add a tool, or replace the one of the same name. Raises `TypeError` for what is no usable tool."""
+        """Add a tool of your own, or a newer version of it.
+
+        While a plugin is loaded it belongs to the organisations that name the plugin, else to the process.
+        Raises `TypeError` for what is no usable tool, `ValueError` for the name of one that ships.
+        """
         from pydantic.errors import PydanticUserError
 
         if not isinstance(tool, Tool):
@@ -173,38 +178,30 @@ class ToolRegistry:
             raise TypeError(
                 f'tool "{tool.name}": an argument\'s type cannot come from JSON: {error}'
             ) from error
-        cls._tools[tool.name] = tool
-        cls._all = None
+        cls._tools.register(tool.name, tool, type(tool))
 
     @classmethod
     def unregister(cls, name: str) -> None:
-        """Take a registered tool away; a shipped one of that name is itself again."""
-        cls._tools.pop(name, None)
-        cls._all = None
+        """Take a registered tool away; those that ship stay."""
+        cls._tools.pop(name)
 
     @classmethod
-    def names(cls) -> list[str]:
-        """Return all names, sorted."""
-        return sorted({*cls._built_in, *cls._tools})
+    def names(cls, plugins: Sequence[str] | None = None) -> list[str]:
+        """Return all names, sorted; with `plugins`, those of an organisation that names these plugins."""
+        return cls._tools.names(plugins)
 
     @classmethod
-    def get(cls, name: str) -> Tool:
-        """Return a tool; raise `ToolError` with the nearest name."""
-        if name not in cls._tools:
-            if name not in cls._built_in:
-                hint = nearest(name, cls.names()) or f"tools: {', '.join(cls.names())}"
-                raise ToolError(f'no tool "{name}"', hint=hint)
-            module, _, class_name = cls._built_in[name].partition(":")
-            cls._tools[name] = getattr(import_module(module), class_name)()
-        return cls._tools[name]
+    def get(cls, name: str, plugins: Sequence[str] | None = None) -> Tool:
+        """Return a tool; raise `ToolError` with the nearest name. `plugins` as in `names`."""
+        if tool := cls._tools.find(name, plugins):
+            return tool
+        names = cls.names(plugins)
+        raise ToolError(f'no tool "{name}"', hint=nearest(name, names) or f"tools: {', '.join(names)}")
 
     @classmethod
-    def all(cls) -> Mapping[str, Tool]:
-        """Return all tools by name, sorted."""
-        tools = cls._all
-        if tools is None:
-            tools = cls._all = {name: cls.get(name) for name in cls.names()}
-        return tools
+    def all(cls, plugins: Sequence[str] | None = None) -> Mapping[str, Tool]:
+        """Return all tools by name, sorted: the same until one is registered. `plugins` as in `names`."""
+        return cls._tools.all(plugins)
 
 
 def allowed_tools(agent: Agent, org: Org) -> dict[str, Tool]:
@@ -213,17 +210,30 @@ def allowed_tools(agent: Agent, org: Org) -> dict[str, Tool]:
     may_hire = agent.name in org.create_agent_allowed
     return {
         name: tool
-        for name, tool in ToolRegistry.all().items()
+        for name, tool in ToolRegistry.all(org.plugins).items()
         if tool.always_allowed or (name in granted and (may_hire or name != "create_agent"))
     }
+
+
+def allowed_tool(name: str, agent: Agent, org: Org) -> Tool:
+    """Return a tool that an agent may call; raise `ToolError` when it may not, or when there is none."""
+    allowed = allowed_tools(agent, org)
+    if name in allowed:
+        return allowed[name]
+    if name not in ToolRegistry.names(org.plugins):
+        hint = nearest(name, list(allowed)) or f"your tools: {', '.join(allowed)}"
+        raise ToolError(f'no tool "{name}"', hint=hint)
+    if name == "create_agent" and name in agent.permissions.tools:
+        setting = f"config/org.json create_agent_allowed {org.create_agent_allowed}"
+        raise PermissionDenied(f"{name}: refused by {setting}")
+    granted = ", ".join(agent.permissions.tools) or "none"
+    raise PermissionDenied(f"{name}: refused by permissions.tools (granted: {granted})")
 
 
 def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
     """Check and run one call. Whatever goes wrong inside becomes a failed result the agent can read."""
     try:
-        tool = ToolRegistry.get(name)
-        if name not in allowed_tools(context.agent, context.org):
-            raise _not_allowed(name, context)
+        tool = allowed_tool(name, context.agent, context.org)
         if not isinstance(arguments, dict):
             raise ToolError(f"{name}: args must be an object")
         return _readable(tool, tool.invoke(context, tool.check(arguments)))
@@ -232,15 +242,6 @@ def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
         why = f"{name} failed: {type(error).__name__}: {_words_of(error)}"
     return ToolResult(False, _cut(why, Tool.output_limit_bytes))
-
-
-def _not_allowed(name: str, context: ToolContext) -> PermissionDenied:
-    if name == "create_agent" and name in context.agent.permissions.tools:
-        return PermissionDenied(
-            f"{name}: refused by config/org.json create_agent_allowed {context.org.create_agent_allowed}"
-        )
-    granted = ", ".join(context.agent.permissions.tools) or "none"
-    return PermissionDenied(f"{name}: refused by permissions.tools (granted: {granted})")
 
 
 def _readable(tool: Tool, result: Any) -> ToolResult:

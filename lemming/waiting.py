@@ -49,7 +49,7 @@ def find_waits(order: list[str], agents: Mapping[str, Agent], org: Org, base: Pa
 
     The very same agents in the same order need not be looked at again, unless links on the disk may matter.
     """
-    tools = {name: ToolRegistry.get(name) for name in ToolRegistry.names()}
+    tools = ToolRegistry.all(org.plugins)
     grounds = (agents, order, org, tools, os.path.realpath(base))
     latest = _latest(base)
     if latest and latest[0][0][0] is agents and latest[0][0][1:] == grounds[1:]:

@@ -16,7 +16,6 @@ from datetime import timedelta
 from lemming import fs
 from lemming.agents import survey_agents
 from lemming.clock import timestamp
-from lemming.errors import ToolError
 from lemming.plan import is_for_a_person
 from lemming.report import TickReport
 from lemming.runtime import Runtime
@@ -87,8 +86,11 @@ class Sleeper(Timer):
         if self._watch.changes():
             self._resting.clear()
         self._ours.clear()
-        with super().tick(), fs.observed(lambda _, path: self._ours.add(path)):
+        with super().tick(), fs.observed(self._note, only=self.runtime.base):
             yield
+
+    def _note(self, _: str, path: str) -> None:
+        self._ours.add(path)
 
     def sleep(self, report: TickReport, interval_s: float, most: float) -> int:
         """Sleep as `Timer.sleep` does, for longer while nobody is due and for less when something changes."""
@@ -97,7 +99,7 @@ class Sleeper(Timer):
         self._unchanged_at = self.monotonic()
         changed = self._watch.changes(self._ours | _written_outside(report))
         self._rest(report, changed)
-        if changed and not self._was_hurried and not _used_foreign_tools(report):
+        if changed and not self._was_hurried and not self._used_foreign_tools(report):
             self._was_hurried = True
             self._tell_woken(report.tick + 1, 0, changed)
             return 0
@@ -122,6 +124,12 @@ class Sleeper(Timer):
             self._resting.clear()
         else:
             self._resting |= {turn.agent for turn in report.turns if turn.status == "skipped"}
+
+    def _used_foreign_tools(self, report: TickReport) -> bool:
+        """Whether a tool may have changed files itself: what changed need not be people's doing."""
+        known = ToolRegistry.all(self.runtime.load_config().org.plugins)
+        used = {tool["tool"] for turn in report.turns for tool in turn.tools}
+        return any(not isinstance(known[name], EngineTool) for name in used & known.keys())
 
     def _night(self, tick: int, interval_s: float, most: float) -> Night:
         """Return how long to sleep after tick `tick`."""
@@ -205,18 +213,6 @@ def _written_outside(report: TickReport) -> set[str]:
     """Return the files that turns wrote outside the organisation, where `fs` names them by other roots."""
     files = (file["path"] for turn in report.turns for file in turn.files)
     return {path for path in files if path.startswith("/")}
-
-
-def _used_foreign_tools(report: TickReport) -> bool:
-    """Whether a tool may have changed files itself: what changed in the tick need not be people's doing."""
-    return any(not _is_ours(tool["tool"]) for turn in report.turns for tool in turn.tools)
-
-
-def _is_ours(tool: str) -> bool:
-    try:
-        return isinstance(ToolRegistry.get(tool), EngineTool)
-    except ToolError:  # no such tool, so it did nothing
-        return True
 
 
 def ticks_left(tick: int, done: int, max_ticks: int | None, until_tick: int | None) -> float:

@@ -34,7 +34,7 @@ FLOORS = {
     # 4 reach: the outside world
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
     "circuit": REACH, "git_files": REACH, "guards": REACH, "pacing": REACH, "providers": REACH,
-    "repository": REACH, "retrying": REACH, "toolbox": REACH, "tools": REACH,
+    "repository": REACH, "plugins": REACH, "retrying": REACH, "toolbox": REACH, "tools": REACH,
     # 5 the turn
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     "watching": TURN,
@@ -102,8 +102,8 @@ EDGES = {
     "commands/failures.py": 1,
     "executors/threads.py": 1,
     "guards/confine.py": 1,
+    "plugins.py": 1,
     "providers.py": 1,
-    "runtime.py": 1,
     "tools.py": 2,
 }
 

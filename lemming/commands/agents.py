@@ -136,7 +136,7 @@ def _refuse_bad_choices(base: Path, name: str, model: str, tools: list[str]) -> 
     try:
         config.model(model)
         for tool in tools:
-            ToolRegistry.get(tool)
+            ToolRegistry.get(tool, config.org.plugins)
     except (UnknownModel, ToolError) as error:
         raise UsageError(error.message, where=error.where, hint=error.hint) from error
 

@@ -37,7 +37,7 @@ def problems_of_config(base: Path, config: Config) -> Iterator[Problem]:
     yield from config.warnings
     for key, entry in config.models.items():
         try:
-            make_provider(entry.provider, entry.options, base=base)
+            make_provider(entry.provider, entry.options, base=base, plugins=config.org.plugins)
         except LemmingError as error:
             yield Problem(
                 f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
@@ -102,7 +102,7 @@ def _about_tools(place: _Place, agent: Agent, config: Config) -> Iterator[Proble
     for index, name in enumerate(agent.permissions.tools):
         pointer = f"/permissions/tools/{index}"
         try:
-            ToolRegistry.get(name)
+            ToolRegistry.get(name, config.org.plugins)
         except ToolError as error:
             yield place.problem(pointer, error.message, error.hint)
         if name == "create_agent" and agent.name not in config.org.create_agent_allowed:

@@ -212,7 +212,7 @@ def _models(base: Path, config: Config) -> Iterator[Finding]:
         if key not in config.models:
             continue  # told by the check of the files
         entry = config.models[key]
-        found, ends = readiness_of(entry, base), shutdown_of(entry)
+        found, ends = readiness_of(entry, base, config.org.plugins), shutdown_of(entry)
         about = f'"{key}" ({entry.provider} {entry.model}) for {", ".join(names)}'.replace(" )", ")")
         level: Level = "fail" if found.is_ready is False else "ok"
         yield Finding(level, "model", f"{about}: {found.remark}", found.fix)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -35,13 +36,13 @@ class Readiness:
     fix: str = ""
 
 
-def readiness_of(entry: ModelEntry, base: Path | None) -> Readiness:
+def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | None = None) -> Readiness:
     """Return whether a model can be asked, and what is missing. Nothing is called or imported from an SDK."""
     try:
-        make_provider(entry.provider, entry.options, base=base)
+        make_provider(entry.provider, entry.options, base=base, plugins=plugins)
     except LemmingError as error:
         return Readiness(False, error.message, error.hint)
-    if is_person(entry.provider):
+    if is_person(entry.provider, plugins):
         return Readiness(True, "a person answers, with `lemming send`")
     if entry.provider == "scripted":
         return Readiness(True, f"answers are read from {entry.options['file']}")

@@ -24,8 +24,8 @@ from lemming import __version__
 from lemming.calls import ask, timed_out
 from lemming.errors import LemmingError, ProviderError, RequestRejected, Unavailable
 from lemming.jsontext import compact, parse
+from lemming.plugins import load_installed_plugins, load_plugins
 from lemming.providers import Backend, LLMProvider, Reply, Request, make_provider
-from lemming.runtime import load_installed_plugins, load_plugins
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -83,7 +83,7 @@ def _provider_on_worker(line: Line) -> LLMProvider:
     try:
         load_plugins(line.plugins)
         load_installed_plugins()
-        return make_provider(line.provider, parse(line.options), base=Path(line.base))
+        return make_provider(line.provider, parse(line.options), base=Path(line.base), plugins=line.plugins)
     except LemmingError as error:  # the engine has made the same provider
         raise _unlike(f"cannot make provider {line.provider}: {error}", line) from error
 

@@ -15,8 +15,9 @@ from lemming.config import Org
 from lemming.contract import ToolCall
 from lemming.effects import apply_effect
 from lemming.errors import ToolError, UsageError
+from lemming.plugins import load_installed_plugins
 from lemming.redaction import redact_values
-from lemming.runtime import Runtime, load_installed_plugins
+from lemming.runtime import Runtime
 from lemming.timeline.unknown import RETRY, UnknownCall, tell_agent, unknown_call
 from lemming.tools import ToolContext, ToolRegistry, ToolResult, allowed_tools
 from lemming.turn import INTERRUPTED
@@ -42,7 +43,7 @@ def plan_retry(runtime: Runtime, call_id: str) -> Retry:
     load_installed_plugins()
     agent = load_agent(runtime.base, call.agent)
     instead = f"say what you found out: `lemming repair --mark done {call.id}` or `--mark failed {call.id}`"
-    if call.tool not in ToolRegistry.names():
+    if call.tool not in ToolRegistry.names(org.plugins):
         raise UsageError(f'no tool "{call.tool}"', hint=f"load the plugin that has it, or {instead}")
     tool = allowed_tools(agent, org).get(call.tool)
     if tool is None:

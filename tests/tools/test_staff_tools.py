@@ -128,6 +128,7 @@ def test_what_makes_no_valid_resume_is_refused(desk: Desk, changes: dict[str, An
 
 
 def test_a_tool_works_without_an_engine_around_it(desk: Desk) -> None:
+    desk.write("config/org.json", '{"create_agent_allowed": ["alpha"]}')
     tool = ToolRegistry.get("create_agent")
     assert tool.execute("alpha", desk.base, **NEW).success
     assert load_agent(desk.base, "scout").title == "Scout"

@@ -254,16 +254,55 @@ def test_an_argument_type_that_json_cannot_give_is_refused_at_registration() -> 
         ToolRegistry.register(Odd())
 
 
-def test_a_shipped_tool_can_be_replaced_and_comes_back(desk: Desk) -> None:
+@pytest.mark.parametrize("taken", ["shell", "file_read", "create_agent"])
+def test_no_tool_takes_the_place_of_one_that_ships(desk: Desk, taken: str) -> None:
     class Replacement(CustomTool):
         """Poses as a shipped tool."""
 
-        name = "file_read"
+        name = taken
 
-    ToolRegistry.register(Replacement())
-    assert desk.call("file_read").output == "Success"
+    with pytest.raises(ValueError, match=rf"Replacement cannot be the tool .{taken}.*lemming\.toolbox\."):
+        ToolRegistry.register(Replacement())
     ToolRegistry.unregister("file_read")
     assert desk.refusal("file_read").startswith('file_read: "path" is required')
+
+
+def test_a_tool_of_ones_own_may_be_registered_again(desk: Desk) -> None:
+    class Newer(CustomTool):
+        """A newer version, as a module that is imported anew registers it."""
+
+        def execute(self, agent_name: str, base_path: Path, **kwargs: Any) -> ToolResult:
+            """Return another result."""
+            return ToolResult(True, "Newer")
+
+    ToolRegistry.register(CustomTool())
+    ToolRegistry.register(Newer())
+    assert desk.call("custom_tool").output == "Newer"
+
+
+def test_an_unknown_tool_is_not_answered_with_names_the_agent_may_not_use(desk: Desk) -> None:
+    refusal = desk.refusal("xyz")
+    assert refusal == (
+        'no tool "xyz" '
+        "(your tools: custom_tool, dated, file_read, list_agents, memory_read, memory_write, probe)"
+    )
+    assert desk.refusal("shel") == refusal.replace("xyz", "shel")
+
+
+@pytest.mark.parametrize("tool", ["file_read", "file_write", "shell", "create_agent"])
+def test_a_tool_called_without_an_engine_checks_the_grant_itself(tmp_path: Path, tool: str) -> None:
+    Desk(tmp_path, tools=[])
+    arguments = {
+        "file_read": {"path": "a"},
+        "file_write": {"path": "a", "content": "b"},
+        "shell": {"command": "id"},
+        "create_agent": {"name": "x", "title": "X", "instructions": "x"},
+    }
+    result = ToolRegistry.get(tool).execute("alpha", tmp_path, **arguments[tool])
+    assert (result.success, result.output) == (
+        False,
+        f"{tool}: refused by permissions.tools (granted: none)",
+    )
 
 
 def test_importing_the_tools_loads_no_tool() -> None:

@@ -1,0 +1,195 @@
+"""Plugins: what one registers belongs to the organisations that name it, however many a process runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from importlib import import_module, reload
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from lemming import fs
+from lemming.commands.checks import problems_of_agents, problems_of_config
+from lemming.config import load_config
+from lemming.engine import run_once
+from lemming.errors import ConfigError
+from lemming.journal import read_journal
+from lemming.plugins import load_plugins
+from lemming.runtime import Runtime
+from lemming.testing import make_org, resume, say
+from lemming.tools import ToolRegistry
+
+NUMBERS = count()
+
+TOOL = """
+from pathlib import Path
+from lemming.tools import Tool, ToolRegistry, ToolResult
+
+class {class_name}(Tool):
+    name = "{name}"
+    description = "Does something custom."
+
+    def execute(self, agent_name: str, base_path: Path, **kwargs) -> ToolResult:
+        return ToolResult(True, "{says}")
+
+ToolRegistry.register({class_name}())
+"""
+PROVIDER = """
+from lemming.providers import LLMProvider, register_provider
+
+class Answering(LLMProvider):
+    def call(self, model_name, messages, temperature, **kwargs):
+        return '{{"notes": "heard"}}'
+
+register_provider("{name}", Answering)
+"""
+
+
+@pytest.fixture
+def plugin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The name of a module that can be imported, and has not been."""
+    folder = tmp_path / "plugins"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(folder)
+    before = {*ToolRegistry.names()}
+    yield f"plugin_of_a_test_{next(NUMBERS)}"
+    for name in {*ToolRegistry.names()} - before:
+        ToolRegistry.unregister(name)
+
+
+def write(tmp_path: Path, module: str, source: str) -> None:
+    (tmp_path / f"plugins/{module}.py").write_text(source)
+
+
+def tool(name: str = "note", says: str = "done", class_name: str = "Own") -> str:
+    return TOOL.format(name=name, says=says, class_name=class_name)
+
+
+def org(base: Path, *plugins: str, calls: str = "note") -> Path:
+    return make_org(
+        base,
+        resume("ada", permissions={"tools": [calls]}),
+        script=[{"reply": say("calling", tool_calls=[{"tool": calls, "args": {}}])}],
+        org={"plugins": [*plugins]},
+    )
+
+
+def result_in(base: Path) -> str:
+    run_once(base)
+    (finished,) = (record for record in read_journal(base, 1) if record["type"] == "tool_finished")
+    return str(finished["output"])
+
+
+def prompt_in(base: Path) -> str:
+    (started,) = (record for record in read_journal(base, 1) if record["type"] == "turn_started")
+    return str(started["prompt"][0]["content"])
+
+
+def test_a_tool_reaches_the_organisations_that_name_its_plugin_and_no_other(
+    tmp_path: Path, plugin: str
+) -> None:
+    write(tmp_path, plugin, tool())
+    first, other, again = org(tmp_path / "a", plugin), org(tmp_path / "b"), org(tmp_path / "c", plugin)
+    assert result_in(first) == "done"
+    assert result_in(other).startswith('no tool "note" (')
+    assert result_in(again) == "done"
+    assert "  - note:" in prompt_in(first)
+    assert "note:" not in prompt_in(other)
+    problems = list(problems_of_agents(other, load_config(other), None))
+    assert [(found.pointer, found.message) for found in problems] == [
+        ("/permissions/tools/0", 'no tool "note"')
+    ]
+    assert not list(problems_of_agents(again, load_config(again), None))
+
+
+def test_two_organisations_may_each_have_a_tool_of_one_name(tmp_path: Path, plugin: str) -> None:
+    write(tmp_path, plugin, tool(says="one"))
+    write(tmp_path, f"{plugin}_b", tool(says="two"))
+    first, second = org(tmp_path / "a", plugin), org(tmp_path / "b", f"{plugin}_b")
+    Runtime(first).load_config()
+    assert result_in(second) == "two"
+    assert result_in(first) == "one"
+
+
+def test_two_plugins_of_one_organisation_with_a_tool_of_one_name_are_refused(
+    tmp_path: Path, plugin: str
+) -> None:
+    write(tmp_path, plugin, tool(class_name="One"))
+    write(tmp_path, f"{plugin}_b", tool(class_name="Two"))
+    base = org(tmp_path / "a", plugin, f"{plugin}_b")
+    with pytest.raises(ConfigError, match=rf'{plugin}.One and {plugin}_b.Two both register the tool "note"'):
+        run_once(base)
+
+
+def test_a_plugin_has_what_a_module_registers_that_an_earlier_one_imported(
+    tmp_path: Path, plugin: str
+) -> None:
+    write(tmp_path, f"{plugin}_shared", tool())
+    write(tmp_path, plugin, f"import {plugin}_shared")
+    write(tmp_path, f"{plugin}_b", f"from {plugin}_shared import Own")
+    for name, base in ((plugin, tmp_path / "a"), (f"{plugin}_b", tmp_path / "b")):
+        assert result_in(org(base, name)) == "done"
+    assert result_in(org(tmp_path / "c", f"{plugin}_shared")) == "done"
+
+
+def test_a_plugin_that_takes_the_name_of_a_tool_that_ships_stops_the_engine_and_is_named(
+    tmp_path: Path, plugin: str
+) -> None:
+    write(tmp_path, plugin, tool(name="shell"))
+    base = org(tmp_path / "a", plugin, calls="shell")
+    with pytest.raises(
+        ConfigError, match=rf"plugin {plugin} .*{plugin}.Own cannot be the tool .shell.*Shell"
+    ):
+        run_once(base)
+
+
+def test_a_plugin_that_is_imported_anew_keeps_its_organisations(tmp_path: Path, plugin: str) -> None:
+    write(tmp_path, plugin, tool())
+    first, other = org(tmp_path / "a", plugin), org(tmp_path / "b")
+    Runtime(first).load_config()
+    reload(import_module(plugin))
+    assert result_in(first) == "done"
+    assert result_in(other).startswith('no tool "note"')
+
+
+def test_what_is_registered_outside_of_a_plugin_is_for_the_process(tmp_path: Path, plugin: str) -> None:
+    write(tmp_path, plugin, tool())
+    import_module(plugin)
+    assert result_in(org(tmp_path / "a")) == "done"
+
+
+def test_a_provider_reaches_only_the_organisations_that_name_its_plugin(tmp_path: Path, plugin: str) -> None:
+    write(tmp_path, plugin, PROVIDER.format(name=plugin))
+    models = {"own": {"provider": plugin}}
+    bases = [
+        make_org(base, resume("ada", model={"key": "own"}), models=models, org={"plugins": plugins})
+        for base, plugins in ((tmp_path / "a", [plugin]), (tmp_path / "b", []), (tmp_path / "c", [plugin]))
+    ]
+    turns = [run_once(base).turns[0] for base in bases]
+    assert [turn.status for turn in turns] == ["done", "failed", "done"]
+    assert f'no provider "{plugin}"' in turns[1].reason
+    (problem,) = problems_of_config(bases[1], load_config(bases[1]))
+    assert problem.message.startswith(f'model key "own": no provider "{plugin}"')
+
+
+def test_no_provider_takes_the_place_of_one_that_ships(tmp_path: Path, plugin: str) -> None:
+    write(tmp_path, plugin, PROVIDER.format(name="openai"))
+    with pytest.raises(
+        ConfigError, match=rf"{plugin}.Answering cannot be the provider .openai.*OpenAIProvider"
+    ):
+        load_plugins((plugin,))
+    assert plugin not in sys.modules
+
+
+def test_an_observer_of_one_root_hears_nothing_of_another(tmp_path: Path) -> None:
+    heard: list[str] = []
+    roots = tmp_path / "a", tmp_path / "b"
+    for root in roots:
+        fs.make_root(root)
+    with fs.observed(lambda operation, path: heard.append(f"{operation} {path}"), only=roots[0]):
+        for root in roots:
+            fs.publish(root, "shared/note.txt", b"text")
+        fs.remove(roots[1], "shared/note.txt")
+    assert heard == ["rename shared/note.txt"]
