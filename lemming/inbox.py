@@ -1,13 +1,12 @@
 """The inbox: a view, never a folder. Which entries a turn sees, and what it has read already.
 
-Rules: docs/concepts.md, "What a turn sees". Unread entries come first, oldest first, up to a limit; the
-rest stay unread. What was shown is remembered as one tick per line of `read_outboxes`, so the memory does
-not grow with history.
+Rules: docs/concepts.md, "What a turn sees". Unread entries come first, up to a limit; where they are more,
+authors take turns, lest one that writes much keep the others' waiting. The rest stay unread.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import merge
 from itertools import chain, filterfalse, islice
@@ -16,50 +15,9 @@ from typing import Any, NamedTuple, Protocol
 from lemming.errors import Problem
 from lemming.messages import EntryName, OutboxEntry
 from lemming.outboxes import Found, Outbox, Shelf
+from lemming.readmark import ReadMark
 
 OWN_ENTRIES_SHOWN = 3
-
-
-@dataclass(slots=True)  # made for every turn, and a frozen one takes three times as long
-class ReadMark:
-    """What an agent has been shown.
-
-    `through`: for each name (or "*") of its `read_outboxes`, the tick up to which everything was shown.
-    `also`: ids shown beyond that, and ids of entries put there by hand. `unusable`: ids that could not be
-    read; they are tried again.
-    """
-
-    through: Mapping[str, int] = field(default_factory=dict)
-    also: frozenset[str] = frozenset()
-    unusable: frozenset[str] = frozenset()
-
-    def covers(self, name: EntryName) -> bool:
-        """Return whether an entry was shown already."""
-        if name.id in self.also:
-            return True
-        is_through = name.tick <= self.tick_of(name.author)
-        return is_through and name.is_derived and name.id not in self.unusable
-
-    def tick_of(self, author: str) -> int:
-        """Return the tick up to which everything of this author was shown; -1 when nothing was."""
-        of_author, of_all = self.through.get(author, -1), self.through.get("*", -1)
-        return of_author if of_author > of_all else of_all
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the mark for the ledger."""
-        plain: dict[str, Any] = {"through": dict(sorted(self.through.items())), "also": sorted(self.also)}
-        if self.unusable:
-            plain["unusable"] = sorted(self.unusable)
-        return plain
-
-    @classmethod
-    def from_json(cls, plain: Mapping[str, Any]) -> ReadMark:
-        """Return the mark that `as_json` described."""
-        return cls(
-            dict(plain.get("through", {})),
-            frozenset(plain.get("also", ())),
-            frozenset(plain.get("unusable", ())),
-        )
 
 
 class Inbox(NamedTuple):
@@ -78,6 +36,9 @@ class Room(Protocol):
 
     tick: int
     agents: frozenset[str]
+    named: frozenset[str]
+    """The agents there are, broken ones too: a target names one of them, or it names nobody."""
+    persons: frozenset[str]
 
     def key(self, name: EntryName) -> Any:
         """Return the key of the order of all entries."""
@@ -125,6 +86,25 @@ class View:
         today = filterfalse(self.mark.covers, self.today) if self._covered_today else self.today
         return chain(self._merged(streams), today)
 
+    def fresh_by_turns(self) -> Iterator[EntryName]:
+        """Yield what `fresh` does, but everybody's oldest before anybody's second; persons go first."""
+        persons, key = self.room.persons, self.room.key
+        waiting = [(name, stream) for stream in self._fresh_by_author() for name in islice(stream, 1)]
+        while waiting:
+            waiting.sort(key=lambda each: (each[0].author not in persons, key(each[0])))
+            yield from [name for name, _ in waiting]
+            waiting = [(name, stream) for _, stream in waiting for name in islice(stream, 1)]
+
+    def has_unread(self) -> bool:
+        """Return whether there is anything to show as new: what cannot be read is, until that is known."""
+        unusable = self.mark.unusable
+        return any(
+            found.is_new_to(self.reader, self.room.named)
+            if isinstance(found, OutboxEntry)
+            else found is None or name.identity not in unusable
+            for name, found in self.room.read(self.fresh())
+        )
+
     def count_fresh(self) -> int:
         """Return how many `fresh` would yield, without walking over them."""
         mark = self.mark
@@ -144,36 +124,60 @@ class View:
             covered.update(self._covered(self.room.outbox(author), mark.tick_of("*"), mark.tick_of(author)))
         return count - len(covered)
 
-    def known(self) -> Iterator[EntryName]:
-        """Yield what has been shown, newest first."""
+    def known(self, passed: set[EntryName]) -> Iterator[EntryName]:
+        """Yield what has been shown, and what is new to others only, newest first."""
+        shown = self._known()
+        if not passed:
+            return shown
+        key = self.room.key
+        return merge(shown, sorted(passed, key=key, reverse=True), key=key, reverse=True)
+
+    def _known(self) -> Iterator[EntryName]:
         streams: list[Iterable[EntryName]] = []
         for pattern, shelf in self.past.items():
             streams += self._shown(shelf, self.mark.tick_of(pattern))
         return chain(reversed(self._covered_today), self._merged(streams, reverse=True))
 
     def mark_after(self, shown: set[EntryName], bad: set[EntryName], *, is_all: bool) -> ReadMark:
-        """Return the mark of a reader that has been shown these names, and of which these are unusable.
+        """Return the mark of a reader that knows these names, and of which these are unusable.
 
         `is_all`: nothing else was unread.
         """
         through = dict.fromkeys(self.patterns, self.tick - 1)
-        for pattern in () if is_all else self.patterns:
-            left = (
-                name.tick
-                for name in self._unshown_in_order(pattern)
-                if name.is_derived and name not in shown and name not in bad
-            )
-            through[pattern] = next(left, self.tick) - 1
+        if not is_all:
+            known = shown | bad
+            for pattern in self.patterns:
+                through[pattern] = self._through(pattern, known)
+            if self.is_of_all:  # else each entry of those who write little would be remembered by itself
+                for author in {*self._singled_out, *(name.author for name in shown)} - through.keys():
+                    if self._sees(author) and (tick := self._through(author, known)) > through["*"]:
+                        through[author] = tick
         after = ReadMark(through)
-        kept = [name.id for name in chain(shown, self._still_known(after)) if not after.covers(name)]
-        return ReadMark(through, frozenset(kept), frozenset([name.id for name in bad]))
+        kept = [name for name in chain(shown, self._still_known(after)) if not after.covers(name)]
+        return ReadMark.of(through, kept, bad)
+
+    def _through(self, pattern: str, known: set[EntryName]) -> int:
+        """Return the tick up to which nothing is left when these are known."""
+        names = self._unshown_in_order(pattern)
+        return next((name.tick for name in names if name.is_derived and name not in known), self.tick) - 1
 
     def _find_covered_today(self) -> Sequence[EntryName]:
-        also, today = self.mark.also, self.today
-        for through in self.mark.through.values():
-            if through >= self.tick:  # the counter was moved back by hand
-                return [name for name in today if self.mark.covers(name)]
-        return [name for name in today if name.id in also] if also else ()
+        mark = self.mark
+        if not (mark.also or mark.by_hand) and all(tick < self.tick for tick in mark.through.values()):
+            return ()  # else the counter was moved back by hand
+        return [name for name in self.today if mark.covers(name)]
+
+    def _fresh_by_author(self) -> Iterator[Iterator[EntryName]]:
+        """Yield, for each author, a stream of what has not been shown of it, oldest first."""
+        today: dict[str, list[EntryName]] = {}
+        for name in filterfalse(self.mark.covers, self.today):
+            today.setdefault(name.author, []).append(name)
+        authors = self.room.agents - {self.reader} if self.is_of_all else self.past.keys()
+        for author in authors:
+            shelf = self.room.outbox(author)
+            past = self._merged(self._unshown(shelf, self.mark.tick_of(author)))
+            yield chain(past, today.pop(author, ()))
+        yield from map(iter, today.values())
 
     def _still_known(self, after: ReadMark) -> list[EntryName]:
         """Return what was shown and the ticks of the mark after this turn may not cover."""
@@ -182,7 +186,7 @@ class View:
             until = after.tick_of(pattern)
             known += self._named(shelf, mark.also, until)
             if shelf.by_hand:
-                known += [name for name in shelf.by_hand if self._is_past(name) and name.id in mark.also]
+                known += [name for name in shelf.by_hand if self._is_past(name) and mark.covers(name)]
             known += self._covered(shelf, until, mark.tick_of(pattern))
         for author in self._singled_out:
             outbox, until = self.room.outbox(author), after.tick_of(author)
@@ -260,64 +264,73 @@ class View:
 
 
 def assemble(view: View, own_newest: Iterable[EntryName], *, limit: int, chars: int) -> Inbox:
-    """Return what a turn is shown: unread oldest first, then the newest it knows, then its own.
+    """Return what a turn is shown: what is new, then the newest of what it knows, then its own.
 
-    `own_newest`: the reader's own entries, newest first.
+    Where there is more that is new than there is room, authors take turns. `own_newest`: the reader's own
+    entries, newest first.
     """
-    unread = _take_unread(view, limit, chars)
-    shown = set(unread.names)
-    left = 0 if unread.is_all else view.count_fresh() - len(shown) - len(unread.bad)
-    known, room = ([], 0) if left else _newest(view, view.known(), limit - len(shown), unread.room)
+    new = _take_new(view, view.fresh(), limit, chars)
+    if not new.is_all:
+        new = _take_new(view, view.fresh_by_turns(), limit, chars)
+        new.sort(view.room.key)
+    left = 0 if new.is_all else view.count_fresh() - len(new.names) - len(new.passed) - len(new.bad)
+    known, room = ([], 0) if left else _newest(view, view.known(new.passed), limit - len(new.names), new.room)
     own, _ = _newest(view, own_newest, OWN_ENTRIES_SHOWN, room)
     return Inbox(
-        unread=tuple(unread.entries),
+        unread=tuple(new.entries),
         known=tuple(known),
         own=tuple(own),
         waiting=left,
-        mark=view.mark_after(shown, unread.bad, is_all=unread.is_all),
-        problems=tuple(unread.problems),
+        mark=view.mark_after({*new.names, *new.passed}, {*new.bad}, is_all=new.is_all),
+        problems=tuple(chain.from_iterable(new.bad.values())),
     )
 
 
-class _Unread(NamedTuple):
-    """Entries that were read, those that are unusable and why, and the room that is left.
+@dataclass(slots=True)
+class _New:
+    """Entries that were read, those that are new to others only, those that are unusable and why.
 
-    `is_all`: each name was one or the other.
+    `room` is what is left of it. `is_all`: each name was one or the other.
     """
 
-    names: list[EntryName]
-    entries: list[OutboxEntry]
-    bad: set[EntryName]
-    problems: list[Problem]
-    room: int
-    is_all: bool
+    names: list[EntryName] = field(default_factory=list)
+    entries: list[OutboxEntry] = field(default_factory=list)
+    passed: set[EntryName] = field(default_factory=set)
+    bad: dict[EntryName, Sequence[Problem]] = field(default_factory=dict)
+    room: int = 0
+    is_all: bool = True
+
+    def sort(self, key: Callable[[EntryName], Any]) -> None:
+        """Put everything into the order in which it was written."""
+        entries = dict(zip(self.names, self.entries, strict=True))
+        self.names.sort(key=key)
+        self.entries = [entries[name] for name in self.names]
+        self.bad = {name: self.bad[name] for name in sorted(self.bad, key=key)}
 
 
-def _take_unread(view: View, limit: int, chars: int) -> _Unread:
+def _take_new(view: View, names: Iterator[EntryName], limit: int, chars: int) -> _New:
     """Read entries until count or room is used up; the first is taken whatever its size."""
-    taken: list[EntryName] = []
-    entries: list[OutboxEntry] = []
-    bad: set[EntryName] = set()
-    problems: list[Problem] = []
-    is_all, names = True, view.fresh()
+    new, reader, named = _New(room=chars), view.reader, view.room.named
     for name, found in view.room.read(names):
         if isinstance(found, OutboxEntry):
+            if found.targets and not found.is_new_to(reader, named):
+                new.passed.add(name)
+                continue
             size = found.payload_chars
-            if size > chars and taken:
-                is_all = False
+            if size > new.room and new.names:
+                new.is_all = False
                 break
-            taken.append(name)
-            entries.append(found)
-            chars -= size
-            if len(taken) == limit:
-                is_all = is_all and next(names, None) is None
+            new.names.append(name)
+            new.entries.append(found)
+            new.room -= size
+            if len(new.names) == limit:
+                new.is_all = new.is_all and next(names, None) is None
                 break
         elif found is None:
-            is_all = False
+            new.is_all = False
         else:
-            bad.add(name)
-            problems.extend(found.problems)
-    return _Unread(taken, entries, bad, problems, chars, is_all)
+            new.bad[name] = found.problems
+    return new
 
 
 def _newest(view: View, names: Iterable[EntryName], limit: int, room: int) -> tuple[list[OutboxEntry], int]:

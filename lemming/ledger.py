@@ -15,9 +15,9 @@ from lemming import fs, paths
 from lemming.documents import adapter, why_unreadable
 from lemming.errors import CorruptState
 from lemming.fitting import Misfit, fit
-from lemming.inbox import ReadMark
 from lemming.jsontext import compact, parse
 from lemming.readings import Identity, identity_in, identity_of, is_exact
+from lemming.readmark import ReadMark
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20

@@ -11,11 +11,11 @@ from typing import Literal
 
 from lemming.agents import Agent
 from lemming.descriptors import Around
-from lemming.errors import ConfigError
-from lemming.inbox import OWN_ENTRIES_SHOWN, Inbox, ReadMark, View, assemble
+from lemming.inbox import OWN_ENTRIES_SHOWN, Inbox, View, assemble
 from lemming.messages import EntryName, OutboxEntry
 from lemming.outboxes import Found, Outbox, Pile, Shelf, Visit, in_tick_order, outboxes_of
 from lemming.readings import Look
+from lemming.readmark import ReadMark
 
 
 class Mailroom:
@@ -32,10 +32,13 @@ class Mailroom:
         order: Sequence[str],
         firing: Iterable[str],
         visibility: Literal["order", "tick"] = "order",
+        persons: Iterable[str] = (),
+        broken: Iterable[str] = (),
     ) -> None:
         self.tick = tick
         self._outboxes, self._visibility = outboxes_of(base), visibility
         self.agents, self._order = frozenset(order), order
+        self.persons, self.named = frozenset(persons), self.agents.union(broken)
         self._rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
         places = [self._rank.get(name, -1) for name in self._firing]
@@ -113,10 +116,16 @@ class Mailroom:
             looks.append(look)
         return looks
 
+    def looks_at_fresh(self, reader: Agent, mark: ReadMark) -> list[Look] | None:
+        """Return what tells whether what the agent was not shown is as it was read; None when in doubt.
+
+        An agent that has nothing unread may still have this: entries that are new to others only.
+        """
+        return self._outboxes.looks_of(self._view(reader, mark).fresh())
+
     def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
         """Return whether there is anything to show that the agent has not been shown."""
-        fresh = self._view(reader, mark).fresh()
-        return any(name.id not in mark.unusable or not self._is_unusable(name) for name in fresh)
+        return self._view(reader, mark).has_unread()
 
     def inbox(self, reader: Agent, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
         """Assemble what a turn is shown, and the mark that holds once the turn is committed."""
@@ -206,6 +215,3 @@ class Mailroom:
                 break
             if name.tick == self.tick and not (author in self._firing and name.is_derived):
                 self._note_today(name)
-
-    def _is_unusable(self, name: EntryName) -> bool:
-        return isinstance(next(self.read([name]))[1], ConfigError)

@@ -29,6 +29,8 @@ from lemming.redaction import redact_bytes, redact_json
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
 LINE_CHARS = 70_000
+EVERYBODY = frozenset({"*", "all"})
+NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,25 @@ class OutboxEntry:
         """How many characters the payload has, about: what it takes of a prompt's room."""
         return len(str(self.payload))
 
+    @cached_property
+    def targets(self) -> frozenset[str]:
+        """Whom `payload.target` names, in lower case: one name or a list; empty when it is for everybody."""
+        target = self.payload.get("target")
+        if target is None:
+            return NOBODY_IN_PARTICULAR
+        listed = target if isinstance(target, list) else [target]
+        names = frozenset(name.strip().lower() for name in listed if isinstance(name, str))
+        return names if names.isdisjoint(EVERYBODY) else NOBODY_IN_PARTICULAR
+
+    def is_new_to(self, reader: str, agents: frozenset[str]) -> bool:
+        """Return whether an agent that has not been shown the entry is to be told of it as something new.
+
+        An entry whose target names one of the `agents` besides its author is new to those it names only.
+        """
+        if not self.targets or reader in self.targets:
+            return True
+        return self.targets.isdisjoint(agents - {self.agent})
+
 
 class EntryName(NamedTuple):
     """What a file's name alone says about an entry. Sorts by (tick, number, id).
@@ -105,6 +126,11 @@ class EntryName(NamedTuple):
     def is_derived(self) -> bool:
         """Whether the engine or `lemming send` gave the entry its id."""
         return self.number < ENTRIES_PER_TURN
+
+    @property
+    def identity(self) -> str:
+        """What tells the entry from all others: an id that the engine gave does; any other may come twice."""
+        return self.id if self.number < ENTRIES_PER_TURN else f"{self.author}/{self.tick:08}_{self.id}"
 
     @property
     def file(self) -> str:
@@ -210,8 +236,9 @@ def decode_entry(name: EntryName, raw: bytes) -> OutboxEntry:
         if claim != truth:
             message = f"claims {key} {str(claim)[:80]!r}, but its place says {truth!r}"
             raise _unusable(name.file, message, "the folder and the file's name are the identity", f"/{key}")
-    if document.warnings:
-        first = document.warnings[0]
+    unknown = [warning for warning in document.warnings if warning.pointer]  # a byte order mark is none
+    if unknown:
+        first = unknown[0]
         raise _unusable(name.file, first.message, "an entry has exactly seven keys", first.pointer)
     return entry
 

@@ -240,6 +240,16 @@ class Outboxes:
         looks = looks_at([path], root)
         return looks[0] if looks and looks[0][0] != path else None  # what stands there is no folder
 
+    def looks_of(self, names: Iterable[EntryName]) -> list[Look] | None:
+        """Return what tells whether these entries are as they were read; None when that is in doubt."""
+        looks = []
+        for name in names:
+            kept = self._entries.get(name)
+            if kept is None or not kept.reading.is_settled:
+                return None
+            looks.append((name.file, kept.reading.identity))
+        return looks
+
     def pile(self, order: Sequence[str], outboxes: Mapping[str, Outbox]) -> Pile:
         """Return the entries of these outboxes, which were just looked at, in the order of a tick."""
         authors = tuple(order)

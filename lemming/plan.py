@@ -11,6 +11,8 @@ from lemming.providers import is_person
 from lemming.report import TurnReport
 from lemming.schedule import AgentSchedule, is_due
 
+FOR_A_PERSON = "a person speaks for it"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
@@ -43,12 +45,7 @@ class Plan:
 
 def make_plan(tick: int, survey: Survey, config: Config) -> Plan:
     """Return the plan of a tick for the agents found."""
-    people = {
-        name: "a person speaks for it"
-        for key in survey.by_model
-        if is_for_people(key, config)
-        for name in survey.by_model[key]
-    }
+    people = dict.fromkeys(people_in(survey, config), FOR_A_PERSON)
     due = {
         name
         for (every, offset), names in survey.by_schedule.items()
@@ -61,6 +58,12 @@ def make_plan(tick: int, survey: Survey, config: Config) -> Plan:
     not_due = [name for name in survey.agents if name not in idle] if idle else list(survey.agents)
     broken = {name: str(error) for name, error in survey.broken.items()}
     return Plan(tick=tick, order=order, not_due=not_due, skipped=dict(sorted(people.items())), broken=broken)
+
+
+def people_in(survey: Survey, config: Config) -> list[str]:
+    """Return the agents that persons speak for."""
+    keys = (key for key in survey.by_model if is_for_people(key, config))
+    return [name for key in keys for name in survey.by_model[key]]
 
 
 def is_for_a_person(agent: Agent, config: Config) -> bool:

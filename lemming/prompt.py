@@ -114,7 +114,13 @@ def _situation(sight: Sight) -> str:
     unread = [entry.line for entry in inbox.unread]
     parts.append(_section(f"New entries in your inbox, oldest first{more}", unread, "none"))
     if inbox.known:
-        parts.append(_section("Entries you have seen before", [entry.line for entry in inbox.known], "none"))
+        parts.append(
+            _section(
+                "Entries you have seen before, or addressed to others",
+                [entry.line for entry in inbox.known],
+                "none",
+            )
+        )
     if inbox.own:
         parts.append(_section("Your own latest entries", [entry.line for entry in inbox.own], "none"))
     if sight.results:

@@ -103,11 +103,12 @@ class QuietAgents:
     def remember(self, turn: TurnReport, looks: list[Look] | None, mailroom: Mailroom) -> None:
         """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
         name, tick = turn.agent, mailroom.tick
-        mail = tuple((it, mailroom.shelf(it)) for it in mailroom.shelves_of(self.survey.agents[name]))
-        state = read_state(self._base, name)
+        agent, state = self.survey.agents[name], read_state(self._base, name)
+        mail = tuple((it, mailroom.shelf(it)) for it in mailroom.shelves_of(agent))
+        addressed = mailroom.looks_at_fresh(agent, state.read)
         is_past = state.tick < tick and all(shelf.last_tick < tick for _, shelf in mail)
-        if looks is not None and is_past and not state.read.unusable:
-            self._rests[name] = _Rest(turn, looks, mail)
+        if looks is not None and addressed is not None and is_past and not state.read.unusable:
+            self._rests[name] = _Rest(turn, [*looks, *addressed], mail)
 
     def _files_of(self, agent: Agent) -> Iterator[str]:
         """Yield what is read of an agent beside its resume and mail. Raises `ValueError` when in doubt."""

@@ -22,7 +22,6 @@ from lemming.documents import adapter
 from lemming.errors import OutOfCredits, Problem
 from lemming.guards.access import read_text
 from lemming.guards.grants import resolve
-from lemming.inbox import ReadMark
 from lemming.journal import Record
 from lemming.jsontext import compact, parse
 from lemming.kinds import MessageKind
@@ -31,6 +30,7 @@ from lemming.mailroom import Mailroom
 from lemming.memory import Memories, read_memories
 from lemming.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
 from lemming.providers import LLMProvider, Message, make_provider, provider_class
+from lemming.readmark import ReadMark
 from lemming.tools import Tool, ToolRegistry, allowed_tools
 from lemming.turn import Seat
 

@@ -15,7 +15,7 @@ from lemming.documents import once_saved
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.jsontext import nearest
 from lemming.mailroom import Mailroom
-from lemming.plan import Plan, make_plan
+from lemming.plan import Plan, make_plan, people_in
 from lemming.quiet import QuietAgents, quiet_agents
 from lemming.readings import opened
 from lemming.report import TurnReport
@@ -50,6 +50,8 @@ class Snapshot:
             order=self.survey.order,
             firing=self.plan.order,
             visibility=self.config.org.visibility,
+            persons=people_in(self.survey, self.config),
+            broken=self.survey.broken,
         )
         readers = (self.survey.agents[name] for name in self.plan.order if name in self.survey.agents)
         mailroom.open_for(readers)

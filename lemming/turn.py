@@ -17,13 +17,13 @@ from lemming.contract import ToolCall, TurnReply, parse_reply
 from lemming.credits import has_reached_soft_cap
 from lemming.effects import FileEffect
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
-from lemming.inbox import ReadMark
 from lemming.jsontext import compact
 from lemming.ledger import AgentState
 from lemming.memory import memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.prompt import correction, results_message
 from lemming.providers import Message
+from lemming.readmark import ReadMark
 from lemming.report import Status, TurnReport
 from lemming.tools import ToolResult
 

@@ -30,7 +30,7 @@ FLOORS = {
     # 3 stores
     "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
     "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "not_done": STORES,
-    "outboxes": STORES, "sealing": STORES,
+    "outboxes": STORES, "readmark": STORES, "sealing": STORES,
     # 4 reach: the outside world
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
     "circuit": REACH, "git_files": REACH, "guards": REACH, "pacing": REACH, "providers": REACH,

@@ -10,12 +10,12 @@ from lemming.messages import OutboxEntry
 
 
 def show_entries(entries: Sequence[OutboxEntry], *, unread: Iterable[str] = (), with_author: bool) -> None:
-    """Print entries one a line; those whose id is in `unread` are marked with a star."""
+    """Print entries one a line; those whose file is in `unread` are marked with a star."""
     fresh = set(unread)
     tick_width = max((len(str(entry.tick)) for entry in entries), default=0)
     author_width = max((len(entry.agent) for entry in entries), default=0)
     for entry in entries:
-        mark = "* " if entry.id in fresh else "  " if fresh else ""
+        mark = "* " if entry.file in fresh else "  " if fresh else ""
         author = f"{entry.agent.ljust(author_width)}  " if with_author else ""
         tags = painted(f"  #{' #'.join(one_line(tag) for tag in entry.tags)}", "dim") if entry.tags else ""
         place = f"{mark}{entry.tick:>{tick_width}}  {author}{entry.kind:<8}"
@@ -26,5 +26,5 @@ def show_entries_as_json(entries: Iterable[OutboxEntry], *, unread: Iterable[str
     """Print entries as objects with the keys of their files; with `unread` also whether each is."""
     fresh = None if unread is None else set(unread)
     for entry in entries:
-        extra = {} if fresh is None else {"is_unread": entry.id in fresh}
+        extra = {} if fresh is None else {"is_unread": entry.file in fresh}
         show_json("entry", {**entry.as_json(), **extra})

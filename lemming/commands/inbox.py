@@ -41,7 +41,7 @@ def inbox(
     mark = read_state(base, name).read
     box = preview.snapshot.mailroom.inbox(agent, mark, limit=org.inbox_limit, chars=org.inbox_chars)
     entries = [*box.unread, *box.known][:number]
-    _show(entries, {entry.id for entry in box.unread}, as_json=as_json)
+    _show(entries, {entry.file for entry in box.unread}, as_json=as_json)
     if not as_json:
         _tell_rest(base, box, shown=len(entries))
 

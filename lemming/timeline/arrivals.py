@@ -48,7 +48,7 @@ def find_arrivals(base: Path) -> Arrivals:
         if file != paths.TICK_FILE and file not in history.written and not _is_ledger(file):
             arrivals.files.setdefault(history.arrival_of(base, file), []).append(file)
     for file in sorted(history.expired):
-        tick = history.seen.get(_entry_of(file).id)
+        tick = history.when_seen(_entry_of(file))
         if tick is not None and (text := _quoted(base, tick, file)):
             arrivals.files.setdefault(tick, []).append(file)
             arrivals.texts[file] = text
@@ -66,6 +66,10 @@ class _History:
     began: dict[int, str] = field(default_factory=dict)
     expired: set[str] = field(default_factory=set)
 
+    def when_seen(self, name: EntryName) -> int | None:
+        """Return the tick in which a prompt first showed an entry; None when none did."""
+        return self.seen.get(name.identity, self.seen.get(name.id))
+
     def arrival_of(self, base: Path, file: str) -> int | None:
         """Return the tick before which a file must be there; None when it came after the last."""
         parts = file.split("/")
@@ -77,7 +81,7 @@ class _History:
 
     def _arrival_of_entry(self, base: Path, name: EntryName) -> int | None:
         """Return when an entry was first there: shown in a prompt, else there by its own account."""
-        seen = self.seen.get(name.id)
+        seen = self.when_seen(name)
         if seen is not None and not name.is_derived:  # put there by hand: what it says of itself is free
             return seen
         written = ""
@@ -105,7 +109,8 @@ def _take_note(history: _History, tick: int, record: Record) -> None:
         for name in Plan.from_json(record).everyone:
             history.named.setdefault(name, tick)
     elif kind == "turn_started":
-        for identity in record["entries"]:
+        by_hand = {identity.partition("_")[2]: identity for identity in record["read"].get("by_hand", ())}
+        for identity in (*by_hand.values(), *(it for it in record["entries"] if it not in by_hand)):
             history.seen.setdefault(identity, tick)
     elif kind == "turn_committed":
         history.written.update(file["path"] for file in record["files"])

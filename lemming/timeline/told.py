@@ -11,6 +11,7 @@ from lemming import fs, paths
 from lemming.counter import newest_in_ledgers
 from lemming.errors import CorruptState
 from lemming.journal import LINE_LIMIT_BYTES, Record, journal_ticks, parse_journal, read_journal
+from lemming.plan import FOR_A_PERSON
 from lemming.timeline.recording import RecordedTick
 
 Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
@@ -150,7 +151,7 @@ def _take_note(told: Told, recorded: RecordedTick) -> None:
     ends = recorded.records[-1]
     told.last_may_be_open = not (recorded.is_committed and ends["advanced"])
     plan = recorded.plan
-    told.people |= {name for name, why in plan.skipped.items() if why == "a person speaks for it"}
+    told.people |= {name for name, why in plan.skipped.items() if why == FOR_A_PERSON}
     told.people -= set(plan.order)
     for record in recorded.records:
         if record["type"] == "turn_committed":

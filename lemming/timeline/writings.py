@@ -16,6 +16,7 @@ from lemming.agents import agent_folders
 from lemming.errors import CorruptState, UsageError
 from lemming.journal import journal_ticks
 from lemming.messages import list_outbox
+from lemming.plan import FOR_A_PERSON
 from lemming.timeline.gaps import lost_between
 from lemming.timeline.record import TickRecord, TurnRecord, read_tick
 
@@ -24,7 +25,6 @@ Moment = tuple[int, int]
 
 RECORDS_KEPT = 64
 LOST_NAMED = 5
-FOR_A_PERSON = "a person speaks for it"  # as `lemming.plan` says it
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,9 @@ from typing import Literal
 
 from lemming.agents import Agent
 from lemming.errors import ConfigError, Problem
-from lemming.inbox import OWN_ENTRIES_SHOWN, Inbox, ReadMark
+from lemming.inbox import OWN_ENTRIES_SHOWN, Inbox
 from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
+from lemming.readmark import ReadMark
 
 
 class PlainMailroom:
@@ -23,14 +24,16 @@ class PlainMailroom:
         order: list[str],
         firing: Iterable[str],
         visibility: Literal["order", "tick"] = "order",
+        persons: Iterable[str] = (),
+        broken: Iterable[str] = (),
     ) -> None:
         self._base, self._tick, self._visibility = base, tick, visibility
-        self._agents = frozenset(order)
+        self._agents, self._persons, self._named = frozenset(order), {*persons}, {*order, *broken}
         self._authors: dict[str, list[str]] = {}
         self._rank = {name: rank for rank, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
         self._names: dict[str, list[EntryName]] = {}
-        self._entries: dict[tuple[str, str], OutboxEntry | ConfigError | None] = {}
+        self._entries: dict[str, OutboxEntry | ConfigError | None] = {}
         self._tried: set[EntryName] = set()
 
     def open_for(self, readers: Iterable[Agent]) -> None:
@@ -44,7 +47,7 @@ class PlainMailroom:
         names = self._names.setdefault(author, [])
         for index, entry in enumerate(entries):
             names.append(EntryName(entry.tick, index, entry.id, author))
-            self._entries[author, entry.id] = entry
+            self._entries[names[-1].file] = entry
 
     def authors_of(self, reader: Agent) -> list[str]:
         """Return whom an agent may read, in the order of the tick."""
@@ -59,54 +62,68 @@ class PlainMailroom:
     def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
         """Return whether there is anything to show that the agent has not been shown."""
         return any(
-            not mark.covers(name) and not (name.id in mark.unusable and self._is_unusable(name))
+            not mark.covers(name)
+            and not (name.identity in mark.unusable and self._is_unusable(name))
+            and self._is_for(name, reader)
             for author in self.authors_of(reader)
             for name in self._visible(author, reader)
         )
 
     def inbox(self, reader: Agent, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
-        """Assemble what a turn is shown: unread oldest first, then the newest it knows, then its own."""
+        """Assemble what a turn is shown: what is new, then the newest it knows, then its own."""
         visible = sorted(
             (name for author in self.authors_of(reader) for name in self._visible(author, reader)),
-            key=lambda name: (name.tick, self._place_of(name.author), name.number, name.id),
+            key=self._key,
         )
         fresh = [name for name in visible if not mark.covers(name)]
         self._tried = set()
-        unread, problems, room = self._take(fresh, limit, chars)
+        unread, problems, room = self._take(self._by_turns(fresh), limit, chars, reader)
+        unread.sort(key=lambda entry: visible.index(self._name_of(entry, visible)))
         tried = set(self._tried)
-        seen = {entry.id for entry in unread}
-        bad = {name.id for name in tried if self._is_unusable(name)}
-        left = [name for name in fresh if name.id not in seen and name.id not in bad]
+        seen = {self._name_of(entry, visible) for entry in unread}
+        bad = {name for name in tried if self._is_unusable(name)}
+        passed = {name for name in tried if not self._is_for(name, reader)}
+        left = [name for name in fresh if name not in seen | bad | passed]
         if left:
             room = 0
-        known, _, room = self._take(
-            [name for name in reversed(visible) if mark.covers(name)], limit - len(unread), room
-        )
+        shown = [name for name in reversed(visible) if mark.covers(name) or name in passed]
+        known, _, room = self._take(shown, limit - len(unread), room)
         mine = [name for name in reversed(self._listing(reader.name)) if name.tick <= self._tick]
         own, _, _ = self._take(mine[:OWN_ENTRIES_SHOWN], OWN_ENTRIES_SHOWN, room)
-        after = self._mark_after(reader, mark, visible, left, seen, bad)
+        after = self._mark_after(reader, mark, visible, left, seen | passed, bad)
         return Inbox(tuple(unread), tuple(known[::-1]), tuple(own[::-1]), len(left), after, tuple(problems))
 
+    def _by_turns(self, fresh: list[EntryName]) -> list[EntryName]:
+        """Put everybody's oldest before anybody's second; persons go first."""
+        rounds: dict[EntryName, int] = {}
+        for name in fresh:
+            rounds[name] = sum(other.author == name.author for other in rounds)
+        return sorted(fresh, key=lambda n: (rounds[n], n.author not in self._persons, self._key(n)))
+
     def _take(
-        self, names: list[EntryName], limit: int, chars: int
+        self, names: list[EntryName], limit: int, chars: int, reader: Agent | None = None
     ) -> tuple[list[OutboxEntry], list[Problem], int]:
-        """Read entries until count or room is used up; the first is taken whatever its size."""
+        """Read entries until count or room is used up; the first is taken whatever its size.
+
+        With a reader, what is new to others only is left out.
+        """
         taken: list[OutboxEntry] = []
-        problems: list[Problem] = []
+        found: dict[EntryName, list[Problem]] = {}
         for name in names:
             if len(taken) >= limit:
                 break
             entry = self._entry(name)
             self._tried.add(name)
             if isinstance(entry, ConfigError):
-                problems.extend(entry.problems)
-            if not isinstance(entry, OutboxEntry):
+                found[name] = list(entry.problems)
+            if not isinstance(entry, OutboxEntry) or (reader and not self._is_for(name, reader)):
                 continue
             size = len(str(entry.payload))
             if size > chars and (taken or chars <= 0):
                 break
             taken.append(entry)
             chars -= size
+        problems = [problem for name in sorted(found, key=self._key) for problem in found[name]]
         return taken, problems, max(chars, 0)
 
     def _mark_after(
@@ -115,22 +132,23 @@ class PlainMailroom:
         mark: ReadMark,
         visible: list[EntryName],
         left: list[EntryName],
-        seen: set[str],
-        bad: set[str],
+        known: set[EntryName],
+        bad: set[EntryName],
     ) -> ReadMark:
-        authors = self.authors_of(reader)
-        through = {}
-        for pattern in reader.permissions.read_outboxes:
-            matched = set(authors) if pattern == "*" else {pattern}
-            first_left = min(
-                (n.tick for n in left if n.author in matched and n.is_derived), default=self._tick
-            )
-            through[pattern] = min(first_left, self._tick) - 1
+        authors, patterns = self.authors_of(reader), reader.permissions.read_outboxes
+
+        def through_of(matched: set[str]) -> int:
+            of_left = (n.tick for n in left if n.author in matched and n.is_derived)
+            return min(*of_left, self._tick, self._tick) - 1
+
+        through = {p: through_of(set(authors) if p == "*" else {p}) for p in patterns}
+        if left and "*" in patterns:
+            for author in {*mark.through, *(name.author for name in known)} & {*authors} - through.keys():
+                if (tick := through_of({author})) > through["*"]:
+                    through[author] = tick
         after = ReadMark(through)
-        shown = (mark.also & {name.id for name in visible}) | seen
-        already = {name.id for name in visible if mark.covers(name)}
-        keep = {name.id for name in visible if name.id in shown | already and not after.covers(name)}
-        return ReadMark(through, frozenset(keep), frozenset(bad))
+        shown = {name for name in visible if mark.covers(name)} | known
+        return ReadMark.of(through, [name for name in shown if not after.covers(name)], bad)
 
     def _visible(self, author: str, reader: Agent) -> list[EntryName]:
         names = self._listing(author)
@@ -154,7 +172,7 @@ class PlainMailroom:
         return self._names[author]
 
     def _entry(self, name: EntryName) -> OutboxEntry | ConfigError | None:
-        key = (name.author, name.id)
+        key = name.file
         if key not in self._entries:
             try:
                 self._entries[key] = read_entry(self._base, name)
@@ -166,6 +184,21 @@ class PlainMailroom:
 
     def _is_unusable(self, name: EntryName) -> bool:
         return isinstance(self._entry(name), ConfigError)
+
+    def _is_for(self, name: EntryName, reader: Agent) -> bool:
+        """Return whether an entry is new to a reader; one that cannot be read is to everybody."""
+        entry = self._entry(name)
+        target = entry.payload.get("target") if isinstance(entry, OutboxEntry) else None
+        named = {str(one).strip().lower() for one in (target if isinstance(target, list) else [target])}
+        if named & {"*", "all"} or not named & (self._named - {name.author}):
+            return True
+        return reader.name in named
+
+    def _name_of(self, entry: OutboxEntry, names: list[EntryName]) -> EntryName:
+        return next(name for name in names if name.file == entry.file)
+
+    def _key(self, name: EntryName) -> tuple[int, int, int, str]:
+        return name.tick, self._place_of(name.author), name.number, name.id
 
     def _place_of(self, name: str) -> int:
         return self._rank.get(name, -1)

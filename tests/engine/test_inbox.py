@@ -10,6 +10,8 @@ import pytest
 from lemming.agents import load_agent
 from lemming.engine import load_tick, run_once
 from lemming.journal import read_journal
+from lemming.jsontext import compact, parse, pretty
+from lemming.ledger import read_state
 from lemming.messages import OutboxEntry, collect_readable_outboxes, outbox_problems, send, write_outbox_entry
 from lemming.testing import make_org, resume, say
 
@@ -122,6 +124,101 @@ def test_an_entry_dropped_by_hand_with_an_old_tick_is_shown_once(org: Path) -> N
     assert "abc123" not in seen(org, 5, "reader")
 
 
+@pytest.mark.parametrize("wake", ["always", "changed"])
+@pytest.mark.parametrize(
+    ("author", "tick", "identity"), [("human", 5, "note"), ("zoe", 4, "note"), ("human", 4, "{derived}")]
+)
+def test_an_entry_whose_id_was_used_before_is_new(
+    base: Path, wake: str, author: str, tick: int, identity: str
+) -> None:
+    make_org(
+        base,
+        resume("human", model={"key": "human"}),
+        resume("zoe", model={"key": "human"}),
+        resume("reader", schedule={"wake": wake}),
+        script=[{"reply": QUIET}],
+        models={"human": {"provider": "human"}},
+    )
+    derived = speak(base, "first", tick=1).id
+    used = identity.format(derived=derived)
+    drop(base, "human", 3, "note")
+    for _ in range(5):
+        run_once(base)
+    drop(base, author, tick, used, "again")
+    run_once(base)
+    run_once(base)
+    assert [seen(base, when, "reader") for when in (6, 7)] == [[used], []]
+
+
+def test_a_ledger_of_version_0_1_is_read_and_what_it_says_was_shown_is_not_shown_again(base: Path) -> None:
+    make_org(
+        base,
+        resume("human", model={"key": "human"}),
+        resume("reader"),
+        script=[{"reply": QUIET}],
+        models={"human": {"provider": "human"}},
+    )
+    drop(base, "human", 1, "note")
+    run_once(base)
+    ledger = base / "agents/reader/turns.jsonl"
+    line = parse(ledger.read_bytes())
+    assert line["read"].pop("by_hand") == ["human/00000001_note"]
+    line["read"]["also"] = ["note"]
+    ledger.write_bytes(compact(line) + b"\n")
+    drop(base, "human", 2, "note")
+    run_once(base)
+    run_once(base)
+    (journal,) = (r for r in read_journal(base, 2) if r["type"] == "turn_started")
+    assert journal["prompt"][-1]["content"].count('"id": "note"') == 2
+    assert [seen(base, tick, "reader") for tick in (1, 2, 3)] == [["note"], ["note"], []]
+
+
+def test_one_who_writes_much_does_not_keep_others_waiting(base: Path) -> None:
+    seldom = {"run_every_n_ticks": 1000}
+    make_org(
+        base,
+        resume("human", model={"key": "human"}),
+        resume("flood", schedule=seldom),
+        resume("late", schedule=seldom),
+        resume("reader"),
+        script=[{"reply": QUIET}],
+        org={"inbox_limit": 4},
+        models={"human": {"provider": "human"}},
+    )
+    for number in range(40):
+        send(base, "flood", tick=0, kind="message", payload={"n": number}, tags=[], created_at="x")
+    late = send(base, "late", tick=0, kind="message", payload={}, tags=[], created_at="x")
+    asked = speak(base, "and me?", tick=0)
+    run_once(base)
+    shown = seen(base, 1, "reader")
+    assert {asked.id, late.id} <= set(shown)
+    assert len(shown) == 4
+    mark = read_state(base, "reader").read.as_json()
+    assert mark["through"] == {"*": -1, "human": 0, "late": 0}  # not each entry by itself
+    for tick in range(2, 12):
+        run_once(base)
+        shown += seen(base, tick, "reader")
+    assert len(shown) == len(set(shown)) == 42
+    assert read_state(base, "reader").read.as_json() == {"through": {"*": 10}, "also": [], "by_hand": []}
+
+
+def test_a_person_goes_first_where_there_is_room_for_one(base: Path) -> None:
+    make_org(
+        base,
+        resume("ada"),
+        resume("human", model={"key": "human"}),
+        resume("reader"),
+        script=[{"agent": "ada", "reply": say("a")}, {"reply": QUIET}],
+        org={"inbox_limit": 1},
+        models={"human": {"provider": "human"}},
+    )
+    for _ in range(3):
+        run_once(base)
+    asked = speak(base, "now me")
+    run_once(base)
+    assert seen(base, 4, "reader") == [asked.id]
+
+
 def test_an_agent_that_may_newly_be_read_is_read_from_the_beginning(org: Path) -> None:
     old = speak(org, "old")
     reader = org / "agents/zoe/resume.json"
@@ -161,8 +258,6 @@ def test_an_entry_that_cannot_be_read_is_said_and_shown_when_it_is_mended(org: P
 def test_an_entry_that_is_not_what_its_place_says_is_ignored_with_the_reason(
     org: Path, change: dict[str, Any], why: str
 ) -> None:
-    from lemming.jsontext import pretty
-
     plain = {
         "id": "abc",
         "tick": 0,
@@ -178,6 +273,13 @@ def test_an_entry_that_is_not_what_its_place_says_is_ignored_with_the_reason(
     run_once(org)
     assert "abc" not in seen(org, 1, "reader")
     assert why in str(outbox_problems(org, "zoe")[0])
+
+
+def test_an_entry_with_a_byte_order_mark_is_read(org: Path) -> None:
+    file = org / speak(org, "from an editor").file
+    file.write_bytes(b"\xef\xbb\xbf" + file.read_bytes())
+    run_once(org)
+    assert [seen(org, 1, "reader"), outbox_problems(org, "human")] == [[file.stem.split("_")[1]], []]
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from plain_mailroom import PlainMailroom
 
 from lemming.agents import Agent, AgentPermissions
-from lemming.inbox import ReadMark
 from lemming.mailroom import Mailroom
-from lemming.messages import OutboxEntry, entry_id, write_outbox_entry
+from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
+from lemming.readmark import ReadMark
 
 NAMES = ["ada", "bob", "cyd", "dan"]
 TICKS = 7  # entries are of ticks 0 to 6; the tick under way is one of them
@@ -38,16 +38,26 @@ class Written:
     text: str
     by_hand: bool
     is_broken: bool
+    target: object = None
 
     @property
     def id(self) -> str:
         if self.by_hand:
-            return f"hand{self.author}{self.tick}x{self.index}"
+            return "hand" if self.index else f"hand{self.author}"  # the same in every tick, and by others
         return entry_id(self.tick, self.author, self.index)
 
     @property
     def entry(self) -> OutboxEntry:
-        return OutboxEntry(self.id, self.tick, self.author, "message", {"text": self.text}, [], "")
+        return OutboxEntry(self.id, self.tick, self.author, "message", self.payload, [], "")
+
+    @property
+    def payload(self) -> dict[str, object]:
+        target = list(self.target) if isinstance(self.target, tuple) else self.target
+        return {"text": self.text, **({} if target is None else {"target": target})}
+
+    @property
+    def name(self) -> EntryName:
+        return EntryName(self.tick, ENTRIES_PER_TURN if self.by_hand else self.index, self.id, self.author)
 
     def put(self, base: Path) -> None:
         path = write_outbox_entry(base, self.author, self.entry)
@@ -58,6 +68,7 @@ class Written:
         (base / self.entry.file).unlink()
 
 
+none: st.SearchStrategy[frozenset[EntryName]] = st.just(frozenset())
 written = st.builds(
     Written,
     author=st.sampled_from(NAMES),
@@ -66,8 +77,11 @@ written = st.builds(
     text=texts,
     by_hand=st.sampled_from([False, False, False, True]),
     is_broken=st.sampled_from([False, False, False, False, True]),
+    target=st.sampled_from(
+        [None, None, None, "ada", " Bob", ("cyd", "ada"), "nobody", "*", ("dan", "all"), 7, ("gone",), "odd"]
+    ),
 )
-files = st.lists(written, max_size=30, unique_by=lambda one: one.id)
+files = st.lists(written, max_size=30, unique_by=lambda one: one.entry.file)
 
 
 @dataclass(frozen=True)
@@ -79,11 +93,23 @@ class Rules:
     readable: dict[str, list[str]]
     limit: int
     chars: int
+    persons: tuple[str, ...] = ()
 
     def rooms(self, base: Path) -> tuple[Mailroom, PlainMailroom]:
         tick, order, firing, seen = self.tick, self.order, self.firing, self.visibility
-        fast = Mailroom(base, tick=tick, order=order, firing=firing, visibility=seen)
-        return fast, PlainMailroom(base, tick=tick, order=order, firing=firing, visibility=seen)
+        both = [
+            room(
+                base,
+                tick=tick,
+                order=order,
+                firing=firing,
+                visibility=seen,
+                persons=self.persons,
+                broken=["odd"],
+            )
+            for room in (Mailroom, PlainMailroom)
+        ]
+        return both[0], both[1]
 
     def reader(self, name: str) -> Agent:
         permissions = AgentPermissions(read_outboxes=self.readable[name])
@@ -99,14 +125,22 @@ rules = st.builds(
     readable=st.fixed_dictionaries(dict.fromkeys(NAMES, readable)),
     limit=st.integers(1, 6),
     chars=st.sampled_from([1, 40, 120, 10_000]),
+    persons=st.sampled_from([(), ("cyd",), ("ada", "dan")]),
 )
 
 
 @st.composite
 def marks(draw: st.DrawFn, there: list[Written]) -> ReadMark:
-    ids = st.frozensets(st.sampled_from([one.id for one in there] or ["none"]), max_size=6)
-    through = st.dictionaries(st.sampled_from([*NAMES, "*", "gone"]), st.integers(-1, TICKS), max_size=3)
-    return ReadMark(draw(through), draw(ids), draw(ids))
+    names = st.frozensets(st.sampled_from([one.name for one in there]), max_size=6) if there else none
+    through = draw(
+        st.dictionaries(st.sampled_from([*NAMES, "*", "gone"]), st.integers(-1, TICKS), max_size=3)
+    )
+    if draw(st.integers(0, 3)) == 0:  # as version 0.1 wrote it
+        ids = draw(names)
+        return ReadMark(
+            through, frozenset(name.id for name in ids), frozenset(name.id for name in draw(names))
+        )
+    return ReadMark.of(through, draw(names), draw(names))
 
 
 @contextmanager
