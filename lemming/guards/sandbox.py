@@ -219,6 +219,7 @@ def _start_launcher() -> subprocess.Popen[bytes]:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={"PATH": PATH, "LANG": "C.UTF-8"},
+            cwd="/",  # a command's folder is entered by the launcher, behind the walls
             start_new_session=True,  # Ctrl-C is for the engine, which then closes the launcher's input
         )
     except OSError as error:

