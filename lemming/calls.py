@@ -14,7 +14,6 @@ import atexit
 import contextlib
 import os
 import threading
-import traceback
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -22,6 +21,7 @@ from contextvars import copy_context
 from typing import Any, Generic, Protocol, TypeVar
 
 from lemming.errors import LemmingError, ProviderError, RequestRejected, TimedOut
+from lemming.plugin_errors import provider_error
 from lemming.providers import LLMProvider, Reply, Request
 from lemming.redaction import excerpt, redact_reply
 
@@ -90,12 +90,10 @@ def _as_provider_error(error: BaseException, name: str) -> ProviderError:
         known = error
     elif isinstance(error, LemmingError):
         known = RequestRejected(error.message, where=error.where, hint=error.hint)
-    elif isinstance(error, TimeoutError):
+    elif type(error) is TimeoutError and not str(error):
         known = TimedOut("no answer in time")
-    else:  # a bug in a plugin: asking again would only meet it again
-        place = traceback.extract_tb(error.__traceback__)[-1]
-        message = f"{name} failed: {type(error).__name__}: {error}"
-        known = RequestRejected(message, where=f"{place.filename}:{place.lineno}")
+    else:
+        known = provider_error(error, name)
     known.message = excerpt(known.message, _LONGEST_MESSAGE_CHARS)
     known.hint = excerpt(known.hint, _LONGEST_MESSAGE_CHARS)
     known.where = excerpt(known.where, _LONGEST_MESSAGE_CHARS) or name

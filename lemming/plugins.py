@@ -16,6 +16,8 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from lemming.errors import ConfigError
+from lemming.plugin_errors import place_of, words_of
+from lemming.redaction import redact
 
 PLUGIN_GROUP = "lemming.plugins"
 EVERYBODY = ""
@@ -186,10 +188,12 @@ def _import(name: str, plugin: str, load: Callable[[], Any]) -> Any:
     try:
         return load()
     except Exception as error:
-        raise ConfigError(
-            f"plugin {name} cannot be imported: {type(error).__name__}: {error}",
-            where="config/org.json",
-            hint="put it on the Python path (PYTHONPATH=. for a file here), or take it out of `plugins`",
-        ) from error
+        message = f"plugin {name} cannot be imported: {words_of(error)}"
+        if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
+            hint = "put it on the Python path (PYTHONPATH=. for a file here), or take it out of `plugins`"
+        else:
+            message += f", raised at {place_of(error)}"
+            hint = "mend it there, or take it out of `plugins`"
+        raise ConfigError(redact(message), where="config/org.json", hint=hint) from error
     finally:
         _loading.reset(token)

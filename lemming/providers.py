@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from lemming.documents import adapter
 from lemming.errors import ConfigError, LemmingError, UnknownModel
 from lemming.jsontext import compact, nearest
+from lemming.plugin_errors import place_of
 from lemming.plugins import Registry
 from lemming.redaction import name_variables, redact
 
@@ -279,7 +280,7 @@ def make_provider(
         raise
     except Exception as error:  # the edge to a provider of somebody's own
         why = redact(f"provider {name} cannot be made: {type(error).__name__}: {error}")
-        raise ConfigError(why, where=_MODELS_FILE) from error
+        raise ConfigError(why, where=_MODELS_FILE, hint=redact(f"raised at {place_of(error)}")) from error
 
 
 def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]) -> None:

@@ -19,6 +19,7 @@ from lemming.config import Org, load_config
 from lemming.effects import FileEffect, apply_effect
 from lemming.errors import LemmingError, PermissionDenied, ToolError
 from lemming.jsontext import compact, nearest
+from lemming.plugin_errors import words_of
 from lemming.plugins import Registry
 
 if TYPE_CHECKING:
@@ -240,7 +241,7 @@ def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
     except LemmingError as error:
         why = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
-        why = f"{name} failed: {type(error).__name__}: {_words_of(error)}"
+        why = f"{name} failed: {words_of(error)}"
     return ToolResult(False, _cut(why, Tool.output_limit_bytes))
 
 
@@ -256,13 +257,6 @@ def _readable(tool: Tool, result: Any) -> ToolResult:
         )
     effects = result.effects if isinstance(tool, EngineTool) else ()
     return replace(result, output=_cut(result.output, tool.output_limit_bytes), effects=effects)
-
-
-def _words_of(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - foreign code again: an exception that cannot even say what it is
-        return "(it does not say why)"
 
 
 def _cut(text: str, limit_bytes: int) -> str:
