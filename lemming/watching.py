@@ -19,13 +19,13 @@ from lemming.agents import Agent
 from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.errors import PermissionDenied, ToolError
 from lemming.guards.grants import resolve
-from lemming.readings import GRANULE_NS, Reading, is_current, look
+from lemming.readings import Identity, Reading, has_rested, identity_of, is_current, look
 
 SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
 LIMIT_BYTES = 16 << 20  # more than any of these files may have
 
 State = str | int
-_Stamp = tuple[int, int] | None
+_Stamp = Identity | None
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,21 @@ class Watch:
         if files != self._context:
             self._context, self._still = files, []
 
+    @property
+    def is_still(self) -> bool:
+        """Whether nothing has changed since the last look, which one `stat` for each file tells.
+
+        False when that look found something that had changed a moment before: its next change may not show.
+        """
+        return bool(self._still) and all(_stamp(path) == stamp for path, stamp in self._still)
+
     def changes(self, ours: Collection[str] = ()) -> list[str]:
         """Look again and return the files and outboxes that are not as they were, sorted.
 
         `ours` are the paths that the engine itself wrote or removed since the last look: they are left out,
         and so is an outbox in which nothing else came or went.
         """
-        if self._still and all(_stamp(path) == stamp for path, stamp in self._still):
+        if self.is_still:
             return []
         before, self._seen = self._seen, dict(self._look())
         paths_seen = before.keys() | self._seen.keys()
@@ -94,7 +102,7 @@ class Watch:
         try:
             if before is None or not is_current(before, path):
                 before = self._files[file] = look(path, before, _pass_by, limit_bytes=LIMIT_BYTES)
-            self._note(path, (before.identity[0], before.identity[-1]), before.is_settled)
+            self._note(path, before.identity, before.is_settled)
             yield file, before.digest
         except OSError as error:
             self._files.pop(file, None)
@@ -115,9 +123,8 @@ class Watch:
                 names = fs.list_names(path)
             except OSError:
                 names = []
-            has_rested = stamp is None or now - stamp[-1] > GRANULE_NS
-            kept = tuple(names) if keeps_names else ()
-            found = _Folder(kept, _fold(names), stamp, has_rested and _stamp(path) == stamp)
+            is_settled = (stamp is None or has_rested(stamp, now)) and _stamp(path) == stamp
+            found = _Folder(tuple(names) if keeps_names else (), _fold(names), stamp, is_settled)
             self._folders[folder] = found
         self._note(path, stamp, found.is_settled)
         return found if stamp else None
@@ -142,10 +149,9 @@ def context_files(base: Path, agents: Collection[Agent]) -> list[str]:
 def _stamp(path: str) -> _Stamp:
     """Return what one `stat` tells of a file that has rested: any change of it or of its name shows here."""
     try:
-        status = os.stat(path, follow_symlinks=False)
+        return identity_of(path)
     except OSError:
         return None
-    return status.st_ino, status.st_ctime_ns
 
 
 def _fold(names: Iterable[str]) -> int:

@@ -235,7 +235,7 @@ def resting(base: Path) -> Path:
         os.sched_yield()
     for _ in range(2):
         assert run_once(base).is_quiet
-    assert quiet_agents(base, survey_agents(base), load_config(base)).remembered == {"ada"}
+    assert quiet_agents(base, survey_agents(base), load_config(base), load_tick(base)).remembered == {"ada"}
     return base
 
 

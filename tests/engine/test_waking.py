@@ -13,13 +13,16 @@ import pytest
 
 from lemming import fs
 from lemming.clock import FrozenClock
-from lemming.engine import load_tick, persist_tick, run_opened, ticks
+from lemming.engine import load_tick, persist_tick, run_once, run_opened, ticks
+from lemming.fs import AppendFile
 from lemming.jsontext import pretty
+from lemming.readings import identity_in, is_exact, learn_stamps
 from lemming.report import TickReport
 from lemming.runtime import Event, open_org
 from lemming.testing import make_org, resume, say, tree
 from lemming.tools import Tool, ToolRegistry, ToolResult
 from lemming.waking import LONGEST_LOOK_S, LONGEST_SLEEP_S, Sleeper
+from lemming.watching import Watch
 
 CHANGED = {"wake": "changed"}
 EVERY_TENTH = {"run_every_n_ticks": 10}
@@ -388,3 +391,22 @@ def test_ticks_slept_through_count_towards_max_ticks_and_until_tick(base: Path) 
     assert load_tick(base) == 16
     more = ticks(base, interval_s=0, wake_on_change=True, until_tick=18)
     assert [report.tick for report in more] == [16, 18]
+
+
+def test_the_next_look_at_files_that_rest_is_one_stat_each(base: Path) -> None:
+    make_org(base, resume("ada"), org={}, models={})
+    run_once(base, clock=FrozenClock())
+    with AppendFile(base, "stamps") as file:
+        learn_stamps(file.restamp)
+        if not is_exact(identity_in(file.opened)):
+            pytest.skip("the stamps of this disk do not tell every change, so files have to rest for seconds")
+    watch = Watch(base)
+    assert watch.is_still
+    assert watch.changes() == []
+    for file in ("agents/ada/resume.json", "config/org.json", "agents/ada/memory/mood.json"):
+        (base / file).parent.mkdir(exist_ok=True)
+        (base / file).write_text("{}")
+        assert not watch.is_still
+        assert file in watch.changes()
+        watch.changes()
+        assert watch.is_still
