@@ -212,6 +212,14 @@ class Config:
         raise UnknownModel(f'no model key "{key}"', where=MODELS_FILE, hint=hint)
 
 
+KINDS: dict[str, Any] = {
+    ORG_FILE: Org,
+    MODELS_FILE: dict[str, ModelEntry],
+    CREDITS_FILE: dict[str, AgentCredits],
+}
+"""What each settings file holds."""
+
+
 def load_config(base_path: str | os.PathLike[str]) -> Config:
     """Return the organisation's settings; raise `ConfigError` with every problem of all three files.
 
@@ -247,9 +255,9 @@ def _read_all(base: Path) -> Config:
     problems: list[Problem] = []
     warnings: list[Problem] = []
 
-    def read(file: str, kind: Any) -> Any:
+    def read(file: str) -> Any:
         try:
-            found = _read(base, file, kind)
+            found = _read(base, file, KINDS[file])
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -260,10 +268,10 @@ def _read_all(base: Path) -> Config:
         warnings.extend(found.warnings)
         return found.value
 
-    org = read(ORG_FILE, Org) or Org()
+    org = read(ORG_FILE) or Org()
     problems.extend(_problems_of_cluster(org))
-    models = read(MODELS_FILE, dict[str, ModelEntry]) or {}
-    allocations = read(CREDITS_FILE, dict[str, AgentCredits]) or {}
+    models = read(MODELS_FILE) or {}
+    allocations = read(CREDITS_FILE) or {}
     errors = tuple(problem for problem in problems if problem.severity == "error")
     if errors:
         raise ConfigError(str(errors[0]), problems=tuple(problems))

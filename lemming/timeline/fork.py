@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from lemming import fs
+from lemming.agents import Agent
+from lemming.config import KINDS
+from lemming.documents import read_text, unknown_keys
 from lemming.engine import persist_tick
-from lemming.errors import UsageError
+from lemming.errors import ConfigError, UsageError
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.timeline.history import History, State
 from lemming.timeline.journals import copy_journals
 
 _FILE_LIMIT_BYTES = 64 << 20
+_RESUME = re.compile(r"agents/[^/]+/resume\.json\Z")
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,7 @@ def fork(history: History, state: State, folder: Path, settings: list[Setting]) 
     for setting in settings:
         raw = changed.get(setting.file) or history.read_file(state.commit, setting.file)
         changed[setting.file] = with_setting(raw, setting)
+        _require_effect(setting, raw, changed[setting.file])
     fs.make_root(folder)
     history.check_out(state.commit, folder)
     for file, content in changed.items():
@@ -89,6 +95,26 @@ def with_setting(raw: bytes, setting: Setting) -> bytes:
     else:
         raise _no_such_place(setting)
     return pretty(plain)
+
+
+def _require_effect(setting: Setting, before: bytes, after: bytes) -> None:
+    """Raise `UsageError` for a setting that the engine would refuse or take no notice of."""
+    kind = KINDS.get(setting.file) or (Agent if _RESUME.match(setting.file) else None)
+    if kind is None:  # a memory, or a shared file: anything may be in it
+        return
+    known = unknown_keys(parse(before, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True), kind)
+    new = {problem.pointer for problem in known}
+    try:
+        document = read_text(after, setting.file, kind, limit_bytes=_FILE_LIMIT_BYTES)
+    except ConfigError as error:
+        raise UsageError(
+            f"--set {setting.pointer}: {error.problems[0]}", hint=error.problems[0].hint
+        ) from error
+    for problem in document.warnings:
+        if problem.pointer not in new and problem.pointer:
+            raise UsageError(
+                f"--set {setting.pointer}: {problem.message} in {setting.file}", hint=problem.hint
+            )
 
 
 def _inside(holder: Any, part: str, setting: Setting) -> Any:
