@@ -24,10 +24,11 @@ from lemming.counter import (
     persist_tick,
     require_ledgers_before,
     require_newest,
-    tick_by_journals,
+    run_already,
+    was_taken_back,
     why_not_tick_1,
 )
-from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
+from lemming.errors import CorruptState, UsageError
 from lemming.journal import (
     Durability,
     Journal,
@@ -222,11 +223,7 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
         return tick
     ticks = journal_ticks(base)
     if record["advanced"] or ticks[-1] > tick:
-        raise TickAlreadyCommitted(
-            f"tick {tick} has been run already; a tick is applied once",
-            where=paths.TICK_FILE,
-            hint=f'to go on, write {{"current_tick": {tick_by_journals(base, ticks)}}} into it',
-        )
+        raise run_already(base, tick, ticks)
     persist_tick(base, tick + 1)
     return tick + 1
 
@@ -238,7 +235,8 @@ def _caught_up(runtime: Runtime, tick: int, begun: list[int]) -> int:
     """
     base, newest = runtime.base, begun[-1:]
     is_behind = newest == [tick + 1] or (newest == [tick] and _has_advanced(base, tick))
-    if is_behind and may_have_gone_down(read_journal(base, newest[0]), runtime.clock):
+    is_lost = is_behind and may_have_gone_down(read_journal(base, newest[0]), runtime.clock)
+    if is_lost and not was_taken_back(base, tick, newest):
         persist_tick(base, tick + 1, sync=True)
         return tick + 1
     return tick

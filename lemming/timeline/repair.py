@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from lemming import fs, paths
 from lemming.agents import agent_folders
+from lemming.counter import was_taken_back
 from lemming.engine import load_tick, persist_tick
 from lemming.errors import CorruptState
 from lemming.journal import is_committed, journal_ticks, last_record, read_journal
@@ -23,6 +24,7 @@ from lemming.messages import outbox_problems
 from lemming.plan import Plan
 from lemming.runtime import Runtime
 from lemming.temporary import is_left_over, is_temporary
+from lemming.timeline.journals import set_journals_aside
 from lemming.timeline.record import ENDS
 from lemming.timeline.unknown import UnknownCall, find_unknown_calls
 
@@ -35,9 +37,11 @@ WHERE_THE_ENGINE_WRITES = ("agents", "config", "logs", "shared", ".lemming")
 
 @dataclass(frozen=True)
 class Step:
-    """One change: move a file aside; cut it to `number` bytes, a copy aside; make `number` the next tick."""
+    """One change: move a file aside; cut it to `number` bytes, a copy aside; make `number` the next tick;
+    move all journals after tick `number` aside.
+    """
 
-    does: Literal["move", "cut", "tick"]
+    does: Literal["move", "cut", "tick", "journals"]
     file: str
     number: int = 0
 
@@ -89,7 +93,10 @@ def make_repairs(runtime: Runtime, repairs: list[Repair]) -> str:
     """
     base, aside = runtime.base, _unused(runtime.base, f"{ASIDE}/{runtime.now().replace(':', '')}")
     for step in (step for repair in repairs for step in repair.steps):
-        _take(base, step, f"{aside}/{step.file}")
+        if step.does == "journals":
+            set_journals_aside(base, after=step.number, folder=aside)
+        else:
+            _take(base, step, f"{aside}/{step.file}")
     fs.sync_file_system(base)
     return aside if (base / aside).exists() else ""
 
@@ -118,6 +125,15 @@ def _unused(base: Path, folder: str) -> str:
 _AGAIN = "Then run `lemming repair` again"
 
 
+def _take_back_journals(tick: int, ticks: list[int]) -> Repair:
+    found = f"the files are those before tick {tick}, but there are journals up to tick {ticks[-1]}"
+    action = (
+        f"move the journals from tick {tick} on aside, so that tick {tick} runs afresh. What they spent is "
+        f"then no longer counted. To keep them instead, bring back the files after tick {ticks[-1]}"
+    )
+    return Repair("tick", paths.JOURNALS, found, action, (Step("journals", paths.JOURNALS, tick - 1),))
+
+
 def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
     """Return the tick that runs next once `tick.json` is right, and what is to be done to it."""
     by_journals = (ticks[-1] + is_committed(base, ticks[-1])) if ticks else 1
@@ -128,6 +144,8 @@ def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
             action = 'no journal tells the number: write {"current_tick": N} into it yourself'
             return 1, [Repair("tick", paths.TICK_FILE, error.message, action)]
         return by_journals, [_set_tick(base, by_journals, error.message)]
+    if was_taken_back(base, tick, ticks):
+        return tick, [_take_back_journals(tick, ticks)]
     record = last_record(base, tick)
     if record and record["type"] == "tick_committed" and (record["advanced"] or ticks[-1] > tick):
         found = f"it names tick {tick}, which has been run already; a tick is applied once"
