@@ -59,6 +59,23 @@ class ShellSettings:
         default=64 << 10,
         metadata=about("Output beyond this is cut, and the cut is marked.", ge=256, le=1 << 20),
     )
+    max_memory_bytes: int = field(
+        default=2 << 30,
+        metadata=about("A command whose processes take more memory in all is killed.", ge=64 << 20),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quota:
+    """What the workspace of each agent may hold, and likewise `shared/`."""
+
+    max_bytes: int = field(
+        default=1 << 30, metadata=about("Bytes of all files: file_write and shell stop there.", ge=1 << 20)
+    )
+    max_files: int = field(
+        default=100_000,
+        metadata=about("Files and folders: file_write and shell stop there.", ge=100, le=1_000_000),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +150,7 @@ class Org:
     )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     shell: ShellSettings = field(default_factory=ShellSettings)
+    quota: Quota = field(default_factory=Quota)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,9 @@ from pathlib import Path
 from lemming.agents import Agent
 from lemming.effects import FileEffect
 from lemming.errors import ToolError
+from lemming.guards import quota
 from lemming.guards.grants import ENGINE_OWNED, Place, resolve
+from lemming.guards.quota import Usage
 
 Identity = tuple[int, int]
 
@@ -62,10 +64,11 @@ def list_folder(place: Place, staged: Mapping[str, bytes]) -> tuple[list[str], i
     return shown, len(names) - len(shown)
 
 
-def write_effect(place: Place, content: bytes, staged: Mapping[str, bytes]) -> FileEffect:
+def write_effect(place: Place, content: bytes, staged: Mapping[str, bytes], *, limits: Usage) -> FileEffect:
     """Return the effect that writes a file; raise `PermissionDenied` or `ToolError` when it may not be.
 
-    Folders on the way are walked now, and again, just as strictly, when the effect is applied.
+    Folders on the way are walked now, and again, just as strictly, when the effect is applied. `limits` is
+    what a workspace or `shared/` may hold.
     """
     if len(content) > FILE_LIMIT_BYTES:
         raise place.asked.failed(f"would have {len(content)} bytes; at most {FILE_LIMIT_BYTES} are allowed")
@@ -76,7 +79,34 @@ def write_effect(place: Place, content: bytes, staged: Mapping[str, bytes]) -> F
         raise place.asked.failed("lies below a file, not a folder")
     with contextlib.suppress(FileNotFoundError), _opened_folder(place, folders) as folder:
         _refuse_target(place, os.stat(name, dir_fd=folder, follow_symlinks=False))
-    return FileEffect(place.relative, content, place.effect_root)
+    effect = FileEffect(place.relative, content, place.effect_root)
+    if not place.effect_root:
+        _refuse_beyond(place, {**staged, effect.place: content}, limits)
+    return effect
+
+
+def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: Usage) -> None:
+    """Raise if what is staged would make its folder hold more than it may.
+
+    The folder is the workspace, `shared/`, or what is granted of it: what others, who may be writing at the
+    same time, do elsewhere has no part in the answer.
+    """
+    parts = place.parts
+    top = 3 if parts[0] == "agents" else 1
+    folder = "/".join(parts[: max(top, len(place.granted))])
+    usage = quota.measure(f"{place.base}/{folder}")
+    bytes_more = files_more = 0
+    for path, content in staged.items():
+        if path.startswith(f"{folder}/"):
+            try:
+                bytes_more += len(content) - os.lstat(f"{place.base}/{path}").st_size
+            except OSError:
+                bytes_more, files_more = bytes_more + len(content), files_more + 1
+    if bytes_more <= 0 and not files_more:
+        return
+    after = usage._replace(size_bytes=usage.size_bytes + bytes_more, files=usage.files + files_more)
+    if why := after._replace(depth=0, closed=0).beyond(limits):
+        raise place.asked.failed(f"cannot be written: {folder} would hold {why}")
 
 
 # --- the walk -----------------------------------------------------------------------------------

@@ -20,19 +20,21 @@ import time
 from typing import Literal, NamedTuple, NoReturn
 
 Mode = Literal["bwrap", "landlock", "none"]
-Ended = Literal["exit", "signal", "timeout", "processes", "cancelled", "refused"]
+Ended = Literal["exit", "signal", "timeout", "processes", "memory", "disk", "cancelled", "refused"]
 
 FILE_SIZE_LIMIT = 64 << 20
-MEMORY_LIMIT = 2 << 30
 PROCESS_LIMIT = 256
+DESCRIPTOR_LIMIT = 1024
 TEMPORARY = ".tmp"
 SECCOMP_DESCRIPTOR = 20  # where bwrap finds the filter
 _LOOK_EVERY_S = 0.1
+_LOOK_SHARE = 10  # a look that takes long is followed by a pause this many times as long
 
 
 class Order(NamedTuple):
     """What to run and how. `argv` is the shell, or bubblewrap around it.
 
+    `max_memory_bytes` is for all its processes together, `max_usage` the `quota.Usage` of the workspace.
     `namespaces` is false only where a test wants to see what the other walls hold by themselves.
     """
 
@@ -41,15 +43,21 @@ class Order(NamedTuple):
     environment: dict[str, str]
     workspace: str | None
     timeout_s: float
+    max_memory_bytes: int
+    max_usage: tuple[int, ...]
     namespaces: bool = True
 
 
 class Verdict(NamedTuple):
-    """How it ended: by itself, at a limit, or not begun at all (`refused`); and what stood around it."""
+    """How it ended: by itself, at a limit, or not begun at all (`refused`); and what stood around it.
+
+    `limit` says of a workspace that holds too much what it holds.
+    """
 
     ended: Ended
     status: int = 0
     walls: str = ""
+    limit: str = ""
 
 
 class Refused(Exception):
@@ -67,7 +75,7 @@ def main() -> None:
 
 def carry_out(order: Order) -> Verdict:
     """Run the command to its end, or to a limit's, and end everything it started."""
-    from lemming.guards import processes
+    from lemming.guards import processes, quota
 
     wake = processes.wake_at_each_end()
     is_read_only = _prepare(order)
@@ -79,10 +87,15 @@ def carry_out(order: Order) -> Verdict:
     try:
         if why := os.read(failure, 4096):
             raise Refused(why.decode())
-        ended, status = _watch(child, wake, order.timeout_s)
+        ended, status = _watch(child, wake, order)
     finally:
         processes.end_all(child, wake)
-    return Verdict(ended, status, _describe(order, is_read_only))
+    walls = _describe(order, is_read_only)
+    if order.workspace is not None:
+        limit = quota.measure(order.workspace).beyond(quota.Usage(*order.max_usage))
+        if limit:
+            return Verdict("disk", status, walls, limit)
+    return Verdict(ended, status, walls, "files without a name" if ended == "disk" else "")
 
 
 # --- before the command --------------------------------------------------------------------------
@@ -121,7 +134,7 @@ def _become_the_command(order: Order, is_read_only: bool, report: int) -> NoRetu
     try:
         os.setsid()
         _wire(order)
-        _limit(order.timeout_s)
+        _limit(order)
         if sys.platform == "linux":
             _build_walls(order, is_read_only)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these; a command must not
@@ -143,11 +156,12 @@ def _wire(order: Order) -> None:
             os.mkdir(TEMPORARY)
 
 
-def _limit(timeout_s: float) -> None:
+def _limit(order: Order) -> None:
     _set_limit(resource.RLIMIT_CORE, 0)
-    _set_limit(resource.RLIMIT_CPU, int(timeout_s) + 1)
+    _set_limit(resource.RLIMIT_CPU, int(order.timeout_s) + 1)
     _set_limit(resource.RLIMIT_FSIZE, FILE_SIZE_LIMIT)
-    _set_limit(resource.RLIMIT_AS, MEMORY_LIMIT)
+    _set_limit(resource.RLIMIT_AS, order.max_memory_bytes)
+    _set_limit(resource.RLIMIT_NOFILE, DESCRIPTOR_LIMIT)
 
 
 def _set_limit(kind: int, value: int) -> None:
@@ -193,28 +207,50 @@ def _describe(order: Order, is_read_only: bool) -> str:
 # --- while it runs -------------------------------------------------------------------------------
 
 
-def _watch(child: int, wake: int, timeout_s: float) -> tuple[Ended, int]:
-    """Wait for the command's end, the deadline, too many processes, or the end of whoever ordered it."""
+def _watch(child: int, wake: int, order: Order) -> tuple[Ended, int]:
+    """Wait for the command's end, the deadline, a limit, or the end of whoever ordered it."""
     from lemming.guards import processes
 
-    deadline = time.monotonic() + timeout_s
+    began = time.monotonic()
+    deadline, next_look = began + order.timeout_s, began + _LOOK_EVERY_S
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(wake, select.POLLIN)
-    is_root = os.geteuid() == 0
-    while (left_s := deadline - time.monotonic()) > 0:
+    while (now := time.monotonic()) < deadline:
         status = processes.reap(child)
         if status is not None:
             code = os.waitstatus_to_exitcode(status)
             return ("exit", code) if code >= 0 else ("signal", -code)
-        ready = [file for file, _ in poll.poll(1000 * (min(left_s, _LOOK_EVERY_S) if is_root else left_s))]
+        if now >= next_look:
+            if limit := _limit_reached(order):
+                return limit, 0
+            looked = time.monotonic()
+            next_look = looked + max(_LOOK_EVERY_S, _LOOK_SHARE * (looked - now))
+        ready = [file for file, _ in poll.poll(1000 * max(0.0, min(deadline, next_look) - now))]
         if 0 in ready:
             return "cancelled", 0
         if wake in ready:
             os.read(wake, 4096)
-        elif is_root and len(processes.descendants()) > PROCESS_LIMIT:
-            return "processes", 0
     return "timeout", 0
+
+
+def _limit_reached(order: Order) -> Ended | None:
+    """Look at the processes and at the workspace; return the limit at which the command is ended, if any."""
+    from lemming.guards import processes, quota
+
+    found = processes.descendants()
+    if sum(process.threads for process in found) > PROCESS_LIMIT:
+        return "processes"
+    if sum(process.memory_bytes for process in found) > order.max_memory_bytes and (
+        processes.memory_of(found) > order.max_memory_bytes
+    ):
+        return "memory"
+    if order.workspace is not None:
+        usage = quota.measure(order.workspace)
+        usage = usage._replace(size_bytes=usage.size_bytes + processes.unlinked_bytes(found))
+        if usage.beyond(quota.Usage(*order.max_usage)):
+            return "disk"
+    return None
 
 
 if __name__ == "__main__":

@@ -53,13 +53,17 @@ class Asked:
 
 @dataclass(frozen=True)
 class Place:
-    """A path that the grants allow, not opened yet: `relative` is walked from `root`, which is trusted."""
+    """A path that the grants allow, not opened yet: `relative` is walked from `root`, which is trusted.
+
+    `granted` is the folder that allows it, from `root`; empty for `root` itself and for one above it.
+    """
 
     asked: Asked
     base: Path
     root: Path
     relative: str
     is_granted_folder: bool
+    granted: Components = ()
 
     @property
     def parts(self) -> list[str]:
@@ -101,7 +105,8 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
         if target == nearest:
             raise asked.failed("is a folder")
         _refuse_names(asked, target[len(nearest) :], parts if is_inside else ())
-    return Place(asked, base, root, "/".join(parts), is_granted_folder=target == nearest)
+    granted_parts = nearest[len(org) :] if is_inside else ()
+    return Place(asked, base, root, "/".join(parts), target == nearest, granted_parts)
 
 
 def components(path: str) -> Components:

@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -25,18 +24,19 @@ from typing import IO, cast
 from lemming import fs
 from lemming.config import Org, ShellSettings
 from lemming.errors import PermissionDenied, ToolError
-from lemming.guards import confine
+from lemming.guards import confine, quota
 from lemming.guards.confine import Mode, Order, Verdict
+from lemming.guards.quota import Usage
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-SCAN_LIMIT = 100_000
 NO_SANDBOX = (
     "shell is disabled: no sandbox on this system (needs Linux >= 5.13 or bubblewrap); see `lemming doctor`"
 )
 _GRACE_S = 10.0
+_MEMORY_FOLDER_BYTES = 64 << 20
 _BUBBLEWRAP = (
     *("--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"),
-    *("--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"),  # noqa: S108 - the command's own, and empty
+    *("--proc", "/proc", "--dev", "/dev"),
     # Root may write to /proc/sys without any capability.
     *("--remount-ro", "/proc"),
 )
@@ -60,11 +60,12 @@ def sandbox_status(org: Org) -> tuple[str, str]:
     return mode or "off", detail
 
 
-def run_confined(command: str, base: Path, workspace: str, settings: ShellSettings) -> Outcome:
+def run_confined(command: str, base: Path, workspace: str, org: Org) -> Outcome:
     """Run a command in a folder of the organisation, which is made if need be, until it ends or is ended.
 
     Raises `ToolError` when there is no sandbox, `PermissionDenied` when the folder holds a way out.
     """
+    settings = org.shell
     mode, detail = _choose(settings)
     if mode is None:
         raise ToolError(_why_disabled(settings), hint=detail)
@@ -72,9 +73,11 @@ def run_confined(command: str, base: Path, workspace: str, settings: ShellSettin
         _refuse_readable_org(base)
     fs.make_folder(base, workspace)
     folder = base.resolve() / workspace
-    if mode != "none":
-        _refuse_foreign_links(folder)
-    return _run(_order(mode, command, str(folder), settings.timeout_s), settings.max_output_bytes)
+    usage = _survey(folder, refuse_links=mode != "none")
+    order = _order(mode, command, str(folder), settings)
+    limits = Usage(org.quota.max_bytes, org.quota.max_files, quota.DEPTH_LIMIT)
+    # What is there may stay, or nobody could tidy up.
+    return _run(order._replace(max_usage=limits.or_more(usage)), settings.max_output_bytes)
 
 
 # --- which sandbox -------------------------------------------------------------------------------
@@ -110,7 +113,7 @@ def _try(mode: Mode) -> tuple[bool, str]:
     if mode == "bwrap" and _bubblewrap() is None:
         return False, "bubblewrap is not installed"
     try:
-        outcome = _run(_order(mode, ":", None, 10.0), 2000)
+        outcome = _run(_order(mode, ":", None, ShellSettings(timeout_s=10.0)), 2000)
     except ToolError as error:
         return False, error.message
     if outcome.verdict.ended == "exit" and outcome.verdict.status == 0:
@@ -136,48 +139,37 @@ def _refuse_readable_org(base: Path) -> None:
             )
 
 
-def _refuse_foreign_links(workspace: Path) -> None:
-    """Raise if a file in the workspace has another name outside it: no sandbox stops a hard link.
+def _survey(workspace: Path, *, refuse_links: bool) -> Usage:
+    """Return what the workspace holds; raise if a file in it has another name outside.
 
-    Links between files of the workspace are fine.
+    No sandbox stops a hard link. Those between files of the workspace are fine.
     """
+    usage = Usage()
     names: Counter[tuple[int, int]] = Counter()
-    linked: dict[tuple[int, int], tuple[Path, int]] = {}
-    for count, entry in enumerate(_entries(workspace)):
-        if count > SCAN_LIMIT:
-            raise PermissionDenied(f"shell: the workspace holds more than {SCAN_LIMIT} files; tidy it up")
-        status = entry.stat(follow_symlinks=False)
+    linked: dict[tuple[int, int], tuple[str, int]] = {}
+    for entry in quota.walk(str(workspace)):
+        usage, status = quota.add(usage, entry), entry.status
         if stat.S_ISREG(status.st_mode) and status.st_nlink > 1:
             identity = status.st_dev, status.st_ino
             names[identity] += 1
-            linked[identity] = Path(entry.path), status.st_nlink
+            linked[identity] = entry.path, status.st_nlink
     for identity, (path, links) in linked.items():
-        if names[identity] < links:
-            shown = path.relative_to(workspace)
+        if refuse_links and names[identity] < links:
             raise PermissionDenied(
-                f'shell: linked file refused: "{shown}" has another name outside the workspace'
+                f'shell: linked file refused: "{path}" has another name outside the workspace'
             )
-
-
-def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
-    pending = [os.fspath(folder)]
-    while pending:
-        with os.scandir(pending.pop()) as entries:
-            for entry in entries:
-                yield entry
-                if entry.is_dir(follow_symlinks=False):
-                    pending.append(entry.path)
+    return usage
 
 
 # --- running -------------------------------------------------------------------------------------
 
 
-def _order(mode: Mode, command: str, workspace: str | None, timeout_s: float) -> Order:
+def _order(mode: Mode, command: str, workspace: str | None, settings: ShellSettings) -> Order:
     shell = ["/bin/sh", "-c", command]
     home = workspace or "/"
     environment = {"PATH": PATH, "LANG": "C.UTF-8", "HOME": home, "TMPDIR": f"{home}/{confine.TEMPORARY}"}
     argv = [*_bubblewrap_argv(workspace), *shell] if mode == "bwrap" else shell
-    return Order(mode, argv, environment, workspace, timeout_s)
+    return Order(mode, argv, environment, workspace, settings.timeout_s, settings.max_memory_bytes, ())
 
 
 def _bubblewrap_argv(workspace: str | None) -> list[str]:
@@ -191,7 +183,19 @@ def _bubblewrap_argv(workspace: str | None) -> list[str]:
             argv += ["--ro-bind-try", folder, folder]
     for file in SYSTEM_FILES:
         argv += ["--ro-bind-try", file, file]
-    return [*argv, *(["--bind", workspace, workspace, "--chdir", workspace] if workspace else []), "--"]
+    argv += _memory_folders()
+    argv += ["--bind", workspace, workspace, "--chdir", workspace] if workspace else []
+    return [*argv, *("--remount-ro", "/dev", "--remount-ro", "/"), "--"]
+
+
+@cache
+def _memory_folders() -> list[str]:
+    """Return what makes folders in memory, small ones; where bubblewrap cannot limit them, none."""
+    said = subprocess.run([_bubblewrap() or "bwrap", "--help"], capture_output=True, check=False).stdout
+    if b"--size" not in said:
+        return ["--dir", "/tmp"]  # noqa: S108 - inside the sandbox
+    size = ("--size", str(_MEMORY_FOLDER_BYTES), "--tmpfs")
+    return [*size, "/tmp", *size, "/dev/shm"]  # noqa: S108 - inside the sandbox
 
 
 def _run(order: Order, max_output_bytes: int) -> Outcome:

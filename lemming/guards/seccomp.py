@@ -30,7 +30,7 @@ _DENIED: dict[str, tuple[int | None, int | None]] = {
     "msgctl": (71, 187), "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191),
     "semtimedop": (220, 192), "mq_open": (240, 180), "mq_unlink": (241, 181), "fanotify_init": (300, 262),
     "process_madvise": (440, 440), "process_mrelease": (448, 448), "memfd_secret": (447, 447),
-    "statmount": (457, 457), "listmount": (458, 458),
+    "memfd_create": (319, 279), "statmount": (457, 457), "listmount": (458, 458),
 }  # fmt: skip
 
 # What Landlock does not rule on: it would let a command change these of any file of the same user.

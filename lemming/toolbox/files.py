@@ -9,6 +9,7 @@ from pydantic import Field
 from lemming.errors import ToolError
 from lemming.guards.access import list_folder, read_text, write_effect
 from lemming.guards.grants import resolve
+from lemming.guards.quota import Usage
 from lemming.tools import EngineTool, ToolContext, ToolResult
 
 Path = Annotated[
@@ -46,7 +47,8 @@ class FileWrite(EngineTool):
             raw = content.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ToolError(f"{self.name}: the content is not text (at character {error.start})") from error
-        effect = write_effect(place, raw, context.staged)
+        limits = Usage(context.org.quota.max_bytes, context.org.quota.max_files)
+        effect = write_effect(place, raw, context.staged, limits=limits)
         return ToolResult(True, f"wrote {len(raw)} bytes to {path}", (effect,))
 
 

@@ -34,13 +34,16 @@ class Shell(EngineTool):
         if "\0" in command or len(command.encode("utf-8", "replace")) > COMMAND_LIMIT_BYTES:
             raise ToolError(f"{self.name}: a command has no NUL and at most {COMMAND_LIMIT_BYTES} bytes")
         settings = context.org.shell
-        outcome = run_confined(command, context.base, paths.workspace_folder(context.agent.name), settings)
+        workspace = paths.workspace_folder(context.agent.name)
+        outcome = run_confined(command, context.base, workspace, context.org)
         verdict = outcome.verdict
         how = {
             "exit": f"exit status {verdict.status}",
             "signal": f"killed by signal {verdict.status}",
             "timeout": f"killed after {settings.timeout_s:g} s",
             "processes": "killed: too many processes",
+            "memory": f"killed: its processes took more than {settings.max_memory_bytes} bytes of memory",
+            "disk": f"killed: your workspace holds {verdict.limit}; remove what you do not need",
             "cancelled": "killed: the engine was stopped",
         }[verdict.ended]
         text = outcome.output.decode("utf-8", "replace")

@@ -36,6 +36,8 @@ def launched(workspace: Path, command: str, **changes: Any) -> Iterator[subproce
         "environment": {"PATH": "/usr/bin:/bin"},
         "workspace": str(workspace),
         "timeout_s": 10,
+        "max_memory_bytes": 2 << 30,
+        "max_usage": [1 << 30, 1000, 64, 0],
         **changes,
     }
     argv = [sys.executable, "-I", "-S", confine.__file__]

@@ -8,13 +8,14 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, cast
 
 import pytest
 from desk import Desk
 
-from lemming.config import Org, ShellSettings
+from lemming.config import Org, Quota, ShellSettings
 from lemming.errors import PermissionDenied
 from lemming.guards.sandbox import run_confined, sandbox_status
 from lemming.tools import ToolRegistry
@@ -347,9 +348,9 @@ def test_a_workspace_that_is_a_link_is_refused(desk: Desk) -> None:
 
 
 def test_an_organisation_among_the_systems_programs_is_refused(sandbox: Sandbox) -> None:
-    settings = ShellSettings(sandbox=sandbox)
+    org = org_with(sandbox)
     with pytest.raises(PermissionDenied, match="the organisation lies below /usr"):
-        run_confined("ls", Path("/usr/lemming-nowhere"), "agents/alpha/workspace", settings)
+        run_confined("ls", Path("/usr/lemming-nowhere"), "agents/alpha/workspace", org)
     assert not Path("/usr/lemming-nowhere").exists()
 
 
@@ -415,6 +416,69 @@ def test_processes_have_a_limit(desk: Desk) -> None:
     refusal = desk.refusal("shell", command=command)
     assert "too many processes" in refusal or "fork" in refusal.lower()
     assert processes("1000.125") == []
+
+
+@needs_python
+def test_memory_has_a_limit_in_all(tmp_path: Path, sandbox: Sandbox) -> None:
+    desk = Desk(tmp_path, org=org_with(sandbox, max_memory_bytes=128 << 20, timeout_s=60))
+    hog = f"{PYTHON} -c 'import time; x = bytearray(40 << 20); time.sleep(60)' &"
+    assert desk.refusal("shell", command=f"{hog} " * 8 + "wait") == (
+        "killed: its processes took more than 134217728 bytes of memory"
+    )
+
+
+@needs_python
+def test_memory_that_processes_share_counts_once(tmp_path: Path, sandbox: Sandbox) -> None:
+    desk = Desk(tmp_path, org=org_with(sandbox, max_memory_bytes=192 << 20, timeout_s=60))
+    script = "import os, time; x = b'x' * (60 << 20); [os.fork() for _ in range(3)]; time.sleep(0.5)"
+    assert desk.do("shell", command=f'{PYTHON} -c "{script}"; echo end').endswith("end")
+
+
+# Each fills a workspace that may hold 1 MiB, 100 files and 64 folders above each other.
+FILL = {
+    "files": ("for i in 1 2 3 4; do head -c 500000 /dev/zero > f$i; done", "bytes, at most 1048576"),
+    "while it runs": ("for i in 1 2 3; do head -c 500000 /dev/zero > f$i; done; sleep 60", "bytes, at most"),
+    "a hole": ("truncate -s 60M f", "bytes, at most 1048576"),
+    "without a name": ("exec 3> f; rm f; head -c 5000000 /dev/zero >&3; sleep 60", "files without a name"),
+    "names": ("i=0; while [ $i -lt 120 ]; do : > $i; i=$((i+1)); done", "files and folders, at most 100"),
+    "depth": ("i=0; while [ $i -lt 90 ]; do mkdir d; cd d; i=$((i+1)); done", "deep, at most 64"),
+}
+
+
+@pytest.mark.parametrize("way", FILL)
+def test_a_workspace_cannot_be_filled_without_end(tmp_path: Path, sandbox: Sandbox, way: str) -> None:
+    org = replace(org_with(sandbox, timeout_s=60), quota=Quota(max_bytes=1 << 20, max_files=100))
+    desk = Desk(tmp_path, org=org)
+    command, why = FILL[way]
+    refusal = desk.refusal("shell", command=command)
+    assert refusal.startswith("killed: your workspace holds ")
+    assert why in refusal
+    assert desk.do("shell", command="rm -r ./* || true; echo tidied").endswith("tidied")
+
+
+def test_a_full_workspace_can_be_tidied_up_but_not_filled_more(tmp_path: Path, sandbox: Sandbox) -> None:
+    org = replace(org_with(sandbox), quota=Quota(max_bytes=1 << 20, max_files=100))
+    desk = Desk(tmp_path, org=org)
+    (desk.workspace / "big").write_bytes(bytes(3 << 20))
+    assert desk.do("shell", command="echo looked").endswith("looked")
+    assert "remove what" in desk.refusal("shell", command="head -c 1000000 /dev/zero > more")
+    desk.do("shell", command="rm big more")
+    desk.do("shell", command="echo fine > fine")
+
+
+def test_no_folder_in_memory_can_be_filled(desk: Desk) -> None:
+    command = """
+for folder in / /dev /dev/shm /tmp /etc /usr /proc /run /var/tmp; do
+    for i in 1 2 3; do head -c 50000000 /dev/zero > $folder/fill$i; done 2>/dev/null
+done
+cat /*/fill* /fill* /dev/shm/fill* 2>/dev/null | wc -c"""
+    assert int(desk.do("shell", command=command).split()[-1]) <= 2 * (64 << 20)
+
+
+@needs_python
+def test_no_memory_can_be_had_without_a_process_or_a_file(desk: Desk) -> None:
+    attempt = "import os; os.memfd_create('x')"
+    assert "PermissionError" in desk.refusal("shell", command=f'{PYTHON} -c "{attempt}"')
 
 
 # --- which sandbox -------------------------------------------------------------------------------
