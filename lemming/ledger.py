@@ -25,7 +25,7 @@ LINE_LIMIT_BYTES = 64 << 20
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
 STATES_REMEMBERED = 10_000
 _SPENT = ("credits", "unpriced_calls", "input_tokens", "output_tokens")
-_TICK = re.compile(rb'\{"tick":([0-9]+),')
+_TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 
 
 @dataclass  # made for every turn, and a frozen one takes three times as long
@@ -44,10 +44,14 @@ class AgentState:
     read: ReadMark = field(default_factory=ReadMark)
     results: tuple[dict[str, Any], ...] = ()
     inputs: dict[str, Any] | None = None
+    expired_unread: int = 0
 
     def as_json(self) -> dict[str, Any]:
         """Return the line of the ledger."""
-        return {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
+        plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
+        if not self.expired_unread:
+            del plain["expired_unread"]
+        return plain
 
     def having_spent(self, other: AgentState) -> AgentState:
         """Return this state, with what another one says was spent where that is more."""
@@ -175,10 +179,10 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
     fs.publish(base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line)
 
 
-def amend_state(base: Path, agent_name: str, state: AgentState) -> None:
-    """Put a state in the place of the last line: what a person adds between two turns.
+def amend_state(base: Path, agent_name: str, state: AgentState, *, sync: bool = True) -> None:
+    """Put a state in the place of the last line: what is added between two turns.
 
-    All of it or nothing: the file is replaced. Survives power loss when this returns.
+    All of it or nothing: the file is replaced. With `sync`, it survives power loss when this returns.
     """
     relative = paths.ledger_file(agent_name)
     try:
@@ -186,7 +190,7 @@ def amend_state(base: Path, agent_name: str, state: AgentState) -> None:
     except FileNotFoundError:
         present = b""
     line = compact(state.as_json()) + b"\n"
-    fs.publish(base, relative, _lines_before(present, state.tick) + line, sync=True)
+    fs.publish(base, relative, _lines_before(present, state.tick) + line, sync=sync)
 
 
 def _lines_before(present: bytes, tick: int) -> bytes:

@@ -333,14 +333,15 @@ def outboxes_of(base: Path) -> Outboxes:
     return Outboxes(base)
 
 
-def expired_entries(base: Path, current_tick: int, retention_ticks: int) -> list[str]:
-    """Return the paths of all entries older than the retention, sorted; none when it is 0."""
+def old_entries(base: Path, current_tick: int, retention_ticks: int) -> dict[str, Sequence[EntryName]]:
+    """Return the entries older than the retention, by author, sorted; none when it is 0."""
     oldest = current_tick - retention_ticks
     if retention_ticks == 0 or oldest <= 0:
-        return []
+        return {}
     outboxes = outboxes_of(base)
     authors = filter(paths.AGENT_NAME.match, agent_folders(base))
-    return [name.file for author in authors for name in outboxes.outbox(author).older_than(oldest)]
+    found = ((author, outboxes.outbox(author).older_than(oldest)) for author in authors)
+    return {author: names for author, names in found if names}
 
 
 def in_tick_order(rank: dict[str, int], name: EntryName) -> tuple[int, int, int, str]:

@@ -106,7 +106,10 @@ def find_seat(
         memory=memories.values,
         context=context,
         results=state.results,
-        warnings=[_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else [],
+        warnings=[
+            *([_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else []),
+            *([_expired_warning(state.expired_unread)] if state.expired_unread else []),
+        ],
         memory_chars=org.memory_chars,
         uses_wire_form=standing.takes_schema,
     )
@@ -331,3 +334,7 @@ def _nothing_new(agent: Agent, state: AgentState, inputs: dict[str, Any], mailro
 
 def _soft_cap_warning(soft_cap: float | None, spent: float) -> str:
     return f"You have spent {spent:g} credits; the soft cap is {soft_cap:g}. Be sparing."
+
+
+def _expired_warning(count: int) -> str:
+    return f"{count} entr{'y' if count == 1 else 'ies'} expired unread: removed before you were shown them."

@@ -7,7 +7,8 @@ files are written where they are not there yet.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent
@@ -16,11 +17,12 @@ from lemming.commits import Commits
 from lemming.errors import DiskError, LemmingError
 from lemming.executors.threads import run_all
 from lemming.journal import Journal, Record, may_have_gone_down
-from lemming.ledger import AgentState, write_state
+from lemming.ledger import AgentState, amend_state, read_state, write_state
 from lemming.logging_config import engine_log
-from lemming.outboxes import expired_entries, outboxes_of
+from lemming.outboxes import outboxes_of
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
+from lemming.retention import find_expired, said_of
 from lemming.runtime import Runtime, Stopped
 from lemming.seating import Skip, as_record, from_record
 from lemming.snapshot import Snapshot
@@ -119,17 +121,30 @@ class Tick:
         )
 
     def remove_expired_entries(self) -> None:
-        """Remove entries past their retention; which ones is recorded first, so a second attempt agrees."""
+        """Remove entries past their retention; which ones is recorded first, so a second attempt agrees.
+
+        Who was never shown some of them is told so in its next prompt, and a person in the log.
+        """
+        runtime, tick = self.runtime, self.plan.tick
         recorded = [record for record in self.journal.records if record["type"] == "entries_expired"]
-        if recorded:
-            expired = recorded[0]["files"]
-        else:
-            kept_ticks = self.snapshot.config.org.retention_ticks
-            expired = expired_entries(self.runtime.base, self.plan.tick, kept_ticks)
-            if expired:
-                self.journal.append("entries_expired", sync=True, files=expired)
-        for file in expired:
-            outboxes_of(self.runtime.base).remove(file)
+        if not recorded:
+            snapshot = self.snapshot
+            found = find_expired(runtime.base, snapshot.survey, snapshot.config, snapshot.mailroom)
+            if not found.files:
+                return
+            unread = _unread_in_all(runtime.base, found.unread)
+            record: dict[str, Any] = {
+                "files": found.files,
+                **({"unread": found.unread, "unread_in_all": unread} if unread else {}),
+            }
+            self.journal.append("entries_expired", sync=True, **record)
+            recorded = [record]
+        for reader, count in recorded[0].get("unread_in_all", {}).items():
+            state = replace(read_state(runtime.base, reader), expired_unread=count)
+            amend_state(runtime.base, reader, state, sync=False)
+            runtime.tell(said_of(reader, recorded[0]["unread"][reader], tick), reader)
+        for file in recorded[0]["files"]:
+            outboxes_of(runtime.base).remove(file)
 
     def _turn(self, name: str) -> None:
         """Take one agent's turn, or finish the one that was interrupted."""
@@ -259,6 +274,11 @@ class Tick:
 
     def _tape(self, seat: Seat) -> JournalTape:
         return JournalTape(self.runtime, self.journal, self.snapshot.config.org, seat, self.commits)
+
+
+def _unread_in_all(base: Path, unread: Mapping[str, int]) -> dict[str, int]:
+    """Return how many entries expired for each of these agents since its last turn, these included."""
+    return {name: read_state(base, name).expired_unread + count for name, count in unread.items()}
 
 
 def _attempts_without_progress(records: list[Record]) -> int:

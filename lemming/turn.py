@@ -140,6 +140,7 @@ def state_after_spending(
         read=before.read,
         results=before.results,
         inputs=before.inputs,
+        expired_unread=before.expired_unread,
     )
 
 
@@ -325,6 +326,7 @@ class _Turn:
         if is_applied:
             state.turns += 1
             state.read, state.results, state.inputs = seat.read, tuple(self.unshown), self.inputs_after()
+            state.expired_unread = 0
         else:  # what happened outside has happened: the next prompt must say so
             state.results = newest((*state.results, *self.outside))
         if state.soft_cap_warned or seat.warned:

@@ -41,7 +41,8 @@ FLOORS = {
     "watching": TURN,
     # 6 the tick
     "commits": TICK, "counter": TICK, "engine": TICK, "executors": TICK, "quiet": TICK, "recorder": TICK,
-    "runtime": TICK, "seating": TICK, "snapshot": TICK, "tape": TICK, "tick": TICK, "waking": TICK,
+    "retention": TICK, "runtime": TICK, "seating": TICK, "snapshot": TICK, "tape": TICK, "tick": TICK,
+    "waking": TICK,
     # 7 views: nothing below imports them
     "__main__": VIEWS, "cli": VIEWS, "commands": VIEWS, "dashboard": VIEWS, "reference": VIEWS,
     "schemas": VIEWS, "telemetry": VIEWS, "testing": VIEWS, "timeline": VIEWS,

@@ -17,6 +17,7 @@ from lemming.memory import read_memories
 from lemming.messages import outbox_problems
 from lemming.plan import is_for_a_person
 from lemming.providers import make_provider
+from lemming.retention import longest_kept
 from lemming.tools import ToolRegistry
 
 
@@ -74,6 +75,7 @@ def _problems_of_resume(base: Path, agent: Agent, config: Config, folders: list[
     place = _Place(file, text)
     yield from _about_model(place, agent, config)
     yield from _about_readers(place, agent, folders)
+    yield from _about_retention(place, agent, config)
     yield from _about_tools(place, agent, config)
     yield from _about_files(place, agent, base)
     if not is_for_a_person(agent, config):
@@ -96,6 +98,22 @@ def _about_readers(place: _Place, agent: Agent, folders: list[str]) -> Iterator[
         elif name != "*" and name not in folders:
             message = f'there is no agent "{name}"'
             yield place.problem(pointer, message, nearest_agent(name, folders), severity="warning")
+
+
+def _about_retention(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    every, retention = agent.schedule.run_every_n_ticks, config.org.retention_ticks
+    is_reader = agent.permissions.read_outboxes and not is_for_a_person(agent, config)
+    if not (is_reader and 0 < retention < every):
+        return
+    longest = longest_kept(retention, every)
+    outcome = "they are kept longer for it" if longest > every else "some are removed before it sees them"
+    yield place.problem(
+        "/schedule/run_every_n_ticks",
+        f"due every {every} ticks, while entries are kept for {retention} (for who has not seen them, up to "
+        f"{longest}): {outcome}",
+        'raise "retention_ticks" in config/org.json, or let the agent run more often',
+        severity="warning",
+    )
 
 
 def _about_tools(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:

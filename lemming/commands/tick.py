@@ -77,6 +77,8 @@ def _show_plan(record: TickRecord) -> None:
         show(f"{painted('broken', 'red')}    {name}: {one_line(why, 400)}")
     for file in record.expired:
         show(painted(f"expired   {one_line(file, 400)}", "dim"))
+    for reader, count in record.unread.items():
+        show(painted(f"unread    {count} of them by {one_line(reader, 100)}", "yellow"))
 
 
 def _show_turn(turn: TurnRecord, record: TickRecord, *, prompts: bool) -> None:
@@ -210,6 +212,7 @@ def _as_json(record: TickRecord, *, prompts: bool) -> dict[str, Any]:
         "skipped": record.plan.skipped,
         "broken": record.plan.broken,
         "expired": record.expired,
+        "expired_unread": record.unread,
         "totals": record.totals,
         "turns": [_turn_as_json(turn, record, prompts=prompts) for turn in record.turns],
     }

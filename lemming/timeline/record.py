@@ -123,6 +123,8 @@ class TickRecord:
     plan: Plan
     turns: list[TurnRecord]
     expired: list[str]
+    unread: dict[str, int]
+    """How many of the expired entries each agent had not been shown."""
     is_committed: bool
     engine_starts: int
     after: int | None
@@ -146,6 +148,7 @@ def quiet_tick(tick: int) -> TickRecord:
         plan=Plan(tick=tick, order=[]),
         turns=[],
         expired=[],
+        unread={},
         is_committed=True,
         engine_starts=0,
         after=None,
@@ -169,6 +172,7 @@ def read_tick(base: Path, tick: int) -> TickRecord:
         expired=[
             file for record in records if record["type"] == "entries_expired" for file in record["files"]
         ],
+        unread=next((r.get("unread", {}) for r in records if r["type"] == "entries_expired"), {}),
         is_committed=records[-1]["type"] == "tick_committed",
         engine_starts=len({record["epoch"] for record in records}),
         after=records[0].get("after"),

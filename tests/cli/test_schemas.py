@@ -59,7 +59,7 @@ def test_what_the_engine_writes_fits(base: Path, lemming: Lemming) -> None:
         ],
         org={"retention_ticks": 1},
     )
-    lemming("run-forever", "--max-ticks", "4", "--interval", "0", "-q")
+    lemming("run-forever", "--max-ticks", "6", "--interval", "0", "-q")
     kinds = set()
     for journal in (base / "logs/ticks").glob("*.jsonl"):
         for line in journal.read_text().splitlines():

@@ -19,7 +19,7 @@ from lemming.engine import load_tick, run_once
 from lemming.errors import ConfigError
 from lemming.listings import LISTED_AGAIN_AFTER_S, list_again
 from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
-from lemming.outboxes import KEPT_BYTES, Outboxes, Visit, expired_entries
+from lemming.outboxes import KEPT_BYTES, Outboxes, Visit, old_entries, outboxes_of
 from lemming.quiet import quiet_agents
 from lemming.readings import FINE_GRANULE_NS, GRANULE_NS, has_rested, identity_of, opened
 from lemming.testing import make_org, resume, say
@@ -185,9 +185,9 @@ def test_what_is_kept_of_entries_stays_within_its_bytes(tmp_path: Path) -> None:
 def test_an_expired_entry_of_one_who_takes_no_turn_is_found(tmp_path: Path) -> None:
     for tick in (1, 5):
         write(tmp_path, "ada", tick, "a")
-    assert expired_entries(tmp_path, 5, 4) == []
-    assert expired_entries(tmp_path, 6, 4) == ["agents/ada/outbox/00000001_a.json"]
-    assert expired_entries(tmp_path, 6, 0) == []
+    assert old_entries(tmp_path, 5, 4) == {}
+    assert old_entries(tmp_path, 6, 4) == {"ada": outboxes_of(tmp_path).outbox("ada").names[:1]}
+    assert old_entries(tmp_path, 6, 0) == {}
 
 
 @pytest.mark.parametrize("folder", OWN_FOLDERS)

@@ -119,11 +119,14 @@ def test_a_tick_can_be_shown_after_its_files_are_gone(base: Path, capsys: Capsys
 
 def test_expired_entries_are_named(base: Path, capsys: Capsys) -> None:
     make(base, retention_ticks=1)
-    for _ in range(3):
+    for _ in range(5):
         run_once(base)
-    (told,) = typed(capsys, base, "tick", "3", "--json").objects
-    assert told["expired"]
-    assert all("/00000001_" in file for file in told["expired"])
+    (told,) = typed(capsys, base, "tick", "5", "--json").objects
+    assert any("/00000001_" in file for file in told["expired"])
+    assert not any("/00000005_" in file for file in told["expired"])
+    (reader,) = told["expired_unread"]
+    shown = typed(capsys, base, "tick", "5").out
+    assert f"unread    {told['expired_unread'][reader]} of them by {reader}" in shown
 
 
 def test_an_interrupted_tick_says_how_far_it_came(base: Path, capsys: Capsys) -> None:
