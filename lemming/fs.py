@@ -202,10 +202,10 @@ class AppendFile:
     `opened`: what `stat` said then. `size`: in bytes, with what was changed through here since.
     """
 
-    def __init__(self, root: Path, relative: str) -> None:
+    def __init__(self, root: Path, relative: str, *, mode: int = 0o644) -> None:
         self._root, self._relative = root, relative
         try:
-            self._descriptor, self.opened = _open_to_append(root, relative)
+            self._descriptor, self.opened = _open_to_append(root, relative, mode)
         except OSError as error:
             raise refused(root, relative, error) from error
         self.size = self.opened.st_size
@@ -349,14 +349,14 @@ def _open_folder(name: str, above: int, make: bool) -> int:
     return os.open(name, _FOLDER, dir_fd=above)
 
 
-def _open_to_append(root: Path, relative: str) -> tuple[int, os.stat_result]:
+def _open_to_append(root: Path, relative: str, mode: int) -> tuple[int, os.stat_result]:
     """Return a regular file's descriptor and its status; the file is made if need be."""
     require_below(relative)
     descriptor = open_at_once(f"{root}/{relative}", _APPEND)
     if is_new := descriptor < 0:
         with _parent(root, relative) as (folder, name):
             _announce("open", relative)
-            descriptor = os.open(name, _APPEND | os.O_CREAT, 0o644, dir_fd=folder)
+            descriptor = os.open(name, _APPEND | os.O_CREAT, mode, dir_fd=folder)
     try:
         if not is_new:
             _announce("open", relative)

@@ -23,7 +23,7 @@ from lemming.documents import once_saved
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.executors.baton import Baton
 from lemming.jsontext import JsonProblem, parse, pretty_words
-from lemming.locking import FolderLock
+from lemming.locking import FolderLock, description
 from lemming.logging_config import engine_logger
 from lemming.not_done import TurnsNotDone
 from lemming.plugins import load_installed_plugins, load_plugins
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 Event = dict[str, Any]
 Notify = Callable[[Event], None]
-LOOKS_WAITED_FOR = 25
+BEGINNINGS_WAITED_FOR = 25
 KEPT_SETTINGS = "the settings from before hold until it is mended"
 
 
@@ -281,30 +281,29 @@ def open_org(
     finally:
         try:
             with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
-                lock.describe(pretty_words({"epoch": epoch}))
+                lock.describe(pretty_words({"epoch": epoch}), is_leaving=True)
         finally:
             lock.release()
 
 
 def holder_of(base: Path) -> dict[str, Any] | None:
     """Return who holds the organisation now: pid, host, since, command; None when nobody does."""
-    try:
-        FolderLock(base, paths.LOCK_FILE).release()
-    except OrgBusy as error:
-        return _describe(error.message.encode())
-    return None
+    found = description(base, paths.LOCK_FILE)
+    holder = {} if found is None else _describe(found)
+    return holder if "pid" in holder else None
 
 
 def _lock(base: Path) -> FolderLock:
-    for _ in range(LOOKS_WAITED_FOR):
+    for _ in range(BEGINNINGS_WAITED_FOR):
         try:
             return FolderLock(base, paths.LOCK_FILE)
-        except OrgBusy as error:
-            holder = _describe(error.message.encode())
-            if "pid" in holder:
-                raise _busy(base, holder) from error
-        time.sleep(0.02)  # no engine, but somebody who looks whether there is one
-    raise _busy(base, {})
+        except OrgBusy:
+            if holder := holder_of(base):
+                raise _busy(base, holder) from None
+        time.sleep(0.02)  # an engine that begins, and has not yet said who it is, or one that ends
+    where = str(base / paths.LOCK_FILE)
+    hint = f"`fuser -v {where}` names it; end it, or remove the file while no engine runs"
+    raise OrgBusy("something holds the lock and does not say who it is", where=where, hint=hint)
 
 
 def _busy(base: Path, holder: dict[str, Any]) -> OrgBusy:

@@ -75,6 +75,7 @@ NOT_WRITING = {
     ("guards/confine.py", "os.write"): "pipes between a command, its keeper and the engine",
     ("guards/keeper.py", "os.write"): "a pipe to the engine",
     ("guards/walls.py", "os.write"): "the kernel's files about a process, in /proc",
+    ("locking.py", "os.fchmod"): "who may open the lock, which is throw-away",
     ("repository.py", "os.mkdir"): "a folder for git in a temporary one",
     ("repository.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
     ("timeline/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",

@@ -9,6 +9,7 @@ import typer
 from lemming.commands.org import find_org
 from lemming.commands.screen import show
 from lemming.errors import NotAnOrg
+from lemming.paths import AGENT_NAME
 
 
 def noun(about: str) -> typer.Typer:
@@ -24,14 +25,17 @@ def noun(about: str) -> typer.Typer:
 
 
 def agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the agents whose names begin as typed, for the shell."""
+    """Return the agents whose names begin as typed, for the shell.
+
+    Only names that an agent may have: some shells would run what stands in others.
+    """
     from lemming.agents import agent_folders
 
     try:
         base = find_org(ctx)
     except NotAnOrg:
         return []
-    return [name for name in agent_folders(base) if name.startswith(incomplete)]
+    return [name for name in agent_folders(base) if name.startswith(incomplete) and AGENT_NAME.match(name)]
 
 
 AgentName = Annotated[

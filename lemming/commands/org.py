@@ -11,7 +11,7 @@ from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.commands.session import Session
 from lemming.errors import DiskError, NotAnOrg, UsageError
 from lemming.journal import Record, journal_ticks, last_record
-from lemming.paths import LOCK_FILE, agent_folder
+from lemming.paths import agent_folder
 
 
 def find_org(ctx: typer.Context) -> Path:
@@ -58,8 +58,6 @@ def running_engine(base: Path) -> dict[str, Any] | None:
     """Return who runs this organisation now (pid, host, since, command); None when nobody does."""
     from lemming.runtime import holder_of
 
-    if not (base / LOCK_FILE).exists():
-        return None
     try:
         return holder_of(base)
     except DiskError:  # a folder that we may only look at

@@ -6,6 +6,7 @@ counted in files that lie outside the organisation.
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -19,10 +20,11 @@ from typing import Any
 
 import pytest
 
+from lemming import fs
 from lemming.engine import load_tick, run_once
 from lemming.errors import OrgBusy
 from lemming.journal import Record, journal_ticks, read_journal
-from lemming.runtime import holder_of
+from lemming.runtime import holder_of, open_org
 from lemming.testing import make_org, resume, say, tree
 from lemming.tools import ToolRegistry
 
@@ -216,6 +218,58 @@ def test_the_lock_of_a_killed_engine_is_free_at_once(base: Path, plugins: Path) 
     kill(process)
     assert f'"pid": {process.pid}' in (base / ".lemming/lock").read_text()
     assert holder_of(base) is None
+
+
+LOOKING = """
+import sys
+from pathlib import Path
+from lemming.runtime import holder_of
+print("looking", flush=True)
+while True:
+    holder_of(Path(sys.argv[1]))
+"""
+
+
+def test_no_start_is_refused_because_somebody_looks_whether_an_engine_runs(base: Path) -> None:
+    make(base)
+    with open_org(base):
+        pass
+    looking = subprocess.Popen([sys.executable, "-c", LOOKING, str(base)], stdout=subprocess.PIPE)
+    try:
+        assert looking.stdout is not None
+        assert looking.stdout.readline() == b"looking\n"
+        for _ in range(300):
+            (base / ".lemming/lock").write_text('{"pid": 4194305, "host": "gone"}')  # a killed engine's words
+            assert holder_of(base) is None
+            with open_org(base):
+                holder = holder_of(base)
+                assert holder is not None
+                assert holder["pid"] == os.getpid()
+        assert looking.poll() is None
+    finally:
+        looking.kill()
+        looking.communicate()
+
+
+def test_a_lock_whose_holder_does_not_say_who_it_is_names_no_dead_engine(base: Path) -> None:
+    make(base)
+    fs.publish(base, ".lemming/lock", b'{"pid": 4194305, "host": "gone"}')
+    with (base / ".lemming/lock").open() as file:
+        fcntl.flock(file, fcntl.LOCK_SH)
+        with pytest.raises(OrgBusy, match="does not say who it is") as refused:
+            run_once(base)
+    assert "fuser" in refused.value.hint
+    assert "4194305" not in str(refused.value)
+
+
+def test_nobody_but_the_owner_may_open_the_lock(base: Path) -> None:
+    make(base)
+    fs.publish(base, ".lemming/lock", b"")  # as an earlier version left it
+    (base / ".lemming/lock").chmod(0o644)
+    for _ in range(2):
+        with open_org(base):
+            assert (base / ".lemming/lock").stat().st_mode & 0o777 == 0o600
+        (base / ".lemming/lock").unlink()
 
 
 def test_sigterm_ends_the_engine_after_the_running_turn_and_the_next_run_continues(

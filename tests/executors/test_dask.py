@@ -100,7 +100,7 @@ def finding(base: Path) -> dict[str, Any]:
     """Return what `lemming doctor` found out about the executor."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
-        run(["-C", str(base), "doctor", "--json"])
+        run(["-C", str(base), "doctor", "--connect", "--json"])
     (found,) = (f for line in out.getvalue().splitlines() if (f := json.loads(line))["about"] == "executor")
     return dict(found)
 
