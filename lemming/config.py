@@ -121,10 +121,18 @@ class Org:
         metadata=about("Outbox entries older than this many ticks are removed; 0 keeps all.", ge=0),
     )
     plain_journals: int = field(
-        default=1000,
+        default=200,
         metadata=about(
             "Journals of this many ticks stay files of their own; older ones are packed, a "
             "hundred ticks to a file, in logs/ticks/sealed.",
+            ge=0,
+        ),
+    )
+    kept_journals: int | None = field(
+        default=None,
+        metadata=about(
+            "Packed journals older than this many ticks are removed, a hundred ticks at a time: what they "
+            "told is gone; null keeps all.",
             ge=0,
         ),
     )

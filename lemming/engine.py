@@ -39,12 +39,13 @@ from lemming.journal import (
     may_have_gone_down,
     read_journal,
 )
+from lemming.logging_config import engine_logger
 from lemming.plan import Plan, turns_not_taken
 from lemming.plugins import load_installed_plugins
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Notify, Runtime, ignore, open_org
 from lemming.schedule import in_order, is_due
-from lemming.sealing import TICKS_PER_SEGMENT, seal_old_journals
+from lemming.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.snapshot import Snapshot, take_snapshot, unknown_tools
 
 if TYPE_CHECKING:
@@ -299,10 +300,18 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if recorder:
         recorder.after_tick(report)
     if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
-        seal_old_journals(base, tick, config.org.plain_journals)
+        _tidy_journals(base, tick, config)
     if runtime.is_heard:
         runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
+
+
+def _tidy_journals(base: Path, tick: int, config: Config) -> None:
+    """Pack old journals, and remove the oldest where the settings want that."""
+    seal_old_journals(base, tick, config.org.plain_journals)
+    if config.org.kept_journals is not None:
+        for segment in remove_old_segments(base, tick, config.org.kept_journals):
+            engine_logger(base).info("journals_removed", tick=tick, file=segment)
 
 
 def _recorded_plan(base: Path, tick: int) -> Plan | None:

@@ -1,6 +1,6 @@
 """Old journals, packed: `logs/ticks/sealed/00000000-00000099.zip` holds the journals of a hundred ticks.
 
-A journal stays readable for ever, by every command and with `unzip -p`; the folder and the disk stay small.
+A packed journal stays readable, by every command and with `unzip -p`, until `kept_journals` has it go.
 Packing is safe to repeat: the segment is published whole before the journals it holds are removed.
 """
 
@@ -40,6 +40,18 @@ def seal_old_journals(base: Path, tick: int, kept: int) -> list[str]:
         if whole := [at for at in ticks if _is_over(base, at)]:
             sealed.append(_seal(base, first, whole))
     return sealed
+
+
+def remove_old_segments(base: Path, tick: int, kept: int) -> list[str]:
+    """Remove the segments of which every tick is older than `kept` ticks; return their paths."""
+    old = [
+        f"{SEALED}/{segment}"
+        for segment in fs.list_names(f"{base}/{SEALED}")
+        if (match := _SEGMENT.match(segment)) and int(match[2]) < tick - kept
+    ]
+    for segment in old:
+        fs.remove(base, segment)
+    return old
 
 
 def plain_ticks(base: Path) -> list[int]:

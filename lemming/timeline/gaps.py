@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from lemming.config import load_config
 from lemming.counter import load_tick, newest_in_ledgers
 from lemming.errors import UsageError
 from lemming.journal import journal_ticks, read_journal
@@ -53,6 +54,9 @@ def no_journal(base: Path, tick: int) -> UsageError:
     match state_of(base, tick):
         case "quiet":
             return UsageError(f"nobody took a turn in tick {tick}, so it has no journal", hint=hint)
+        case "gone" if tick < ticks[0] and load_config(base).org.kept_journals is not None:
+            hint = f"the oldest that is kept: {ticks[0]}; config/org.json kept_journals says how many"
+            return UsageError(f"the journal of tick {tick} is no longer kept", hint=hint)
         case "gone":
             return UsageError(
                 f"the journal of tick {tick} is gone", hint=f"{hint}; `lemming verify` says more"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -11,10 +12,12 @@ import pytest
 
 from lemming import sealing
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once, run_tick
-from lemming.errors import CorruptState, TickAlreadyCommitted
+from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.journal import Journal, journal_ticks, read_journal
 from lemming.sealing import plain_ticks, sealed_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
+from lemming.timeline.record import read_tick
+from lemming.timeline.verify import verify
 
 SEGMENT = "logs/ticks/sealed/00000000-00000099.zip"
 
@@ -116,3 +119,49 @@ def test_the_journal_of_a_tick_that_did_not_end_is_not_sealed(org: Path) -> None
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
     sealing.seal_old_journals(org, 100, 0)
     assert plain_ticks(org) == [2]
+
+
+# --- removal -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def aged(org: Path) -> Path:
+    """The organisation with three segments, of ticks 1 to 299, at tick 300."""
+    for first in (100, 199, 200, 299):
+        persist_tick(org, first)
+        run_once(org, clock=FrozenClock())
+    persist_tick(org, 300)
+    return org
+
+
+def test_without_the_setting_all_journals_are_kept(aged: Path) -> None:
+    run_once(aged, clock=FrozenClock())
+    assert sealed_ticks(aged)[0] == 1
+
+
+def test_segments_older_than_what_is_kept_are_removed_whole_and_said(aged: Path) -> None:
+    (aged / "config/org.json").write_text('{"plain_journals": 0, "kept_journals": 150}')
+    run_once(aged, clock=FrozenClock())
+    assert journal_ticks(aged) == [100, 199, 200, 299, 300]
+    logged = [json.loads(line) for line in (aged / "logs/engine.log").read_text().splitlines()]
+    assert [line["file"] for line in logged if line["event"] == "journals_removed"] == [SEGMENT]
+    assert verify(aged).errors == []
+    with pytest.raises(UsageError, match="the journal of tick 96 is no longer kept"):
+        read_tick(aged, 96)
+    assert run_once(aged, clock=FrozenClock()).tick == 301
+
+
+def test_a_removal_that_was_cut_off_is_finished_at_the_next_packing(aged: Path) -> None:
+    (aged / "config/org.json").write_text('{"plain_journals": 0, "kept_journals": 50}')
+    with crash_at(10_000) as changes:
+        shutil.copytree(aged, aged.parent / "counted")
+        run_once(aged.parent / "counted", clock=FrozenClock())
+    removals = [number for number, change in enumerate(changes, 1) if change == f"unlink {SEGMENT}"]
+    with contextlib.suppress(Crash), crash_at(removals[0] + 1):
+        run_once(aged, clock=FrozenClock())
+    assert not (aged / SEGMENT).exists()
+    assert sealed_ticks(aged)[0] == 100
+    persist_tick(aged, 400)
+    for _ in range(2):
+        run_once(aged, clock=FrozenClock())
+    assert sealed_ticks(aged)[0] >= 300
