@@ -152,6 +152,16 @@ class Org:
     create_agent_allowed: list[str] = field(
         default_factory=lambda: ["hr"], metadata=about("Agents that may call create_agent.")
     )
+    create_agent_models: list[str] = field(
+        default_factory=list,
+        metadata=about("Model keys that a new agent may have, beside the key of who creates it."),
+    )
+    create_agent_per_turn: int = field(
+        default=4, metadata=about("Agents that one turn may create.", ge=0, le=64)
+    )
+    create_agent_max_agents: int = field(
+        default=100, metadata=about("Once there are so many agents, create_agent makes no more.", ge=0)
+    )
     plugins: list[str] = field(
         default_factory=list,
         metadata=about("Python modules imported at start; they register tools and providers."),

@@ -24,7 +24,7 @@ ROTATE_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 64 << 20
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
 STATES_REMEMBERED = 10_000
-_SPENT = ("credits", "unpriced_calls", "input_tokens", "output_tokens")
+_SPENT = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 
 
@@ -45,12 +45,19 @@ class AgentState:
     results: tuple[dict[str, Any], ...] = ()
     inputs: dict[str, Any] | None = None
     expired_unread: int = 0
+    passed_on: float = 0.0
+
+    @property
+    def used_up(self) -> float:
+        """The credits that are gone from the agent's allowance: spent, or passed on to agents it created."""
+        return round(self.credits + self.passed_on, 6)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of the ledger."""
+        """Return the line of the ledger; the last two keys are left out where they are 0."""
         plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
-        if not self.expired_unread:
-            del plain["expired_unread"]
+        for key in ("expired_unread", "passed_on"):
+            if not plain[key]:
+                del plain[key]
         return plain
 
     def having_spent(self, other: AgentState) -> AgentState:

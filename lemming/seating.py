@@ -164,7 +164,7 @@ def _look(
     state = read_state(base, agent.name, before=tick)
     allocation = credits_of(config, agent.name, agent.credits)
     try:
-        check_credits(entry, allocation, state.credits)
+        check_credits(entry, allocation, state.used_up)
     except OutOfCredits as error:
         return Skip(str(error), type(error).__name__)
     memories = read_memories(base, agent.name)

@@ -38,7 +38,8 @@ class JournalTape:
         self._answers: dict[int, Record] = {}
         self._started: dict[int, Record] = {}
         self._finished: dict[int, Record] = {}
-        self._spent = seat.state.credits
+        self._spent = seat.state.used_up
+        self._created = 0
         self._name = seat.agent.name
         for record in journal.records_of(self._name):
             match record["type"]:
@@ -59,6 +60,12 @@ class JournalTape:
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`, recorded or live."""
+        result = self._use(index, call, at, staged)
+        self._spent += result.passed_on
+        self._created += call.tool == "create_agent" and result.success
+        return result
+
+    def _use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         if index in self._finished:
             return recorded_result(self._finished[index])
         context = ToolContext(
@@ -70,6 +77,8 @@ class JournalTape:
                 **self._commits.held_files,
                 **{place: effect.content for place, effect in staged.items()},
             },
+            used_up=self._spent,
+            created=self._created,
         )
         tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
         if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
@@ -105,6 +114,7 @@ class JournalTape:
             return self._runtime.use_tool(index, call, context)
 
     def _finish(self, index: int, call: ToolCall, result: ToolResult) -> ToolResult:
+        passed_on: Record = {"passed_on": result.passed_on} if result.passed_on else {}
         record = self._journal.append(
             "tool_finished",
             agent=self._name,
@@ -113,6 +123,7 @@ class JournalTape:
             success=result.success,
             output=redact_values(result.output),
             effects=[effect.as_json() for effect in result.effects],
+            **passed_on,
         )
         return recorded_result(record)
 
@@ -196,7 +207,7 @@ def recorded_answer(record: Record) -> Answer:
 def recorded_result(record: Record) -> ToolResult:
     """Return the result of a tool call that a record holds, with the files it wants written."""
     effects = tuple(FileEffect.from_json(plain) for plain in record["effects"])
-    return ToolResult(record["success"], record["output"], effects)
+    return ToolResult(record["success"], record["output"], effects, max(record.get("passed_on", 0.0), 0.0))
 
 
 def reached_outside(records: list[Record]) -> Iterator[tuple[Record, ToolResult | None]]:

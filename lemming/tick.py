@@ -26,7 +26,7 @@ from lemming.retention import find_expired, said_of
 from lemming.runtime import Runtime, Stopped
 from lemming.seating import Skip, as_record, from_record
 from lemming.snapshot import Snapshot
-from lemming.tape import JournalTape, reached_outside, recorded_answer, written_ahead
+from lemming.tape import JournalTape, reached_outside, recorded_answer, recorded_result, written_ahead
 from lemming.tools import ToolResult
 from lemming.turn import (
     INTERRUPTED,
@@ -232,6 +232,7 @@ class Tick:
         state = state_after_spending(seat, answers, used, "failed")
         results, remarks = self._happened_outside(started["agent"], records)
         state.results = newest((*state.results, *results))
+        state.passed_on += sum(recorded_result(r).passed_on for r in records if r["type"] == "tool_finished")
         reason = (
             f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
             "(config/org.json max_attempts)"

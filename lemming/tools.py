@@ -19,6 +19,7 @@ from lemming.config import Org, load_config
 from lemming.effects import FileEffect, apply_effect
 from lemming.errors import LemmingError, PermissionDenied, ToolError
 from lemming.jsontext import compact, nearest
+from lemming.ledger import amend_state, read_state
 from lemming.plugin_errors import words_of
 from lemming.plugins import Registry
 
@@ -30,23 +31,31 @@ if TYPE_CHECKING:
 class ToolResult:
     """What a call gave: whether it worked, and the text the agent reads.
 
-    `effects` are files to be written; only tools of the engine use them.
+    `effects` are files to be written, `passed_on` the credits that a new agent got out of its creator's; only
+    tools of the engine use them.
     """
 
     success: bool
     output: str = ""
     effects: tuple[FileEffect, ...] = ()
+    passed_on: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """Who calls, where, and when. `staged` holds what this turn will write, by `FileEffect.place`."""
+    """Who calls, where, and when. `staged` holds what this turn will write, by `FileEffect.place`.
+
+    `used_up` are the credits gone from the agent's allowance up to now (None: its ledger tells), `created` is
+    how many agents this turn has made.
+    """
 
     agent: Agent
     base: Path
     org: Org
     now: str
     staged: Mapping[str, bytes] = field(default_factory=dict)
+    used_up: float | None = None
+    created: int = 0
 
 
 class Tool(ABC):
@@ -132,6 +141,9 @@ class EngineTool(Tool):
             result = self.plan(context, *args, **self.check(kwargs))
         except LemmingError as error:
             return ToolResult(False, str(error))
+        if result.passed_on:  # first, so that no allowance is there twice
+            state = read_state(base, agent_name)
+            amend_state(base, agent_name, replace(state, passed_on=state.passed_on + result.passed_on))
         for effect in result.effects:
             apply_effect(base, effect)
         return result
@@ -255,8 +267,10 @@ def _readable(tool: Tool, result: Any) -> ToolResult:
         raise ToolError(
             f"{tool.name} returned {type(result.success).__name__} for success, not true or false"
         )
-    effects = result.effects if isinstance(tool, EngineTool) else ()
-    return replace(result, output=_cut(result.output, tool.output_limit_bytes), effects=effects)
+    output = _cut(result.output, tool.output_limit_bytes)
+    return (
+        replace(result, output=output) if isinstance(tool, EngineTool) else ToolResult(result.success, output)
+    )
 
 
 def _cut(text: str, limit_bytes: int) -> str:

@@ -141,6 +141,7 @@ def state_after_spending(
         results=before.results,
         inputs=before.inputs,
         expired_unread=before.expired_unread,
+        passed_on=before.passed_on,
     )
 
 
@@ -161,6 +162,7 @@ class _Turn:
         self.memory: dict[str, FileEffect] = {}
         self.results: list[dict[str, Any]] = []
         self.outside: list[dict[str, Any]] = []
+        self.passed_on: dict[str, float] = {}  # by the resume that says so
         self.shown = 0
         self.remarks: list[str] = []
         self.notes = ""
@@ -267,6 +269,8 @@ class _Turn:
                 self.remarks.append(f"{call.tool}: {INTERRUPTED}")
         for effect in result.effects:
             self.staged[effect.place] = effect
+            if result.passed_on:
+                self.passed_on[effect.place] = result.passed_on
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult) -> None:
         room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
@@ -281,7 +285,7 @@ class _Turn:
         return TurnOutcome(
             report=self.report(status, error, entries, effects, used),
             state=self.state_after(status, is_applied, used),
-            state_if_unwritten=lambda: self.state_after("failed", False, used),
+            state_if_unwritten=lambda: self.state_after("failed", False, used, is_maybe_written=True),
             entries=entries,
             effects=effects,
         )
@@ -320,8 +324,11 @@ class _Turn:
         count = len(self.unshown)
         return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
 
-    def state_after(self, status: Status, is_applied: bool, used: dict[str, Any]) -> AgentState:
-        seat = self.seat
+    def state_after(
+        self, status: Status, is_applied: bool, used: dict[str, Any], *, is_maybe_written: bool = False
+    ) -> AgentState:
+        seat, holds_all = self.seat, is_applied or is_maybe_written
+        passed_on = [self.passed_on[place] for place in self.passed_on if holds_all or place in self.settled]
         state = state_after_spending(seat, self.answers, used, status)
         if is_applied:
             state.turns += 1
@@ -329,6 +336,7 @@ class _Turn:
             state.expired_unread = 0
         else:  # what happened outside has happened: the next prompt must say so
             state.results = newest((*state.results, *self.outside))
+        state.passed_on = round(state.passed_on + sum(passed_on), 6)
         if state.soft_cap_warned or seat.warned:
             state.soft_cap_warned = has_reached_soft_cap(seat.allocation, state.credits)
         return state

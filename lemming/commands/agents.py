@@ -160,9 +160,13 @@ def _facts(
         ("may read", ", ".join(files.allow_read) or "no files"),
         ("may write", ", ".join(files.allow_write) or "no files"),
         ("kinds", ", ".join(agent.turn.kinds)),
-        ("credits", f"{state.credits:g} spent, {limit}"),
+        ("credits", f"{state.credits:g} spent, {_passed_on(state)}{limit}"),
         ("last turn", last),
     ]
+
+
+def _passed_on(state: AgentState) -> str:
+    return f"{state.passed_on:g} passed on to agents it created, " if state.passed_on else ""
 
 
 def _rhythm(schedule: AgentSchedule) -> str:

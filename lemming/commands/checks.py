@@ -43,10 +43,20 @@ def problems_of_config(base: Path, config: Config) -> Iterator[Problem]:
             yield Problem(
                 f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
             )
+    yield from _about_new_agents(config)
     for name in config.allocations:
         if name not in agent_folders(base):
             hint = nearest_agent(name, agent_folders(base))
             yield _warning("config/credits.json", f"/{name}", f'there is no agent "{name}"', hint)
+
+
+def _about_new_agents(config: Config) -> Iterator[Problem]:
+    """Yield a warning for each model key that creators may give and that is none."""
+    for index, key in enumerate(config.org.create_agent_models):
+        try:
+            config.model(key)
+        except UnknownModel as error:
+            yield _warning("config/org.json", f"/create_agent_models/{index}", error.message, error.hint)
 
 
 def problems_of_agents(base: Path, config: Config | None, only: str | None) -> Iterator[Problem]:

@@ -39,16 +39,25 @@ def show_credits(ctx: typer.Context, name: AnyAgentName = None, as_json: AsJson 
         for fact in facts:
             show_json("credits", fact)
         return
+    keys = {
+        "spent": "SPENT",
+        "passed_on": "PASSED ON",
+        "max_credits": "MAX",
+        "left": "LEFT",
+        "soft_cap": "SOFT CAP",
+    }
+    if not any(fact["passed_on"] for fact in facts):
+        del keys["passed_on"]
     rows = [
         [
             fact["agent"],
-            *(_number(fact[key]) for key in ("spent", "max_credits", "left", "soft_cap")),
+            *(_number(fact[key]) for key in keys),
             _dollars(fact),
             f"{fact['input_tokens']:,} in, {fact['output_tokens']:,} out",
         ]
         for fact in facts
     ]
-    show_table(["AGENT", "SPENT", "MAX", "LEFT", "SOFT CAP", "COST", "TOKENS"], rows)
+    show_table(["AGENT", *keys.values(), "COST", "TOKENS"], rows)
 
 
 @app.command("grant", context_settings={"ignore_unknown_options": True})  # -5 is an amount
@@ -103,7 +112,8 @@ def _facts(agent: Agent, state: AgentState, config: Config) -> dict[str, Any]:
         "spent": state.credits,
         "max_credits": limit,
         "soft_cap": allocation.soft_cap,
-        "left": None if limit is None else max(limit - state.credits, 0.0),
+        "passed_on": state.passed_on,
+        "left": None if limit is None else max(limit - state.used_up, 0.0),
         "cost_usd": state.cost_usd,
         "unpriced_calls": state.unpriced_calls,
         "input_tokens": state.input_tokens,

@@ -175,7 +175,7 @@ def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
             "-" if line.next_tick is None else str(line.next_tick),
             f"{line.state.status} ({line.state.tick})" if line.state.status else "-",
             str(line.state.turns),
-            f"{line.state.credits:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
+            f"{line.state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
             "PROBLEM" if line.agent in in_trouble or line.problem else "",
         ]
         for line in lines

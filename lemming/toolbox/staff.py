@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from math import floor
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from lemming import paths
-from lemming.agents import RESUME_LIMIT_BYTES, Agent, AgentCredits, survey_agents
+from lemming.agents import RESUME_LIMIT_BYTES, Agent, AgentCredits, agent_folders, survey_agents
 from lemming.config import credits_of, load_config
 from lemming.documents import read_text
 from lemming.effects import FileEffect
 from lemming.errors import ConfigError, PermissionDenied, ToolError
 from lemming.jsontext import parse, pretty
+from lemming.ledger import read_state
 from lemming.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
 
 NOT_PASSED_ON = "create_agent"
@@ -53,15 +55,20 @@ class CreateAgent(EngineTool):
         tools: Annotated[list[str], Field(description="Tools it may call, out of yours.")] = [],  # noqa: B006
         run_every_n_ticks: Annotated[int, Field(ge=1, description="It runs every so many ticks.")] = 1,
         phase_offset: Annotated[int, Field(description="Shifts its runs by so many ticks.")] = 0,
-        model_key: Annotated[str, Field(description="A key of config/models.json.")] = "default",
+        model_key: Annotated[str, Field(description="A key of config/models.json; empty: yours.")] = "",
+        max_credits: Annotated[
+            float, Field(ge=0, description="Credits it gets, out of yours; 0: half of what you have left.")
+        ] = 0.0,
     ) -> ToolResult:
-        """Return the effect that writes the resume."""
+        """Return the effect that writes the resume, and the credits that the new agent gets."""
         _refuse_name(context, name)
-        _refuse_more_than_own(context.agent, tools, read_outboxes)
+        _refuse_too_many(context)
+        _refuse_more_than_own(context, tools, read_outboxes)
+        credits, passed_on = _credits(context, max_credits)
         resume = {
             "name": name,
             "title": title,
-            "model": {"key": model_key},
+            "model": {"key": _model_key(context, model_key)},
             "permissions": {
                 "read_outboxes": read_outboxes,
                 "tools": tools,
@@ -69,12 +76,12 @@ class CreateAgent(EngineTool):
             },
             "schedule": {"run_every_n_ticks": run_every_n_ticks, "phase_offset": phase_offset},
             "instructions": instructions,
-            "credits": _credits(context, model_key),
+            "credits": credits,
         }
         effect = FileEffect(paths.resume_file(name), _checked(resume))
-        return ToolResult(
-            True, f"created {name}; it takes its first turn when due, not in this tick", (effect,)
-        )
+        gets = f" and has {passed_on:g} of your credits" if passed_on else ""
+        text = f"created {name}; it takes its first turn when due, not in this tick{gets}"
+        return ToolResult(True, text, (effect,), passed_on)
 
 
 def _line(name: str, title: str) -> str:
@@ -100,12 +107,16 @@ def _refuse_name(context: ToolContext, name: str) -> None:
     is_staged = any(place.startswith(f"{folder}/") for place in context.staged)
     if is_staged or os.path.lexists(context.base / folder):
         raise ToolError(f'create_agent: there is an agent "{name}" already')
+    if name in load_config(context.base).allocations:  # it would hold, whatever the resume says
+        raise PermissionDenied(f'create_agent: config/credits.json names "{name}" already; take another name')
 
 
-def _refuse_more_than_own(creator: Agent, tools: list[str], read_outboxes: list[str]) -> None:
+def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes: list[str]) -> None:
     """Raise if the new agent would get more than its creator has. `create_agent` is never passed on."""
+    creator = context.agent
     own = set(creator.permissions.tools) - {NOT_PASSED_ON}
-    free = {name for name in tools if name in ToolRegistry.names() and ToolRegistry.get(name).always_allowed}
+    known = ToolRegistry.all(context.org.plugins)
+    free = {name for name in tools if name in known and known[name].always_allowed}
     if too_much := sorted(set(tools) - own - free):
         raise PermissionDenied(
             f"create_agent: {', '.join(too_much)} refused by your permissions.tools",
@@ -115,12 +126,52 @@ def _refuse_more_than_own(creator: Agent, tools: list[str], read_outboxes: list[
         raise PermissionDenied(f"create_agent: {', '.join(unread)} refused by your permissions.read_outboxes")
 
 
-def _credits(context: ToolContext, model_key: str) -> dict[str, Any]:
-    """Return the creator's own limits for the new agent; raise `UnknownModel` for a key that is none."""
-    config = load_config(context.base)
-    config.model(model_key)
-    limits: AgentCredits = credits_of(config, context.agent.name, context.agent.credits)
-    return {"max_credits": limits.max_credits, "soft_cap": limits.soft_cap}
+def _refuse_too_many(context: ToolContext) -> None:
+    """Raise when the turn or the organisation has as many new agents as its settings allow."""
+    org = context.org
+    if context.created >= org.create_agent_per_turn:
+        limit = f"config/org.json create_agent_per_turn {org.create_agent_per_turn}"
+        raise PermissionDenied(f"create_agent: refused by {limit}", hint="create the others in later turns")
+    there = len({*agent_folders(context.base), *_staged_titles(context)})
+    if there >= org.create_agent_max_agents:
+        limit = f"config/org.json create_agent_max_agents {org.create_agent_max_agents}"
+        raise PermissionDenied(f"create_agent: refused by {limit}: there are {there} agents")
+
+
+def _model_key(context: ToolContext, asked: str) -> str:
+    """Return the model key of the new agent: its creator's, or one that the organisation lets it give."""
+    own, others = context.agent.model.key, context.org.create_agent_models
+    key = asked or own
+    if key not in (own, *others):
+        raise PermissionDenied(
+            f'create_agent: no model key "{key}" for new agents; refused by config/org.json '
+            f"create_agent_models {others}",
+            hint=f"you can give: {', '.join(dict.fromkeys((own, *others)))}",
+        )
+    load_config(context.base).model(key)
+    return key
+
+
+def _credits(context: ToolContext, asked: float) -> tuple[dict[str, Any], float]:
+    """Return the new agent's limits, and the credits that its creator has less for it.
+
+    So what an agent and all that it creates may spend together is what it may spend alone.
+    """
+    agent = context.agent
+    limits: AgentCredits = credits_of(load_config(context.base), agent.name, agent.credits)
+    if limits.max_credits is None:
+        return {"max_credits": asked or None, "soft_cap": limits.soft_cap}, 0.0
+    used_up = read_state(context.base, agent.name).used_up if context.used_up is None else context.used_up
+    left = max(limits.max_credits - used_up, 0.0)
+    gets = asked or floor(left / 2 * 1e6) / 1e6
+    if gets > left or not gets:
+        raise PermissionDenied(
+            f"create_agent: you have {left:g} credits left to pass on; it was to get {asked or gets:g}"
+        )
+    soft_cap = limits.soft_cap
+    if soft_cap is not None:
+        soft_cap = round(soft_cap * gets / limits.max_credits, 6)
+    return {"max_credits": gets, "soft_cap": soft_cap}, gets
 
 
 def _checked(resume: dict[str, Any]) -> bytes:

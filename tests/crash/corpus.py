@@ -67,11 +67,15 @@ def tools(base: Path, org: dict[str, Any]) -> None:
 
 
 def staff(base: Path, org: dict[str, Any]) -> None:
-    """An agent that makes another, which takes its turns from the next tick on."""
+    """An agent that makes another out of its credits, which takes its turns from the next tick on."""
     new = call("create_agent", name="eve", title="Eve", instructions="You are eve.", model_key="scripted")
     make_org(
         base,
-        resume("hr", permissions={"read_outboxes": ["*"], "tools": ["create_agent"]}),
+        resume(
+            "hr",
+            permissions={"read_outboxes": ["*"], "tools": ["create_agent"]},
+            credits={"max_credits": 9},
+        ),
         org=org,
         script=[{"agent": "hr", "reply": say("hiring", tool_calls=[new])}, {"reply": remembers("I am new")}],
     )

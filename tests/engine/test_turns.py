@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from lemming.agents import discover_agents
 from lemming.engine import run_once
 from lemming.journal import read_journal
 from lemming.ledger import read_state
@@ -253,3 +254,55 @@ def test_a_tool_that_reaches_outside_sees_what_was_staged_and_what_it_changes_st
     assert [tool["success"] for tool in turn.tools] == [True, True, True]
     assert (base / "agents/ada/workspace/paper.txt").read_text() == "written\nstamped\n"
     assert read_state(base, "ada").results[2]["output"] == "written\nstamped\n"
+
+
+def hires(count: int, **more: Any) -> dict[str, Any]:
+    calls = [
+        {"tool": "create_agent", "args": {"name": f"new-{n}", "title": "N", "instructions": "Work.", **more}}
+        for n in range(count)
+    ]
+    return say("hiring", tool_calls=calls)
+
+
+def test_ten_credits_in_and_at_most_ten_out_however_many_agents_are_created(base: Path) -> None:
+    hr = resume(
+        "hr", permissions={"read_outboxes": ["*"], "tools": ["create_agent"]}, credits={"max_credits": 10}
+    )
+    make_org(base, hr, script=[{"agent": "hr", "tick": 1, "reply": hires(9)}, {"reply": say("working")}])
+    for _ in range(12):
+        run_once(base)
+    states = {agent.name: read_state(base, agent.name) for agent in discover_agents(base)}
+    assert len(states) == 5, "config/org.json create_agent_per_turn"
+    assert states["hr"].passed_on > 0
+    spent = [state.credits for state in states.values()]
+    assert sum(spent) <= 10
+    assert spent == [int(credits) for credits in spent], "a call costs one"
+    assert states["hr"].used_up <= 10
+
+
+def test_the_limit_of_new_agents_counts_the_whole_turn(base: Path) -> None:
+    hr = resume("hr", permissions={"tools": ["create_agent"]}, turn={"max_steps": 2})
+    second = {"tool": "create_agent", "args": {"name": "one-more", "title": "N", "instructions": "Work."}}
+    make_org(
+        base,
+        hr,
+        script=[{"step": 0, "reply": hires(2)}, {"reply": say("again", tool_calls=[second])}],
+        org={"create_agent_per_turn": 2},
+    )
+    run_once(base)
+    assert [agent.name for agent in discover_agents(base)] == ["hr", "new-0", "new-1"]
+    assert "create_agent_per_turn 2" in read_state(base, "hr").results[0]["output"]
+
+
+def test_what_a_failed_turn_did_not_write_it_has_not_passed_on(base: Path) -> None:
+    hr = resume(
+        "hr",
+        permissions={"tools": ["create_agent"]},
+        turn={"max_steps": 2, "repairs": 0},
+        credits={"max_credits": 10},
+    )
+    make_org(base, hr, script=[{"step": 0, "reply": hires(1)}, {"reply": "garbage"}])
+    (turn,) = run_once(base).turns
+    assert turn.status == "failed"
+    assert read_state(base, "hr").used_up == 2
+    assert [agent.name for agent in discover_agents(base)] == ["hr"]

@@ -9,6 +9,8 @@ import pytest
 from desk import Desk
 
 from lemming.agents import load_agent
+from lemming.config import Org
+from lemming.ledger import AgentState, read_state, write_state
 from lemming.tools import ToolRegistry
 
 NEW = {"name": "scout", "title": "Scout", "instructions": "Look around."}
@@ -86,12 +88,75 @@ def test_a_creator_who_reads_all_can_pass_that_on(tmp_path: Path) -> None:
     assert load_agent(tmp_path, "scout").may_read("anybody")
 
 
-def test_the_creators_limits_on_credits_hold_for_the_new_agent(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, credits={"max_credits": 50, "soft_cap": 40})
+def test_a_new_agent_gets_half_of_what_its_creator_has_left(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, credits={"max_credits": 50, "soft_cap": 10})
     desk.write("config/credits.json", '{"alpha": {"max_credits": 20}}')
+    write_state(tmp_path, "alpha", AgentState(tick=1, credits=4, passed_on=6))
+    output = desk.do("create_agent", **NEW)
+    assert output.endswith("not in this tick and has 5 of your credits")
+    scout = load_agent(tmp_path, "scout")
+    assert (scout.credits.max_credits, scout.credits.soft_cap) == (5, 2.5)
+
+
+def test_a_new_agent_gets_what_it_is_given_and_never_more_than_is_left(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, credits={"max_credits": 10})
+    assert "you have 10 credits left to pass on; it was to get 10.5" in desk.refusal(
+        "create_agent", **NEW, max_credits=10.5
+    )
+    desk.do("create_agent", **NEW, max_credits=10)
+    assert load_agent(tmp_path, "scout").credits.max_credits == 10
+
+
+def test_who_has_nothing_left_creates_nobody(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, credits={"max_credits": 10})
+    write_state(tmp_path, "alpha", AgentState(tick=1, credits=10))
+    assert "you have 0 credits left" in desk.refusal("create_agent", **NEW)
+
+
+def test_the_agents_that_one_without_limit_creates_have_none_either_unless_told(desk: Desk) -> None:
     desk.do("create_agent", **NEW)
-    assert load_agent(tmp_path, "scout").credits.max_credits == 20
-    assert load_agent(tmp_path, "scout").credits.soft_cap == 40
+    desk.do("create_agent", **{**NEW, "name": "second"}, max_credits=3)
+    limits = [load_agent(desk.base, name).credits.max_credits for name in ("scout", "second")]
+    assert limits == [None, 3]
+
+
+def test_without_an_engine_a_new_agents_credits_come_out_of_its_creators_too(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, credits={"max_credits": 8})
+    desk.write("config/org.json", '{"create_agent_allowed": ["alpha"]}')
+    create = ToolRegistry.get("create_agent")
+    for name in ("a", "b", "c"):
+        assert create.execute("alpha", tmp_path, **{**NEW, "name": name}).success
+    limits = [load_agent(tmp_path, name).credits.max_credits for name in ("a", "b", "c")]
+    assert limits == [4, 2, 1]
+    assert read_state(tmp_path, "alpha").used_up == 7
+
+
+def test_a_name_that_has_an_allocation_already_is_refused(desk: Desk) -> None:
+    desk.write("config/credits.json", '{"scout": {"max_credits": 1000}}')
+    assert "config/credits.json names" in desk.refusal("create_agent", **NEW)
+
+
+@pytest.mark.parametrize("key", ["program", "human", "gpt-17"])
+def test_a_new_agent_gets_its_creators_model_or_one_that_the_organisation_grants(
+    tmp_path: Path, key: str
+) -> None:
+    desk = Desk(tmp_path)
+    desk.write("config/models.json", '{"program": {"provider": "cli", "options": {"command": ["sh"]}}}')
+    refusal = desk.refusal("create_agent", **NEW, model_key=key)
+    assert (
+        f'no model key "{key}" for new agents; refused by config/org.json create_agent_models []' in refusal
+    )
+    assert refusal.endswith("(you can give: default)")
+    granting = Desk(tmp_path, org=Org(create_agent_allowed=["alpha"], create_agent_models=["program"]))
+    granting.do("create_agent", **NEW, model_key="program")
+    assert load_agent(tmp_path, "scout").model.key == "program"
+
+
+def test_an_organisation_does_not_outgrow_its_limit(tmp_path: Path) -> None:
+    desk = Desk(tmp_path, org=Org(create_agent_allowed=["alpha"], create_agent_max_agents=2))
+    desk.call("create_agent", **NEW)
+    refusal = desk.refusal("create_agent", **{**NEW, "name": "third"})
+    assert refusal == "create_agent: refused by config/org.json create_agent_max_agents 2: there are 2 agents"
 
 
 @pytest.mark.parametrize("name", ["../evil", "", "a/b", "CON", "x" * 64, "é", "-x", "a b"])
