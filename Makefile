@@ -4,6 +4,7 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 VENV := .venv
 BIN := $(VENV)/bin
+NEWS ?= news
 TICKS ?= 2
 
 .DEFAULT_GOAL := help
@@ -12,9 +13,13 @@ TICKS ?= 2
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
 
-run: $(VENV)/run ## Run two ticks of the organisation in this folder on the embedded model
+run: $(VENV)/run ## Run two ticks of a newsroom in news/ on the embedded model
 	@$(BIN)/lemming models pull --if-missing
-	@$(BIN)/lemming run-forever --max-ticks $(TICKS) --interval 0
+	@test -d $(NEWS)/agents || $(BIN)/lemming init $(NEWS) --quiet
+	@$(BIN)/lemming -C $(NEWS) run-forever --max-ticks $(TICKS) --interval 0
+	@echo "next, in this terminal:"
+	@echo "  . $(BIN)/activate && cd $(NEWS)"
+	@echo "  lemming status"
 
 test: $(VENV)/dev lint ## Lint, types and tests
 	@$(BIN)/lemming models pull --if-missing
@@ -44,14 +49,16 @@ clean: ## Remove what make has made
 
 $(VENV)/pip:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: https://www.python.org/downloads/"; exit 1; }
-	@echo "making $(VENV) with $(PYTHON)"
+	@echo "making $(VENV) with $$($(PYTHON) --version)"
 	@$(PYTHON) -m venv $(VENV)
 	@touch $@
 
 $(VENV)/run: $(VENV)/pip pyproject.toml
+	@echo "installing lemming and what it needs into $(VENV): about 30 MB to fetch, a minute or less"
 	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[local]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/pip pyproject.toml
+	@echo "installing the tools for tests into $(VENV): about 40 MB to fetch, a minute or less"
 	@$(BIN)/pip install -qq --disable-pip-version-check --editable '.[local,dev]'
 	@touch $@ $(VENV)/run

@@ -36,7 +36,7 @@ COMMANDS = {
     },
     "Change": {
         "send": "Write a message into a person's outbox.",
-        "agents": "List, show and make agents.",
+        "agents": "List, show, make, rename and remove agents.",
         "memory": "See and change what an agent remembers.",
         "credits": "See and raise what agents may spend.",
         "models": "See which models can be used; fetch weights.",

@@ -1,38 +1,147 @@
-"""The README's demonstration, run as it is printed: a real kill, and the very hash at the end."""
+"""What README and tutorial show, pasted as it stands, block after block, into a folder that was empty.
+
+The model is a scripted one, but where it says otherwise. The demonstration is a real kill, and the very hash.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import re
-import stat
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
+from lemming.testing import say
+
+REPOSITORY = Path(__file__).parent.parent
+README = (REPOSITORY / "README.md").read_text()
+TUTORIAL = (REPOSITORY / "docs/tutorial.md").read_text()
+ANSWERS = [
+    {"agent": "agency", "reply": say("A choir visited three villages.", kind="report")},
+    {"agent": "reader", "reply": say("Why did it?", kind="request")},
+    {"reply": say("Three villages hear a choir.")},
+]
+
+
+def blocks_of(page: str) -> list[str]:
+    """Return what a page gives to paste, in order."""
+    return re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+
+
+def program(file: Path, text: str) -> None:
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"#!/bin/sh\n{text}\n")
+    file.chmod(0o755)
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """A clone in which `make run` finds its environment made; `pip` and `venv` have nothing left to do."""
+    shutil.copy(REPOSITORY / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    bin_folder = tmp_path / ".venv/bin"
+    program(bin_folder / "lemming", f'exec "{sys.executable}" -m lemming "$@"')
+    program(bin_folder / "pip", "exit 0")
+    (bin_folder / "activate").write_text(f'PATH="{bin_folder}:$PATH"\n')
+    for stamp in ("pip", "run"):
+        (tmp_path / ".venv" / stamp).touch()
+    return tmp_path
+
+
+@pytest.fixture
+def scripted(clone: Path) -> Path:
+    """The same, and whatever organisation is made has a scripted model."""
+    script = clone / "answers.jsonl"
+    script.write_text("\n".join(map(json.dumps, ANSWERS)))
+    entry = json.dumps({"provider": "scripted", "options": {"file": str(script)}})
+    (clone / "scripted.py").write_text(
+        "import json, pathlib, sys\n"
+        "folder = next(word for word in sys.argv[sys.argv.index('init') + 1:] if word[0] != '-')\n"
+        "file = pathlib.Path(folder, 'config/models.json')\n"
+        f"file.write_text(json.dumps({{**json.loads(file.read_text()), 'default': json.loads('{entry}')}}))\n"
+    )
+    program(
+        clone / ".venv/bin/lemming",
+        f'case "$1" in models) exit 0;; init) ;; *) exec "{sys.executable}" -m lemming "$@";; esac\n'
+        f'"{sys.executable}" -m lemming "$@" || exit $?\n'
+        f'case "$*" in *recorded*) ;; *) "{sys.executable}" "{clone}/scripted.py" "$@";; esac',
+    )
+    return clone
+
+
+def paste(text: str, folder: Path, *, strictly: bool = True) -> subprocess.CompletedProcess[str]:
+    """Give text to a shell, as one paste; `strictly`: the first command that fails ends it."""
+    names = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "LEMMING_ROOT", "VIRTUAL_ENV")
+    kept = {name: value for name, value in os.environ.items() if name not in names}
+    flags = ["-e"] if strictly else []
+    return subprocess.run(
+        ["bash", *flags, "-o", "pipefail", "-c", text],
+        cwd=folder,
+        env={**kept, "PYTHONPATH": str(REPOSITORY), "PYTHONSAFEPATH": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def without_waiting(text: str) -> str:
+    """Return a block whose pauses between ticks are cut; what is killed is killed all the same."""
+    return text.replace("--interval 5 ", "--interval 0.1 ").replace("sleep 7", "sleep 1")
 
 
 @pytest.mark.crash
-def test_the_demonstration_ends_with_the_hash_and_the_tree_that_the_readme_prints(tmp_path: Path) -> None:
-    (block,) = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
-    program = tmp_path / "bin/lemming"
-    program.parent.mkdir()
-    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m lemming "$@"\n')
-    program.chmod(program.stat().st_mode | stat.S_IXUSR)
-    package = str(Path(__file__).parent.parent)
-    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "PYTHONPATH": package}
-    ran = subprocess.run(
-        ["bash", "-c", block], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
-    assert ran.returncode == 0, ran.stderr
+def test_every_block_of_the_readme_works_pasted_as_one(scripted: Path) -> None:
+    text = without_waiting("\n".join(blocks_of(README)))
+    ran = paste(text.replace("make crash", ""), scripted)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert "next, in this terminal:" in ran.stdout
     (root,) = re.findall(r"^    ([0-9a-f]{64})$", README, re.MULTILINE)
     assert root in ran.stdout
     (tree,) = re.findall(r"^    (entry .*?)\n\n", README, re.MULTILINE | re.DOTALL)
     assert re.sub(r"^    ", "", tree, flags=re.MULTILINE) in ran.stdout
+    (python,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    (scripted / "example.py").write_text(python)
+    assert "'editor', 'done'" in paste(f"{sys.executable} example.py", scripted).stdout
+
+
+@pytest.mark.crash
+def test_every_block_of_the_tutorial_works_pasted_as_one(scripted: Path) -> None:
+    text = "\n".join(blocks_of(TUTORIAL)).replace("python3 -m venv .venv && ", "")
+    ran = paste(without_waiting(text), scripted)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert 'did you mean "instructions"?' in ran.stderr
+    assert "everything is as the journals tell" in ran.stderr
+
+
+@pytest.mark.model
+def test_the_first_tick_shown_is_what_the_embedded_model_says(clone: Path) -> None:
+    (shown,) = re.findall(r"```text\n(tick 1.*?)tick 1 in", README, re.DOTALL)
+    ran = paste("make run TICKS=1", clone)
+    assert ran.returncode == 0, ran.stderr
+    assert _said(shown) == _said(ran.stderr.partition("tick 1 in")[0])
+    assert _said(shown) == _said(TUTORIAL[TUTORIAL.index("tick 1\n") : TUTORIAL.index("tick 1 in")])
+
+
+def _said(text: str) -> list[str]:
+    """Return the lines of the agents without what each took; those who run at once end in any order."""
+    return sorted(line.partition("  1 credit")[0] for line in text.splitlines() if "  1 credit" in line)
+
+
+def test_running_leaves_nothing_for_git(tmp_path: Path) -> None:
+    ignored = (REPOSITORY / ".gitignore").read_text()
+    (tmp_path / ".gitignore").write_text(ignored)
+    for file in ("news/tick.json", "demo/agents/editor/outbox/1.json", "newspaper/x", ".venv/x"):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / file).touch()
+    ran = paste("git init -q . && git status --porcelain -uall", tmp_path)
+    assert ran.stdout == "?? .gitignore\n"
 
 
 def test_the_recording_is_small() -> None:
-    recording = Path(__file__).parent.parent / "lemming/templates/recorded/recording"
+    recording = REPOSITORY / "lemming/templates/recorded/recording"
     assert 0 < sum(file.stat().st_size for file in recording.rglob("*") if file.is_file()) < 300_000

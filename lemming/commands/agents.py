@@ -1,27 +1,21 @@
-"""`lemming agents`: list, show, and make agents."""
+"""`lemming agents`: list and show agents. Those that make, rename and remove: `lemming.commands.staffing`."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
 
-from lemming import fs, paths
-from lemming.agents import Agent, load_agent, survey_agents
-from lemming.commands.options import AgentName, AsJson, agent_names, noun
-from lemming.commands.org import find_agent, find_org, path_of_agent
-from lemming.commands.preview import load_settings
-from lemming.commands.screen import one_line, painted, printable, show, show_json, show_table, tell
+from lemming import paths
+from lemming.agents import Agent, survey_agents
+from lemming.commands.options import AgentName, AsJson, noun
+from lemming.commands.org import find_agent, find_org
+from lemming.commands.screen import one_line, painted, printable, show, show_json, show_table
+from lemming.commands.staffing import copy_agent, new_agent, remove_agent, rename_agent
 from lemming.config import Config, credits_of, load_config
 from lemming.engine import load_tick
-from lemming.errors import ToolError, UnknownModel, UsageError
-from lemming.jsontext import pretty
 from lemming.ledger import AgentState, read_state
 from lemming.schedule import AgentSchedule, fire_point, next_due
-from lemming.tools import ToolRegistry
 
-app = noun("List, show and make agents.")
+app = noun("List, show, make, copy, rename and remove agents.")
 
 
 @app.command("list")
@@ -65,82 +59,6 @@ def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> 
     show(f"\n{printable(agent.instructions)}")
 
 
-@app.command("new")
-def new_agent(
-    ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help=f"{paths.AGENT_NAME_RULE.capitalize()}.")],
-    title: Annotated[
-        str, typer.Option("--title", metavar="TEXT", help="What it is called in tables and prompts.")
-    ] = "",
-    instructions: Annotated[
-        str, typer.Option("--instructions", metavar="TEXT", help="What it is told to be and do.")
-    ] = "Describe here what this agent is for and what it should write.",
-    model: Annotated[
-        str, typer.Option("--model", metavar="KEY", help="A key of config/models.json.")
-    ] = "default",
-    read: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--read",
-            metavar="NAME",
-            help='An agent whose outbox it reads; "*" is all. May be repeated.',
-            autocompletion=agent_names,
-        ),
-    ] = None,
-    tool: Annotated[
-        list[str] | None, typer.Option("--tool", metavar="NAME", help="A tool it may call. May be repeated.")
-    ] = None,
-    every: Annotated[int, typer.Option("--every", min=1, metavar="N", help="Fire every N ticks.")] = 1,
-    offset: Annotated[
-        int, typer.Option("--offset", metavar="N", help="Shift the firing by so many ticks.")
-    ] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """Make an agent: write agents/NAME/resume.json.
-
-    \b
-    Examples:
-      lemming agents new critic --read reporter --instructions "Say what is missing in the report."
-    """
-    base = find_org(ctx)
-    _refuse_bad_choices(base, name, model, tool or [])
-    resume = {
-        "name": name,
-        "title": title or name.replace("_", " ").replace("-", " ").title(),
-        "model": {"key": model},
-        "permissions": {
-            "read_outboxes": read or [],
-            "tools": tool or [],
-            "file_access": {"allow_read": ["./workspace"], "allow_write": ["./workspace"]},
-        },
-        "schedule": {"run_every_n_ticks": every, "phase_offset": offset},
-        "instructions": instructions,
-        "credits": {"max_credits": 1000, "soft_cap": 500},
-    }
-    file = f"{path_of_agent(name)}/resume.json"
-    if not fs.create(base, file, pretty(resume)):
-        raise UsageError(f'there is an agent "{name}" already', where=file, hint="edit its resume")
-    agent = load_agent(base, name)
-    if as_json:
-        show_json("agent", {"agent": name, "resume": agent.plain, "problem": ""})
-        return
-    show(str(base / file))
-    first = next_due(agent.schedule, load_tick(base))
-    tell(f"{name} fires first in tick {first}; `lemming prompt {name}` shows its prompt")
-
-
-def _refuse_bad_choices(base: Path, name: str, model: str, tools: list[str]) -> None:
-    """Raise `UsageError` for a name that no agent can have, an unknown model key or an unknown tool."""
-    path_of_agent(name)
-    config = load_settings(base)
-    try:
-        config.model(model)
-        for tool in tools:
-            ToolRegistry.get(tool, config.org.plugins)
-    except (UnknownModel, ToolError) as error:
-        raise UsageError(error.message, where=error.where, hint=error.hint) from error
-
-
 def _facts(
     agent: Agent, config: Config, tick: int, readers: list[str], state: AgentState
 ) -> list[tuple[str, str]]:
@@ -175,3 +93,9 @@ def _rhythm(schedule: AgentSchedule) -> str:
     if point := fire_point(schedule):
         text += f" at {point:.2f}"
     return f"{text}, if something changed" if schedule.wake == "changed" else text
+
+
+app.command("new")(new_agent)
+app.command("copy")(copy_agent)
+app.command("rename")(rename_agent)
+app.command("rm")(remove_agent)

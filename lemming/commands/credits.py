@@ -74,7 +74,7 @@ def grant_credits(
 
     \b
     Example:
-      lemming credits grant reporter 500
+      lemming credits grant editor 500
     """
     base = find_org(ctx)
     agent, config = find_agent(base, name), load_config(base)

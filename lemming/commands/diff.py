@@ -28,7 +28,7 @@ def diff(
     \b
     Examples:
       lemming diff 40 now --stat
-      lemming diff 40 42 reporter
+      lemming diff 40 42 editor
     """
     base = find_org(ctx)
     if agent is not None:

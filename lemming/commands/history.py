@@ -38,7 +38,7 @@ def history(
     \b
     Examples:
       lemming history on
-      lemming history reporter -n 5
+      lemming history editor -n 5
       lemming history --json | jq -s 'map(.credits) | add'
     """
     base = find_org(ctx)

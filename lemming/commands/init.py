@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from lemming import fs
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, Quiet
 from lemming.commands.readiness import readiness_of
 from lemming.commands.screen import show, show_json, tell
 from lemming.config import load_config
@@ -32,6 +32,7 @@ def init(
         ),
     ] = "newsroom",
     as_json: AsJson = False,
+    quiet: Quiet = False,
 ) -> None:
     """Make an organisation in a folder. Nothing that is there is overwritten.
 
@@ -48,6 +49,8 @@ def init(
         fs.publish(base, relative, content)
     if as_json:
         show_json("org", {"org": str(base), "template": template, "files": list(files)})
+        return
+    if quiet:
         return
     for relative in files:
         show(str(folder / relative))

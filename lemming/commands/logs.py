@@ -34,7 +34,7 @@ def logs(
     \b
     Examples:
       lemming logs -f
-      lemming logs reporter -n 3
+      lemming logs editor -n 3
       lemming logs --json -n 1000 | jq 'select(.level == "warning")'
     """
     base = find_org(ctx)

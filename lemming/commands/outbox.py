@@ -27,8 +27,8 @@ def outbox(
 
     \b
     Examples:
-      lemming outbox reporter -n 5
-      lemming outbox reporter --json | jq -r .payload.text
+      lemming outbox editor -n 5
+      lemming outbox editor --json | jq -r .payload.text
     """
     base = find_org(ctx)
     require_folder(base, name)

@@ -47,7 +47,7 @@ def plan(
     Examples:
       lemming plan
       lemming plan --ticks 10
-      lemming plan --why editor reporter
+      lemming plan --why editor agency
     """
     base = find_org(ctx)
     if why:

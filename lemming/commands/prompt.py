@@ -23,8 +23,8 @@ def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> Non
 
     \b
     Examples:
-      lemming prompt reporter
-      lemming prompt reporter --json | jq .schema
+      lemming prompt editor
+      lemming prompt editor --json | jq .schema
     """
     base = find_org(ctx)
     find_agent(base, agent)

@@ -48,14 +48,14 @@ def repair(
     Examples:
       lemming repair
       lemming repair --yes
-      lemming repair --mark done 42/reporter/0
-      lemming repair --retry 42/reporter/0 --yes
+      lemming repair --mark done 42/editor/0
+      lemming repair --retry 42/editor/0 --yes
     """
     base = find_org(ctx)
     if (mark is not None) + retry != (call is not None):
         raise UsageError(
             "a call goes with either --mark or --retry",
-            hint="lemming repair --mark done 42/reporter/0, or lemming repair --retry 42/reporter/0",
+            hint="lemming repair --mark done 42/editor/0, or lemming repair --retry 42/editor/0",
         )
     with open_org(base, command="repair") as runtime:
         if call is not None:

@@ -28,7 +28,7 @@ def show(
     \b
     Examples:
       lemming show 42 --stat
-      lemming show 42 reporter
+      lemming show 42 editor
       lemming show @3fa9c1d2e0
     """
     base = find_org(ctx)

@@ -23,7 +23,7 @@ def validate(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = F
     \b
     Examples:
       lemming validate
-      lemming validate reporter
+      lemming validate editor
       lemming validate --json | jq -r '.file + ":" + (.line | tostring)'
     """
     base = find_org(ctx)

@@ -42,14 +42,19 @@ def _findings_of(base: Path, told: Told, agent: str, turns: dict[int, dict[str, 
             yield Finding(
                 before, file, "damage", f"line {number}, after tick {before}, is not a turn: {error}"
             )
-    yield from _compare(file, lines, turns, told)
+    yield from _compare(file, lines, turns, told, _turns_of_the_gone(base, told))
     if rest and last in lines:
         yield Finding(last, file, "damage", f"{len(rest)} bytes at its end are no whole line")
 
 
 def _compare(
-    file: str, lines: dict[int, dict[str, Any]], turns: dict[int, dict[str, Any]], told: Told
+    file: str,
+    lines: dict[int, dict[str, Any]],
+    turns: dict[int, dict[str, Any]],
+    told: Told,
+    renamed: list[dict[int, dict[str, Any]]],
 ) -> Iterator[Finding]:
+    """Hold a ledger's lines against the turns; `renamed` are turns that may have been its own before."""
     oldest = min(lines, default=min(turns))
     for tick, expected in turns.items():
         if tick < oldest:  # a ledger keeps its newest lines
@@ -58,13 +63,25 @@ def _compare(
         if line is None:
             yield Finding(tick, file, "missing", f"has no line for tick {tick}, in which there was a turn")
             continue
-        wrong = [key for key, value in expected.items() if line.get(key) != value]
-        if wrong:
-            key = wrong[0]
+        if not _says(line, expected):
+            key = next(key for key, value in expected.items() if line.get(key) != value)
             message = f"says {key} {line.get(key)!r} after tick {tick}; the journals say {expected[key]!r}"
             yield Finding(tick, file, "edited", message)
     for tick in lines.keys() - turns.keys():
-        if tick in told.ticks and tick not in told.damaged:
+        if (
+            tick in told.ticks
+            and tick not in told.damaged
+            and not any(_says(lines[tick], former[tick]) for former in renamed if tick in former)
+        ):
             yield Finding(
                 tick, file, "unaccounted", f"has a line for tick {tick}, in which there was no turn"
             )
+
+
+def _says(line: dict[str, Any], expected: dict[str, Any]) -> bool:
+    return all(line.get(key) == value for key, value in expected.items())
+
+
+def _turns_of_the_gone(base: Path, told: Told) -> list[dict[int, dict[str, Any]]]:
+    """Return the turns of agents whose folder is gone: each may have a new name, and its old ledger."""
+    return [turns for agent, turns in told.turns.items() if not (base / paths.agent_folder(agent)).is_dir()]

@@ -91,7 +91,7 @@ def make_repairs(runtime: Runtime, repairs: list[Repair]) -> str:
 
     Raises `DiskError`; doing it again finishes what was begun.
     """
-    base, aside = runtime.base, _unused(runtime.base, f"{ASIDE}/{runtime.now().replace(':', '')}")
+    base, aside = runtime.base, place_aside(runtime)
     for step in (step for repair in repairs for step in repair.steps):
         if step.does == "journals":
             set_journals_aside(base, after=step.number, folder=aside)
@@ -99,6 +99,11 @@ def make_repairs(runtime: Runtime, repairs: list[Repair]) -> str:
             _take(base, step, f"{aside}/{step.file}")
     fs.sync_file_system(base)
     return aside if (base / aside).exists() else ""
+
+
+def place_aside(runtime: Runtime) -> str:
+    """Return a folder that is not there yet, for what is moved out of the way now."""
+    return _unused(runtime.base, f"{ASIDE}/{runtime.now().replace(':', '')}")
 
 
 def _take(base: Path, step: Step, aside: str) -> None:

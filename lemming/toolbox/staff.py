@@ -74,7 +74,11 @@ class CreateAgent(EngineTool):
                 "tools": tools,
                 "file_access": context.agent.plain["permissions"]["file_access"],
             },
-            "schedule": {"run_every_n_ticks": run_every_n_ticks, "phase_offset": phase_offset},
+            "schedule": {
+                "run_every_n_ticks": run_every_n_ticks,
+                "phase_offset": phase_offset,
+                "wake": "changed",
+            },
             "instructions": instructions,
             "credits": credits,
         }

@@ -1,0 +1,75 @@
+"""An agent gets another name: in its entries, and in the files that people write."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lemming import fs, paths
+from lemming.errors import ConfigError
+from lemming.jsontext import JsonProblem, compact, parse, pretty
+from lemming.messages import EntryName, decode_entry, list_outbox
+
+LIMIT_BYTES = 1 << 20
+LISTS = ("read_outboxes", "create_agent_allowed")
+
+
+def entries_renamed(base: Path, old: str, new: str) -> None:
+    """Write the new name into the entries that lie in the new folder, so that they are its own."""
+    for name in list_outbox(base, new):
+        written = EntryName(name.tick, name.number, name.id, old)
+        try:
+            entry = decode_entry(written, fs.read_bytes(base / name.file, LIMIT_BYTES))
+        except (ConfigError, FileNotFoundError):
+            continue
+        fs.publish(base, name.file, replace(entry, agent=new).content)
+
+
+def names_replaced(base: Path, file: str, old: str, new: str) -> bool:
+    """Write the new name where a resume or a settings file names the agent; return whether it did.
+
+    Only the name is replaced in the text, so that the rest of it stays as a person has laid it out.
+    """
+    try:
+        raw = fs.read_bytes(base / file, LIMIT_BYTES)
+        plain = parse(raw, allow_bom=True)
+    except (FileNotFoundError, JsonProblem):
+        return False
+    wanted = _renamed(plain, old, new, is_own=file == paths.resume_file(new))
+    if wanted == plain:
+        return False
+    text = _replaced(raw.decode("utf-8-sig"), old, new)
+    try:
+        is_right = parse(text) == wanted
+    except JsonProblem:
+        is_right = False
+    fs.publish(base, file, text.encode() if is_right else pretty(wanted))
+    return True
+
+
+def _renamed(plain: Any, old: str, new: str, *, is_own: bool) -> Any:
+    if not isinstance(plain, dict):
+        return plain
+    found = {new if key == old else key: value for key, value in plain.items()}
+    if is_own:
+        found["name"] = new
+    permissions = found.get("permissions")
+    if isinstance(permissions, dict):
+        found["permissions"] = {key: _in_list(key, value, old, new) for key, value in permissions.items()}
+    return {key: _in_list(key, value, old, new) for key, value in found.items()}
+
+
+def _in_list(key: str, value: Any, old: str, new: str) -> Any:
+    if key not in LISTS or not isinstance(value, list):
+        return value
+    return [new if name == old else name for name in value]
+
+
+def _replaced(text: str, old: str, new: str) -> str:
+    was, now = compact(old).decode(), compact(new).decode()
+    text = re.sub(rf'("name"\s*:\s*){re.escape(was)}', rf"\g<1>{now}", text, count=1)
+    text = re.sub(rf"{re.escape(was)}(\s*:)", rf"{now}\g<1>", text, count=1)
+    lists = "|".join(LISTS)
+    return re.sub(rf'"(?:{lists})"\s*:\s*\[[^\]]*\]', lambda found: found[0].replace(was, now), text)

@@ -1,0 +1,136 @@
+"""`lemming agents new`, `copy`, `rename` and `rm`: what they write, and what goes on working."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from terminal import Lemming
+
+from lemming.agents import load_agent
+from lemming.engine import run_once
+from lemming.messages import read_outbox_entries
+from lemming.testing import Crash, crash_at, make_org, resume, say, write_script
+
+HUMAN = resume("human", model={"key": "human"})
+
+
+def two_agents(base: Path) -> None:
+    """Ada writes each tick, and bob, who may spend 9 credits, answers her."""
+    bob = resume("bob", permissions={"read_outboxes": ["ada"]}, schedule={"wake": "changed"})
+    make_org(base, HUMAN, resume("ada"), bob)
+    write_script(base, [{"agent": "ada", "reply": say("news")}, {"agent": "bob", "reply": say("an answer")}])
+    (base / "config/credits.json").write_text('{"ada": {"max_credits": 9}}')
+
+
+def test_a_new_agent_takes_what_people_set_by_hand(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming(
+        "agents", "new", "clerk", "--read", "ada", "--tool", "file_write", "--allow-read", "./shared",
+        "--allow-write", "./shared", "--steps", "3", "--kinds", "report,status", "--wake", "always",
+    )  # fmt: skip
+    assert ran.status == 0
+    clerk = load_agent(base, "clerk")
+    assert (clerk.turn.max_steps, clerk.turn.kinds) == (3, ["report", "status"])
+    assert clerk.permissions.file_access.allow_read == ["./shared"]
+    assert clerk.permissions.file_access.allow_write == ["./shared"]
+    assert clerk.schedule.wake == "always"
+
+
+def test_a_new_agent_that_has_nothing_new_to_read_costs_nothing(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", schedule={"run_every_n_ticks": 1000}))
+    lemming("agents", "new", "bob", "--read", "ada", "--model", "scripted")
+    statuses = [{turn.agent: turn.status for turn in run_once(base).turns}["bob"] for _ in range(3)]
+    assert statuses == ["done", "skipped", "skipped"]
+
+
+def test_a_new_agent_begins_with_the_resume_of_another(base: Path, lemming: Lemming) -> None:
+    examples = [{"input": "a", "output": "b"}]
+    make_org(base, HUMAN, resume("ada", examples=examples, permissions={"read_outboxes": ["human"]}))
+    assert lemming("agents", "new", "bob", "--from", "ada", "--read", "ada", "--every", "2").status == 0
+    ada, bob = load_agent(base, "ada"), load_agent(base, "bob")
+    assert (bob.examples, bob.instructions, bob.model) == (ada.examples, ada.instructions, ada.model)
+    assert (bob.permissions.read_outboxes, bob.schedule.run_every_n_ticks) == (["ada"], 2)
+    assert lemming("agents", "copy", "bob", "eve").status == 0
+    assert load_agent(base, "eve").permissions == bob.permissions
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["new", "bob", "--from", "adda"], 'did you mean "ada"?'),
+        (["new", "bob", "--kinds", "reprot"], "kinds: message, report, request, response, status"),
+        (["new", "bob", "--from", "ada", "--model", "nope"], 'no model key "nope"'),
+        (["copy", "ada", "ada"], 'there is an agent "ada" already'),
+        (["rename", "ada", "human"], 'there is an agent "human" already'),
+        (["rename", "ada", "Not A Name"], "a name has 1 to 63 characters"),
+        (["rm", "adda"], 'did you mean "ada"?'),
+    ],
+)
+def test_what_cannot_be_is_refused_and_changes_nothing(
+    base: Path, lemming: Lemming, words: list[str], said: str
+) -> None:
+    make_org(base, HUMAN, resume("ada"))
+    ran = lemming("agents", *words)
+    assert ran.status == 2
+    assert said in ran.err
+    assert sorted(path.name for path in (base / "agents").iterdir()) == ["ada", "human"]
+
+
+def test_a_reader_of_nobody_there_is_warned_of(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    assert (
+        'it reads "adda", and there is no such agent' in lemming("agents", "new", "b", "--read", "adda").err
+    )
+
+
+def test_a_removed_agent_can_be_put_back(base: Path, lemming: Lemming) -> None:
+    two_agents(base)
+    run_once(base)
+    ran = lemming("agents", "rm", "ada")
+    assert ran.status == 0
+    assert not (base / "agents/ada").exists()
+    assert 'take "ada" out of agents/bob/resume.json' in ran.err
+    assert run_once(base).turns[0].agent == "bob"
+    assert lemming("verify").status == 0
+    shutil.move(base / ran.out.strip(), base / "agents/ada")
+    assert lemming("verify").out.count("note") == 0
+
+
+def test_a_renamed_agent_keeps_its_past_its_readers_and_its_credits(base: Path, lemming: Lemming) -> None:
+    two_agents(base)
+    run_once(base)
+    assert lemming("agents", "rename", "ada", "eve").status == 0
+    assert load_agent(base, "bob").permissions.read_outboxes == ["eve"]
+    assert json.loads((base / "config/credits.json").read_text()) == {"eve": {"max_credits": 9}}
+    assert [entry.payload["text"] for entry in read_outbox_entries(base, "eve")] == ["news"]
+    write_script(base, [{"agent": "eve", "reply": say("more")}, {"agent": "bob", "reply": say("another")}])
+    assert {turn.agent: turn.status for turn in run_once(base).turns if turn.agent != "human"} == {
+        "eve": "done",
+        "bob": "done",
+    }
+    assert lemming("verify").status == 0
+    assert lemming("validate").status == 0
+
+
+def test_an_agent_renamed_by_hand_leaves_nothing_to_verify_but_notes(base: Path, lemming: Lemming) -> None:
+    two_agents(base)
+    run_once(base)
+    (base / "agents/ada").rename(base / "agents/eve")
+    file = base / "agents/eve/resume.json"
+    file.write_text(file.read_text().replace('"ada"', '"eve"'))
+    write_script(base, [{"agent": "eve", "reply": say("more")}])
+    run_once(base)
+    assert lemming("verify").status == 0
+
+
+@pytest.mark.parametrize("words", [["rm", "ada"], ["rename", "ada", "eve"]])
+def test_nobody_leaves_in_the_middle_of_a_tick(base: Path, lemming: Lemming, words: list[str]) -> None:
+    two_agents(base)
+    with pytest.raises(Crash), crash_at(15):
+        run_once(base)
+    ran = lemming("agents", *words)
+    assert (ran.status, "tick 1 is not finished" in ran.err) == (2, True)
+    assert (base / "agents/ada/resume.json").exists()
