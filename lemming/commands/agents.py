@@ -15,7 +15,7 @@ from lemming.engine import load_tick
 from lemming.ledger import AgentState, read_state
 from lemming.schedule import AgentSchedule, fire_point, next_due
 
-app = noun("List, show, make, copy, rename and remove agents.")
+app = noun("List, show, make, rename and remove agents.")
 
 
 @app.command("list")
