@@ -88,7 +88,7 @@ def new_agent(
         int | None, typer.Option("--offset", metavar="N", help="Shift the firing by so many ticks.")
     ] = None,
     wake: Annotated[
-        Literal["changed", "always"] | None,
+        Literal["always", "changed"] | None,
         typer.Option(
             "--wake",
             metavar="WHEN",
