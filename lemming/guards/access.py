@@ -18,8 +18,8 @@ from pathlib import Path
 from lemming.agents import Agent
 from lemming.effects import FileEffect
 from lemming.errors import ToolError
-from lemming.guards import quota
-from lemming.guards.grants import ENGINE_OWNED, Place, resolve
+from lemming.guards import mounts, quota
+from lemming.guards.grants import ENGINE_OWNED, Place, refuse_engines, resolve
 from lemming.guards.quota import Usage
 
 Identity = tuple[int, int]
@@ -78,7 +78,9 @@ def write_effect(place: Place, content: bytes, staged: Mapping[str, bytes], *, l
     if any(place.key.startswith(f"{key}/") for key in staged):
         raise place.asked.failed("lies below a file, not a folder")
     with contextlib.suppress(FileNotFoundError), _opened_folder(place, folders) as folder:
-        _refuse_target(place, os.stat(name, dir_fd=folder, follow_symlinks=False))
+        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        _refuse_target(place, status)
+        _refuse_identity(place, status, _forbidden(place))
     effect = FileEffect(place.relative, content, place.effect_root)
     if not place.effect_root:
         _refuse_beyond(place, {**staged, effect.place: content}, limits)
@@ -115,7 +117,7 @@ def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: Usage) -> 
 @contextlib.contextmanager
 def _opened_folder(place: Place, folders: list[str]) -> Iterator[int]:
     """Open a folder one component at a time; raise `FileNotFoundError` when one is not there."""
-    forbidden = _forbidden(place)
+    forbidden, is_written = _forbidden(place), place.asked.access == "write"
     try:
         descriptor = os.open(place.root, _ROOT)
     except OSError as error:
@@ -123,11 +125,16 @@ def _opened_folder(place: Place, folders: list[str]) -> Iterator[int]:
     try:
         if place.root != place.base:
             _refuse_ancestors(place, descriptor, forbidden)
-        for name in folders:
+            if is_written:
+                _refuse_other_name(place, descriptor, place.parts)
+        mount = mounts.mount_of(descriptor) if is_written else 0
+        for depth, name in enumerate(folders, 1):
             inner = _open(place, name, descriptor, _FOLDER)
             os.close(descriptor)
             descriptor = inner
             _refuse_identity(place, os.fstat(descriptor), forbidden)
+            if is_written and mount != (mount := mounts.mount_of(descriptor)):
+                _refuse_other_name(place, descriptor, place.parts[depth:])
         yield descriptor
     finally:
         os.close(descriptor)
@@ -175,6 +182,20 @@ def _forbidden(place: Place) -> dict[Identity, str]:
 def _refuse_identity(place: Place, status: os.stat_result, forbidden: dict[Identity, str]) -> None:
     if closed := forbidden.get((status.st_dev, status.st_ino)):
         raise place.asked.refused(f"{closed} is closed to agents")
+
+
+def _refuse_other_name(place: Place, descriptor: int, rest: list[str]) -> None:
+    """Raise if a folder just entered is a mount of one in the organisation, and `rest` is closed there."""
+    here = mounts.origin_of(descriptor)
+    folder = os.open(place.base, _ROOT)
+    try:
+        org = mounts.origin_of(folder)
+    finally:
+        os.close(folder)
+    if here is None or org is None or here.device != org.device:
+        return
+    if here.parts[: len(org.parts)] == org.parts:
+        refuse_engines(place.asked, (*here.parts[len(org.parts) :], *rest))
 
 
 def _refuse_ancestors(place: Place, descriptor: int, forbidden: dict[Identity, str]) -> None:

@@ -104,7 +104,9 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     if access == "write":
         if target == nearest:
             raise asked.failed("is a folder")
-        _refuse_names(asked, target[len(nearest) :], parts if is_inside else ())
+        _refuse_names(asked, target[len(nearest) :])
+        if is_inside:
+            refuse_engines(asked, parts)
     granted_parts = nearest[len(org) :] if is_inside else ()
     return Place(asked, base, root, "/".join(parts), target == nearest, granted_parts)
 
@@ -176,13 +178,15 @@ def _unsafe(path: str, parts: Components) -> str:
     return f"a name is longer than {COMPONENT_LIMIT_BYTES} bytes" if longest > COMPONENT_LIMIT_BYTES else ""
 
 
-def _refuse_names(asked: Asked, below_grant: Components, in_org: Components) -> None:
-    """Raise for names that nobody may write inside a grant, and for the organisation's own files."""
+def _refuse_names(asked: Asked, below_grant: Components) -> None:
+    """Raise for names that nobody may write inside a grant."""
     for name in below_grant:
         if name.casefold() in NEVER_WRITTEN or name.casefold().endswith(".lock"):
             raise asked.refused(f'"{name}" is never written by an agent')
-    if not in_org:
-        return
+
+
+def refuse_engines(asked: Asked, in_org: Components) -> None:
+    """Raise for a path, from the organisation's folder on, that only the engine and people write."""
     top = in_org[0].casefold()
     is_in_a_workspace = in_org[0] == "agents" and in_org[2:3] == ("workspace",) and len(in_org) > 3
     if top in ENGINE_OWNED or (top == "agents" and not is_in_a_workspace):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -241,7 +242,7 @@ def test_an_organisation_reached_under_another_name_is_recognised(
     (desk.base / "logs").mkdir()
     (desk.base / "agents/beta/outbox").mkdir()
     refusal = other.refusal("file_write", path=f"{tmp_path}/alias/{path}", content="x")
-    assert "is closed to agents" in refusal
+    assert "is closed to agents" in refusal or "by the engine and by people only" in refusal
 
 
 def test_a_grant_of_everything_does_not_open_the_processes(desk: Desk) -> None:
@@ -438,6 +439,71 @@ def test_a_link_planted_between_plan_and_write_is_not_followed(desk: Desk, tmp_p
     with pytest.raises(DiskError, match=r"symbolic link|not a folder"):
         apply_effect(desk.base, effect)
     assert (tmp_path / "outside/secret.txt").read_text() == SECRET
+
+
+# --- mounts ---------------------------------------------------------------------------------------
+
+# What is mounted where (from the organisation's folder and beside it), and a path there that is closed.
+OTHER_NAMES = [
+    (".", "../other", "../other/agents/beta/outbox/x.json"),
+    (".", "../other", "../other/agents/beta/memory/x.json"),
+    (".", "../other", "../other/tick.json"),
+    (".", "../other", "../other/config/new/x.json"),
+    ("agents", "../other", "../other/beta/outbox/x.json"),
+    ("agents/beta", "../other", "../other/outbox/x.json"),
+    ("agents/beta", "../other", "../other/turns.jsonl"),
+    ("agents/beta", "../other", "../other/new/x.json"),
+    ("agents/beta/outbox", "../other", "../other/x.json"),
+    ("agents/beta/outbox", "../other", "../other/new/x.json"),
+    ("agents/beta/memory/archive", "../other", "../other/x.json"),
+    ("agents/beta/logs", "../other/deep/er", "../other/deep/er/x.json"),
+    ("logs/ticks", "../other", "../other/00000001.jsonl"),
+    (".lemming/deep", "../other", "../other/x"),
+    ("config", "shared/sub", "shared/sub/x.json"),
+    ("agents/beta/outbox", "shared/sub", "shared/sub/x.json"),
+    ("agents/beta/outbox", "agents/alpha/workspace/sub", "sub/x.json"),
+    ("agents/alpha/memory", "agents/alpha/workspace/sub", "sub/x.json"),
+]
+MOUNTED = """
+import subprocess, sys
+from pathlib import Path
+sys.path.insert(0, {tests!r})
+from desk import Desk
+base = Path({base!r})
+desk = Desk(base, allow_write=["./workspace", "./shared", str(base.parent / "other")])
+for source, target, path in {names!r}:
+    subprocess.run(["mount", "--bind", base / source, base / target], check=True)
+    asked = str(base.parent / path[3:]) if path.startswith("../") else path
+    result = desk.call("file_write", path=asked, content="forged")
+    print(path, "WRITTEN" if result.success else "refused", result.output)
+    subprocess.run(["umount", base / target], check=True)
+for source, target, path in (
+    ("shared", "../other", "../other/x"), ("agents/alpha/workspace", "../other", "../other/x"),
+    ("../elsewhere", "../other", "../other/x"), ("../elsewhere", "shared/sub", "shared/sub/x"),
+):
+    subprocess.run(["mount", "--bind", base / source, base / target], check=True)
+    asked = str(base.parent / path[3:]) if path.startswith("../") else path
+    print(path, "fine" if desk.call("file_write", path=asked, content="x").success else "NOT WRITTEN")
+    subprocess.run(["umount", base / target], check=True)
+"""
+
+
+def test_no_mount_opens_what_is_the_engines(tmp_path: Path) -> None:
+    """A granted folder, or one below it, may show a closed folder of the organisation under another name."""
+    private = (
+        ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--mount"]
+    )
+    if subprocess.run([*private, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("no mount namespace can be made here")
+    base = tmp_path / "org"
+    for folder in {*(row[0] for row in OTHER_NAMES), *(row[1] for row in OTHER_NAMES), "../elsewhere"}:
+        (base / folder).mkdir(parents=True, exist_ok=True)
+    Desk(base, name="beta")
+    code = MOUNTED.format(tests=str(Path(__file__).parent), base=str(base), names=OTHER_NAMES)
+    done = subprocess.run([*private, sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "WRITTEN" not in done.stdout
+    assert done.stdout.count("refused") >= len(OTHER_NAMES)
+    assert done.stdout.count("fine") == 4
 
 
 # --- how much there may be ------------------------------------------------------------------------
