@@ -37,6 +37,7 @@ from lemming.journal import (
     journal_ticks,
     last_record,
     may_have_gone_down,
+    progress_of,
     read_journal,
 )
 from lemming.logging_config import engine_logger
@@ -274,8 +275,9 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     recorder = _recorder(runtime, config)
     require_newest(base, tick, ticks)
     is_begun = ticks[-1:] == [tick]
-    snapshot = take_snapshot(base, config, tick, _recorded_plan(base, tick) if is_begun else None)
-    _announce(runtime, snapshot)
+    records = read_journal(base, tick) if is_begun else []
+    snapshot = take_snapshot(base, config, tick, Plan.from_json(records[0]) if records else None)
+    _announce(runtime, snapshot, records)
     if recorder and not is_begun:
         recorder.before_tick(tick)
     if not is_begun and (turns := snapshot.why_quiet()) is not None:
@@ -314,16 +316,13 @@ def _tidy_journals(base: Path, tick: int, config: Config) -> None:
             engine_logger(base).info("journals_removed", tick=tick, file=segment)
 
 
-def _recorded_plan(base: Path, tick: int) -> Plan | None:
-    records = read_journal(base, tick)
-    return Plan.from_json(records[0]) if records else None
-
-
-def _announce(runtime: Runtime, snapshot: Snapshot) -> None:
+def _announce(runtime: Runtime, snapshot: Snapshot, records: list[Record]) -> None:
+    """Tell that a tick begins, or that one that was interrupted goes on, from these records."""
     if snapshot.plan.order or unknown_tools(snapshot):
         load_installed_plugins()
     if runtime.is_heard:
-        runtime.notify({"type": "tick_started", **snapshot.plan.as_json()})
+        kept = progress_of(records) if records else {}
+        runtime.notify({"type": "tick_started", **snapshot.plan.as_json(), **kept})
     for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *unknown_tools(snapshot)):
         runtime.tell(problem)
 

@@ -107,6 +107,15 @@ def parse_journal(raw: bytes, file: str) -> Reading:
     return Reading(records, offset, check)
 
 
+def progress_of(records: list[Record]) -> dict[str, Any]:
+    """Return how far a tick has come: the answers of models that are kept, and whose turns are left."""
+    ended = {record["agent"] for record in records if record["type"] in ("turn_committed", "turn_skipped")}
+    return {
+        "answers_kept": sum(record["type"] == "model_replied" for record in records),
+        "turns_left": [name for name in records[0]["order"] if name not in ended],
+    }
+
+
 def may_have_gone_down(records: list[Record], clock: Clock) -> bool:
     """Return whether the machine may have gone down since a journal was begun."""
     return not records or not clock.boot_id or records[0].get("boot", "") != clock.boot_id

@@ -45,12 +45,14 @@ class Narrator:
     due: list[str] = field(default_factory=list)
     is_cut_off: bool = False
     _running: list[str] = field(default_factory=list)
+    _over: set[str] = field(default_factory=set)  # turns that an interrupted attempt had ended
     _name_width: int = 0
 
     def hear(self, event: Event) -> None:
         """Take one event; for `lemming.engine` as `notify`."""
         if event["type"] == "tick_started":
             self.due = list(event["order"])
+            self._over = set(self.due) - set(event.get("turns_left", self.due))
             self._name_width = max(map(len, [*self.due, *event["broken"]]), default=0)
         try:
             self._report(event)
@@ -105,7 +107,7 @@ class Narrator:
 
     def _tick_started(self, event: Event) -> None:
         if not self.quiet and self._name_width:
-            tell(f"tick {event['tick']}", style="bold")
+            tell(line_of_start(event), style="bold")
         for name, why in event["broken"].items():
             tell(f"  {self._name(name)}  {painted('broken  ', 'red', sys.stderr)}  {one_line(why, 400)}")
 
@@ -135,7 +137,7 @@ class Narrator:
         if turn.status in ("failed", "skipped"):
             head = painted(f"{turn.status:<8}", _STYLES[turn.status], sys.stderr)
             return [f"  {name}  {head}  {one_line(turn.reason, 600)}"]
-        cost = _cost_of(turn)
+        cost = f"kept, {_cost_of(turn)}" if turn.agent in self._over else _cost_of(turn)
         room = max(_SHORTEST_TEXT, width_of(sys.stderr) - len(name) - len(cost) - 17)
         shown = [(entry["kind"], one_line(self._text_of(turn.agent, entry), room)) for entry in turn.entries]
         if not shown:
@@ -173,6 +175,15 @@ class Narrator:
             return text_of(read_entry(self.base, EntryName(int(match[1]), 0, match[2], author)).payload)
         except (ConfigError, FileNotFoundError):  # an entry past its retention, or removed by hand
             return entry["file"]
+
+
+def line_of_start(event: Event) -> str:
+    """Return the line that begins a tick, or that says with what one that was interrupted goes on."""
+    if "answers_kept" not in event:
+        return f"tick {event['tick']}"
+    answers, left = counted(event["answers_kept"], "answer"), len(event["turns_left"])
+    kept = f"{answers} kept (not paid again)" if event["answers_kept"] else "no answer had arrived"
+    return f"tick {event['tick']} goes on: {kept}, {counted(left, 'turn')} left"
 
 
 def line_of_batch(event: Event) -> str:

@@ -23,7 +23,7 @@ from lemming.commands.screen import counted, one_line, painted, show, show_json,
 from lemming.config import Config, credits_of, load_config
 from lemming.engine import load_tick
 from lemming.errors import LemmingError
-from lemming.journal import Record, journal_ticks
+from lemming.journal import Record, journal_ticks, progress_of, read_journal
 from lemming.ledger import AgentState, read_state
 from lemming.plan import is_for_a_person
 from lemming.schedule import next_due
@@ -90,6 +90,7 @@ def status(
     tick, config, survey = load_tick(base), load_config(base), survey_agents(base)
     engine, last = running_engine(base), last_committed_tick(base)
     is_interrupted = has_been_interrupted(base, tick)
+    progress = progress_of(read_journal(base, tick)) if is_interrupted else {}
     lines = [_line(base, agent, config, tick) for agent in survey.agents.values()]
     lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
     lines.sort(key=lambda line: line.agent)
@@ -112,6 +113,7 @@ def status(
             "org": str(base),
             "tick": tick,
             "is_interrupted": is_interrupted,
+            **progress,
             "engine": engine,
             "last_tick": {"tick": last["tick"], "totals": last["totals"]} if last else None,
             "agents": [line.as_json() for line in lines],
@@ -120,7 +122,7 @@ def status(
         show_json("status", facts)
         raise typer.Exit(1 if check and troubles else 0)
     show(f"{painted(str(base), 'bold')}")
-    show(_where(tick, is_interrupted, engine))
+    show(_where(tick, is_interrupted, engine, progress))
     if last:
         show(f"tick {last['tick']}: {_totals(last)}")
     show()
@@ -148,11 +150,12 @@ def _line(base: Path, agent: Agent, config: Config, tick: int) -> Line:
     )
 
 
-def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None) -> str:
+def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None, progress: dict[str, Any]) -> str:
     if engine:
         return f"tick {tick}; running: {describe_engine(engine)}"
     if is_interrupted:
-        return f"tick {tick} was interrupted; `lemming run-once` continues it"
+        kept, left = counted(progress["answers_kept"], "answer"), counted(len(progress["turns_left"]), "turn")
+        return f"tick {tick} was interrupted: {kept} kept, {left} left; `lemming run-once` continues it"
     return f"tick {tick} is next; nothing is running"
 
 

@@ -131,9 +131,18 @@ class TickRecord:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """The sums over the turns that have ended."""
+        """The sums over the turns, with the answers that those under way have already."""
         ended = [turn.report for turn in self.turns if turn.report]
-        return TickReport(tick=self.tick, turns=(*ended, *turns_not_taken(self.plan))).totals
+        totals = TickReport(tick=self.tick, turns=(*ended, *turns_not_taken(self.plan))).totals
+        answers = [call for turn in self.turns if not turn.report for call in turn.calls if not call.error]
+        for key in ("credits", "input_tokens", "output_tokens"):
+            totals[key] += sum(getattr(call, key) for call in answers)
+        if answers:
+            costs = [totals["cost_usd"] if totals["calls"] else 0.0, *(call.cost_usd for call in answers)]
+            known = [cost for cost in costs if cost is not None]
+            totals["cost_usd"] = sum(known) if len(known) == len(costs) else None
+        totals["calls"] += len(answers)
+        return totals
 
     def turn_of(self, agent: str) -> TurnRecord | None:
         """Return an agent's turn; None when the plan has none for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,10 @@ import pytest
 from terminal import Lemming, start
 
 from lemming.commands.screen import one_line
-from lemming.engine import load_tick
+from lemming.engine import load_tick, run_once
+from lemming.journal import read_journal
 from lemming.runtime import open_org
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import Crash, crash_at, make_org, resume, say, tree
 
 EVENTS = ["tick_started", "turn_started", "model_asked", "turn_ended", "tick_committed"]
 
@@ -160,3 +162,38 @@ def test_a_long_text_is_cut_with_a_mark() -> None:
 
 def _one_attempt() -> dict[str, Any]:
     return {"scripted": {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}}
+
+
+def killed_after(base: Path, answers: int) -> None:
+    """Kill a tick of three agents when so many answers of models are in its journal."""
+    make_org(base, resume("ada"), resume("bob"), resume("eve"), org={"executor": "serial"})
+    for number in range(1, 200):
+        shutil.rmtree(base / "logs", ignore_errors=True)
+        for folder in (base / "agents").iterdir():
+            for file in folder.iterdir():
+                shutil.rmtree(file) if file.is_dir() else file.name == "resume.json" or file.unlink()
+        with pytest.raises(Crash), crash_at(number):
+            run_once(base)
+        journal = read_journal(base, 1)
+        if sum(record["type"] == "model_replied" for record in journal) == answers:
+            return
+    raise AssertionError("the tick ended")
+
+
+def test_a_tick_that_continues_says_what_is_kept(base: Path, lemming: Lemming) -> None:
+    killed_after(base, 2)
+    assert "tick 1 was interrupted: 2 answers kept, 2 turns left" in lemming("status").out
+    totals = lemming("tick", "--json").objects[0]["totals"]
+    assert (totals["calls"], totals["credits"]) == (2, 2)
+    assert "2 calls" in lemming("tick").out
+    lines = lemming("run-once").err.splitlines()
+    assert lines[0] == "tick 1 goes on: 2 answers kept (not paid again), 2 turns left"
+    assert lines[1].startswith("  ada  message   hello  kept, 1 credit")
+    assert "kept" not in lines[2]
+
+
+def test_the_events_say_what_a_tick_goes_on_with(base: Path, lemming: Lemming) -> None:
+    killed_after(base, 1)
+    first = lemming("run-once", "--json").objects[0]
+    assert (first["type"], first["answers_kept"]) == ("tick_started", 1)
+    assert "answers_kept" not in lemming("run-once", "--json").objects[0]
