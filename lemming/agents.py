@@ -33,6 +33,7 @@ from lemming.readings import (
     is_current,
     look,
     opened,
+    status_of,
 )
 from lemming.schedule import AgentSchedule, in_order, is_due
 
@@ -319,11 +320,8 @@ def _opened_agents(base: Path) -> Iterator[int]:
 
 
 def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
-    return [(name if name.isascii() else _as_text(name), found[name]) for name in sorted(found)]
-
-
-def _as_text(name: str) -> str:
-    return name.encode("utf-8", "replace").decode()
+    text = {name: name.encode("utf-8", "replace").decode() for name in found if not name.isascii()}
+    return [(text.get(name, name), found[name]) for name in sorted(found)]
 
 
 def require_own_folders(base: Path, name: str) -> None:
@@ -341,7 +339,7 @@ def require_own_folders(base: Path, name: str) -> None:
     for folder in OWN_FOLDERS:
         file = f"{paths.agent_folder(name)}/{folder}"
         try:
-            mode = os.lstat(f"{base}/{file}").st_mode
+            mode = status_of(f"{base}/{file}").st_mode
         except FileNotFoundError:
             continue
         if not stat.S_ISDIR(mode):

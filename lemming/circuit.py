@@ -96,7 +96,7 @@ def _read_circuits(file: str) -> dict[str, CircuitState]:
     try:
         plain = parse(fs.read_bytes(file, 1 << 20))
         states: dict[str, CircuitState] = adapter(dict[str, CircuitState]).validate_python(plain)
-    except (OSError, ValueError):
+    except (OSError, DiskError, ValueError):
         return {}
     return states
 

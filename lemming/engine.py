@@ -43,6 +43,7 @@ from lemming.journal import (
 from lemming.logging_config import engine_logger
 from lemming.plan import Plan, turns_not_taken
 from lemming.plugins import load_installed_plugins
+from lemming.readings import is_there
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Notify, Runtime, ignore, open_org
 from lemming.schedule import in_order, is_due
@@ -268,7 +269,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     began = time.perf_counter()
     config = runtime.load_config()
     base, durability = runtime.base, config.org.durability
-    if not os.path.lexists(f"{base}/{paths.TICK_FILE}"):  # the first run ever: before there is a journal
+    if not is_there(f"{base}/{paths.TICK_FILE}"):  # the first run ever: before there is a journal
         if problem := why_not_tick_1(base):
             runtime.tell(problem)
         persist_tick(base, load_tick(base), sync=durability != "off")

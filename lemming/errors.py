@@ -116,7 +116,7 @@ class TickAlreadyCommitted(LemmingError):
 
 
 class DiskError(LemmingError):
-    """The file system refused a write: full, read-only, no permission, or a failed sync.
+    """The file system refused: a write (full, read-only, no permission, a failed sync), or a look.
 
     `concerns_one_file`: something odd stands at that path (a link, a folder); the disk itself is well.
     """

@@ -19,7 +19,7 @@ from lemming.descriptors import Around, last_lines, read_up_to, require_regular,
 from lemming.disk import disk, write_all
 from lemming.errors import DiskError
 from lemming.openat2 import open_at_once
-from lemming.refusals import refused, require_below
+from lemming.refusals import looking, refused, require_below
 from lemming.temporary import open_temporary
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -51,11 +51,12 @@ def observed(observer: Mutation, *, only: Path | None = None) -> Iterator[None]:
 def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
     """Return a regular file's bytes, at most `limit_bytes` + 1 of them (so the caller sees the excess).
 
-    Raises `OSError`: not found, a link, a pipe, a folder. A pipe does not block.
+    Raises `OSError` about this file: not found, a link, a folder, a pipe. Any other refusal: `DiskError`.
     """
     return read_with_status(path, limit_bytes)[0]
 
 
+@looking
 def read_with_status(path: str | os.PathLike[str], limit_bytes: int) -> tuple[bytes, os.stat_result]:
     """Return a file's bytes as `read_bytes` does, and its status just before they were read."""
     descriptor = os.open(path, _READ)
@@ -66,22 +67,20 @@ def read_with_status(path: str | os.PathLike[str], limit_bytes: int) -> tuple[by
         os.close(descriptor)
 
 
+@looking
 def read_tail(path: str | os.PathLike[str], block_bytes: int, lines: int) -> bytes:
     """Return the end of a file, whole lines, at least `lines` of them where there are so many."""
     descriptor = os.open(path, _READ)
     try:
-        return last_lines(
-            descriptor, require_regular(descriptor, os.fspath(path)).st_size, block_bytes, lines
-        )
+        size = require_regular(descriptor, os.fspath(path)).st_size
+        return last_lines(descriptor, size, block_bytes, lines)
     finally:
         os.close(descriptor)
 
 
+@looking
 def list_names(path: str | os.PathLike[str]) -> list[str]:
-    """Return the names in a folder, sorted, without hidden ones; empty when there is no such folder.
-
-    A folder behind a symbolic link is refused with `OSError`.
-    """
+    """Return a folder's names, sorted, without hidden ones; none when it is not there. A link is refused."""
     try:
         descriptor = os.open(path, _FOLDER)
     except FileNotFoundError:

@@ -18,6 +18,7 @@ from lemming.clock import Clock, SystemClock, parse_timestamp, timestamp
 from lemming.effects import FileEffect, apply_effect
 from lemming.errors import CorruptState, Problem, ToolError
 from lemming.jsontext import JsonProblem, parse, pretty
+from lemming.readings import is_there
 from lemming.redaction import redact_bytes, redact_json
 
 MEMORY_LIMIT_BYTES = 256 << 10
@@ -155,9 +156,9 @@ def save_memory(
 def delete_memory(base_path: str | os.PathLike[str], agent_name: str, key: str) -> bool:
     """Forget a key; return whether there was anything to forget."""
     base, file = paths.as_base(base_path), _file(agent_name, key)
-    is_there = os.path.lexists(base / file)
+    was_there = is_there(f"{base}/{file}")
     fs.remove(base, file)
-    return is_there
+    return was_there
 
 
 def compact_memory_list(
@@ -324,4 +325,4 @@ def _free_place(base: Path, agent_name: str, key: str, written: str) -> str:
     suffix = "".join(character for character in written if character.isalnum())
     numbered = (f"{key}.{suffix}-{number}" for number in count(2))
     places = (f"{folder}/{name}.json" for name in chain((key, f"{key}.{suffix}"), numbered))
-    return next(place for place in places if not os.path.lexists(base / place))
+    return next(place for place in places if not is_there(f"{base}/{place}"))

@@ -21,6 +21,7 @@ from typing import Generic, TypeVar
 
 from lemming import fs
 from lemming.errors import ConfigError
+from lemming.refusals import looking, require_about_one_file
 
 T = TypeVar("T")
 Identity = tuple[int, int, int, int, int]
@@ -108,13 +109,32 @@ def identity_of(path: str, folder: int | None = None) -> Identity:
 
     `path` may be relative to an open `folder`: of many files that is found sooner.
     """
-    return identity_in(os.lstat(path, dir_fd=folder))
+    return identity_in(status_of(path, folder))
+
+
+@looking
+def status_of(path: str, folder: int | None = None) -> os.stat_result:
+    """Return what `lstat` says. Raises `OSError` about this file, and `DiskError` for any other refusal."""
+    return os.lstat(path, dir_fd=folder)
+
+
+def is_there(path: str) -> bool:
+    """Return whether anything stands at a path. Raises `DiskError` when the disk does not say."""
+    try:
+        status_of(path)
+    except OSError:
+        return False
+    return True
 
 
 @contextlib.contextmanager
 def opened(path: str | Path) -> Iterator[int]:
     """Open a folder, to look at what is in it. Raises `OSError`, also for a link to one."""
-    folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        require_about_one_file(path, error)
+        raise
     try:
         yield folder
     finally:
@@ -184,15 +204,19 @@ def look(path: str, before: Reading[T] | None, read: Callable[[bytes], T], *, li
 def folders_in(folder: int) -> dict[str, bool]:
     """Return the folders in an open folder, without hidden ones; each with whether it is a link to one."""
     found = {}
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            name = entry.name
-            if name[0] == ".":
-                continue
-            if entry.is_dir(follow_symlinks=False):
-                found[name] = False
-            elif entry.is_symlink() and _leads_to_folder(entry):
-                found[name] = True
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                name = entry.name
+                if name[0] == ".":
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    found[name] = False
+                elif entry.is_symlink() and _leads_to_folder(entry):
+                    found[name] = True
+    except OSError as error:
+        require_about_one_file("agents", error)
+        raise
     return found
 
 

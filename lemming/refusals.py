@@ -3,9 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
 from lemming.errors import DiskError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Place = TypeVar("Place", bound=str | os.PathLike[str])
 
 _HINTS = {
     errno.ENOSPC: "the disk is full; free space and run again, nothing is lost",
@@ -32,6 +40,31 @@ def is_about_one_file(error: OSError) -> bool:
     Anything else (an I/O error, too many open files, no memory) says nothing about the file.
     """
     return error.errno in _ODD
+
+
+def require_about_one_file(path: str | os.PathLike[str], error: OSError) -> None:
+    """Raise `DiskError` for a look that was refused for a reason that says nothing about the file.
+
+    Then nobody knows what is there, and to go on as if nothing were would make the outcome a matter of luck.
+    """
+    if not is_about_one_file(error):
+        hint = _HINTS.get(error.errno or 0, "check the disk and run again; the journal is kept")
+        message = f"cannot look: {error.strerror or error}"
+        raise DiskError(message, where=os.fspath(path), hint=hint) from error
+
+
+def looking(look: Callable[Concatenate[Place, P], T]) -> Callable[Concatenate[Place, P], T]:
+    """Let a function that looks at a path raise `OSError` about that path alone, else `DiskError`."""
+
+    @wraps(look)
+    def looked(path: Place, /, *args: P.args, **named: P.kwargs) -> T:
+        try:
+            return look(path, *args, **named)
+        except OSError as error:
+            require_about_one_file(path, error)
+            raise
+
+    return looked
 
 
 def refused(root: Path, relative: str, error: OSError) -> DiskError:

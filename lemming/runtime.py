@@ -29,6 +29,7 @@ from lemming.not_done import TurnsNotDone
 from lemming.plugins import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
 from lemming.readings import learn_stamps
+from lemming.refusals import require_about_one_file
 from lemming.tools import ToolContext, ToolResult, call_tool
 
 if TYPE_CHECKING:
@@ -200,6 +201,8 @@ class Runtime:
             if key not in self._providers:
                 try:
                     self._providers[key] = self._make(entry)
+                except DiskError:
+                    raise
                 except LemmingError as error:
                     raise RequestRejected(error.message, where=error.where, hint=error.hint) from error
             return self._providers[key]
@@ -258,7 +261,7 @@ def open_org(
     Raises `NotAnOrg` when the folder has no `agents/`, and `OrgBusy` that names the engine that holds it.
     """
     base = paths.as_base(base_path)
-    if not (base / "agents").is_dir():
+    if not _is_folder(base / "agents"):
         raise NotAnOrg(
             "there is no agents/ folder here", where=str(base), hint="make one with `lemming init`"
         )
@@ -284,6 +287,14 @@ def open_org(
                 lock.describe(pretty_words({"epoch": epoch}), is_leaving=True)
         finally:
             lock.release()
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:
+        require_about_one_file(path, error)
+        return False
 
 
 def holder_of(base: Path) -> dict[str, Any] | None:

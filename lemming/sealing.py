@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import os
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING
 from lemming import fs, paths
 from lemming.errors import CorruptState
 from lemming.listings import ABSENT, Listing, list_again
+from lemming.readings import status_of
 
 if TYPE_CHECKING:
     from zipfile import ZipFile
@@ -74,9 +74,9 @@ def beginning(base: Path, tick: int) -> Iterator[None]:
     if not listing.is_settled or (ticks and tick <= ticks[-1]):
         yield
         return
-    before = os.lstat(folder)
+    before = status_of(folder)
     yield
-    listing = listing.with_name(f"{tick:08d}.jsonl", (before, os.lstat(folder)))
+    listing = listing.with_name(f"{tick:08d}.jsonl", (before, status_of(folder)))
     latest[:] = [(listing, [*ticks, tick] if listing.is_settled else ticks)]
 
 
@@ -147,7 +147,7 @@ def _seal(base: Path, first: int, ticks: list[int]) -> str:
 def _open(base: Path, segment: str) -> ZipFile:
     """Open a segment; the few last used stay in memory. Raises `FileNotFoundError`, `CorruptState`."""
     try:
-        status = os.lstat(f"{base}/{segment}")
+        status = status_of(f"{base}/{segment}")
     except NotADirectoryError as error:
         raise _damaged(SEALED, error) from error
     from zipfile import BadZipFile

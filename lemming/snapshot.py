@@ -12,7 +12,7 @@ from lemming import paths
 from lemming.agents import Agent, Survey, survey_agents
 from lemming.config import Config
 from lemming.documents import once_saved
-from lemming.errors import ConfigError, LemmingError, Problem
+from lemming.errors import ConfigError, DiskError, LemmingError, Problem
 from lemming.jsontext import nearest
 from lemming.mailroom import Mailroom
 from lemming.plan import Plan, make_plan, people_in
@@ -104,6 +104,8 @@ class Snapshot:
                 return None
             turn = TurnReport(agent=name, status="skipped", reason=why.reason, error=why.error)
             quiet.remember(turn, looks, self.mailroom)
+        except DiskError:
+            raise
         except LemmingError:  # a turn that fails, and is recorded as one
             return None
         return turn

@@ -17,7 +17,7 @@ from lemming.agents import Agent, load_agent
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
 from lemming.effects import FileEffect, apply_effect
-from lemming.errors import LemmingError, PermissionDenied, ToolError
+from lemming.errors import DiskError, LemmingError, PermissionDenied, ToolError
 from lemming.jsontext import compact, nearest
 from lemming.ledger import amend_state, read_state
 from lemming.plugin_errors import words_of
@@ -250,6 +250,10 @@ def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
         if not isinstance(arguments, dict):
             raise ToolError(f"{name}: args must be an object")
         return _readable(tool, tool.invoke(context, tool.check(arguments)))
+    except DiskError as error:
+        if isinstance(ToolRegistry.get(name), EngineTool) and not error.concerns_one_file:
+            raise  # it says nothing about the call
+        why = str(error)
     except LemmingError as error:
         why = str(error)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result

@@ -21,6 +21,8 @@ from lemming.errors import ToolError
 from lemming.guards import mounts, quota
 from lemming.guards.grants import ENGINE_OWNED, Place, refuse_engines, resolve
 from lemming.guards.quota import Usage
+from lemming.readings import status_of
+from lemming.refusals import looking, require_about_one_file
 
 Identity = tuple[int, int]
 
@@ -78,7 +80,7 @@ def write_effect(place: Place, content: bytes, staged: Mapping[str, bytes], *, l
     if any(place.key.startswith(f"{key}/") for key in staged):
         raise place.asked.failed("lies below a file, not a folder")
     with contextlib.suppress(FileNotFoundError), _opened_folder(place, folders) as folder:
-        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        status = status_of(name, folder)
         _refuse_target(place, status)
         _refuse_identity(place, status, _forbidden(place))
     effect = FileEffect(place.relative, content, place.effect_root)
@@ -96,12 +98,12 @@ def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: Usage) -> 
     parts = place.parts
     top = 3 if parts[0] == "agents" else 1
     folder = "/".join(parts[: max(top, len(place.granted))])
-    usage = quota.measure(f"{place.base}/{folder}")
+    usage = _measure(f"{place.base}/{folder}")
     bytes_more = files_more = 0
     for path, content in staged.items():
         if path.startswith(f"{folder}/"):
             try:
-                bytes_more += len(content) - os.lstat(f"{place.base}/{path}").st_size
+                bytes_more += len(content) - status_of(f"{place.base}/{path}").st_size
             except OSError:
                 bytes_more, files_more = bytes_more + len(content), files_more + 1
     if bytes_more <= 0 and not files_more:
@@ -109,6 +111,11 @@ def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: Usage) -> 
     after = usage._replace(size_bytes=usage.size_bytes + bytes_more, files=usage.files + files_more)
     if why := after._replace(depth=0, closed=0).beyond(limits):
         raise place.asked.failed(f"cannot be written: {folder} would hold {why}")
+
+
+@looking
+def _measure(folder: str) -> Usage:
+    return quota.measure(folder)
 
 
 # --- the walk -----------------------------------------------------------------------------------
@@ -121,6 +128,7 @@ def _opened_folder(place: Place, folders: list[str]) -> Iterator[int]:
     try:
         descriptor = os.open(place.root, _ROOT)
     except OSError as error:
+        _require_its_own_trouble(place, error)
         raise place.asked.failed(f"cannot be reached: {place.root}: {error.strerror}") from error
     try:
         if place.root != place.base:
@@ -146,7 +154,14 @@ def _open(place: Place, name: str, folder: int, flags: int) -> int:
     except FileNotFoundError:
         raise
     except OSError as error:
+        _require_its_own_trouble(place, error)
         raise _unopened(place, name, folder, error) from error
+
+
+def _require_its_own_trouble(place: Place, error: OSError) -> None:
+    """Raise `DiskError` for a refusal that is not about this file; elsewhere all are the agent's trouble."""
+    if place.root == place.base:
+        require_about_one_file(place.key, error)
 
 
 def _unopened(place: Place, name: str, folder: int, error: OSError) -> ToolError:
@@ -173,8 +188,11 @@ def _forbidden(place: Place) -> dict[Identity, str]:
             folders.append(str(place.base / "agents"))
     found = {}
     for folder in folders:
-        with contextlib.suppress(OSError):
+        try:
             status = os.stat(folder)
+        except OSError as error:
+            require_about_one_file(folder, error)
+        else:
             found[status.st_dev, status.st_ino] = folder
     return found
 

@@ -15,7 +15,8 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
+from unittest import mock
 
 from lemming import fs
 from lemming.disk import Disk, on_disk
@@ -108,6 +109,54 @@ def fail_at(
 
     with on_disk(Filling()) if half else fs.observed(refuse):
         yield changes
+
+
+@contextlib.contextmanager
+def refuse_look(base: Path, number: int, error_number: int) -> Iterator[list[str]]:
+    """Let the look with this number (from 1) at something below `base` be refused: `stat`, `open`, `readdir`.
+
+    Yields the list of looks so far, as "call path".
+    """
+    looks: list[str] = []
+    counting = threading.Lock()
+
+    def counted(call: Callable[..., Any]) -> Callable[..., Any]:
+        def look(path: Any = ".", *args: Any, **named: Any) -> Any:
+            flags = args[0] if args and call.__name__ == "open" else 0
+            place = _place_of(path, named.get("dir_fd"))
+            if place is not None and is_below(base, place) and not flags & os.O_CREAT:
+                with counting:
+                    looks.append(f"{call.__name__} {place[len(str(base)) + 1 :]}")
+                    is_refused = len(looks) == number
+                if is_refused:
+                    raise OSError(error_number, os.strerror(error_number), place)
+            return call(path, *args, **named)
+
+        return look
+
+    calls: Any = {
+        name: counted(getattr(os, name)) for name in ("open", "stat", "lstat", "scandir", "listdir")
+    }
+    with mock.patch.multiple(os, **calls):
+        yield looks
+
+
+def is_below(base: Path, place: str) -> bool:
+    """Return whether a path lies in a folder, without what is throw-away there."""
+    return place.startswith(f"{base}/") and not place.startswith(f"{base}/.lemming")
+
+
+def _place_of(path: Any, folder: int | None) -> str | None:
+    """Return where a call looks, when it looks at a file at all: what is open, and relative paths, too."""
+    if isinstance(path, int):
+        folder, path = path, ""
+    text = os.fsdecode(path)
+    if folder is None or text.startswith("/"):
+        return os.path.normpath(text)
+    try:
+        return os.path.normpath(f"{os.readlink(f'/proc/self/fd/{folder}')}/{text}")
+    except OSError:
+        return None
 
 
 class Platter:

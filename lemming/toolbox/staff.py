@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from math import floor
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from lemming.effects import FileEffect
 from lemming.errors import ConfigError, PermissionDenied, ToolError
 from lemming.jsontext import parse, pretty
 from lemming.ledger import read_state
+from lemming.readings import is_there
 from lemming.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
 
 NOT_PASSED_ON = "create_agent"
@@ -109,7 +109,7 @@ def _refuse_name(context: ToolContext, name: str) -> None:
     if name == "human":
         raise PermissionDenied('create_agent: "human" is the person; refused by the engine')
     is_staged = any(place.startswith(f"{folder}/") for place in context.staged)
-    if is_staged or os.path.lexists(context.base / folder):
+    if is_staged or is_there(f"{context.base}/{folder}"):
         raise ToolError(f'create_agent: there is an agent "{name}" already')
     if name in load_config(context.base).allocations:  # it would hold, whatever the resume says
         raise PermissionDenied(f'create_agent: config/credits.json names "{name}" already; take another name')

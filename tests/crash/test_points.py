@@ -22,6 +22,7 @@ from trial import (
     sample,
     survives,
     survives_error,
+    survives_refused_look,
     survives_twice,
 )
 
@@ -77,6 +78,17 @@ def errors(fault: str) -> list[Trial]:
     ]
 
 
+def looks(error: str) -> list[Trial]:
+    return [
+        Trial(
+            f"{error} at a look, turn",
+            case.name,
+            lambda name=case.name: survives_refused_look(name, "turn", error, sample(name, error, "look")),  # type: ignore[misc]
+        )
+        for case in CASES
+    ]
+
+
 def twice() -> list[Trial]:
     def tally(name: str) -> Tally:
         # All pairs would be thousands: every recovery point of every thirteenth end.
@@ -109,6 +121,8 @@ ALL = [
     *errors("lasting EIO"),
     *errors("EMFILE"),
     *errors("lasting EMFILE"),
+    *looks("EIO"),
+    *looks("EMFILE"),
 ]
 CHOSEN = ALL if EVERYTHING else ALL[::3]
 

@@ -29,6 +29,7 @@ from lemming.testing.faults import (
     Point,
     Wanted,
     fail_at,
+    refuse_look,
     restore,
     take_image,
     watch,
@@ -227,6 +228,26 @@ def survives_error(name: str, durability: Durability, fault: str, wanted: Wanted
             problems += finish(name, durability, take_image(base), bill)
             problems += overpaid(bill, BY_NAME[name].at_once)
         tally.add(bill, [f"{name}, {fault} at {number}, {changes[-1]}: {problem}" for problem in problems])
+
+
+def survives_refused_look(name: str, durability: Durability, error: str, wanted: Wanted) -> Tally:
+    """Refuse one look at the disk, let the engine stop or go on, run on, and compare."""
+    tally, number = Tally(), 0
+    while True:
+        number += 1
+        if not wanted(number):
+            continue
+        bill = Bill()
+        with folder() as base:
+            restore(ideal(name, durability).start, base)
+            with refuse_look(base, number, ERRORS[error]) as looks:
+                problems = [*_run_in_vain(base, BY_NAME[name].ticks, bill, 1)]
+            if len(looks) < number:
+                return tally
+            problems += finish(name, durability, take_image(base), bill)
+            problems += overpaid(bill, BY_NAME[name].at_once)
+        at = f"{name}, {error} at look {number}, {looks[number - 1]}"
+        tally.add(bill, [f"{at}: {problem}" for problem in problems])
 
 
 def _run_in_vain(base: Path, ticks: int, bill: Bill, attempts: int) -> Iterator[str]:

@@ -1,0 +1,54 @@
+"""A look that the disk refuses is no proof that nothing is there: the tick stops, and goes on afterwards."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from lemming.engine import load_tick, run_once
+from lemming.errors import DiskError
+from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.testing.faults import refuse_look, restore, take_image
+
+PLACES = (
+    "agents/ada/resume.json",
+    "agents/bob/turns.jsonl",
+    "agents/bob/memory",
+    "agents/ada/outbox",
+    "config/org.json",
+    "config/models.json",
+    "tick.json",
+)
+
+
+@pytest.fixture
+def org(base: Path) -> Path:
+    remembering = say("news", memory_updates=[{"key": "last", "value": 1}])
+    agents = resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]})
+    make_org(base, *agents, org={"max_parallel": 1}, script=[{"reply": remembering}])
+    run_once(base, clock=FrozenClock())
+    return base
+
+
+@pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE])
+@pytest.mark.parametrize("place", PLACES)
+def test_a_refused_look_stops_the_tick_or_changes_nothing(org: Path, place: str, refusal: int) -> None:
+    image = take_image(org)
+    calm, stops = restore(image, org.parent / "calm"), 0
+    with refuse_look(calm, 0, refusal) as all_looks:
+        run_once(calm, clock=FrozenClock())
+    peace = tree(calm)
+    at = [number for number, look in enumerate(all_looks, start=1) if look.endswith(f" {place}")]
+    for number in at:
+        again = restore(image, org.parent / f"again {number}")
+        with refuse_look(again, number, refusal):
+            try:
+                run_once(again, clock=FrozenClock())
+            except DiskError:
+                stops += 1
+        while load_tick(again) < 3:
+            run_once(again, clock=FrozenClock())
+        assert tree(again) == peace
+    assert stops
