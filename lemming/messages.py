@@ -24,6 +24,7 @@ from lemming.errors import ConfigError, Problem
 from lemming.fitting import about
 from lemming.jsontext import pretty, to_line
 from lemming.kinds import MessageKind
+from lemming.quoting import quoted
 from lemming.redaction import redact_bytes, redact_json
 
 ENTRY_LIMIT_BYTES = 256 << 10
@@ -80,7 +81,7 @@ class OutboxEntry:
             "kind": self.kind,
             "payload": self.payload,
         }
-        line = to_line({**plain, "tags": self.tags} if self.tags else plain)
+        line = quoted(to_line({**plain, "tags": self.tags} if self.tags else plain))
         if len(line) <= LINE_CHARS:
             return line
         return f"{line[:LINE_CHARS]} ... (cut, {len(line)} characters in all)"

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from hashlib import blake2b
 from typing import Any
 
 from lemming.agents import Agent
@@ -19,6 +18,7 @@ from lemming.jsontext import to_line
 from lemming.kinds import MessageKind
 from lemming.messages import OutboxEntry
 from lemming.providers import Message
+from lemming.quoting import fenced, mark_for, quoted
 from lemming.tools import Tool
 
 BRIEF_LINE_CHARS = 600
@@ -77,10 +77,13 @@ def correction(problem: str) -> Message:
     )
 
 
-def results_message(results: Iterable[Mapping[str, Any]]) -> Message:
-    """Return the message that shows tool results to the model within the same turn."""
-    shown = [to_line(result) for result in results]
-    return _message("user", f"Results of your tool calls:\n{_fenced(shown)}\nContinue with one JSON object.")
+def results_message(results: Iterable[Mapping[str, Any]], said: Iterable[Message]) -> Message:
+    """Return the message that shows tool results to the model within the same turn, after what was `said`."""
+    text = "\n".join(quoted(to_line(result)) for result in results)
+    mark = mark_for([*(message["content"] for message in said), text])
+    return _message(
+        "user", f"Results of your tool calls:\n{fenced(text, mark)}\nContinue with one JSON object."
+    )
 
 
 def _who_and_what(agent: Agent, tools: Iterable[Tool]) -> str:
@@ -104,30 +107,32 @@ def _who_and_what(agent: Agent, tools: Iterable[Tool]) -> str:
 
 
 def _situation(sight: Sight) -> str:
-    parts = [_section("Your memory", _memory_lines(sight), "empty")]
-    for label, text in sight.context:
-        parts.append(_section(f"File: {label}", [text], "empty"))
-    parts.append(f"# Now\nIt is tick {sight.tick}.")
-    parts += [f"WARNING: {warning}" for warning in sight.warnings]
     inbox = sight.inbox
     more = f", {inbox.waiting} more wait for your next turn" if inbox.waiting else ""
-    unread = [entry.line for entry in inbox.unread]
-    parts.append(_section(f"New entries in your inbox, oldest first{more}", unread, "none"))
-    if inbox.known:
-        parts.append(
-            _section(
-                "Entries you have seen before, or addressed to others",
-                [entry.line for entry in inbox.known],
-                "none",
-            )
+    above = [("Your memory", _memory_lines(sight), "empty")]
+    above += [(f"File: {label}", [quoted(text)], "empty") for label, text in sight.context]
+    below = [(f"New entries in your inbox, oldest first{more}", [e.line for e in inbox.unread], "none")]
+    below += [
+        (title, lines, "none")
+        for title, lines in (
+            ("Entries you have seen before, or addressed to others", [e.line for e in inbox.known]),
+            ("Your own latest entries", [e.line for e in inbox.own]),
+            ("Results of your earlier tool calls", [quoted(to_line(result)) for result in sight.results]),
         )
-    if inbox.own:
-        parts.append(_section("Your own latest entries", [entry.line for entry in inbox.own], "none"))
-    if sight.results:
-        parts.append(
-            _section("Results of your earlier tool calls", [to_line(r) for r in sight.results], "none")
-        )
-    return "\n\n".join([*parts, _contract_text(sight.agent.turn.kinds[0], sight.uses_wire_form)])
+        if lines
+    ]
+    # One mark for all: no part can hold that of another.
+    texts = [line for _, lines, _ in (*above, *below) for line in lines]
+    mark = mark_for([sight.agent.name, str(sight.tick), *texts])
+    return "\n\n".join(
+        [
+            *(_section(*section, mark) for section in above),
+            f"# Now\nIt is tick {sight.tick}.",
+            *(f"WARNING: {warning}" for warning in sight.warnings),
+            *(_section(*section, mark) for section in below),
+            _contract_text(sight.agent.turn.kinds[0], sight.uses_wire_form),
+        ]
+    )
 
 
 @cache
@@ -162,7 +167,7 @@ def _examples(agent: Agent) -> list[Message]:
 def _memory_lines(sight: Sight) -> list[str]:
     room, lines, left_out = sight.memory_chars, [], []
     for key, value in sight.memory.items():
-        line = to_line({"key": key, "value": value})
+        line = quoted(to_line({"key": key, "value": value}))
         if len(line) > room:
             left_out.append(key)
             continue
@@ -173,15 +178,9 @@ def _memory_lines(sight: Sight) -> list[str]:
     return lines
 
 
-def _section(title: str, lines: list[str], when_empty: str) -> str:
-    return f"# {title}\n{_fenced(lines)}" if lines else f"# {title}\n({when_empty})"
-
-
-def _fenced(lines: list[str]) -> str:
-    """Put lines between marks made from the lines themselves, so that no author could have foreseen them."""
+def _section(title: str, lines: list[str], when_empty: str, mark: str) -> str:
     text = "\n".join(lines)
-    mark = blake2b(text.encode("utf-8", "replace"), digest_size=5).hexdigest()
-    return f"<<<DATA {mark}\n{text}\n{mark} DATA>>>"
+    return f"# {title}\n{fenced(text, mark)}" if lines else f"# {title}\n({when_empty})"
 
 
 def _tool_line(tool: Tool) -> str:
@@ -189,7 +188,7 @@ def _tool_line(tool: Tool) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
+    line = quoted(" ".join(text.split()))
     return line if len(line) <= BRIEF_LINE_CHARS else f"{line[:BRIEF_LINE_CHARS]} ... (cut)"
 
 

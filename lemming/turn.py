@@ -188,7 +188,7 @@ class _Turn:
     def ask(self) -> TurnReply:
         """Get a reply that is the contract, with corrections where the limits allow."""
         if self.unshown:
-            self.messages.append(results_message(self.unshown))
+            self.messages.append(results_message(self.unshown, self.messages))
         problem: ContractError | None = None
         for corrections_left in range(self.seat.repairs, -1, -1):
             try:

@@ -23,7 +23,8 @@ WORDS, DISK, STORES, REACH, TURN, TICK, VIEWS = range(1, 8)
 FLOORS = {
     # 1 words: pure, no disk, no time of day
     "arguments": WORDS, "clock": WORDS, "contract": WORDS, "errors": WORDS, "fitting": WORDS,
-    "jsontext": WORDS, "kinds": WORDS, "paths": WORDS, "plugin_errors": WORDS, "redaction": WORDS,
+    "jsontext": WORDS, "kinds": WORDS, "paths": WORDS, "plugin_errors": WORDS, "quoting": WORDS,
+    "redaction": WORDS,
     "report": WORDS, "schedule": WORDS,
     # 2 disk: the only code that writes files
     "descriptors": DISK, "disk": DISK, "documents": DISK, "effects": DISK, "fs": DISK, "listings": DISK,

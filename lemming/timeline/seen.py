@@ -8,6 +8,7 @@ from typing import Any
 
 from lemming import paths
 from lemming.jsontext import JsonProblem, compact, parse
+from lemming.quoting import quoted
 from lemming.timeline.record import TickRecord, ToolUse, TurnRecord
 from lemming.timeline.sight import SeenEntry, Sight, place_of, sight_of
 from lemming.timeline.things import (
@@ -107,7 +108,9 @@ def _seen_file(writings: Writings, turn: TurnRecord, path: str, shown: str, is_b
     if write is None:
         return unwritten(writings, thing)
     written = writings.content(write).decode("utf-8", "replace")
-    return _by_turn_or_hand(writings, turn, thing, write, is_same=is_brief or shown.strip() in written)
+    return _by_turn_or_hand(
+        writings, turn, thing, write, is_same=is_brief or shown.strip() in quoted(written)
+    )
 
 
 def _by_turn_or_hand(

@@ -17,7 +17,7 @@ from lemming.jsontext import JsonProblem, parse
 from lemming.timeline.record import TurnRecord
 
 # A section's mark is made from its text, so nothing inside the text can end it.
-_SECTION = re.compile(r"^# ([^\n]*)\n<<<DATA ([0-9a-f]{10})\n(.*?)\n\2 DATA>>>", re.M | re.S)
+_SECTION = re.compile(r"^# ([^\n]*)\n<<<DATA ([0-9a-f]{10}|[0-9a-f]{32})\n(.*?)\n\2 DATA>>>", re.M | re.S)
 _ENTRY = re.compile(r'\{"id": "([A-Za-z0-9]+)", "from": "([a-z0-9_-]+)", "tick": (\d+), ')
 _FILE, _NEW = "File: ", "New entries"
 _ENTRY_SECTIONS = (_NEW, "Entries you have seen before", "Your own latest entries")
