@@ -273,6 +273,21 @@ def test_nothing_prints_but_the_commands() -> None:
     assert {name for name in prints if floor_of(module_of(name)) != VIEWS} == set(PRINTS)
 
 
+def test_commands_print_through_the_screen_only() -> None:
+    """There, whatever could steer a terminal is taken out of every text."""
+    raw = {"click.echo", "click.secho", "pprint", "pprint.pprint", "print", "typer.echo", "typer.secho"}
+    found = {
+        (name, called)
+        for name in TREES
+        if module_of(name).startswith(("cli", "commands")) and name != "commands/screen.py"
+        for called, _ in calls(name)
+        if called in raw
+        or called.startswith(("traceback.print", "sys.stdout.w", "sys.stderr.w", "sys.__", "logging."))
+        or (called.endswith((".write", ".writelines")) and called != "os.write")
+    }
+    assert found == set()
+
+
 def is_broad(handler: ast.ExceptHandler) -> bool:
     """Whether a handler catches everything and does not raise it on."""
     caught = (

@@ -8,7 +8,7 @@ from lemming import paths
 from lemming.agents import Agent, survey_agents
 from lemming.commands.options import AgentName, AsJson, noun
 from lemming.commands.org import find_agent, find_org
-from lemming.commands.screen import one_line, painted, printable, show, show_json, show_table
+from lemming.commands.screen import one_line, painted, show, show_json, show_table, show_text
 from lemming.commands.staffing import copy_agent, new_agent, remove_agent, rename_agent
 from lemming.config import Config, credits_of, load_config
 from lemming.engine import load_tick
@@ -56,7 +56,7 @@ def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> 
     show(painted(one_line(f"{name}  {agent.title}"), "bold"))
     for label, value in _facts(agent, config, tick, readers, state):
         show(f"  {label:<11} {one_line(value)}")
-    show(f"\n{printable(agent.instructions)}")
+    show_text(f"\n{agent.instructions}")
 
 
 def _facts(

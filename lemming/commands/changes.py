@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lemming.commands.options import agent_names
-from lemming.commands.screen import Style, counted, one_line, painted, printable, show
+from lemming.commands.screen import Style, counted, one_line, painted, show
 from lemming.timeline.history import Changes, FileChange
 
 _STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
@@ -32,7 +32,7 @@ def show_changes(changes: Changes, *, only_stat: bool) -> None:
         show()
         for line in changes.diff.splitlines():
             style = "bold" if _HEAD.match(line) else _STYLES.get(line[:1], "plain")
-            show(painted(printable(line), style))
+            show(painted(line, style))
 
 
 def files_in_short(files: list[FileChange]) -> str:

@@ -77,7 +77,7 @@ def tell_problem(problem: Problem, base: Path | None) -> None:
 def _reported(error: Exception, session: Session, *, as_json: bool) -> int:
     known = _as_lemming_error(error, session.command)
     if os.environ.get(DEBUG_ENV):
-        traceback.print_exception(error)
+        screen.tell_text("".join(traceback.format_exception(error)))
     shown = known or _internal_error(error)
     try:
         tell_error(shown, session.base)
@@ -133,12 +133,12 @@ def _silenced() -> int:
 
 def _tell_head(severity: str, code: str, text: str) -> None:
     mark = screen.painted(f"{severity}[{code}]", _COLOURS.get(severity, "red"), sys.stderr)
-    tell(f"{mark}: {screen.printable(text)}")
+    tell(f"{mark}: {text}")
 
 
 def _tell_fix(hint: str) -> None:
     if hint:
-        tell(f"  fix: {screen.printable(hint)}")
+        tell(f"  fix: {hint}")
 
 
 def _located(problem: Problem, base: Path | None) -> Problem:

@@ -12,7 +12,7 @@ from lemming.commands.options import AsJson, Quiet, noun
 from lemming.commands.org import find_org, find_org_if_any
 from lemming.commands.preview import load_settings
 from lemming.commands.readiness import readiness_of, shutdown_of
-from lemming.commands.screen import show, show_json, show_table, tell, write
+from lemming.commands.screen import show, show_json, show_table, tell, tell_on_last_line
 from lemming.config import LOCAL_MODEL
 from lemming.errors import UnknownModel
 
@@ -110,13 +110,13 @@ class _Progress:
                 tell(what)
             return
         percent = f" {100 * done // total}%" if total else ""
-        write(f"\r\033[K{what}{percent}", sys.stderr)
+        tell_on_last_line(f"{what}{percent}")
         self._line_is_open = True
 
     def end(self) -> None:
         """Clear the line."""
         if self._line_is_open:
-            write("\r\033[K", sys.stderr)
+            tell_on_last_line()
 
     def _is_time(self, done: int, total: int) -> bool:
         return sys.stderr.isatty() and (done >= total or time.monotonic() - self._at > _SAY_EVERY_S)

@@ -17,8 +17,8 @@ from lemming.commands.screen import (
     painted,
     show_json,
     tell,
+    tell_on_last_line,
     width_of,
-    write,
 )
 from lemming.errors import ConfigError
 from lemming.messages import EntryName, read_entry
@@ -122,11 +122,11 @@ class Narrator:
         """Name the turns under way on the last line of a terminal, which the next line of text replaces."""
         if self._running and self._uses_last_line:
             names = one_line(", ".join(self._running), width_of(sys.stderr) - 6)
-            write(f"  {names}  …", sys.stderr)
+            tell_on_last_line(f"  {names}  …")
 
     def _clear_line(self) -> None:
         if self._running and self._uses_last_line:
-            write("\r\033[K", sys.stderr)
+            tell_on_last_line()
 
     @property
     def _uses_last_line(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from lemming.commands.org import find_org
-from lemming.commands.screen import show
+from lemming.commands.screen import show_text
 from lemming.errors import NotAnOrg
 from lemming.paths import AGENT_NAME
 
@@ -19,7 +19,7 @@ def noun(about: str) -> typer.Typer:
     @group.callback(help=about, invoke_without_command=True)
     def show_help(ctx: typer.Context) -> None:
         if ctx.invoked_subcommand is None:
-            show(ctx.get_help())
+            show_text(ctx.get_help())
 
     return group
 

@@ -9,7 +9,7 @@ import typer
 from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.preview import Preview, preview_tick
-from lemming.commands.screen import painted, printable, show, show_json, tell
+from lemming.commands.screen import painted, show, show_json, show_text, tell
 from lemming.errors import UsageError
 from lemming.plan import is_for_a_person
 from lemming.schedule import next_due
@@ -45,7 +45,7 @@ def show_messages(seat: Seat) -> None:
     """Print the messages of a turn's first call, each under its role."""
     for message in seat.prompt:
         show(painted(f"--- {message['role']}", "bold"))
-        show(printable(message["content"]))
+        show_text(message["content"])
 
 
 def as_json_prompt(seat: Seat) -> dict[str, Any]:

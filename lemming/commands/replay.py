@@ -10,7 +10,7 @@ import typer
 
 from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import find_org
-from lemming.commands.screen import counted, printable, show, show_json, tell
+from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.journal import journal_ticks
 from lemming.timeline import parse_ticks
 from lemming.timeline.recording import Difference
@@ -59,7 +59,7 @@ def replay(
             _tell_root(base, into, as_json=as_json, quiet=quiet)
     except Difference as difference:
         if difference.diff and not as_json:
-            show(printable(difference.diff))
+            show_text(difference.diff)
         raise
 
 

@@ -1,17 +1,35 @@
-"""What commands print. Data goes to standard output, talk to standard error; colour only to a terminal."""
+"""What commands print: the one place where anything reaches the terminal.
+
+Data goes to standard output, talk to standard error; colour only to a terminal. Whatever is printed may hold
+texts of models, strangers and file names: here, and not where it is called, they lose what could steer a
+terminal or hide in it, and secrets.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import sys
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TextIO
+
+from lemming.redaction import redact_bytes, redact_json, redact_values
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _WIDTH_OF_A_FILE = 160
+
+# Where a style begins and ends, until the text is written: nobody else can know the mark of this process.
+_MARK = os.urandom(8).hex()
+_STYLED = re.compile(f"\0{_MARK}([0-9]+)\0")
+# What shows nothing though Unicode calls it a letter or a mark: fillers, joiners, selectors.
+_INVISIBLE = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]"
+)
+_CLEAR_LINE = "\r\033[K"
 
 
 class ReaderGone(Exception):
@@ -19,36 +37,42 @@ class ReaderGone(Exception):
 
 
 def show(text: str = "") -> None:
-    """Print data."""
-    write(f"{text}\n", sys.stdout)
+    """Print a line of data. Line ends within it, but for empty lines before it, become spaces."""
+    _write_line(text, sys.stdout)
+
+
+def show_text(text: str) -> None:
+    """Print a text of several lines."""
+    _write(f"{_safe(text)}\n", sys.stdout)
 
 
 def show_json(kind: str, plain: Mapping[str, Any]) -> None:
     """Print one object on one line, with its version and its type in front."""
     from lemming.jsontext import compact
 
-    show(compact({"v": 1, "type": kind, **plain}).decode())
+    _show_json({"v": 1, "type": kind, **plain}, compact, "\n")
 
 
 def show_pretty(plain: Any) -> None:
     """Print JSON for people: several lines, indented."""
     from lemming.jsontext import pretty
 
-    write(pretty(plain).decode(), sys.stdout)
+    _show_json(plain, pretty, "")
 
 
 def tell(text: str = "", *, style: Style = "plain") -> None:
-    """Say something to the person at the keyboard."""
-    write(f"{painted(text, style, sys.stderr)}\n", sys.stderr)
+    """Say something to the person at the keyboard, on a line."""
+    _write_line(painted(text, style, sys.stderr), sys.stderr)
 
 
-def write(text: str, stream: TextIO) -> None:
-    """Write text at once; raise `ReaderGone` when nobody is there to take it."""
-    try:
-        stream.write(text)
-        stream.flush()
-    except BrokenPipeError as error:
-        raise ReaderGone from error
+def tell_text(text: str) -> None:
+    """Say something of several lines to the person at the keyboard."""
+    _write(f"{_safe(text)}\n", sys.stderr)
+
+
+def tell_on_last_line(text: str = "") -> None:
+    """Replace what stands on the last line of a terminal, and stay there; without a text, clear it."""
+    _write(f"{_CLEAR_LINE}{_safe(text)}", sys.stderr)
 
 
 def painted(text: str, style: Style, stream: TextIO | None = None) -> str:
@@ -56,7 +80,7 @@ def painted(text: str, style: Style, stream: TextIO | None = None) -> str:
     stream = stream or sys.stdout
     if style not in _CODES or not text or not has_colour(stream):
         return text
-    return f"\033[{_CODES[style]}m{text}\033[0m"
+    return f"\0{_MARK}{_CODES[style]}\0{text}\0{_MARK}0\0"
 
 
 def has_colour(stream: TextIO) -> bool:
@@ -82,13 +106,61 @@ def one_line(text: str, width: int = _WIDTH_OF_A_FILE) -> str:
 
 
 def printable(text: str) -> str:
-    """Return text that cannot steer a terminal: control characters become question marks.
+    """Return text that cannot steer a terminal: control, format and invisible characters become "?".
 
-    Line ends and tabs stay.
+    Line ends and tabs stay; other spaces become plain ones.
+
+    >>> printable("a\\x9b2J\\u202eb\\u3000c")
+    'a?2J?b c'
     """
-    if text.isprintable():
+    if text.isascii() and text.isprintable():
         return text
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else "?" for letter in text)
+    return _INVISIBLE.sub("?", "".join(map(_printable, text)))
+
+
+def _printable(letter: str) -> str:
+    if letter.isprintable() or letter in "\n\t":
+        return letter
+    return " " if unicodedata.category(letter) == "Zs" else "?"
+
+
+def _safe(text: str) -> str:
+    """Return what may be written: foreign text made harmless, our own styles as the terminal knows them."""
+    parts = _STYLED.split(redact_values(text))
+    parts[::2] = map(printable, parts[::2])
+    parts[1::2] = (f"\033[{code}m" for code in parts[1::2])
+    return "".join(parts)
+
+
+def _write_line(text: str, stream: TextIO) -> None:
+    line = text.lstrip("\n")
+    _write("\n" * (len(text) - len(line)) + _safe(line).replace("\n", " ") + "\n", stream)
+
+
+def _show_json(plain: Any, write: Any, end: str) -> None:
+    raw: bytes = write(plain)
+    if redact_bytes(raw) != raw:
+        raw = write(redact_json(plain))
+    text = raw.decode()
+    if not text.isascii():
+        text = "".join(map(_escaped, text))
+    _write(text.replace("\x7f", "\\u007f") + end, sys.stdout)
+
+
+def _escaped(letter: str) -> str:
+    """Return a character as JSON may show it: what is not seen as an escape, which stands for the same."""
+    if letter == "\n" or (letter.isprintable() and not _INVISIBLE.match(letter)):
+        return letter
+    return re.sub("(....)", r"\\u\1", letter.encode("utf-16-be", "surrogatepass").hex())
+
+
+def _write(text: str, stream: TextIO) -> None:
+    """Write text at once; raise `ReaderGone` when nobody is there to take it."""
+    try:
+        stream.write(text)
+        stream.flush()
+    except BrokenPipeError as error:
+        raise ReaderGone from error
 
 
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:

@@ -188,8 +188,9 @@ def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
 
 def _tell_troubles(troubles: list[Trouble], survey: Survey) -> None:
     for trouble in troubles:
-        fix = f"\n  fix: {one_line(trouble.fix, 400)}" if trouble.fix else ""
-        tell(f"{painted(trouble.about, 'red', sys.stderr)}: {one_line(trouble.text, 600)}{fix}")
+        tell(f"{painted(trouble.about, 'red', sys.stderr)}: {one_line(trouble.text, 600)}")
+        if trouble.fix:
+            tell(f"  fix: {one_line(trouble.fix, 400)}")
     if survey.warnings:
         tell(
             f"{counted(len(survey.warnings), 'warning')} about resumes; `lemming validate` shows them",

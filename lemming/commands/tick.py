@@ -9,7 +9,7 @@ import typer
 from lemming.commands.narration import text_of
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import Style, counted, one_line, painted, printable, show, show_json
+from lemming.commands.screen import Style, counted, one_line, painted, show, show_json, show_text
 from lemming.errors import UsageError
 from lemming.journal import journal_ticks
 from lemming.jsontext import compact
@@ -119,7 +119,7 @@ def _show_turn(turn: TurnRecord, record: TickRecord, *, prompts: bool) -> None:
 def _show_prompt(turn: TurnRecord) -> None:
     for message in turn.prompt:
         show(painted(f"  --- {message['role']}", "dim"))
-        show(_indented(message["content"]))
+        show_text(_indented(message["content"]))
     show(painted("  ---", "dim"))
 
 
@@ -129,7 +129,7 @@ def _show_call(call: ModelCall) -> None:
         _line("answer", f"{painted('none', 'red')}  {one_line(call.error, 600)}")
         return
     _line("answer", painted(f"{call.model}, {call.duration_ms / 1000:.1f}s, {cost}", "dim"))
-    show(_indented(call.text, 12))
+    show_text(_indented(call.text, 12))
     if call.problem:
         _line("", f"{painted('not a reply', 'yellow')}: {one_line(call.problem, 600)}")
 
@@ -173,7 +173,7 @@ def _plain(value: Any) -> str:
 
 
 def _indented(text: str, width: int = 2) -> str:
-    return "\n".join(" " * width + line for line in printable(text).split("\n"))
+    return "\n".join(" " * width + line for line in text.split("\n"))
 
 
 def _size(turn: TurnRecord) -> int:
