@@ -50,11 +50,11 @@ class Recorder:
         elif missing:
             first, newest = missing[0], missing[-1]
             trailers = {"Tick": newest, "From-Tick": first, "Late": "yes"}
-            self._commit(files, f"ticks {first} to {newest}, kept together", trailers, ENGINE)
+            self._commit(files, message_of(f"ticks {first} to {newest}, kept together", trailers), ENGINE)
         else:
             begins = f"before tick {tick}: the history begins"
             subject = begins if last is None else f"by hand before tick {tick}"
-            self._commit(files, subject, {"Before-Tick": tick}, BY_HAND)
+            self._commit(files, message_of(subject, {"Before-Tick": tick}), BY_HAND)
 
     def keep_rewound(self, tick: int, commit: str) -> None:
         """Keep that the files are those of a commit again; the past goes on from there.
@@ -62,7 +62,8 @@ class Recorder:
         Raises `GitFailed`.
         """
         trailers = {"Before-Tick": tick, "Rewound-To": commit}
-        self._commit(self._repository.changes(), f"rewound to tick {tick - 1}", trailers, BY_HAND)
+        message = message_of(f"rewound to tick {tick - 1}", trailers)
+        self._commit(self._repository.changes(), message, BY_HAND)
 
     def open(self) -> Repository:
         """Return the repository, made if need be and ready to be written to; raise `GitFailed`."""
@@ -89,25 +90,34 @@ class Recorder:
             self._keep_tick(report.tick, report.turns, files)
 
     def _keep_tick(self, tick: int, turns: Iterable[TurnReport], files: list[str], **more: object) -> None:
-        report = TickReport(tick=tick, turns=tuple(turns))
-        totals = report.totals
-        agents = [turn.agent for turn in report.turns if turn.status != "skipped"]
-        trailers = {
-            "Tick": tick,
-            "Agents": ", ".join(agents),
-            "Calls": totals["calls"],
-            "Credits": f"{totals['credits']:g}",
-            "Cost-USD": None if totals["cost_usd"] is None else f"{totals['cost_usd']:.6f}",
-        }
-        self._commit(files, f"tick {tick}: {_outcome(report)}", {**trailers, **more}, ENGINE)
+        self._commit(files, tick_message(tick, turns, **more), ENGINE)
 
-    def _commit(self, files: list[str], subject: str, trailers: Mapping[str, object], author: str) -> None:
-        lines = [f"{key}: {value}" for key, value in trailers.items() if value not in (None, "")]
-        message = "\n".join([subject, "", *lines, ""])
+    def _commit(self, files: list[str], message: str, author: str) -> None:
         at_s = int(self._runtime.clock.now().timestamp())
         commit = self._repository.commit(self._repository.stage(files), message, at_s=at_s, author=author)
         if int(commit, 16) % _TIDY_EVERY == 0:  # about every hundredth: no counter to keep
             self._repository.run("gc", "--auto", "--quiet")
+
+
+def tick_message(tick: int, turns: Iterable[TurnReport], **more: object) -> str:
+    """Return the message of a tick's commit; `more` are trailers beside the usual ones."""
+    report = TickReport(tick=tick, turns=tuple(turns))
+    totals = report.totals
+    agents = [turn.agent for turn in report.turns if turn.status != "skipped"]
+    trailers = {
+        "Tick": tick,
+        "Agents": ", ".join(agents),
+        "Calls": totals["calls"],
+        "Credits": f"{totals['credits']:g}",
+        "Cost-USD": None if totals["cost_usd"] is None else f"{totals['cost_usd']:.6f}",
+    }
+    return message_of(f"tick {tick}: {_outcome(report)}", {**trailers, **more})
+
+
+def message_of(subject: str, trailers: Mapping[str, object]) -> str:
+    """Return a commit's message; trailers without a value are left out."""
+    lines = [f"{key}: {value}" for key, value in trailers.items() if value not in (None, "")]
+    return "\n".join([subject, "", *lines, ""])
 
 
 def trailers_of(message: str) -> dict[str, str]:

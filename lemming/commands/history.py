@@ -12,6 +12,9 @@ from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, show_json, show_table, tell
 from lemming.config import ORG_FILE, load_config
+from lemming.counter import load_tick
+from lemming.errors import OrgBusy
+from lemming.journal import journal_ticks
 from lemming.jsontext import parse, pretty
 
 
@@ -32,8 +35,9 @@ def history(
 ) -> None:
     """Show what has been kept: a line for each tick that changed something, and for edits by hand.
 
-    With `on`, every tick from the next one on is a commit in .lemming/history.git. With `off` no more are
-    added; what is there can still be read. Both change one value in config/org.json.
+    With `on`, every tick is a commit in .lemming/history.git: those to come, and those that the journals
+    tell of already (not while an engine runs). With `off` no more are added; what is there can still be read.
+    Both change one value in config/org.json.
 
     \b
     Examples:
@@ -80,9 +84,35 @@ def _switch(base: Path, *, is_on: bool, as_json: bool) -> None:
             plain = {}
         plain["history"] = value
         fs.publish(base, ORG_FILE, pretty(plain))
+    rebuilt = _rebuild(base) if is_on else 0
     if as_json:
-        show_json("history", {"history": value, "before": before})
+        show_json("history", {"history": value, "before": before, "rebuilt": rebuilt})
     elif is_on:
         tell(f"the history is on: every tick that changes something is kept in {FOLDER}")
+        if rebuilt:
+            tell(
+                f"{counted(rebuilt, 'tick')} of the past made from the journals; `lemming history` shows them"
+            )
     else:
         tell("the history is off; what has been kept can still be read")
+
+
+def _rebuild(base: Path) -> int:
+    """Make the history of the ticks so far where there is none; return how many. Not beside an engine."""
+    from lemming.recorder import Recorder
+    from lemming.runtime import open_org
+    from lemming.timeline.rebuild import rebuild
+
+    try:
+        with open_org(base, command="history") as runtime:
+            if not journal_ticks(base):
+                return 0
+            recorder = Recorder(runtime)
+            repository = recorder.open()
+            if not repository.head() and (rebuilt := rebuild(base, repository)):
+                recorder.keep_pending(load_tick(base))
+                return rebuilt
+            return 0
+    except OrgBusy:
+        tell("an engine is running: the history begins with its next tick", style="yellow")
+        return 0

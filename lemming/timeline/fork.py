@@ -10,9 +10,9 @@ from typing import Any
 from lemming import fs
 from lemming.agents import Agent
 from lemming.config import KINDS
-from lemming.documents import read_text, unknown_keys
+from lemming.documents import unknown_keys
 from lemming.engine import persist_tick
-from lemming.errors import ConfigError, UsageError
+from lemming.errors import Problem, UsageError
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.timeline.history import History, State
 from lemming.timeline.journals import copy_journals
@@ -98,23 +98,21 @@ def with_setting(raw: bytes, setting: Setting) -> bytes:
 
 
 def _require_effect(setting: Setting, before: bytes, after: bytes) -> None:
-    """Raise `UsageError` for a setting that the engine would refuse or take no notice of."""
+    """Raise `UsageError` for a key that the engine would take no notice of: a typing error, most likely."""
     kind = KINDS.get(setting.file) or (Agent if _RESUME.match(setting.file) else None)
     if kind is None:  # a memory, or a shared file: anything may be in it
         return
-    known = unknown_keys(parse(before, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True), kind)
-    new = {problem.pointer for problem in known}
-    try:
-        document = read_text(after, setting.file, kind, limit_bytes=_FILE_LIMIT_BYTES)
-    except ConfigError as error:
-        raise UsageError(
-            f"--set {setting.pointer}: {error.problems[0]}", hint=error.problems[0].hint
-        ) from error
-    for problem in document.warnings:
-        if problem.pointer not in new and problem.pointer:
+    known = {problem.pointer for problem in _unknown_keys(before, kind)}
+    for problem in _unknown_keys(after, kind):
+        if problem.pointer not in known:
             raise UsageError(
                 f"--set {setting.pointer}: {problem.message} in {setting.file}", hint=problem.hint
             )
+
+
+def _unknown_keys(raw: bytes, kind: Any) -> list[Problem]:
+    plain = parse(raw, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True)
+    return list(unknown_keys(plain, kind)) if isinstance(plain, dict) else []
 
 
 def _inside(holder: Any, part: str, setting: Setting) -> Any:

@@ -122,7 +122,9 @@ class History:
         if not self.repository.exists():
             is_on = load_config(base).org.history != "off"
             begins = "it begins with the next tick"
-            hint = begins if is_on else f"`lemming history on` turns it on; {begins}"
+            hint = (
+                begins if is_on else "`lemming history on` turns it on, and makes the past from the journals"
+            )
             raise UsageError("there is no history here", where=str(base / FOLDER), hint=hint)
         self.repository.check()
 

@@ -170,7 +170,6 @@ def test_a_fork_may_have_other_values(long: Path, tmp_path: Path) -> None:
         "agents/ada/resume.json:/permissions/tools/7=x",
         "agents/ada/resume.json:/instrucions=Be brief.",
         "agents/ada/resume.json:/schedule/run_every_n_tics=3",
-        "agents/ada/resume.json:/schedule/run_every_n_ticks=often",
         "config/org.json:/retention=5",
         "config/models.json:/scripted/modle=x",
         "config/answers.jsonl:/a=1",
