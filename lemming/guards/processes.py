@@ -55,6 +55,9 @@ def end_all(child: int, wake: int) -> None:
     poll = select.poll()
     poll.register(wake, select.POLLIN)
     give_up = time.monotonic() + _SWEEP_S
+    with contextlib.suppress(ChildProcessError, PermissionError):
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT)  # not another's by now
+        os.kill(child, signal.SIGKILL)  # first of a process namespace, it takes all others with it, at once
     while time.monotonic() < give_up:
         for process in descendants():
             with contextlib.suppress(ProcessLookupError, PermissionError):

@@ -419,6 +419,17 @@ def test_processes_have_a_limit(desk: Desk) -> None:
 
 
 @needs_python
+def test_processes_that_double_are_all_ended(desk: Desk) -> None:
+    """Root has no limit but the one that the launcher keeps, and 1024 are there before it looks."""
+    (desk.workspace / "double.py").write_text(
+        "import os\nfor _ in range(10):\n    try: os.fork()\n    except OSError: pass\n"
+        "os.execv('/bin/sleep', ['sleep', '1000.375'])\n"
+    )
+    desk.refusal("shell", command=f"{PYTHON} double.py; exit 1")
+    assert processes("1000.375") == []
+
+
+@needs_python
 def test_memory_has_a_limit_in_all(tmp_path: Path, sandbox: Sandbox) -> None:
     desk = Desk(tmp_path, org=org_with(sandbox, max_memory_bytes=128 << 20, timeout_s=60))
     hog = f"{PYTHON} -c 'import time; x = bytearray(40 << 20); time.sleep(60)' &"
