@@ -17,9 +17,9 @@ import threading
 import weakref
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from contextvars import copy_context
 from typing import Any, Generic, Protocol, TypeVar
 
+from lemming.deadlines import LeftBehind, run_on_thread
 from lemming.errors import LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.plugin_errors import provider_error
 from lemming.providers import LLMProvider, Reply, Request
@@ -54,7 +54,7 @@ def ask(provider: LLMProvider, request: Request) -> Reply:
     def answer() -> Reply:
         if provider.keeps_deadline:
             return checked(provider.complete(request))
-        return checked(_run_on_thread(lambda: provider.complete(request), request.deadline_s))
+        return checked(_on_thread(lambda: provider.complete(request), request.deadline_s))
 
     return guarded(answer, f"{type(provider).__name__} {request.model_name}".strip())
 
@@ -107,21 +107,11 @@ def timed_out(deadline_s: float) -> TimedOut:
     return TimedOut(f"no answer within {deadline_s:.3g} s", hint=hint)
 
 
-def _run_on_thread(work: Callable[[], T], deadline_s: float) -> T:
+def _on_thread(work: Callable[[], T], deadline_s: float) -> T:
     """Run blocking work; raise `TimedOut` and leave the thread behind when it takes too long."""
-    done: Future[T] = Future()
-    context = copy_context()
-
-    def body() -> None:
-        try:
-            done.set_result(context.run(work))
-        except BaseException as error:  # noqa: BLE001 - carried over to the thread that waits
-            done.set_exception(error)
-
-    threading.Thread(target=body, name="lemming-provider", daemon=True).start()
     try:
-        return done.result(deadline_s)
-    except TimeoutError:
+        return run_on_thread(work, deadline_s, name="lemming-provider")
+    except (LeftBehind, TimeoutError):
         raise timed_out(deadline_s) from None
 
 

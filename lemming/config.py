@@ -166,6 +166,14 @@ class Org:
         default_factory=list,
         metadata=about("Python modules imported at start; they register tools and providers."),
     )
+    tool_timeout_s: float = field(
+        default=120.0,
+        metadata=about(
+            "Longest time a call of a tool of your own may take, where its class does not say.",
+            gt=0,
+            le=86_400,
+        ),
+    )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     shell: ShellSettings = field(default_factory=ShellSettings)
     quota: Quota = field(default_factory=Quota)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from lemming import paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, Org, load_config
+from lemming.deadlines import LeftBehind
 from lemming.documents import once_saved
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
 from lemming.executors.baton import Baton
@@ -188,8 +189,14 @@ class Runtime:
         )
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
-        """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result."""
-        return call_tool(call.tool, call.args, context)
+        """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result.
+
+        Raises `Stopped` when the engine is to end and a tool of somebody's own does not.
+        """
+        try:
+            return call_tool(call.tool, call.args, context, self.stop)
+        except LeftBehind as error:
+            raise Stopped from error
 
     def _provider(self, entry: ModelEntry) -> LLMProvider:
         limits = entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute

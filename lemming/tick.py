@@ -27,7 +27,7 @@ from lemming.runtime import Runtime, Stopped
 from lemming.seating import Skip, as_record, from_record
 from lemming.snapshot import Snapshot
 from lemming.tape import JournalTape, reached_outside, recorded_answer, recorded_result, written_ahead
-from lemming.tools import ToolResult
+from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn import (
     INTERRUPTED,
     Seat,
@@ -268,8 +268,8 @@ class Tick:
                     output=INTERRUPTED,
                     effects=[],
                 )
-            if result.output == INTERRUPTED:
-                remarks.append(f"{tool}: {INTERRUPTED}")
+            if is_unknown_outcome(result):
+                remarks.append(f"{tool}: {result.output}")
             results.append(as_shown(tool, call["args"], result))
         return results, remarks
 

@@ -6,6 +6,7 @@ live in `lemming/toolbox/`; they say what would change (`plan`) and leave the wr
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,7 @@ from lemming import paths
 from lemming.agents import Agent, load_agent
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
+from lemming.deadlines import LeftBehind, run_on_thread
 from lemming.effects import FileEffect, apply_effect
 from lemming.errors import DiskError, LemmingError, PermissionDenied, ToolError
 from lemming.jsontext import compact, nearest
@@ -73,6 +75,10 @@ class Tool(ABC):
     is_independent: ClassVar[bool] = False
     """Whether its calls neither look at nor change files that other agents touch. A turn whose tools are all
     independent need not wait for turns it has nothing to do with."""
+
+    timeout_s: ClassVar[float | None] = None
+    """Longest time a call may take; None: `tool_timeout_s` in `config/org.json`. A tool of your own that
+    takes longer is left behind. The tools that ship end by themselves."""
 
     output_limit_bytes: ClassVar[int] = 32 << 10
     """Output beyond this is cut, and the cut is marked."""
@@ -136,7 +142,7 @@ class EngineTool(Tool):
             now=timestamp(SystemClock().now()),
         )
         try:
-            if self.name in ToolRegistry.names(()):  # one that ships
+            if ToolRegistry.ships(self.name):
                 allowed_tool(self.name, context.agent, context.org)
             result = self.plan(context, *args, **self.check(kwargs))
         except LemmingError as error:
@@ -185,6 +191,8 @@ class ToolRegistry:
             raise TypeError(f"{type(tool).__name__} needs a name and a description")
         if type(tool).__hash__ is None:
             raise TypeError(f'tool "{tool.name}" has no hash: a dataclass needs @dataclass(eq=False)')
+        if tool.timeout_s is not None and not tool.timeout_s > 0:
+            raise TypeError(f'tool "{tool.name}": timeout_s is {tool.timeout_s}; it must be more than 0')
         try:
             _ = tool.parameters
         except PydanticUserError as error:
@@ -197,6 +205,11 @@ class ToolRegistry:
     def unregister(cls, name: str) -> None:
         """Take a registered tool away; those that ship stay."""
         cls._tools.pop(name)
+
+    @classmethod
+    def ships(cls, name: str) -> bool:
+        """Return whether it is the name of a tool that comes with the engine."""
+        return name in cls._built_in
 
     @classmethod
     def names(cls, plugins: Sequence[str] | None = None) -> list[str]:
@@ -243,13 +256,35 @@ def allowed_tool(name: str, agent: Agent, org: Org) -> Tool:
     raise PermissionDenied(f"{name}: refused by permissions.tools (granted: {granted})")
 
 
-def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
-    """Check and run one call. Whatever goes wrong inside becomes a failed result the agent can read."""
+def unknown_outcome(why: str) -> str:
+    """Return the output of a call of which nobody knows whether it happened."""
+    return f"INTERRUPTED: {why}; it may or may not have happened"
+
+
+def is_unknown_outcome(result: ToolResult) -> bool:
+    """Return whether nobody knows if the call happened."""
+    begins, _, ends = unknown_outcome("|").partition("|")
+    return not result.success and result.output.startswith(begins) and result.output.endswith(ends)
+
+
+def call_tool(
+    name: str, arguments: Any, context: ToolContext, stop: threading.Event | None = None
+) -> ToolResult:
+    """Check and run one call. Whatever goes wrong inside becomes a failed result the agent can read.
+
+    Raised is `LeftBehind`, when `stop` was set while a tool that does not ship ran and went on running, and a
+    `DiskError` that says nothing about the call.
+    """
     try:
         tool = allowed_tool(name, context.agent, context.org)
         if not isinstance(arguments, dict):
             raise ToolError(f"{name}: args must be an object")
-        return _readable(tool, tool.invoke(context, tool.check(arguments)))
+        checked = tool.check(arguments)
+        if ToolRegistry.ships(name):
+            return _readable(tool, tool.invoke(context, checked))
+        return _readable(tool, _in_time(tool, checked, context, stop))
+    except LeftBehind:
+        raise
     except DiskError as error:
         if isinstance(ToolRegistry.get(name), EngineTool) and not error.concerns_one_file:
             raise  # it says nothing about the call
@@ -259,6 +294,22 @@ def call_tool(name: str, arguments: Any, context: ToolContext) -> ToolResult:
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
         why = f"{name} failed: {words_of(error)}"
     return ToolResult(False, _cut(why, Tool.output_limit_bytes))
+
+
+def _in_time(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext, stop: threading.Event | None
+) -> ToolResult:
+    """Run a tool of somebody's own, for as long as it may take."""
+    limit_s = context.org.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
+    try:
+        return run_on_thread(
+            lambda: tool.invoke(context, arguments), limit_s, name=f"lemming-tool-{tool.name}", stop=stop
+        )
+    except LeftBehind:
+        if stop is not None and stop.is_set():
+            raise
+    why = f"it took longer than {limit_s:g} s and was left behind"
+    return ToolResult(False, f"{tool.name}: {why}" if tool.repeatable else unknown_outcome(why))
 
 
 def _readable(tool: Tool, result: Any) -> ToolResult:

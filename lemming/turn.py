@@ -25,7 +25,7 @@ from lemming.prompt import correction, results_message
 from lemming.providers import Message
 from lemming.readmark import ReadMark
 from lemming.report import Status, TurnReport
-from lemming.tools import ToolResult
+from lemming.tools import ToolResult, is_unknown_outcome, unknown_outcome
 
 REPLY_CHARS_QUOTED = 4000
 # What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools
@@ -33,7 +33,7 @@ REPLY_CHARS_QUOTED = 4000
 RESULTS_CHARS = 128_000
 ARGS_CHARS = 2000
 
-INTERRUPTED = "INTERRUPTED: the engine stopped while this ran; it may or may not have happened"
+INTERRUPTED = unknown_outcome("the engine stopped while this ran")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,8 +265,8 @@ class _Turn:
             self.settled.update(staged)
             self.staged.clear()
             self.outside.append(self.results[-1])
-            if result.output == INTERRUPTED:
-                self.remarks.append(f"{call.tool}: {INTERRUPTED}")
+            if is_unknown_outcome(result):
+                self.remarks.append(f"{call.tool}: {result.output}")
         for effect in result.effects:
             self.staged[effect.place] = effect
             if result.passed_on:

@@ -35,8 +35,9 @@ FLOORS = {
     "outboxes": STORES, "readmark": STORES, "sealing": STORES,
     # 4 reach: the outside world
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
-    "circuit": REACH, "git_files": REACH, "guards": REACH, "pacing": REACH, "providers": REACH,
-    "repository": REACH, "plugins": REACH, "retrying": REACH, "toolbox": REACH, "tools": REACH,
+    "circuit": REACH, "deadlines": REACH, "git_files": REACH, "guards": REACH, "pacing": REACH,
+    "plugins": REACH, "providers": REACH, "repository": REACH, "retrying": REACH,
+    "toolbox": REACH, "tools": REACH,
     # 5 the turn
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     "watching": TURN,
@@ -102,8 +103,9 @@ PRINTS = {"guards/confine.py": "its standard output is its verdict, which the en
 
 # A broad `except` stands only at the edges: a model call, a tool call, a plugin, the process.
 EDGES = {
-    "calls.py": 2,
+    "calls.py": 1,
     "commands/failures.py": 1,
+    "deadlines.py": 1,
     "executors/threads.py": 1,
     "guards/confine.py": 1,
     "plugin_errors.py": 1,

@@ -22,7 +22,7 @@ from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
 from lemming.timeline.gaps import no_journal
-from lemming.turn import INTERRUPTED
+from lemming.tools import ToolResult, is_unknown_outcome
 
 ENDS = ("turn_committed", "turn_skipped")
 STARTS = ("turn_started", "turn_resumed")
@@ -331,4 +331,4 @@ def value_in(effect: FileEffect) -> Any:
 
 def is_unknown(record: Record) -> bool:
     """Return whether a `tool_finished` says that nobody knows whether the call happened."""
-    return record["success"] is False and record["output"] == INTERRUPTED
+    return is_unknown_outcome(ToolResult(record["success"], record["output"]))

@@ -19,7 +19,7 @@ from lemming.plugins import load_installed_plugins
 from lemming.redaction import redact_values
 from lemming.runtime import Runtime
 from lemming.timeline.unknown import RETRY, UnknownCall, tell_agent, unknown_call
-from lemming.tools import ToolContext, ToolRegistry, ToolResult, allowed_tools
+from lemming.tools import ToolContext, ToolRegistry, ToolResult, allowed_tools, is_unknown_outcome
 from lemming.turn import INTERRUPTED
 
 
@@ -73,6 +73,8 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     result = replace(given, output=redact_values(given.output))
     for effect in result.effects:
         apply_effect(base, effect, again=True, sync=True)
+    if is_unknown_outcome(result):  # that is what the agent has been told
+        return result
     told = f"{began}\n{result.output}"
     tell_agent(base, call, success=result.success, output=told, **{RETRY: "finished"})
     return result
