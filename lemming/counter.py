@@ -30,7 +30,7 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
     """
     base = paths.as_base(base_path)
     try:
-        plain = parse(fs.read_bytes(f"{base}/{paths.TICK_FILE}", 4096), allow_bom=True)
+        plain = parse(fs.read_bytes(f"{base}/{paths.TICK_FILE}", 4096), allow_bom=True, any_integer=False)
     except FileNotFoundError as error:
         if not journal_ticks(base):
             return _tick_by_turns(base)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from contextvars import copy_context
 from typing import TypeVar
 
@@ -37,6 +36,8 @@ def run_on_thread(
 
     That is `deadline_s`, or `grace_s` once `stop` is set.
     """
+    from concurrent.futures import Future  # brings `logging` along: only where work is really run
+
     done: Future[T] = Future()
     context = copy_context()
 

@@ -76,10 +76,15 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def read_text(raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 20) -> Document[T]:
-    """Return bytes as a value of `kind`; `file` names them in messages. Raises `ConfigError`."""
+def read_text(
+    raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 20, any_integer: bool = False
+) -> Document[T]:
+    """Return bytes as a value of `kind`; `file` names them in messages. Raises `ConfigError`.
+
+    `any_integer`: those beyond 53 bits are taken too.
+    """
     try:
-        plain = parse(raw, limit_bytes=limit_bytes, allow_bom=True)
+        plain = parse(raw, limit_bytes=limit_bytes, allow_bom=True, any_integer=any_integer)
     except JsonProblem as error:
         problem = Problem(error.message, file, error.line, error.column, error.pointer, code=NOT_JSON)
         raise _config_error(problem) from error

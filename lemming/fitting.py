@@ -83,7 +83,10 @@ def _refuse() -> Any:
 def _fit_float(value: Any) -> float:
     if type(value) is float:
         return value
-    return float(value) if type(value) is int else _refuse()
+    try:
+        return float(value) if type(value) is int else _refuse()
+    except OverflowError as error:
+        raise Misfit from error
 
 
 def _fitter_of_dataclass(kind: Any) -> Fitter:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from difflib import get_close_matches
 from functools import cache, lru_cache
 from json.scanner import make_scanner
@@ -18,6 +18,7 @@ from typing import Any
 
 MAX_DEPTH = 64
 MAX_INTEGER = 2**53
+MAX_DIGITS = 4300  # Python reads and writes no longer integer as text
 DEFAULT_LIMIT_BYTES = 1 << 20
 
 # A string that never ends is one token up to the end: to look for its end from each quote is quadratic.
@@ -46,8 +47,12 @@ def parse(
     limit_bytes: int = DEFAULT_LIMIT_BYTES,
     allow_bom: bool = False,
     max_depth: int = MAX_DEPTH,
+    any_integer: bool = True,
 ) -> Any:
     """Return the value of one strict JSON text; raise `JsonProblem` for anything else.
+
+    Integers are exact, up to `MAX_DIGITS`. Without `any_integer`, for what people set, they must fit in 53
+    bits: many a program rounds others.
 
     >>> parse('{"a": [1, 2.5, null]}')
     {'a': [1, 2.5, None]}
@@ -57,7 +62,7 @@ def parse(
     """
     text = _decode(raw, limit_bytes, allow_bom)
     try:
-        value = _scanned(text)
+        value = _scanned(text, _ANY if any_integer else _SMALL)
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             raise JsonProblem("unexpected end of JSON", error.lineno, error.colno) from error
@@ -180,6 +185,12 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise _Refused(f"number out of range: more than {MAX_DIGITS} digits", literal=digits)
+    return int(digits)
+
+
+def _small_integer(digits: str) -> int:
     if len(digits) >= 16 and (len(digits) > 18 or abs(int(digits)) > MAX_INTEGER):
         raise _Refused("number out of range: integers must fit in 53 bits", literal=digits)
     return int(digits)
@@ -196,19 +207,25 @@ def _constant(name: str) -> None:
     raise _Refused(f"{name} is not JSON", literal=name)
 
 
-_DECODER = json.JSONDecoder(
-    object_pairs_hook=_object, parse_int=_integer, parse_float=_number, parse_constant=_constant
-)
-_scan = make_scanner(_DECODER)  # type: ignore[arg-type]  # it takes the decoder's attributes
+def _decoder(parse_int: Callable[[str], int]) -> tuple[json.JSONDecoder, Any]:
+    """Return a decoder and its scanner."""
+    decoder = json.JSONDecoder(
+        object_pairs_hook=_object, parse_int=parse_int, parse_float=_number, parse_constant=_constant
+    )
+    return decoder, make_scanner(decoder)  # type: ignore[arg-type]  # it takes the decoder's attributes
 
 
-def _scanned(text: str) -> Any:
-    """Do what `_DECODER.decode` does; where nothing is amiss, without its two layers around the scanner."""
+_ANY, _SMALL = _decoder(_integer), _decoder(_small_integer)
+
+
+def _scanned(text: str, by: tuple[json.JSONDecoder, Any]) -> Any:
+    """Do what a decoder does; where nothing is amiss, without its two layers around the scanner."""
+    decoder, scan = by
     try:
-        value, end = _scan(text, 0)
+        value, end = scan(text, 0)
     except StopIteration:
-        return _DECODER.decode(text)
-    return value if not text[end:].strip(" \t\n\r") else _DECODER.decode(text)
+        return decoder.decode(text)
+    return value if not text[end:].strip(" \t\n\r") else decoder.decode(text)
 
 
 def _depth(value: Any) -> int:

@@ -230,7 +230,7 @@ def read_entry(base: Path, name: EntryName) -> OutboxEntry:
 
 def decode_entry(name: EntryName, raw: bytes) -> OutboxEntry:
     """Return the bytes of an entry's file as that entry; raise `ConfigError` as `read_entry` does."""
-    document = read_text(raw, name.file, OutboxEntry, limit_bytes=ENTRY_LIMIT_BYTES)
+    document = read_text(raw, name.file, OutboxEntry, limit_bytes=ENTRY_LIMIT_BYTES, any_integer=True)
     entry = document.value
     claimed, actual = (entry.tick, entry.id, entry.agent), (name.tick, name.id, name.author)
     for key, claim, truth in zip(("tick", "id", "agent"), claimed, actual, strict=True):

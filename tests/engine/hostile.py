@@ -61,7 +61,6 @@ FAILED: dict[str, tuple[str, str]] = {
     "minus infinity": ('{"memory_updates": [{"key": "k", "value": -Infinity}]}', "-Infinity is not JSON"),
     "1e999": ('{"memory_updates": [{"key": "k", "value": 1e999}]}', "number out of range"),
     "5000 digits": ('{"memory_updates": [{"key": "k", "value": ' + "9" * 5000 + "}]}", "out of range"),
-    "2^53 + 1": ('{"memory_updates": [{"key": "k", "value": 9007199254740993}]}', "out of range"),
     "a duplicate key": ('{"notes": "a", "notes": "b"}', 'duplicate key "notes"'),
     "a duplicate key inside": (
         '{"outbox_entries": [{"kind": "message", "payload": {"a": 1, "a": 2}}]}',

@@ -10,8 +10,10 @@ from lemming.agents import discover_agents
 from lemming.engine import run_once
 from lemming.journal import read_journal
 from lemming.ledger import read_state
+from lemming.memory import load_memory
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
+from lemming.timeline.replay import replay
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
@@ -254,6 +256,43 @@ def test_a_tool_that_reaches_outside_sees_what_was_staged_and_what_it_changes_st
     assert [tool["success"] for tool in turn.tools] == [True, True, True]
     assert (base / "agents/ada/workspace/paper.txt").read_text() == "written\nstamped\n"
     assert read_state(base, "ada").results[2]["output"] == "written\nstamped\n"
+
+
+class Echo(Tool):
+    """Gives back the number it was given."""
+
+    name = "echo"
+    description = "Gives a number back."
+
+    def execute(self, agent_name: str, base_path: Path, number: int, **kwargs: Any) -> ToolResult:
+        return ToolResult(True, f"{number} {kwargs['other']}")
+
+
+def test_integers_of_any_size_in_a_reply_are_kept_exactly_wherever_they_go(base: Path) -> None:
+    big, bigger = 2**64 - 1, -(10**4000) - 7
+    reply = {
+        "outbox_entries": [{"kind": "message", "payload": {"id": big, "more": [bigger]}, "tags": []}],
+        "memory_updates": [{"key": "k", "value": {"id": bigger}}],
+        "tool_calls": [call("echo", number=big, other=bigger), call("memory_write", key="w", value=big)],
+    }
+    reader = resume("bob", permissions={"read_outboxes": ["ada"]})
+    ada = resume("ada", permissions={"tools": ["echo"]})
+    script = [{"agent": "ada", "tick": 1, "reply": json.dumps(reply)}, {"reply": say("heard")}]
+    make_org(base, ada, reader, script=script)
+    ToolRegistry.register(Echo())
+    try:
+        assert [turn.status for turn in run_once(base).turns] == ["waiting", "done"]
+        run_once(base)
+    finally:
+        ToolRegistry.unregister("echo")
+    (entry,) = read_outbox_entries(base, "ada", 9)[:1]
+    assert entry.payload == {"id": big, "more": [bigger]}
+    assert (load_memory(base, "ada", "k"), load_memory(base, "ada", "w")) == ({"id": bigger}, big)
+    started = [record["args"] for record in read_journal(base, 1) if record["type"] == "tool_started"]
+    assert started == [{"number": big, "other": bigger}]
+    assert f"{big} {bigger}" in prompts(base, 2, "ada")
+    assert str(bigger) in prompts(base, 1, "bob")
+    assert [replayed.turns for replayed in replay(base, [1, 2])] == [2, 2]
 
 
 def hires(count: int, **more: Any) -> dict[str, Any]:
