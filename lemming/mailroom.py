@@ -11,8 +11,10 @@ from typing import Literal
 
 from lemming.agents import Agent
 from lemming.descriptors import Around
+from lemming.errors import Problem
 from lemming.inbox import OWN_ENTRIES_SHOWN, Inbox, View, assemble
 from lemming.messages import EntryName, OutboxEntry
+from lemming.misplaced import about_outbox
 from lemming.outboxes import Found, Outbox, Pile, Shelf, Visit, in_tick_order, outboxes_of
 from lemming.readings import Look
 from lemming.readmark import ReadMark
@@ -115,6 +117,11 @@ class Mailroom:
                 return None
             looks.append(look)
         return looks
+
+    def misplaced(self) -> Iterator[Problem]:
+        """Yield warnings about files in the outboxes that were looked at which nobody is shown."""
+        for author, outbox in self._listed.items():
+            yield from about_outbox(author, outbox, self._outboxes.strays(author), self.tick)
 
     def looks_at_fresh(self, reader: Agent, mark: ReadMark) -> list[Look] | None:
         """Return what tells whether what the agent was not shown is as it was read; None when in doubt.

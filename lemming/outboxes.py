@@ -228,6 +228,13 @@ class Outboxes:
         self._listed[author] = _Listed(path, listing, files, outbox)
         return outbox
 
+    def strays(self, author: str) -> list[str]:
+        """Return the files in an outbox, as it was when looked at last, whose names are no entry's."""
+        kept = self._listed.get(author)
+        if kept is None or len(kept.listing.names) == len(kept.files):
+            return []
+        return [name for name in kept.listing.names if name not in kept.files]
+
     def look(self, author: str, outbox: Outbox, root: int) -> Look | None:
         """Return what tells whether `outbox` is still what is there; None when that is in doubt.
 

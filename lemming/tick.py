@@ -64,6 +64,8 @@ class Tick:
                 after=after,
                 **snapshot.plan.as_json(),
             )
+        for problem in snapshot.mailroom.misplaced():
+            runtime.tell(problem)
         return cls(
             runtime, journal, snapshot, Commits(runtime, journal, snapshot.mailroom, snapshot.config.org)
         )

@@ -31,7 +31,8 @@ FLOORS = {
     "locking": DISK, "openat2": DISK, "readings": DISK, "refusals": DISK, "temporary": DISK,
     # 3 stores
     "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
-    "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "not_done": STORES,
+    "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "misplaced": STORES,
+    "not_done": STORES,
     "outboxes": STORES, "readmark": STORES, "sealing": STORES,
     # 4 reach: the outside world
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,

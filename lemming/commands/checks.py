@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,12 +10,15 @@ from pathlib import Path
 from lemming import fs, paths
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, FileAccess, agent_folders, nearest_agent, survey_agents
 from lemming.config import MODELS_FILE, Config
+from lemming.counter import load_tick
 from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.guards.access import read_allowed_text
 from lemming.guards.grants import Access, resolve
 from lemming.jsontext import locate
 from lemming.memory import read_memories
 from lemming.messages import outbox_problems
+from lemming.misplaced import about_outbox
+from lemming.outboxes import outboxes_of
 from lemming.plan import is_for_a_person
 from lemming.providers import make_provider
 from lemming.retention import longest_kept
@@ -76,7 +80,13 @@ def problems_of_agents(base: Path, config: Config | None, only: str | None) -> I
                 yield from _problems_of_resume(base, survey.agents[name], config, folders)
         if paths.AGENT_NAME.match(name):
             yield from outbox_problems(base, name)
+            yield from _about_ticks_to_come(base, name)
             yield from read_memories(base, name).problems
+
+
+def _about_ticks_to_come(base: Path, name: str) -> Iterator[Problem]:
+    with contextlib.suppress(LemmingError):  # a broken counter is told of elsewhere
+        yield from about_outbox(name, outboxes_of(base).outbox(name), [], load_tick(base))
 
 
 def _problems_of_resume(base: Path, agent: Agent, config: Config, folders: list[str]) -> Iterator[Problem]:

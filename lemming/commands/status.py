@@ -25,6 +25,7 @@ from lemming.engine import load_tick
 from lemming.errors import LemmingError
 from lemming.journal import Record, journal_ticks, progress_of, read_journal
 from lemming.ledger import AgentState, read_state
+from lemming.misplaced import misplaced
 from lemming.plan import is_for_a_person
 from lemming.schedule import next_due
 
@@ -104,6 +105,7 @@ def status(
         troubles.append(Trouble("tick", text, "`lemming repair` mends tick.json", tick))
     if (age := seconds_since_tick(base)) is not None and max_age is not None and age > max_age:
         troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
+    unseen = list(misplaced(base, [*survey.agents, *survey.broken], tick))
     named = {trouble.about for trouble in troubles}
     troubles += [
         Trouble(line.agent, line.problem, "") for line in lines if line.problem and line.agent not in named
@@ -118,6 +120,7 @@ def status(
             "last_tick": {"tick": last["tick"], "totals": last["totals"]} if last else None,
             "agents": [line.as_json() for line in lines],
             "troubles": [asdict(trouble) for trouble in troubles],
+            "misplaced": [problem.as_json() for problem in unseen],
         }
         show_json("status", facts)
         raise typer.Exit(1 if check and troubles else 0)
@@ -128,6 +131,8 @@ def status(
     show()
     _show_lines(lines, named)
     _tell_troubles(troubles, survey)
+    for problem in unseen:
+        tell(one_line(str(problem), 400), style="yellow")
     if check:
         show(f"{counted(len(troubles), 'thing')} wrong" if troubles else "all is well")
         raise typer.Exit(1 if troubles else 0)
