@@ -7,7 +7,8 @@ has none. The file is throw-away: without it every reason is said once more. For
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+import re
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,7 @@ from lemming.report import Status, TurnReport
 ROTATE_BYTES = 1 << 20
 NOT_DONE: tuple[Status, ...] = ("failed", "skipped")
 _LONGEST_REASON = 1000
+_NUMBER = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +71,7 @@ class TurnsNotDone:
                     lines.append({"agent": turn.agent, "status": turn.status, "tick": tick})
             elif turn.status == "failed" or turn.error:  # else it had nothing to do, or is a person's
                 now = _outcome(tick, turn, before)
-                if before is None or replace(before, tick=tick) != now:
+                if before is None or _words_of(before) != _words_of(now):
                     self.latest[turn.agent] = now
                     lines.append(asdict(now))
                     changed.append(now)
@@ -88,6 +90,11 @@ class TurnsNotDone:
         except DiskError as error:
             if not error.concerns_one_file:
                 raise
+
+
+def _words_of(turn: NotDone) -> tuple[str, str, str]:
+    """Return what makes a reason: not its numbers, which may be those of a tick or of a time."""
+    return turn.status, turn.error, _NUMBER.sub("", turn.reason)
 
 
 def _outcome(tick: int, turn: TurnReport, before: NotDone | None) -> NotDone:

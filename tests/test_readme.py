@@ -143,5 +143,5 @@ def test_running_leaves_nothing_for_git(tmp_path: Path) -> None:
 
 
 def test_the_recording_is_small() -> None:
-    recording = REPOSITORY / "lemming/templates/recorded/recording"
+    recording = REPOSITORY / "lemming/templates/recorded/config/recording"
     assert 0 < sum(file.stat().st_size for file in recording.rglob("*") if file.is_file()) < 300_000

@@ -42,6 +42,13 @@ def test_a_provider_that_stays_dead_is_one_line(dead: Path) -> None:
     assert changes_in_engine_log(dead) == []  # the log has a line for each turn that was taken
 
 
+def test_a_reason_that_differs_in_numbers_only_is_one_line(base: Path) -> None:
+    make_org(base, resume("ada"), script=[{"tick": 100, "reply": say("never")}])  # no answer for tick N
+    reasons = {run_once(base, clock=FrozenClock()).turns[0].reason for _ in range(3)}
+    assert len(reasons) == 3
+    assert [line["since_tick"] for line in lines(base)] == [1]
+
+
 def test_another_reason_is_another_line_and_keeps_since_when(dead: Path) -> None:
     run_once(dead, clock=FrozenClock())
     write_script(dead, [{"error": "UnknownModel"}])
