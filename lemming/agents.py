@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple
 from lemming import paths
 from lemming.documents import Document, adapter, read_text, unreadable
 from lemming.errors import ConfigError, Problem
-from lemming.fitting import about
+from lemming.fitting import LARGEST_AMOUNT, about
 from lemming.jsontext import compact, nearest
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.readings import (
@@ -84,10 +84,12 @@ class AgentCredits:
     """How much the agent may spend. `config/credits.json` overrides these."""
 
     max_credits: float | None = field(
-        default=None, metadata=about("No model call is made beyond this; null: no limit.", ge=0)
+        default=None,
+        metadata=about("No model call is made beyond this; null: no limit.", ge=0, le=LARGEST_AMOUNT),
     )
     soft_cap: float | None = field(
-        default=None, metadata=about("One warning in log and prompt when this is reached.", ge=0)
+        default=None,
+        metadata=about("One warning in log and prompt when this is reached.", ge=0, le=LARGEST_AMOUNT),
     )
 
 

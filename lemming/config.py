@@ -18,7 +18,7 @@ from lemming import paths
 from lemming.agents import AgentCredits
 from lemming.documents import Document, read_text, unreadable
 from lemming.errors import ConfigError, Problem, UnknownModel
-from lemming.fitting import about
+from lemming.fitting import LARGEST_AMOUNT, about
 from lemming.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.readings import Look, Reading, are_as_before, is_current, look, looks_at
 from lemming.redaction import name_variables
@@ -221,14 +221,18 @@ class ModelEntry:
     prompt: Literal["full", "brief"] = field(
         default="full", metadata=about('"brief": a short prompt, for very small models.')
     )
-    per_call: float = field(default=1.0, metadata=about("Credits a call costs.", ge=0))
-    per_1k_input_tokens: float = field(default=0.0, metadata=about("Credits per 1,000 tokens in.", ge=0))
-    per_1k_output_tokens: float = field(default=0.0, metadata=about("Credits per 1,000 tokens out.", ge=0))
+    per_call: float = field(default=1.0, metadata=about("Credits a call costs.", ge=0, le=LARGEST_AMOUNT))
+    per_1k_input_tokens: float = field(
+        default=0.0, metadata=about("Credits per 1,000 tokens in.", ge=0, le=LARGEST_AMOUNT)
+    )
+    per_1k_output_tokens: float = field(
+        default=0.0, metadata=about("Credits per 1,000 tokens out.", ge=0, le=LARGEST_AMOUNT)
+    )
     usd_per_million_input_tokens: float | None = field(
-        default=None, metadata=about("Price in dollars; null: unknown.", ge=0)
+        default=None, metadata=about("Price in dollars; null: unknown.", ge=0, le=LARGEST_AMOUNT)
     )
     usd_per_million_output_tokens: float | None = field(
-        default=None, metadata=about("Price in dollars; null: unknown.", ge=0)
+        default=None, metadata=about("Price in dollars; null: unknown.", ge=0, le=LARGEST_AMOUNT)
     )
 
 
@@ -346,6 +350,11 @@ def _problems_of_cluster(org: Org) -> Iterator[Problem]:
         yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
     elif org.executor == "dask" and not org.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
+
+
+def is_overridden(config: Config, agent_name: str, resume: AgentCredits) -> bool:
+    """Return whether `config/credits.json` lets an agent spend another amount than its resume says."""
+    return credits_of(config, agent_name, resume).max_credits != resume.max_credits
 
 
 def credits_of(config: Config, agent_name: str, resume: AgentCredits) -> AgentCredits:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from lemming.agents import AgentCredits
 from lemming.config import ModelEntry
 from lemming.errors import OutOfCredits
+from lemming.fitting import LARGEST_AMOUNT
 from lemming.providers import Message, Reply, tokens_used
 
 
@@ -38,7 +39,10 @@ def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
         ) / 1e6
         if reply.batched:
             dollars *= entry.batch_price_factor
-    return Usage(used.input, used.output, used.cached, used.is_estimated, round(cost, 6), dollars)
+        dollars = min(dollars, LARGEST_AMOUNT)
+    return Usage(
+        used.input, used.output, used.cached, used.is_estimated, round(min(cost, LARGEST_AMOUNT), 6), dollars
+    )
 
 
 def check_credits(entry: ModelEntry, allocation: AgentCredits, spent: float) -> None:

@@ -15,6 +15,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
+LARGEST_AMOUNT = 1e12
+"""The most credits, tokens or dollars that any file may say: sums of such stay far from where floats end."""
+
 Fitter = Callable[[Any], Any]
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from lemming import fs, paths
 from lemming.documents import adapter, why_unreadable
 from lemming.errors import CorruptState
-from lemming.fitting import Misfit, fit
+from lemming.fitting import LARGEST_AMOUNT, Misfit, fit
 from lemming.jsontext import compact, parse
 from lemming.readings import Identity, identity_in, identity_of, is_exact
 from lemming.readmark import ReadMark
@@ -28,24 +28,28 @@ _SPENT = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_toke
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 
 
+def _amount(default: Any) -> Any:
+    return field(default=default, metadata={"ge": 0, "le": LARGEST_AMOUNT})
+
+
 @dataclass  # made for every turn, and a frozen one takes three times as long
 class AgentState:
     """Where an agent stands after its latest turn. All numbers are totals, never differences."""
 
     tick: int = -1
     status: str = ""
-    turns: int = 0
-    credits: float = 0.0
-    cost_usd: float | None = None
-    unpriced_calls: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
+    turns: int = _amount(0)
+    credits: float = _amount(0.0)
+    cost_usd: float | None = _amount(None)
+    unpriced_calls: int = _amount(0)
+    input_tokens: int = _amount(0)
+    output_tokens: int = _amount(0)
     soft_cap_warned: bool = False
     read: ReadMark = field(default_factory=ReadMark)
     results: tuple[dict[str, Any], ...] = ()
     inputs: dict[str, Any] | None = None
     expired_unread: int = 0
-    passed_on: float = 0.0
+    passed_on: float = _amount(0.0)
 
     @property
     def used_up(self) -> float:

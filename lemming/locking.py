@@ -14,10 +14,14 @@ import fcntl
 import os
 import platform
 import struct
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from lemming import fs
 from lemming.errors import DiskError, OrgBusy
+
+TRIES = 250
 
 _OWNER_ONLY = 0o600
 _LOOK = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -25,6 +29,27 @@ _DESCRIPTION_BYTES = 4096
 _IS_LINUX = platform.system() == "Linux"
 # Where there are no such locks (macOS), the other kind tells of `flock` as well.
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", 0), getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
+
+
+@contextlib.contextmanager
+def changing(root: Path, folder: str) -> Iterator[None]:
+    """Hold a folder for as long as a file in it is read, changed and written: others who do so wait.
+
+    The engine reads such files without asking. Raises `OrgBusy` after some seconds.
+    """
+    fs.make_folder(root, folder)
+    descriptor = os.open(root / folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        for _ in range(TRIES):
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            time.sleep(0.02)
+        else:
+            raise OrgBusy(f"somebody else is changing {folder}", where=str(root), hint="try again")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 class FolderLock:

@@ -17,6 +17,7 @@ from lemming.contract import ToolCall, TurnReply, parse_reply
 from lemming.credits import has_reached_soft_cap
 from lemming.effects import FileEffect
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
+from lemming.fitting import LARGEST_AMOUNT
 from lemming.jsontext import compact
 from lemming.ledger import AgentState
 from lemming.memory import memory_effect
@@ -131,11 +132,11 @@ def state_after_spending(
         tick=seat.tick,
         status=status,
         turns=before.turns,
-        credits=round(before.credits + used["credits"], 6),
-        cost_usd=(before.cost_usd or 0.0) + sum(costs) if costs else before.cost_usd,
+        credits=round(min(before.credits + used["credits"], LARGEST_AMOUNT), 6),
+        cost_usd=min((before.cost_usd or 0.0) + sum(costs), LARGEST_AMOUNT) if costs else before.cost_usd,
         unpriced_calls=before.unpriced_calls + len(answers) - len(costs),
-        input_tokens=before.input_tokens + used["input_tokens"],
-        output_tokens=before.output_tokens + used["output_tokens"],
+        input_tokens=min(before.input_tokens + used["input_tokens"], int(LARGEST_AMOUNT)),
+        output_tokens=min(before.output_tokens + used["output_tokens"], int(LARGEST_AMOUNT)),
         soft_cap_warned=before.soft_cap_warned,
         read=before.read,
         results=before.results,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lemming import fs, paths
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, FileAccess, agent_folders, nearest_agent, survey_agents
-from lemming.config import MODELS_FILE, Config
+from lemming.config import CREDITS_FILE, MODELS_FILE, Config, credits_of, is_overridden
 from lemming.counter import load_tick
 from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.guards.access import read_allowed_text
@@ -48,6 +48,20 @@ def problems_of_config(base: Path, config: Config) -> Iterator[Problem]:
                 f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
             )
     yield from _about_new_agents(config)
+    yield from _about_allocations(base, config)
+
+
+def _about_allocations(base: Path, config: Config) -> Iterator[Problem]:
+    """Yield a warning for each allocation of no agent, and for each that overrides another in a resume."""
+    for name, agent in survey_agents(base).agents.items():
+        own = agent.credits.max_credits
+        if own is not None and is_overridden(config, name, agent.credits):
+            allowed = credits_of(config, name, agent.credits).max_credits
+            message = f"{name} may spend {allowed:g}, not the {own:g} that {paths.resume_file(name)} says"
+            hint = (
+                "this file overrides resumes (`lemming credits grant` writes it); remove the line to undo it"
+            )
+            yield _warning(CREDITS_FILE, f"/{name}/max_credits", message, hint)
     for name in config.allocations:
         if name not in agent_folders(base):
             hint = nearest_agent(name, agent_folders(base))

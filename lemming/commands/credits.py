@@ -10,13 +10,16 @@ import typer
 
 from lemming import fs
 from lemming.agents import Agent, survey_agents
+from lemming.commands.failures import tell_error
 from lemming.commands.options import AgentName, AnyAgentName, AsJson, noun
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show_json, show_table, tell
-from lemming.config import CREDITS_FILE, Config, credits_of, load_config
-from lemming.errors import UsageError
+from lemming.config import CREDITS_FILE, Config, credits_of, is_overridden, load_config
+from lemming.errors import CorruptState, UsageError
+from lemming.fitting import LARGEST_AMOUNT
 from lemming.jsontext import parse, pretty
 from lemming.ledger import AgentState, read_state
+from lemming.locking import changing
 from lemming.plan import is_for_a_person
 
 app = noun("See and raise what agents may spend.")
@@ -34,11 +37,24 @@ def show_credits(ctx: typer.Context, name: AnyAgentName = None, as_json: AsJson 
         for agent in agents.values()
         if name in (None, agent.name) and not is_for_a_person(agent, config)
     ]
-    facts = [_facts(agent, read_state(base, agent.name), config) for agent in chosen]
+    facts, damaged = [], []
+    for agent in chosen:
+        try:
+            facts.append(_facts(agent, read_state(base, agent.name), config))
+        except CorruptState as error:
+            damaged.append(error)
     if as_json:
         for fact in facts:
             show_json("credits", fact)
-        return
+    else:
+        _show_all(facts)
+    for damage in damaged:
+        tell_error(damage, base)
+    if damaged:
+        raise typer.Exit(CorruptState.exit_status)
+
+
+def _show_all(facts: list[dict[str, Any]]) -> None:
     keys = {
         "spent": "SPENT",
         "passed_on": "PASSED ON",
@@ -58,6 +74,13 @@ def show_credits(ctx: typer.Context, name: AnyAgentName = None, as_json: AsJson 
         for fact in facts
     ]
     show_table(["AGENT", *keys.values(), "COST", "TOKENS"], rows)
+    for fact in facts:
+        if fact["overrides"] is not None:
+            tell(
+                f"{fact['agent']}: {CREDITS_FILE} says {_number(fact['max_credits'])}, not the "
+                f"{_number(fact['overrides'])} of agents/{fact['agent']}/resume.json; remove its line there "
+                "and the resume counts"
+            )
 
 
 @app.command("grant", context_settings={"ignore_unknown_options": True})  # -5 is an amount
@@ -78,20 +101,25 @@ def grant_credits(
     """
     base = find_org(ctx)
     agent, config = find_agent(base, name), load_config(base)
-    before = credits_of(config, name, agent.credits).max_credits
-    if before is None:
+    if credits_of(config, name, agent.credits).max_credits is None:
         raise UsageError(
             f"{name} has no limit", hint=f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
         )
-    after = before + amount
-    if after < 0 or not math.isfinite(amount):
-        raise UsageError(f"{name} may spend {before:g}; that cannot change by {amount:g}")
-    _write(base, name, int(after) if after == int(after) else after)
-    fact = _facts(agent, read_state(base, name), load_config(base))
+    state = read_state(base, name)
+    with changing(base, "config"):  # two grants at once both count
+        config = load_config(base)
+        before = credits_of(config, name, agent.credits).max_credits or 0.0
+        after = before + amount
+        if not 0 <= after <= LARGEST_AMOUNT or not math.isfinite(amount):
+            hint = f"it may be anything from 0 to {LARGEST_AMOUNT:g}"
+            raise UsageError(f"{name} may spend {before:g}; that cannot change by {amount:g}", hint=hint)
+        _write(base, name, int(after) if after == int(after) else after)
+    fact = _facts(agent, state, load_config(base))
     if as_json:
         show_json("credits", fact)
-    else:
-        tell(f"{name} may spend {after:g} credits (before: {before:g}); {_number(fact['left'])} left")
+        return
+    tell(f"{name} may spend {after:g} credits (before: {before:g}); {_number(fact['left'])} left")
+    tell(f"{CREDITS_FILE} says so from now on, whatever max_credits in agents/{name}/resume.json says")
 
 
 def _write(base: Path, name: str, max_credits: float) -> None:
@@ -111,6 +139,7 @@ def _facts(agent: Agent, state: AgentState, config: Config) -> dict[str, Any]:
         "agent": agent.name,
         "spent": state.credits,
         "max_credits": limit,
+        "overrides": agent.credits.max_credits if is_overridden(config, agent.name, agent.credits) else None,
         "soft_cap": allocation.soft_cap,
         "passed_on": state.passed_on,
         "left": None if limit is None else max(limit - state.used_up, 0.0),
