@@ -19,9 +19,12 @@ from lemming.engine import load_tick
 from lemming.errors import UsageError
 from lemming.jsontext import JsonProblem, parse, pretty
 from lemming.kinds import MessageKind
+from lemming.messages import OutboxEntry
 from lemming.plan import is_for_a_person
+from lemming.schedule import next_due
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
+READERS_TOLD = 5
 
 
 def send(
@@ -51,7 +54,8 @@ def send(
 ) -> None:
     """Write a message into a person's outbox; whoever may read it sees it in their next turn.
 
-    Prints the path of the entry. --to only marks whom it is meant for: every reader of the outbox sees it.
+    Prints the path of the entry, and who will read it, and when. With --to it is new to that agent only;
+    others who may read the outbox find it among what they know, and are not woken.
 
     \b
     Examples:
@@ -78,7 +82,7 @@ def send(
         show_json("entry", entry.as_json())
     else:
         show(entry.file)
-    _tell_who_reads_it(base, author, to, config)
+    _tell_who_reads_it(base, entry, to, config)
 
 
 def _require_person(base: Path, author: str, config: Config) -> None:
@@ -125,17 +129,28 @@ def _parsed(extra: str | None) -> dict[str, Any]:
     return plain
 
 
-def _tell_who_reads_it(base: Path, author: str, to: str | None, config: Config) -> None:
-    agents = survey_agents(base).agents.values()
-    readers = [
-        agent.name for agent in agents if agent.may_read(author) and not is_for_a_person(agent, config)
-    ]
-    if to is not None and to not in readers:
+def _tell_who_reads_it(base: Path, entry: OutboxEntry, to: str | None, config: Config) -> None:
+    """Say who is shown an entry as something new, and in which tick at the earliest."""
+    survey = survey_agents(base)
+    able = [agent for agent in survey.agents.values() if agent.may_read(entry.agent)]
+    readers = [agent for agent in able if not is_for_a_person(agent, config)]
+    if to is not None and to not in {agent.name for agent in able}:
         tell(
-            f'warning: {to} cannot read it; add "{author}" to read_outboxes in agents/{to}/resume.json',
+            f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json',
             style="yellow",
         )
-    if readers:
-        tell(f"{', '.join(readers)} may read it")
-    elif to is None:
-        tell("warning: nobody may read it", style="yellow")
+    named = frozenset((*survey.agents, *survey.broken))
+    due = sorted(
+        (next_due(agent.schedule, entry.tick), agent.name)
+        for agent in readers
+        if entry.is_new_to(agent.name, named)
+    )
+    for agent in able:
+        if agent not in readers and agent.name in entry.targets:
+            tell(f"{agent.name} is a person: `lemming inbox {agent.name}` shows it")
+    if due:
+        told = ", ".join(f"{name} in tick {tick}" for tick, name in due[:READERS_TOLD])
+        more = f" and {len(due) - READERS_TOLD} more" if len(due) > READERS_TOLD else ""
+        tell(f"to be read by {told}{more} (tick {entry.tick} is next)")
+    elif not entry.targets & {agent.name for agent in able}:
+        tell("warning: nobody will read it", style="yellow")

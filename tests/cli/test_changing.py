@@ -83,7 +83,7 @@ def test_a_message_is_an_entry_in_the_persons_outbox(base: Path, lemming: Lemmin
     assert entry["payload"] == {"text": "Hello.", "target": "ada"}
     assert (entry["agent"], entry["tick"], entry["kind"]) == ("human", 1, "request")
     assert entry["tags"] == ["a", "b"]
-    assert ran.err == "ada may read it\n"
+    assert ran.err == "to be read by ada in tick 1 (tick 1 is next)\n"
     assert "Hello." in lemming("inbox", "ada").out
 
 
@@ -101,6 +101,30 @@ def test_a_reader_who_cannot_read_it_is_a_warning(base: Path, lemming: Lemming) 
     ran = lemming("send", "Hello.", "--to", "bob")
     assert ran.status == 0
     assert 'warning: bob cannot read it; add "human" to read_outboxes in agents/bob/resume.json' in ran.err
+
+
+def test_who_will_read_a_message_is_told_with_the_tick(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base,
+        HUMAN,
+        resume("hr", schedule={"run_every_n_ticks": 1000}),
+        resume("ada", schedule={"run_every_n_ticks": 5}),
+        resume("deaf", permissions={"read_outboxes": ["ada"]}),
+        *(resume(f"n{number}", schedule={"run_every_n_ticks": 2000}) for number in range(5)),
+    )
+    told = "to be read by ada in tick 5, hr in tick 1000, n0 in tick 2000, n1 in tick 2000, n2 in tick 2000"
+    assert lemming("send", "Good work.").err == f"{told} and 2 more (tick 1 is next)\n"
+    assert (
+        lemming("send", "Good work.", "--to", "hr").err == "to be read by hr in tick 1000 (tick 1 is next)\n"
+    )
+    refused = lemming("send", "Good work.", "--to", "deaf").err
+    assert "deaf cannot read it" in refused
+    assert "nobody will read it" in refused
+
+
+def test_a_message_that_nobody_will_read_says_so(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, resume("ada", permissions={"read_outboxes": []}))
+    assert lemming("send", "Hello?").err == "warning: nobody will read it\n"
 
 
 @pytest.mark.parametrize(
