@@ -5,6 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from typing import BinaryIO
+
+LONGEST_LINE_BYTES = 64 << 20
+"""No line that the engine writes is longer: what is, is not read to its end."""
 
 Around = tuple[os.stat_result, os.stat_result]
 """What `stat` said of a folder before and after a change of the names in it."""
@@ -28,6 +32,17 @@ def require_regular(descriptor: int, path: str) -> os.stat_result:
     return status
 
 
+def open_regular(path: str | os.PathLike[str]) -> BinaryIO:
+    """Open a regular file to read from; raise `OSError` for a link, a pipe (it does not block), a folder."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        require_regular(descriptor, os.fspath(path))
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return open(descriptor, "rb")
+
+
 def read_up_to(descriptor: int, count: int, size: int) -> bytes:
     """Return at most `count` bytes; a file that still has its `size` takes one call."""
     content = os.read(descriptor, min(count, size + 1))
@@ -40,10 +55,15 @@ def read_up_to(descriptor: int, count: int, size: int) -> bytes:
 
 
 def last_lines(descriptor: int, size: int, block_bytes: int, lines: int) -> bytes:
-    """Return the end of a file of this size: whole lines, at least `lines` of them if there are so many."""
+    """Return the end of a file of this size: whole lines, at least `lines` of them if there are so many.
+
+    Raises `OSError` for lines that nobody wrote: one may not be longer than `LONGEST_LINE_BYTES`.
+    """
     start = max(0, size - block_bytes)
     tail = os.pread(descriptor, size - start, start)
     while start and tail.count(b"\n") <= lines:
+        if len(tail) >= LONGEST_LINE_BYTES:
+            raise OSError(errno.EFBIG, f"its last line is longer than {LONGEST_LINE_BYTES >> 20} MiB")
         step = min(start, len(tail))
         start -= step
         tail = os.pread(descriptor, step, start) + tail

@@ -30,9 +30,11 @@ from lemming.counter import (
 )
 from lemming.errors import CorruptState, UsageError
 from lemming.journal import (
+    OWN_LIMIT_BYTES,
     Durability,
     Journal,
     Record,
+    first_record,
     is_committed,
     journal_ticks,
     last_record,
@@ -238,7 +240,7 @@ def _caught_up(runtime: Runtime, tick: int, begun: list[int]) -> int:
     """
     base, newest = runtime.base, begun[-1:]
     is_behind = newest == [tick + 1] or (newest == [tick] and _has_advanced(base, tick))
-    is_lost = is_behind and may_have_gone_down(read_journal(base, newest[0]), runtime.clock)
+    is_lost = is_behind and may_have_gone_down(first_record(base, newest[0]), runtime.clock)
     if is_lost and not was_taken_back(base, tick, newest):
         persist_tick(base, tick + 1, sync=True)
         return tick + 1
@@ -276,7 +278,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     recorder = _recorder(runtime, config)
     require_newest(base, tick, ticks)
     is_begun = ticks[-1:] == [tick]
-    records = read_journal(base, tick) if is_begun else []
+    records = read_journal(base, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     snapshot = take_snapshot(base, config, tick, Plan.from_json(records[0]) if records else None)
     _announce(runtime, snapshot, records)
     if recorder and not is_begun:

@@ -228,3 +228,14 @@ class OutOfCredits(LemmingError):
 
     code = "LMG-701"
     exit_status = 6
+
+
+def recorded_failure(name: str, message: str) -> LemmingError:
+    """Return the error that a journal says stood in the place of a model's answer.
+
+    A name is data: only of errors that end a model call does it choose the class.
+    """
+    kind = globals().get(name)
+    if isinstance(kind, type) and issubclass(kind, (ProviderError, OutOfCredits)):
+        return kind(message)
+    return ProviderError(message)

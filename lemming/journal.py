@@ -6,53 +6,77 @@ torn last line (what a crash leaves) is told from damage. Format: docs/formats.m
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import IO, Any, Literal, TypeVar
 
 from lemming import fs, paths
 from lemming.clock import Clock
+from lemming.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.documents import why_unreadable
 from lemming.errors import CorruptState, DiskError
 from lemming.jsontext import JsonProblem, compact, parse
+from lemming.records import RECORDS, Sequence, why_wrong
+from lemming.records import Record as Record
 from lemming.redaction import redact_bytes, redact_json
-from lemming.sealing import beginning, plain_ticks, read_sealed, sealed_ticks
+from lemming.sealing import (
+    JOURNAL_LIMIT_BYTES,
+    beginning,
+    open_sealed,
+    plain_ticks,
+    read_sealed,
+    sealed_ticks,
+    unpacking,
+)
+from lemming.starts import why_no_start
 
-Record = dict[str, Any]
 T = TypeVar("T")
 Durability = Literal["turn", "tick", "off"]
 
-LINE_LIMIT_BYTES = 64 << 20
+OWN_LIMIT_BYTES = 1 << 30
+"""The engine goes on with a journal that is larger than what is looked at."""
+
+_RECORD_BYTES = 512  # what Python takes for a small one
+_BLOCK_BYTES = 1 << 20
 _CHECK_BYTES = 8
 _TAIL = len(',"check":""}') + 2 * _CHECK_BYTES
 
 
 @dataclass(frozen=True)
 class Reading:
-    """The records of a journal, the size of its valid part, and its last checksum."""
+    """The records of a journal, the size of its valid part, its last checksum, and what follows: torn."""
 
     records: list[Record]
     valid_bytes: int
     check: bytes
+    surplus_bytes: int = 0
 
 
-def read_journal(base: Path, tick: int) -> list[Record]:
+def read_journal(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> list[Record]:
     """Return a tick's records, oldest first; empty when the tick has no journal.
 
-    Raises `CorruptState` for damage anywhere but in a torn last line, which is left out.
+    Each is what `lemming.records` says of its kind, and stands where it may. Raises `CorruptState` for damage
+    anywhere but in a torn last line, which is left out, and for a journal that is too large to be one.
     """
-    file = paths.journal_file(tick)
-    try:
-        raw = fs.read_bytes(base / file, LINE_LIMIT_BYTES * 16)
-    except FileNotFoundError:
-        raw = read_sealed(base, tick) or b""
-    except OSError as error:
-        raise _unreadable(file, error) from error
-    return parse_journal(raw, file).records
+    return reading_of(base, tick, limit_bytes=limit_bytes).records
+
+
+def reading_of(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> Reading:
+    """Return what a tick's journal says. Raises as `read_journal`."""
+    with _opened(base, tick) as file:
+        return read_records(file, tick, limit_bytes=limit_bytes) if file else Reading([], 0, b"")
+
+
+def first_record(base: Path, tick: int) -> Record | None:
+    """Return the plan of a tick, the first record of its journal; None when there is none yet."""
+    with _opened(base, tick) as file:
+        records = read_records(file, tick, only_first=True).records if file else []
+    return records[0] if records else None
 
 
 def is_committed(base: Path, tick: int) -> bool:
@@ -62,7 +86,10 @@ def is_committed(base: Path, tick: int) -> bool:
 
 
 def last_record(base: Path, tick: int) -> Record | None:
-    """Return the last whole line of a journal without checking the chain; None when there is none."""
+    """Return the last whole line of a journal without checking the chain; None when there is none.
+
+    A line that is no record of a kind that we know is none. Raises `CorruptState` for what cannot be read.
+    """
     file = paths.journal_file(tick)
     try:
         tail = fs.read_tail(f"{base}/{file}", 4096, 1)
@@ -70,12 +97,13 @@ def last_record(base: Path, tick: int) -> Record | None:
         tail = read_sealed(base, tick) or b""
     except OSError as error:
         raise _unreadable(file, error) from error
-    lines = tail[: tail.rfind(b"\n") + 1].splitlines()
+    end = tail.rfind(b"\n")
+    line = tail[tail.rfind(b"\n", 0, max(end, 0)) + 1 : max(end, 0)]
     try:
-        record = parse(lines[-1], limit_bytes=LINE_LIMIT_BYTES) if lines else None
+        record = parse(line, limit_bytes=LONGEST_LINE_BYTES) if line else None
     except JsonProblem:
         return None
-    return record if isinstance(record, dict) and "type" in record else None
+    return record if isinstance(record, dict) and not why_wrong(record) else None
 
 
 def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
@@ -86,24 +114,34 @@ def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
         raise _unreadable(paths.JOURNALS, error) from error
 
 
-def parse_journal(raw: bytes, file: str) -> Reading:
-    """Return what the bytes of a journal say; raise `CorruptState` for damage before the last line."""
-    records: list[Record] = []
-    check, offset = b"", 0
-    for number, line in enumerate(raw.split(b"\n"), 1):
-        if not line:
-            if offset < len(raw):
-                raise _damaged(file, number, "an empty line")
-            break
-        record = _open_line(line, check)
-        is_last = offset + len(line) + 1 >= len(raw)
-        if record is None or offset + len(line) >= len(raw):
-            if is_last:
-                break
-            raise _damaged(file, number, "its checksum does not follow from the line before")
-        check = line[-2 - 2 * _CHECK_BYTES : -2]
+def read_records(
+    stream: IO[bytes], tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES, only_first: bool = False
+) -> Reading:
+    """Return what the bytes of a tick's journal say; raise `CorruptState` for damage before the last line."""
+    file, records, sequence = paths.journal_file(tick), list[Record](), Sequence(tick)
+    check, offset, room = b"", 0, limit_bytes
+    for number, line in enumerate(_lines(stream, file), 1):
+        room -= len(line) + _RECORD_BYTES
+        if room < 0:
+            raise _damaged(file, number, f"it is larger than the {limit_bytes >> 20} MiB that are read")
+        record = _open_line(line[:-1], check) if line.endswith(b"\n") else None
+        if record is None:
+            if surplus := stream.read(1):
+                why = (
+                    "an empty line" if line == b"\n" else "its checksum does not follow from the line before"
+                )
+                raise _damaged(file, number, why)
+            return Reading(records, offset, check, len(line) + len(surplus))
+        why = sequence.why_wrong(record)
+        if not why and record["type"] == "turn_started":
+            why = why_no_start(record)
+        if why:
+            raise _not_believed(file, number, why)
+        check = line[-3 - 2 * _CHECK_BYTES : -3]
         records.append(record)
-        offset += len(line) + 1
+        offset += len(line)
+        if only_first:
+            break
     return Reading(records, offset, check)
 
 
@@ -116,9 +154,44 @@ def progress_of(records: list[Record]) -> dict[str, Any]:
     }
 
 
-def may_have_gone_down(records: list[Record], clock: Clock) -> bool:
-    """Return whether the machine may have gone down since a journal was begun."""
-    return not records or not clock.boot_id or records[0].get("boot", "") != clock.boot_id
+def _lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
+    """Yield lines with their ends; raise `CorruptState` for one that nobody wrote, before it is all read."""
+    number = 1
+    while line := stream.readline(_BLOCK_BYTES):
+        if len(line) == _BLOCK_BYTES and not line.endswith(b"\n"):
+            if line.startswith(b'{"type":"'):
+                line += stream.readline(LONGEST_LINE_BYTES)
+            if not line.endswith(b"\n") and stream.read(1):
+                raise _damaged(file, number, "a line that is longer than a record")
+        yield line
+        number += 1
+
+
+@contextlib.contextmanager
+def _opened(base: Path, tick: int) -> Iterator[IO[bytes] | None]:
+    """Open a tick's journal to read from, packed or not; None when there is none."""
+    file = paths.journal_file(tick)
+    try:
+        plain = open_regular(f"{base}/{file}")
+    except FileNotFoundError:
+        with contextlib.ExitStack() as stack:
+            if packed := open_sealed(base, tick):
+                stack.enter_context(unpacking(tick))
+                stack.enter_context(packed)
+            yield packed
+        return
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    try:
+        with plain:
+            yield plain
+    except OSError as error:
+        raise _unreadable(file, error) from error
+
+
+def may_have_gone_down(first: Record | None, clock: Clock) -> bool:
+    """Return whether the machine may have gone down since a journal was begun, by its first record."""
+    return first is None or not clock.boot_id or first.get("boot", "") != clock.boot_id
 
 
 class Journal:
@@ -137,8 +210,9 @@ class Journal:
         with beginning(base, tick):
             self._file = fs.AppendFile(base, relative)
         try:
-            raw = self._file.read()
-            reading = parse_journal(raw, relative)
+            with open(self._file.fileno(), "rb", closefd=False) as file:
+                file.seek(0)
+                reading = read_records(file, tick, limit_bytes=OWN_LIMIT_BYTES)
             self.records, self._check = reading.records, reading.check
             self._by_agent: dict[str, list[Record]] = {}
             for record in self.records:
@@ -147,7 +221,7 @@ class Journal:
             self._written = len(self.records)
             self._latest: dict[str, int] = {}
             self._synced = -1  # nothing is known of the name, nor of what an earlier attempt wrote
-            if reading.valid_bytes < len(raw):
+            if reading.surplus_bytes:
                 self._file.truncate(reading.valid_bytes)
         except BaseException:
             self._file.close()
@@ -173,6 +247,7 @@ class Journal:
         `written` are more fields, in JSON already, without braces; they are not in what is returned.
         With `sync` and durability "turn" it survives power loss, and so do all before it.
         """
+        assert kind in RECORDS, f"lemming.records has no {kind}"
         record: Record = {"type": kind, "epoch": self._epoch, **fields}
         text = compact(record)
         if written:
@@ -250,7 +325,7 @@ def _open_line(line: bytes, previous: bytes) -> Record | None:
     if tail != b',"check":"%b"}' % check:
         return None
     try:
-        record = parse(body + b"}", limit_bytes=LINE_LIMIT_BYTES)
+        record = parse(body + b"}", limit_bytes=LONGEST_LINE_BYTES)
     except JsonProblem:
         return None
     return record if isinstance(record, dict) else None
@@ -265,6 +340,15 @@ def _unreadable(file: str, error: OSError) -> CorruptState:
         why_unreadable(error),
         where=file,
         hint="journals are regular files in a real folder; move away what stands there",
+    )
+
+
+def _not_believed(file: str, number: int, why: str) -> CorruptState:
+    return CorruptState(
+        f"no record that this engine writes: {why}",
+        where=f"{file}:{number}",
+        hint="if a later version wrote it, use that one; else restore the file from a backup, or move it "
+        "away to give up that tick's record",
     )
 
 

@@ -16,7 +16,7 @@ from lemming.documents import adapter
 from lemming.kinds import MESSAGE_KINDS
 from lemming.messages import OutboxEntry
 from lemming.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
-from lemming.report import STATUSES
+from lemming.records import COUNT, RECORDS, Kind
 
 Schema = dict[str, Any]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -95,71 +95,16 @@ def _turn() -> Schema:
     )
 
 
-_AGENT: Schema = {"type": "string"}
-_COUNT: Schema = {"type": "integer", "minimum": 0}
-_OBJECT: Schema = {"type": "object"}
-_STATUS: Schema = {"enum": list(STATUSES)}
-
-_RECORDS: dict[str, tuple[str, dict[str, Schema]]] = {
-    "tick_started": (
-        "The plan: who takes a turn, in what order, and why the others do not.",
-        {"at": {"type": "string"}, "tick": _COUNT, "order": {"type": "array", "items": _AGENT},
-         "not_due": {"type": "array", "items": _AGENT}, "skipped": _OBJECT, "broken": _OBJECT,
-         "after": {"type": ["integer", "null"], "description": "The tick before it that has one."}},
-    ),
-    "turn_started": (
-        "Everything a turn starts from, before the model is asked.",
-        {"agent": _AGENT, "entries": {"type": "array"}, "prompt": {"type": "array"}, "state": _OBJECT},
-    ),
-    "turn_resumed": ("An interrupted turn goes on.", {"agent": _AGENT}),
-    "turn_stopped": ("The operator stopped the engine during this turn.", {"agent": _AGENT}),
-    "model_replied": (
-        "A model's answer, before anything it causes.",
-        {"agent": _AGENT, "call": _COUNT, "at": {"type": "string"}, "text": {"type": "string"},
-         "model": {"type": "string"}, "credits": {"type": "number"}},
-    ),
-    "model_failed": (
-        "A model call that gave no answer.",
-        {"agent": _AGENT, "call": _COUNT, "error": {"type": "string"}, "message": {"type": "string"}},
-    ),
-    "tool_started": (
-        "A tool with an effect outside is about to run.",
-        {"agent": _AGENT, "index": _COUNT, "tool": {"type": "string"}},
-    ),
-    "tool_finished": (
-        "A tool's result.",
-        {"agent": _AGENT, "index": _COUNT, "tool": {"type": "string"}, "success": {"type": "boolean"},
-         "output": {"type": "string"}, "effects": {"type": "array"}},
-    ),
-    "turn_skipped": (
-        "The agent was due and took no turn.",
-        {"agent": _AGENT, "status": {"const": "skipped"}, "reason": {"type": "string"}},
-    ),
-    "turn_committed": (
-        "The turn's files are written.",
-        {"agent": _AGENT, "status": _STATUS, "entries": {"type": "array"}, "files": {"type": "array"},
-         "credits": {"type": "number"}},
-    ),
-    "entries_expired": (
-        "Outbox entries past their retention are about to be removed.",
-        {"files": {"type": "array", "items": {"type": "string"}}},
-    ),
-    "tick_committed": (
-        "The end of the tick.",
-        {"tick": _COUNT, "advanced": {"type": "boolean"}, "totals": _OBJECT},
-    ),
-}  # fmt: skip
-
-
 def _journal() -> Schema:
-    records = [_record(kind, about, keys) for kind, (about, keys) in _RECORDS.items()]
+    records = [_record(name, kind) for name, kind in RECORDS.items()]
     return {"description": "One line of a journal.", "oneOf": records}
 
 
-def _record(kind: str, about: str, keys: dict[str, Schema]) -> Schema:
+def _record(name: str, kind: Kind) -> Schema:
     check = {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "Chained to the line before."}
-    properties = {"type": {"const": kind}, "epoch": _COUNT, **keys, "check": check}
-    return {"description": about, **_object(properties, required=list(properties), is_open=True)}
+    keys = {"type": {"const": name}, "epoch": COUNT, **kind.keys, "check": check}
+    properties = {**keys, **kind.optional}
+    return {"description": kind.about, **_object(properties, required=list(keys), is_open=True)}
 
 
 FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {

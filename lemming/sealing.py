@@ -7,14 +7,19 @@ Packing is safe to repeat: the segment is published whole before the journals it
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
+import os
 import re
+import struct
+import weakref
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from lemming import fs, paths
+from lemming.descriptors import open_regular
 from lemming.errors import CorruptState
 from lemming.listings import ABSENT, Listing, list_again
 from lemming.readings import status_of
@@ -25,7 +30,13 @@ if TYPE_CHECKING:
 SEALED = f"{paths.JOURNALS}/sealed"
 TICKS_PER_SEGMENT = 100
 QUICK = 3  # half the time of the usual 6, for an eighth more bytes
-SEGMENT_LIMIT_BYTES = 4 << 30
+SEGMENT_LIMIT_BYTES = 512 << 20  # of journals, packed or not: a hundred that are larger stay as they are
+JOURNAL_LIMIT_BYTES = 192 << 20
+"""No journal that is larger is read: looking at an organisation must not take all memory there is."""
+_DIRECTORY_LIMIT_BYTES = 64 << 10  # a segment's list of the journals in it takes a tenth of that
+_DIRECTORY_END = struct.Struct("<4s4H2LH")  # what a zip file ends with, without a comment
+_PACKED_BY = (0, 8)  # as it is, or deflated
+_LOCATOR_BYTES = 20  # of a longer end than this, which no segment needs
 _SEGMENT = re.compile(r"([0-9]{8,12})-([0-9]{8,12})\.zip\Z")
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # a fixed time, so that the same journals give the same bytes
 
@@ -37,7 +48,9 @@ def seal_old_journals(base: Path, tick: int, kept: int) -> list[str]:
         if first + TICKS_PER_SEGMENT > tick - kept:
             continue
         ticks = [at for at in plain_ticks(base) if first <= at < first + TICKS_PER_SEGMENT]
-        if whole := [at for at in ticks if _is_over(base, at)]:
+        whole = [at for at in ticks if _is_over(base, at)]
+        sizes = [status_of(f"{base}/{paths.journal_file(at)}").st_size for at in whole]
+        if whole and sum(sizes) <= SEGMENT_LIMIT_BYTES:
             sealed.append(_seal(base, first, whole))
     return sealed
 
@@ -97,31 +110,62 @@ def sealed_ticks(base: Path) -> list[int]:
     )
 
 
-def read_sealed(base: Path, tick: int) -> bytes | None:
-    """Return the bytes of a packed journal; None when no segment holds that tick."""
-    segment = _segment_of(tick)
+def open_sealed(base: Path, tick: int) -> IO[bytes] | None:
+    """Open a packed journal to read from; None when no segment holds that tick.
+
+    Raises `CorruptState` for a segment that is damaged, or larger unpacked than a journal is; what is read
+    may raise `BadZipFile` and `zlib.error`, as in `unpacking`.
+    """
+    segment, name = segment_of(tick), f"{tick:08d}.jsonl"
     try:
         archive = _open(base, segment)
     except FileNotFoundError:
         return None
+    with unpacking(tick):
+        try:
+            packed = archive.getinfo(name)
+        except KeyError:
+            return None
+        if packed.file_size > JOURNAL_LIMIT_BYTES or packed.compress_type not in _PACKED_BY:
+            raise _damaged(segment, f"{name}, of {packed.file_size} bytes, is not what the engine packed")
+        return archive.open(packed)
+
+
+@contextlib.contextmanager
+def unpacking(tick: int) -> Iterator[None]:
+    """Raise `CorruptState` that names the segment for what goes wrong as the block reads from it."""
     import zlib
     from zipfile import BadZipFile
 
     try:
-        return archive.read(f"{tick:08d}.jsonl")
-    except KeyError:
-        return None
-    except (BadZipFile, zlib.error) as error:
-        raise _damaged(segment, error) from error
+        yield
+    except (BadZipFile, NotImplementedError, RuntimeError, EOFError, zlib.error, OSError) as error:
+        raise _damaged(segment_of(tick), error) from error
+
+
+def read_sealed(base: Path, tick: int) -> bytes | None:
+    """Return the bytes of a packed journal; None when no segment holds that tick."""
+    with unpacking(tick):
+        if (file := open_sealed(base, tick)) is None:
+            return None
+        with file:
+            return file.read()
 
 
 def _is_over(base: Path, tick: int) -> bool:
     """Return whether a journal says that its tick was committed; others are a person's to look at."""
-    lines = fs.read_tail(f"{base}/{paths.journal_file(tick)}", 4096, 1).splitlines()
+    file = f"{base}/{paths.journal_file(tick)}"
+    try:
+        if status_of(file).st_size > JOURNAL_LIMIT_BYTES:
+            return False
+        lines = fs.read_tail(file, 4096, 1).splitlines()
+    except OSError:
+        return False
     return bool(lines) and lines[-1].startswith(b'{"type":"tick_committed"')
 
 
-def _segment_of(tick: int) -> str:
+def segment_of(tick: int) -> str:
+    """Return the path of the segment that holds a tick's journal once it is packed."""
     first = tick - tick % TICKS_PER_SEGMENT
     return f"{SEALED}/{first:08d}-{first + TICKS_PER_SEGMENT - 1:08d}.zip"
 
@@ -129,15 +173,14 @@ def _segment_of(tick: int) -> str:
 def _seal(base: Path, first: int, ticks: list[int]) -> str:
     from zipfile import ZIP_DEFLATED, ZipFile, ZipInfo
 
-    segment, packed = _segment_of(first), io.BytesIO()
-    journals = {
-        tick: raw for tick in range(first, first + TICKS_PER_SEGMENT) if (raw := read_sealed(base, tick))
-    }
-    for tick in ticks:
-        journals[tick] = fs.read_bytes(f"{base}/{paths.journal_file(tick)}", SEGMENT_LIMIT_BYTES)
+    segment, packed = segment_of(first), io.BytesIO()
     with ZipFile(packed, "w") as archive:
-        for tick in sorted(journals):
-            archive.writestr(ZipInfo(f"{tick:08d}.jsonl", _EPOCH), journals[tick], ZIP_DEFLATED, QUICK)
+        for tick in range(first, first + TICKS_PER_SEGMENT):
+            if tick in ticks:
+                raw = fs.read_bytes(f"{base}/{paths.journal_file(tick)}", JOURNAL_LIMIT_BYTES)
+            elif not (raw := read_sealed(base, tick) or b""):
+                continue
+            archive.writestr(ZipInfo(f"{tick:08d}.jsonl", _EPOCH), raw, ZIP_DEFLATED, QUICK)
     fs.publish(base, segment, packed.getvalue(), sync=True)
     for tick in ticks:
         fs.remove(base, paths.journal_file(tick))
@@ -156,7 +199,7 @@ def _open(base: Path, segment: str) -> ZipFile:
         return _opened(f"{base}/{segment}", status.st_mtime_ns, status.st_size)
     except FileNotFoundError:
         raise
-    except (BadZipFile, OSError) as error:
+    except (BadZipFile, NotImplementedError, OSError, ValueError) as error:
         raise _damaged(segment, error) from error
 
 
@@ -164,9 +207,29 @@ def _open(base: Path, segment: str) -> ZipFile:
 def _opened(path: str, _mtime_ns: int, _size: int) -> ZipFile:
     from zipfile import ZipFile
 
-    return ZipFile(io.BytesIO(fs.read_bytes(path, SEGMENT_LIMIT_BYTES)))
+    file = open_regular(path)
+    try:
+        _require_short_directory(file)
+        archive = ZipFile(file)
+    except BaseException:
+        file.close()
+        raise
+    weakref.finalize(archive, file.close)
+    return archive
 
 
-def _damaged(segment: str, error: Exception) -> CorruptState:
+def _require_short_directory(file: IO[bytes]) -> None:
+    """Raise `OSError` for a file with a list of names that no segment has: it would all be read."""
+    end = file.seek(0, os.SEEK_END)
+    file.seek(max(0, end - _DIRECTORY_END.size - _LOCATOR_BYTES))
+    before, found = file.read(_LOCATOR_BYTES), file.read()
+    if len(found) < _DIRECTORY_END.size or not found.startswith(b"PK\5\6") or before[:4] == b"PK\6\7":
+        raise OSError(errno.EINVAL, "it does not end as a zip file of this engine does")
+    count, size = _DIRECTORY_END.unpack(found)[4:6]
+    if count > TICKS_PER_SEGMENT or size > _DIRECTORY_LIMIT_BYTES:
+        raise OSError(errno.EFBIG, f"it lists {count} files; a segment holds {TICKS_PER_SEGMENT} journals")
+
+
+def _damaged(segment: str, error: Exception | str) -> CorruptState:
     hint = "restore it from a backup, or move it away to give up the record of these ticks"
     return CorruptState(f"the sealed journals are damaged: {error}", where=segment, hint=hint)

@@ -6,7 +6,6 @@ an interrupted tick goes on.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -18,7 +17,6 @@ from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
 from lemming.config import Config, ModelEntry, Org, credits_of
 from lemming.contract import brief_schema, reply_schema
 from lemming.credits import check_credits, has_reached_soft_cap
-from lemming.documents import adapter
 from lemming.errors import OutOfCredits, Problem
 from lemming.guards.access import read_text
 from lemming.guards.grants import resolve
@@ -31,12 +29,12 @@ from lemming.memory import Memories, read_memories
 from lemming.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
 from lemming.providers import LLMProvider, Message, make_provider, provider_class
 from lemming.readmark import ReadMark
+from lemming.starts import agent_of, allocation_of, model_of
 from lemming.tools import Tool, ToolRegistry, allowed_tools
 from lemming.turn import Seat
 
 NOTHING: Mapping[str, bytes] = {}
 IN_THE_OPENING = ("instructions", "examples")
-IN_THE_PROMPT = "(recorded in the prompt)"
 STANDINGS_REMEMBERED = 10_000
 
 
@@ -199,13 +197,11 @@ def as_record(seated: Seated) -> bytes:
 
 def from_record(record: Record, tick: int) -> Seat:
     """Return the seat of an interrupted turn, with the model and the credits it had when it began."""
-    resume = {**record["resume"], "instructions": IN_THE_PROMPT}
-    agent: Agent = adapter(Agent).validate_json(json.dumps(resume), strict=True)
     return Seat(
-        agent=agent,
+        agent=agent_of(record),
         tick=tick,
-        model=ModelEntry(**record["model"]),
-        allocation=AgentCredits(**record["allocation"]),
+        model=model_of(record),
+        allocation=allocation_of(record),
         max_steps=record["max_steps"],
         repairs=record["repairs"],
         prompt=record["prompt"],

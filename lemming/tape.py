@@ -13,14 +13,13 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from operator import itemgetter
 
-from lemming import errors
 from lemming.clock import elapsed_ms
 from lemming.commits import Commits
 from lemming.config import Org
 from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.credits import check_credits, usage_of
 from lemming.effects import FileEffect, apply_effect
-from lemming.errors import DiskError, LemmingError, OutOfCredits, ProviderError
+from lemming.errors import DiskError, LemmingError, OutOfCredits, ProviderError, recorded_failure
 from lemming.journal import Journal, Record
 from lemming.providers import Message, Request
 from lemming.redaction import redact_reply, redact_values
@@ -199,8 +198,7 @@ _facts_of = itemgetter(*Answer._fields)
 def recorded_answer(record: Record) -> Answer:
     """Return the answer that a record holds; raise the error that stood in its place."""
     if record["type"] == "model_failed":
-        kind = getattr(errors, record["error"], ProviderError)
-        raise kind(record["message"])
+        raise recorded_failure(record["error"], record["message"])
     return Answer._make(_facts_of(record))
 
 

@@ -219,7 +219,7 @@ class Tick:
     @property
     def may_have_lost_files(self) -> bool:
         """Whether the machine may have gone down since an earlier attempt at this tick."""
-        return may_have_gone_down(self.journal.records, self.runtime.clock)
+        return may_have_gone_down(next(iter(self.journal.records), None), self.runtime.clock)
 
     def _take(self, seat: Seat, *, again: bool) -> None:
         if self.runtime.is_heard:

@@ -26,6 +26,7 @@ FLOORS = {
     "jsontext": WORDS, "kinds": WORDS, "paths": WORDS, "plugin_errors": WORDS, "quoting": WORDS,
     "redaction": WORDS,
     "report": WORDS, "schedule": WORDS,
+    "checks": WORDS, "records": WORDS,
     # 2 disk: the only code that writes files
     "descriptors": DISK, "disk": DISK, "documents": DISK, "effects": DISK, "fs": DISK, "listings": DISK,
     "locking": DISK, "openat2": DISK, "readings": DISK, "refusals": DISK, "temporary": DISK,
@@ -34,6 +35,7 @@ FLOORS = {
     "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "misplaced": STORES,
     "not_done": STORES,
     "outboxes": STORES, "readmark": STORES, "sealing": STORES,
+    "starts": STORES,
     # 4 reach: the outside world
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
     "circuit": REACH, "deadlines": REACH, "git_files": REACH, "guards": REACH, "pacing": REACH,

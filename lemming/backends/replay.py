@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming import errors, paths
-from lemming.errors import ConfigError, ProviderError, RequestRejected
+from lemming import paths
+from lemming.errors import ConfigError, ProviderError, RequestRejected, recorded_failure
 from lemming.journal import Record, read_journal
 from lemming.providers import Backend, Reply, Request
 
@@ -53,9 +53,9 @@ class ReplayProvider(Backend):
 def replayed(record: Record) -> Reply:
     """Return the reply that a journal's record holds; raise the error that it holds instead."""
     if record["type"] == "model_failed":
-        kind = getattr(errors, record["error"], ProviderError)
-        failure: ProviderError = kind(record["message"])
-        failure.is_retryable = False
+        failure = recorded_failure(record["error"], record["message"])
+        if isinstance(failure, ProviderError):
+            failure.is_retryable = False
         raise failure
     return Reply(
         text=record["text"],

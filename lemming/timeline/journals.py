@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from lemming import fs, paths
-from lemming.journal import LINE_LIMIT_BYTES
+from lemming.journal import OWN_LIMIT_BYTES
 from lemming.sealing import SEALED, SEGMENT_LIMIT_BYTES, plain_ticks, read_sealed, sealed_ticks
 
 
@@ -20,7 +20,7 @@ def copy_journals(base: Path, other: Path, *, until: int) -> None:
             _unpack(base, other, name, until)
     for tick in plain_ticks(base):
         if tick <= until:
-            content = fs.read_bytes(base / paths.journal_file(tick), LINE_LIMIT_BYTES * 16)
+            content = fs.read_bytes(base / paths.journal_file(tick), OWN_LIMIT_BYTES)
             fs.publish(other, paths.journal_file(tick), content)
 
 

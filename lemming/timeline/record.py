@@ -13,7 +13,6 @@ from typing import Any
 
 from lemming.agents import TurnLimits
 from lemming.contract import NewEntry, ToolCall, TurnReply, parse_reply
-from lemming.documents import adapter
 from lemming.effects import FileEffect
 from lemming.errors import ContractError, ToolError
 from lemming.journal import Record, read_journal
@@ -21,6 +20,7 @@ from lemming.memory import decode_memory, memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
+from lemming.starts import agent_of
 from lemming.timeline.gaps import no_journal
 from lemming.tools import ToolResult, is_unknown_outcome
 
@@ -213,9 +213,7 @@ def _turn(tick: int, place: int, name: str, records: list[Record]) -> TurnRecord
 
 
 def _limits(started: Record | None) -> TurnLimits:
-    plain = started["resume"].get("turn", {}) if started else {}
-    limits: TurnLimits = adapter(TurnLimits).validate_python(plain)
-    return limits
+    return agent_of(started).turn if started else TurnLimits()
 
 
 class _Walk:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.counter import newest_in_ledgers
 from lemming.errors import CorruptState
-from lemming.journal import LINE_LIMIT_BYTES, Record, journal_ticks, parse_journal, read_journal
+from lemming.journal import Record, journal_ticks, reading_of
 from lemming.plan import FOR_A_PERSON
 from lemming.timeline.recording import RecordedTick
 
@@ -80,9 +80,11 @@ def read_told(base: Path) -> Told:
     told = Told(journal_ticks(base))
     for before, tick in zip([None, *told.ticks], told.ticks, strict=False):
         try:
-            records, surplus = _read(base, tick)
-            recorded = RecordedTick(tick, records)
-            told.findings += _journal_findings(recorded, surplus, is_last=tick == told.ticks[-1])
+            reading = reading_of(base, tick)
+            recorded = RecordedTick(tick, reading.records)
+            told.findings += _journal_findings(
+                recorded, reading.surplus_bytes, is_last=tick == told.ticks[-1]
+            )
             _note_gone(told, recorded, before)
         except CorruptState as error:
             told.damaged.append(tick)
@@ -118,11 +120,6 @@ def _note_gone_at_the_end(base: Path, told: Told) -> None:
 def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Finding]:
     tick, file = recorded.tick, paths.journal_file(recorded.tick)
     torn = f"; {surplus} bytes at its end are no whole record" if surplus else ""
-    if recorded.records and recorded.records[0].get("tick") != tick:
-        claimed = recorded.records[0].get("tick")
-        raise CorruptState(
-            f"the journal of tick {tick} is that of tick {claimed}", where=file, hint="rename it"
-        )
     if recorded.is_committed and surplus:
         yield Finding(tick, file, "damage", f"{surplus} bytes follow the end of the tick")
     elif not recorded.is_committed and not is_last:
@@ -130,17 +127,6 @@ def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) ->
     elif not recorded.is_committed:
         message = f"the tick has not ended{torn}; the next run continues it"
         yield Finding(tick, file, "interrupted", message, is_error=False)
-
-
-def _read(base: Path, tick: int) -> tuple[list[Record], int]:
-    """Return a journal's records, and how many bytes follow the last whole one (a packed one has none)."""
-    file = paths.journal_file(tick)
-    try:
-        raw = fs.read_bytes(base / file, LINE_LIMIT_BYTES * 16)
-    except OSError:  # packed; anything else is told by who reads journals
-        return read_journal(base, tick), 0
-    reading = parse_journal(raw, file)
-    return reading.records, len(raw) - reading.valid_bytes
 
 
 def _take_note(told: Told, recorded: RecordedTick) -> None:

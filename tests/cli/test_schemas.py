@@ -12,6 +12,7 @@ from terminal import Lemming
 
 from lemming.commands.init import template_files
 from lemming.memory import save_memory
+from lemming.records import RECORDS
 from lemming.schemas import FORMATS, schema_of
 from lemming.testing import make_org, resume, say
 
@@ -73,6 +74,16 @@ def test_what_the_engine_writes_fits(base: Path, lemming: Lemming) -> None:
     for file in base.glob("agents/*/memory/*.json"):
         assert wrong("memory", json.loads(file.read_text())) == []
     assert wrong("tick", json.loads((base / "tick.json").read_text())) == []
+
+
+def test_every_kind_of_record_can_be_written_by_its_schema() -> None:
+    """The schema and the engine's own check are one table, so a journal that is read fits its schema."""
+    kinds = {branch["properties"]["type"]["const"] for branch in schema_of("journal")["oneOf"]}
+    assert kinds == {*RECORDS}
+    started = {"type": "turn_resumed", "epoch": 1, "agent": "ada", "check": "0011223344556677"}
+    assert wrong("journal", started) == []
+    assert wrong("journal", {**started, "agent": "../ada"}) != []
+    assert wrong("journal", {**started, "type": "made_up"}) != []
 
 
 def test_a_misspelt_key_does_not_fit_and_a_schema_key_does() -> None:

@@ -134,7 +134,7 @@ def test_what_was_added_to_a_finished_journal_is_damage(org: Path) -> None:
 
 def test_a_journal_under_another_name_is_damage(org: Path) -> None:
     fs.publish(org, AT_TICK_2, (org / "logs/ticks/00000003.jsonl").read_bytes())
-    assert (2, AT_TICK_2, "damage", True) in found(org)
+    assert (2, f"{AT_TICK_2}:1", "damage", True) in found(org)
     assert "that of tick 3" in verify(org).findings[0].message
 
 

@@ -1,0 +1,231 @@
+"""Journals that somebody wrote by hand, checksums and all: whatever they say, it is told and never obeyed."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+from recorded import busy_org
+
+from lemming import fs, paths
+from lemming.cli import run
+from lemming.errors import CorruptState, ProviderError, RateLimited, recorded_failure
+from lemming.journal import Journal, Record, last_record, read_journal
+from lemming.records import RECORDS, why_wrong
+from lemming.schemas import schema_of
+from lemming.testing import tree
+
+LAST = 8
+ODD = [None, True, -1, 0.5, 10**15, "", "x", "../x", "\x1b]0;", [], [None], ["../../x"], {}, {"x": None}]
+LOOKS = [
+    ["status"], ["verify"], ["replay"], ["repair"], ["tick", str(LAST)], ["doctor"], ["plan"],
+    ["why", "ada/memory/m"], ["history"], ["prompt", "ada"], ["inbox", "ada"], ["validate"], ["logs"],
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An organisation whose last tick was interrupted, with a record of every kind in its journal."""
+    base = busy_org(tmp_path_factory.mktemp("made") / "org")
+    write_journal(base, LAST, unfinished(read_journal(base, LAST), read_journal(base, 1)))
+    fs.publish(base, paths.TICK_FILE, b'{"current_tick": %d}' % LAST)
+    return base
+
+
+def unfinished(records: list[Record], first: list[Record]) -> list[Record]:
+    """Return records of every kind as an interrupted tick may have left them."""
+    items = [{"custom_id": "8-ada-0-x", "agent": "ada", "call": 0}]
+    batch = {"label": "l", "provider": "scripted", "model": "m", "at": "2026-01-01T00:00:00Z", "items": items}
+    tool = next(record for record in first if record["type"] == "tool_finished")
+    extra = {
+        "model_replied": [
+            {"type": "model_failed", "agent": "ada", "call": 1, "error": "RateLimited", "message": "later"},
+            {**tool, "index": 0},
+            {"type": "tool_started", "agent": "ada", "index": 1, "tool": "bell", "args": {}},
+        ],
+        "turn_started": [
+            {"type": "turn_stopped", "agent": "ada"},
+            {"type": "turn_resumed", "agent": "ada"},
+            {"type": "batch_announced", **batch},
+            {"type": "batch_sent", "batch": "b", **batch},
+            {"type": "batch_awaited", "agent": "ada", "call": 0, "batch": "b"},
+            {"type": "batch_ended", "batch": "b", "replies": 0, "live": 1, "problem": ""},
+            {"type": "turn_answered", "agent": "ada"},
+        ],
+    }
+    made: list[Record] = []
+    for record in records:
+        if record["type"] == "tick_committed" or (record["type"], record.get("agent")) == (
+            "turn_committed",
+            "ada",
+        ):
+            continue
+        made.append(record)
+        if record.get("agent") == "ada":
+            made += extra.get(record["type"], [])
+    expired = {"type": "entries_expired", "files": ["agents/ada/outbox/00000001_000000000000.json"]}
+    made += [] if any(record["type"] == "entries_expired" for record in made) else [expired]
+    return [{"epoch": 1, **record} for record in made]
+
+
+def write_journal(base: Path, tick: int, records: list[Record]) -> None:
+    """Write a journal with right checksums, whatever its records say."""
+    written, check = b"", b""
+    for record in records:
+        body = json.dumps(record).encode()[:-1]
+        check = blake2b(body, digest_size=8, key=check).hexdigest().encode()
+        written += b'%b,"check":"%b"}\n' % (body, check)
+    fs.publish(base, paths.journal_file(tick), written)
+
+
+def places(value: Any, way: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Yield the way to everything in a value; of a list, to its first item."""
+    if way:
+        yield way
+    children = (
+        value.items()
+        if isinstance(value, dict)
+        else list(enumerate(value))[:1]
+        if isinstance(value, list)
+        else ()
+    )
+    for key, child in children:
+        yield from places(child, (*way, key))
+
+
+def changed(record: Record, way: tuple[Any, ...], value: Any, *, drop: bool = False) -> Record:
+    other = copy.deepcopy(record)
+    inner: Any = other
+    for key in way[:-1]:
+        inner = inner[key]
+    if drop:
+        del inner[way[-1]]
+    else:
+        inner[way[-1]] = value
+    return other
+
+
+def mutants(base: Path) -> Iterator[tuple[list[Record], bool]]:
+    """Yield the journal with one thing in it changed, once for each kind, key and odd value."""
+    records, seen = read_journal(base, LAST), set[tuple[str, ...]]()
+    for place, record in enumerate(records):
+        for way in places(record):
+            kind = record["type"], *(key for key in way if isinstance(key, str))
+            if kind in seen:
+                continue
+            seen.add(kind)
+            for value in ODD:
+                other = changed(record, way, value)
+                yield [*records[:place], other, *records[place + 1 :]], bool(why_wrong(other))
+            other = changed(record, way, None, drop=True)
+            yield [*records[:place], other, *records[place + 1 :]], bool(why_wrong(other))
+        yield [*records[:place], *records[place + 1 :]], False
+        yield [*records[:place], {"type": "made_up"}, *records[place + 1 :]], True
+
+
+def test_it_holds_every_kind_but_the_end(made: Path) -> None:
+    assert {record["type"] for record in read_journal(made, LAST)} == {*RECORDS} - {"tick_committed"}
+
+
+def test_every_line_that_an_organisation_with_a_past_has_fits_the_printed_schema(made: Path) -> None:
+    validator = Draft202012Validator(schema_of("journal"))
+    for journal in (made / paths.JOURNALS).glob("*.jsonl"):
+        for line in journal.read_text().splitlines():
+            assert [error.message for error in validator.iter_errors(json.loads(line))] == []
+
+
+def test_an_odd_record_is_told_with_its_line_by_who_reads_it(made: Path, tmp_path: Path) -> None:
+    refused = 0
+    for records, is_wrong in [*mutants(made)][::5]:
+        if is_wrong:
+            write_journal(tmp_path, LAST, records)
+            with pytest.raises(CorruptState, match=r"00000008\.jsonl:[0-9]+: .*move it away") as error:
+                read_journal(tmp_path, LAST)
+            assert error.value.exit_status == 7
+            refused += 1
+    assert refused > 300
+
+
+@pytest.mark.parametrize("command", [*LOOKS, ["run-once"]], ids=lambda words: words[0])
+def test_no_odd_record_ends_a_command_in_an_internal_error(
+    command: list[str], made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tried = [records for records, _ in mutants(made)][len(command[0]) :: 127]  # not the same for all commands
+    base = shutil.copytree(made, tmp_path / "org")
+    for records in tried:
+        if command == ["run-once"]:
+            shutil.rmtree(base)
+            shutil.copytree(made, base)
+        write_journal(base, LAST, records)
+        status = run(["-C", str(base), *command])
+        assert status != 70, capsys.readouterr().err
+        capsys.readouterr()
+
+
+@pytest.mark.parametrize("command", [*LOOKS, ["run-once"]], ids=lambda words: words[0])
+def test_an_empty_journal_is_a_tick_that_has_not_begun(
+    command: list[str], made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = shutil.copytree(made, tmp_path / "org")
+    fs.publish(base, paths.journal_file(LAST), b"")
+    assert run(["-C", str(base), *command]) != 70
+    assert "internal error" not in capsys.readouterr().err
+
+
+def test_what_is_refused_leaves_the_organisation_as_it_was(made: Path, tmp_path: Path) -> None:
+    base = shutil.copytree(made, tmp_path / "org")
+    records = [
+        {**r, "agent": "../x"} if r["type"] == "model_replied" else r for r in read_journal(base, LAST)
+    ]
+    write_journal(base, LAST, records)
+    before = tree(base)
+    assert run(["-C", str(base), "run-once"]) == 7
+    assert tree(base) == before
+
+
+@pytest.mark.parametrize(
+    ("records", "why"),
+    [
+        (lambda rs: rs[1:], "begins with one tick_started"),
+        (lambda rs: [rs[0], *rs], "begins with one tick_started"),
+        (lambda rs: [{**rs[0], "tick": 3}, *rs[1:]], "is that of tick 3"),
+        (lambda rs: [{**rs[0], "order": ["bob"]}, *rs[1:]], '"ada" takes no turn in this tick'),
+        (lambda rs: [rs[0], *rs[2:]], "the turn of ada has not begun"),
+        (lambda rs: [rs[0], rs[1], *rs[1:]], "the turn of ada begins twice"),
+        (lambda rs: [rs[0], {**rs[1], "resume": {**rs[1]["resume"], "name": "bob"}}], "is not ada"),
+    ],
+)  # fmt: skip
+def test_records_that_cannot_follow_each_other_are_refused(
+    records: Any, why: str, made: Path, tmp_path: Path
+) -> None:
+    write_journal(tmp_path, LAST, records(read_journal(made, LAST)))
+    with pytest.raises(CorruptState, match=why):
+        read_journal(tmp_path, LAST)
+
+
+def test_keys_that_a_later_version_adds_are_kept(made: Path, tmp_path: Path) -> None:
+    write_journal(tmp_path, LAST, [{**record, "new": 1} for record in read_journal(made, LAST)])
+    assert {record["new"] for record in read_journal(tmp_path, LAST)} == {1}
+
+
+def test_a_last_line_of_an_unknown_kind_says_nothing(tmp_path: Path) -> None:
+    write_journal(tmp_path, LAST, [{"type": "tick_committed", "advanced": "yes"}])
+    assert last_record(tmp_path, LAST) is None
+
+
+def test_the_name_of_a_recorded_error_chooses_among_those_of_a_model_call_only() -> None:
+    assert type(recorded_failure("RateLimited", "x")) is RateLimited
+    for name in ("asdict", "annotations", "DiskError", "LemmingError", "__builtins__", "nonsense", ""):
+        assert type(recorded_failure(name, "x")) is ProviderError
+
+
+def test_a_kind_that_the_table_does_not_name_cannot_be_written(tmp_path: Path) -> None:
+    with Journal(tmp_path, 1, epoch=1, durability="off") as journal, pytest.raises(AssertionError):
+        journal.append("made_up")
