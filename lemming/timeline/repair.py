@@ -20,7 +20,7 @@ from lemming.errors import CorruptState
 from lemming.journal import is_committed, journal_ticks, last_record, read_journal
 from lemming.jsontext import parse
 from lemming.ledger import LINE_LIMIT_BYTES, AgentState
-from lemming.messages import outbox_problems
+from lemming.messages import list_outbox, outbox_problems
 from lemming.plan import Plan
 from lemming.runtime import Runtime
 from lemming.temporary import is_left_over, is_temporary
@@ -130,13 +130,21 @@ def _unused(base: Path, folder: str) -> str:
 _AGAIN = "Then run `lemming repair` again"
 
 
-def _take_back_journals(tick: int, ticks: list[int]) -> Repair:
+def _take_back_the_rest(base: Path, tick: int, ticks: list[int]) -> Repair:
     found = f"the files are those before tick {tick}, but there are journals up to tick {ticks[-1]}"
     action = (
-        f"move the journals from tick {tick} on aside, so that tick {tick} runs afresh. What they spent is "
-        f"then no longer counted. To keep them instead, bring back the files after tick {ticks[-1]}"
+        f"move the journals from tick {tick} on aside, and entries of theirs that are still there, so that "
+        f"tick {tick} runs afresh. What they spent is then no longer counted. To keep them instead, bring "
+        f"back the files after tick {ticks[-1]}"
     )
-    return Repair("tick", paths.JOURNALS, found, action, (Step("journals", paths.JOURNALS, tick - 1),))
+    later = [
+        Step("move", entry.file)
+        for name in _agents(base)
+        for entry in list_outbox(base, name)
+        if entry.is_derived and entry.tick >= tick
+    ]
+    steps = (*later, Step("journals", paths.JOURNALS, tick - 1))
+    return Repair("tick", paths.JOURNALS, found, action, steps)
 
 
 def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
@@ -150,7 +158,7 @@ def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
             return 1, [Repair("tick", paths.TICK_FILE, error.message, action)]
         return by_journals, [_set_tick(base, by_journals, error.message)]
     if was_taken_back(base, tick, ticks):
-        return tick, [_take_back_journals(tick, ticks)]
+        return tick, [_take_back_the_rest(base, tick, ticks)]
     record = last_record(base, tick)
     if record and record["type"] == "tick_committed" and (record["advanced"] or ticks[-1] > tick):
         found = f"it names tick {tick}, which has been run already; a tick is applied once"

@@ -13,6 +13,7 @@ from lemming.engine import load_tick, run_once
 from lemming.errors import TickAlreadyCommitted
 from lemming.journal import journal_ticks
 from lemming.ledger import read_state
+from lemming.messages import list_outbox
 from lemming.runtime import open_org
 from lemming.testing import FrozenClock, make_org, resume, tree
 from lemming.timeline.record import read_tick
@@ -74,6 +75,26 @@ def test_files_that_went_back_without_their_journals_are_told_with_the_way_out(b
     assert read_state(base, "ada").credits == tick
     aside = [path.name for path in sorted(base.glob("aside/*/logs/ticks/*.jsonl"))]
     assert aside == [f"{later:08d}.jsonl" for later in range(tick, 6)]
+
+
+def test_a_backup_copied_over_what_is_there_leaves_no_entries_of_ticks_that_never_were(
+    base: Path, tmp_path: Path
+) -> None:
+    make_org(base, resume("ada"), resume("human", model={"key": "human"}))
+    for _ in range(3):
+        run_once(base)
+    shutil.copytree(base, tmp_path / "backup")
+    for _ in range(3):
+        run_once(base)
+    shutil.copytree(tmp_path / "backup", base, dirs_exist_ok=True)
+    assert len(list_outbox(base, "ada")) == 6
+    with pytest.raises(TickAlreadyCommitted, match="the files are those before tick 4"):
+        run_once(base)
+    with open_org(base) as runtime:
+        make_repairs(runtime, [repair for repair in find_repairs(base) if repair.steps])
+    assert [entry.tick for entry in list_outbox(base, "ada")] == [1, 2, 3]
+    assert run_once(base).tick == 4
+    assert verify(base).errors == []
 
 
 def test_a_machine_that_was_restarted_does_not_take_old_files_for_a_lost_counter(base: Path) -> None:
