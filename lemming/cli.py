@@ -23,6 +23,7 @@ COMMANDS = {
         "init": "Make an organisation in a folder.",
         "run-once": "Run one tick.",
         "run-forever": "Run tick after tick.",
+        "trust": "See what running it does outside its folder; agree to it.",
     },
     "Look": {
         "status": "Show where the organisation stands.",

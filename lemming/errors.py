@@ -77,6 +77,13 @@ class NotAnOrg(LemmingError):
     exit_status = 2
 
 
+class NotTrusted(LemmingError):
+    """Running the organisation reaches outside its folder, and nobody here has agreed to that."""
+
+    code = "LMG-203"
+    exit_status = 2
+
+
 class ConfigError(LemmingError):
     """The operator's file is wrong. `problems` lists everything found in it, not just the first."""
 

@@ -10,6 +10,11 @@ from lemming.fs import AppendFile
 from lemming.readings import learn_stamps
 
 
+@pytest.fixture(autouse=True)
+def _no_state_of_the_users(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
+
+
 @pytest.fixture
 def base(tmp_path: Path) -> Path:
     """An empty folder for an organisation."""

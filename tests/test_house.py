@@ -40,7 +40,7 @@ FLOORS = {
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
     "circuit": REACH, "deadlines": REACH, "git_files": REACH, "guards": REACH, "pacing": REACH,
     "plugins": REACH, "providers": REACH, "repository": REACH, "retrying": REACH,
-    "toolbox": REACH, "tools": REACH,
+    "toolbox": REACH, "tools": REACH, "trust": REACH,
     # 5 the turn
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     "watching": TURN,

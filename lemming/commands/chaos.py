@@ -21,6 +21,7 @@ from lemming.agents import survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
+from lemming.commands.trust import require_agreement
 from lemming.config import load_config
 from lemming.engine import load_tick
 from lemming.errors import LemmingError
@@ -81,6 +82,7 @@ def chaos(
       lemming chaos --json | jq .calls_repeated
     """
     base = find_org(ctx)
+    require_agreement(base, can_ask=not as_json)
     with TemporaryDirectory(prefix="lemming-chaos-") as folder:
         toll = _take_toll(base, Path(folder), kills, seed, quiet=as_json)
     if as_json:
@@ -141,7 +143,7 @@ def _run_once(base: Path) -> float:
 
 def _start(base: Path) -> subprocess.Popen[str]:
     """Start a process that runs one tick, and return when it has taken the lock."""
-    command = [sys.executable, "-P", "-m", "lemming", "-C", str(base), "run-once", "--quiet"]
+    command = [sys.executable, "-P", "-m", "lemming", "-C", str(base), "run-once", "--quiet", "--trust"]
     given = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     search = [str(Path(__file__).parents[2]), *(os.path.abspath(folder) for folder in given)]
     engine = subprocess.Popen(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,7 +13,8 @@ from lemming.commands.options import AsJson, Quiet
 from lemming.commands.readiness import readiness_of
 from lemming.commands.screen import show, show_json, tell
 from lemming.config import load_config
-from lemming.errors import UsageError
+from lemming.errors import DiskError, UsageError
+from lemming.trust import Agreement
 
 BUILT_ON = {"recorded": "newsroom"}
 """Templates that add to another, or replace files of it."""
@@ -47,6 +49,8 @@ def init(
     _make(base)
     for relative, content in files.items():
         fs.publish(base, relative, content)
+    with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
+        Agreement(base).note_maker()
     if as_json:
         show_json("org", {"org": str(base), "template": template, "files": list(files)})
         return

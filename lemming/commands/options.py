@@ -51,5 +51,9 @@ Batch = Annotated[
         "--batch", help="Send model calls through batch APIs: about half the price, answered within a day."
     ),
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Agree, for this run, to what it does outside its folder: `lemming trust`."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
 Quiet = Annotated[bool, typer.Option("-q", "--quiet", help="Say nothing unless something goes wrong.")]

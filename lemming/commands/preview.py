@@ -6,7 +6,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from lemming.agents import AgentCredits, Survey
-from lemming.config import Config, credits_of
+from lemming.commands.screen import one_line, tell
+from lemming.commands.trust import is_agreed
+from lemming.config import Config, credits_of, load_config
 from lemming.engine import load_tick
 from lemming.journal import Record, read_journal
 from lemming.messages import read_outbox_entries
@@ -81,8 +83,16 @@ class Preview:
 
 
 def load_settings(base: Path) -> Config:
-    """Return the organisation's settings, its plugins imported. Raises `ConfigError`."""
-    return Runtime(base).load_config()
+    """Return the organisation's settings, its plugins imported if a person has agreed to running it.
+
+    Raises `ConfigError`.
+    """
+    config = load_config(base)
+    if not config.org.plugins or is_agreed(base):
+        return Runtime(base).load_config()
+    names = ", ".join(config.org.plugins)
+    tell(f"not imported: {one_line(names)}, as nobody here has agreed to running this (`lemming trust`)")
+    return config
 
 
 def preview_tick(base: Path) -> Preview:

@@ -9,6 +9,7 @@ import typer
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
+from lemming.commands.trust import require_agreement
 from lemming.errors import UsageError
 from lemming.runtime import Runtime, open_org
 from lemming.timeline.repair import Repair, find_repairs, make_repairs
@@ -60,6 +61,7 @@ def repair(
     with open_org(base, command="repair") as runtime:
         if call is not None:
             if retry:
+                require_agreement(base, can_ask=not as_json)
                 _retry(runtime, call, yes=yes, as_json=as_json)
             else:
                 _mark(runtime, call, happened=mark == "done", as_json=as_json)

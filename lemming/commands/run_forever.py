@@ -9,10 +9,11 @@ import typer
 from lemming import engine
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import TURN_FAILED, Narrator
-from lemming.commands.options import AsJson, Batch, Quiet
+from lemming.commands.options import AsJson, Batch, Quiet, Trust
 from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.stopping import stop_on_signals
+from lemming.commands.trust import require_agreement
 
 
 def run_forever(
@@ -41,6 +42,7 @@ def run_forever(
         ),
     ] = False,
     batch: Batch = False,
+    trust: Trust = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -60,6 +62,8 @@ def run_forever(
       lemming run-forever --interval 600 --wake-on-change
     """
     base = find_org(ctx)
+    if not trust:
+        require_agreement(base, can_ask=not as_json)
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)

@@ -8,8 +8,9 @@ import typer
 
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import Narrator, exit_status
-from lemming.commands.options import AsJson, Batch, Quiet
+from lemming.commands.options import AsJson, Batch, Quiet, Trust
 from lemming.commands.org import find_org
+from lemming.commands.trust import require_agreement
 
 
 def run_once(
@@ -18,6 +19,7 @@ def run_once(
         bool, typer.Option("--dry-run", help="Show who would fire and each prompt; call and write nothing.")
     ] = False,
     batch: Batch = False,
+    trust: Trust = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -41,6 +43,8 @@ def run_once(
 
         rehearse(base, as_json=as_json)
         return
+    if not trust:
+        require_agreement(base, can_ask=not as_json)
     from lemming import engine
     from lemming.commands.stopping import stop_on_signals
 

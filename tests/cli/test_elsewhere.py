@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from terminal import PROGRAM, REPOSITORY, Lemming
 
+from lemming import fs
 from lemming.engine import run_once
-from lemming.testing import make_org, resume
+from lemming.jsontext import pretty
+from lemming.testing import make_org, resume, tree
 
 IMPORTED = ("pip", "typer", "json", "ctypes", "pydantic", "structlog")
 
@@ -85,3 +89,115 @@ def test_doctor_connects_to_no_address_that_the_folder_names(base: Path, lemming
         server.setblocking(False)
         with pytest.raises(BlockingIOError):
             server.accept()
+
+
+ASKED_ABOUT = {
+    "a plugin": ({"org": {"plugins": ["fired_plugin"]}}, "imports the Python module fired_plugin"),
+    "a program": (
+        {"models": {"p": {"provider": "cli", "options": {"command": ["touch", "fired"], "env": ["X_KEY"]}}}},
+        'runs the program: touch fired, env ["X_KEY"]',
+    ),
+    "a key": (
+        {"models": {"p": {"provider": "openai", "options": {"base_url": "https://far.example/v1"}}}},
+        "what the variable OPENAI_API_KEY holds, to https://far.example/v1",
+    ),
+    "a variable": (
+        {"models": {"p": {"provider": "anthropic", "options": {"api_key_env": "AWS_SECRET"}}}},
+        "sends what the variable AWS_SECRET holds to anthropic",
+    ),
+    "a cluster": (
+        {"org": {"executor": "dask", "executor_address": "tcp://far.example:8786"}},
+        "made by the cluster at tcp://far.example:8786",
+    ),
+    "no sandbox": (
+        {"org": {"shell": {"sandbox": "none"}}, "tools": ["shell"]},
+        "any command with your rights",
+    ),
+    "a folder": ({"file_access": {"allow_write": ["/"]}}, "lets ada write below /"),
+}
+
+
+def elsewhere(base: Path, what: dict[str, Any]) -> None:
+    permissions = {"tools": what.get("tools", []), "file_access": what.get("file_access", {})}
+    make_org(base, resume("ada", permissions=permissions), org=what.get("org"), models=what.get("models"))
+
+
+@pytest.mark.parametrize(("what", "said"), ASKED_ABOUT.values(), ids=ASKED_ABOUT.keys())
+@pytest.mark.parametrize("words", [["run-once"], ["run-forever", "--max-ticks", "1"], ["chaos"]])
+def test_what_reaches_outside_the_folder_is_said_and_refused_until_agreed_to(
+    base: Path, lemming: Lemming, what: dict[str, Any], said: str, words: list[str]
+) -> None:
+    elsewhere(base, what)
+    before = tree(base, without=())
+    refused = lemming(*words, "--json")
+    assert refused.status == 2
+    assert refused.objects[0]["code"] == "LMG-203"
+    assert said in refused.objects[0]["message"]
+    assert tree(base, without=()) == before
+    assert [line["is_agreed"] for line in lemming("trust", "--json").objects] == [False]
+    assert [line["is_agreed"] for line in lemming("trust", "--yes", "--json").objects] == [True]
+    fs.publish(
+        base, "config/models.json", pretty({"new": {"provider": "cli", "options": {"command": ["ls"]}}})
+    )
+    assert lemming("run-once", "--json").objects[0]["message"].endswith("does: runs the program: ls")
+
+
+def test_what_is_agreed_to_runs_without_a_question(base: Path, lemming: Lemming) -> None:
+    elsewhere(base, {"file_access": {"allow_write": ["/"]}})
+    assert lemming("run-once", "--trust").status == 0
+    assert lemming("run-once").status == 2
+    assert lemming("trust", "--yes").status == 0
+    assert lemming("run-once").status == 0
+    base.rename(base.parent / "other")  # a copy of it elsewhere is another organisation
+    assert lemming("-C", str(base.parent / "other"), "run-once").status == 2
+
+
+def test_an_organisation_that_stays_in_its_folder_asks_nothing(base: Path, lemming: Lemming) -> None:
+    local = {"provider": "openai", "options": {"base_url": "http://127.0.0.1:9/v1"}}
+    make_org(base, resume("ada", permissions={"tools": ["shell", "file_write"]}), models={"local": local})
+    assert lemming("run-once").status == 0
+    assert lemming("trust", "--json").objects == []
+
+
+def test_an_organisation_made_here_asks_nothing_and_another_in_its_place_does(
+    base: Path, lemming: Lemming, bare: Lemming
+) -> None:
+    assert bare("init", str(base), "--template", "empty").status == 0
+    fs.publish(base, "config/org.json", pretty({"shell": {"sandbox": "none"}, "plugins": ["json"]}))
+    assert lemming("run-once").status == 0
+    shutil.rmtree(base)
+    elsewhere(base, {"org": {"plugins": ["json"]}})
+    fs.publish(base, ".lemming/made-here", b"guessed")
+    assert lemming("run-once").status == 2
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
+def test_an_organisation_of_somebody_elses_is_looked_at_and_not_run(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    os.chown(base, 65534, 65534)
+    assert lemming("status").status == 0
+    refused = lemming("run-once")
+    assert refused.status == 2
+    assert "who owns the folder" in refused.err
+
+
+def test_a_plugin_is_not_imported_by_looking(
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_org(base, resume("ada"), org={"plugins": ["looked_at_plugin"]})
+    (base / "looked_at_plugin.py").write_text(f"open({str(base.parent / 'fired')!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(base)
+    for words in (
+        ["doctor"],
+        ["validate"],
+        ["status"],
+        ["plan"],
+        ["prompt", "ada"],
+        ["run-once", "--dry-run"],
+    ):
+        said = lemming(*words).err
+        assert ("lemming trust" in said) == (words != ["status"])
+    assert not (base.parent / "fired").exists()
+    assert lemming("trust", "--yes").status == 0
+    assert lemming("plan").err == ""
+    assert (base.parent / "fired").exists()

@@ -100,7 +100,17 @@ def start(base: Path, plugins: Path) -> subprocess.Popen[str]:
     path = f"{REPOSITORY}:{plugins}"
     environment = {**os.environ, "PYTHONPATH": path, "LEMMING_TEST_BILL": f"{base}.bill"}
     left = str(TICKS + 1 - load_tick(base))
-    command = [sys.executable, "-m", "lemming", "-C", str(base), "run-forever", "--max-ticks", left]
+    command = [
+        sys.executable,
+        "-m",
+        "lemming",
+        "-C",
+        str(base),
+        "run-forever",
+        "--max-ticks",
+        left,
+        "--trust",
+    ]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
     )

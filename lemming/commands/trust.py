@@ -1,0 +1,90 @@
+"""`lemming trust`: what an organisation runs and reaches outside its folder, and agreeing to it, once."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lemming.agents import survey_agents
+from lemming.commands.options import AsJson
+from lemming.commands.org import find_org
+from lemming.commands.screen import one_line, show, show_json, tell
+from lemming.config import load_config
+from lemming.documents import once_saved
+from lemming.errors import NotTrusted
+from lemming.trust import Agreement, reaches
+
+_SENTENCE_WIDTH = 400
+
+
+def trust(
+    ctx: typer.Context,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Agree to all of it.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the organisation runs and reaches outside its folder; with --yes, agree to it.
+
+    `run-once` and `run-forever` ask before they do any of this for the first time, and refuse without a
+    terminal. What is agreed to is kept outside the organisation, for this user and this folder. About one
+    made here with `lemming init` nothing is asked.
+
+    \b
+    Examples:
+      lemming trust
+      lemming trust --yes
+    """
+    base = find_org(ctx)
+    sentences, agreement = _sentences(base), Agreement(base)
+    if yes and sentences:
+        agreement.add(sentences)
+    missing = agreement.lacks(sentences)
+    for sentence in sentences:
+        if as_json:
+            show_json("reach", {"does": sentence, "is_agreed": sentence not in missing})
+        else:
+            word = "not agreed" if sentence in missing else "agreed"
+            show(f"{word:<10}  {one_line(sentence, _SENTENCE_WIDTH)}")
+    if as_json:
+        return
+    if not sentences:
+        tell("it runs and reaches nothing outside its folder")
+    elif yes:
+        tell(f"kept in {agreement.file}")
+    elif missing:
+        tell("`lemming trust --yes` agrees to it")
+
+
+def require_agreement(base: Path, *, can_ask: bool = True) -> None:
+    """Return when a person has agreed to all that running the organisation does outside its folder.
+
+    On a terminal they are asked. Raises `NotTrusted`, which says what it is about.
+    """
+    missing = Agreement(base).lacks(_sentences(base))
+    if not missing:
+        return
+    if can_ask and sys.stdin.isatty() and sys.stderr.isatty():
+        tell(f"{base} was not made by you here. Running it")
+        for sentence in missing:
+            tell(f"  - {one_line(sentence, _SENTENCE_WIDTH)}")
+        if typer.confirm("Agree, and run it?", err=True):
+            Agreement(base).add(missing)
+            return
+    what = "; ".join(one_line(sentence, _SENTENCE_WIDTH) for sentence in missing)
+    raise NotTrusted(
+        f"nobody here has agreed to what running this does: {what}",
+        where=str(base),
+        hint="`lemming trust --yes` agrees once; `--trust` of run-once and run-forever for this run",
+    )
+
+
+def is_agreed(base: Path) -> bool:
+    """Return whether plugins and everything else that the organisation names may be used in looking at it."""
+    return not Agreement(base).lacks(_sentences(base))
+
+
+def _sentences(base: Path) -> list[str]:
+    config = once_saved(base, lambda: load_config(base), lambda _: ())
+    return reaches(base, config, survey_agents(base).agents.values())
