@@ -16,7 +16,7 @@ from typing import Any
 from lemming import fs
 from lemming.config import Org
 from lemming.effects import apply_effect
-from lemming.errors import DiskError
+from lemming.errors import DiskError, code_of
 from lemming.journal import Journal
 from lemming.ledger import write_state
 from lemming.logging_config import log_agent_action
@@ -90,6 +90,7 @@ class Commits:
         facts = {
             "status": report.status,
             "reason": report.reason,
+            **({"code": code_of(report.error)} if report.error else {}),
             "entries": len(report.entries),
             "calls": report.calls,
             "credits": report.credits,

@@ -166,7 +166,8 @@ class PermissionDenied(ToolError):
 class ProviderError(LemmingError):
     """A model backend did not answer. `is_retryable` says whether asking again may help.
 
-    `retry_after_s` is the wait the server asked for; None when it asked for none.
+    `retry_after_s` is the wait the server asked for; None when it asked for none. `earlier`: why the attempts
+    before this one failed.
     """
 
     code = "LMG-500"
@@ -177,6 +178,7 @@ class ProviderError(LemmingError):
     ) -> None:
         super().__init__(message, where=where, hint=hint)
         self.retry_after_s = retry_after_s
+        self.earlier: tuple[ProviderError, ...] = ()
 
 
 class Unavailable(ProviderError):
@@ -246,3 +248,13 @@ def recorded_failure(name: str, message: str) -> LemmingError:
     if isinstance(kind, type) and issubclass(kind, (ProviderError, OutOfCredits)):
         return kind(message)
     return ProviderError(message)
+
+
+def code_of(error: str) -> str:
+    """Return the code of an error by the name of its class; empty for a name that is none of an error's.
+
+    >>> code_of("Unavailable"), code_of("asdict")
+    ('LMG-501', '')
+    """
+    kind = globals().get(error)
+    return kind.code if isinstance(kind, type) and issubclass(kind, LemmingError) else ""

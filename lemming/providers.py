@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lemming.documents import adapter
-from lemming.errors import ConfigError, LemmingError, UnknownModel
+from lemming.errors import ConfigError, LemmingError, ProviderError, UnknownModel
 from lemming.jsontext import compact, nearest
 from lemming.plugin_errors import place_of
 from lemming.plugins import Registry
@@ -69,7 +69,8 @@ class Reply(NamedTuple):
 
     `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut. `at` is when it
     came, for answers out of a recording; empty: now. `batched`: it came in a batch, at the price of one.
-    `waited_s` is how long the call waited for room before it was made.
+    `waited_s` is how long the call waited for room before it was made. `earlier`: why the attempts before
+    this one failed.
     """
 
     text: str
@@ -82,6 +83,7 @@ class Reply(NamedTuple):
     at: str = ""
     batched: bool = False
     waited_s: float = 0.0
+    earlier: tuple[ProviderError, ...] = ()
 
 
 MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits

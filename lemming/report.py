@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lemming.errors import code_of
+
 Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
 
@@ -40,8 +42,8 @@ class TurnReport:
     duration_ms: int = 0
 
     def as_json(self) -> dict[str, Any]:
-        """Return the report as JSON values."""
-        return dict(vars(self))
+        """Return the report as JSON values, with the code of the error if there is one."""
+        return {**vars(self), "code": code_of(self.error)} if self.error else dict(vars(self))
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> TurnReport:

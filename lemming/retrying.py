@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 import threading
@@ -28,6 +29,7 @@ class _Deadline:
     whole_s: float
     ends: float
     waited_s: float = 0.0
+    failures: list[ProviderError] = dataclasses.field(default_factory=list)
 
 
 class RetryingLLMProvider(Backend):
@@ -75,7 +77,13 @@ class RetryingLLMProvider(Backend):
         try:
             return self._attempt(request, deadline)
         except ProviderError as error:  # only now there is something to retry
-            return self._retrying(self._again, [error], request, deadline)
+            first = error
+        try:
+            reply: Reply = self._retrying(self._again, [first], request, deadline)
+        except ProviderError as error:
+            error.earlier = tuple(failure for failure in deadline.failures if failure is not error)
+            raise
+        return reply._replace(earlier=tuple(deadline.failures))
 
     def _again(self, failed: list[ProviderError], request: Request, deadline: _Deadline) -> Reply:
         """Ask in the time that is left; `failed` holds the first attempt's error until that is raised."""
@@ -88,21 +96,23 @@ class RetryingLLMProvider(Backend):
         if request.deadline_s <= 0:
             raise timed_out(deadline.whole_s)
         if self._pace is None:
-            return self._ask(request)
+            return self._ask(request, deadline)
         came = self._clock()
         with self._pace.turn(self._limits, request, stop=self._stop) as sent:
             waited_s = self._clock() - came
             deadline.ends += waited_s
             deadline.waited_s += waited_s
-            reply = self._ask(request)
+            reply = self._ask(request, deadline)
             self._pace.settle(sent, request, reply)
         return reply._replace(waited_s=deadline.waited_s)
 
-    def _ask(self, request: Request) -> Reply:
-        if self._circuit is None:
-            return ask(self._provider, request)
-        with self._circuit.guard():
-            return ask(self._provider, request)
+    def _ask(self, request: Request, deadline: _Deadline) -> Reply:
+        try:
+            with self._circuit.guard() if self._circuit else contextlib.nullcontext():
+                return ask(self._provider, request)
+        except ProviderError as error:
+            deadline.failures.append(error)
+            raise
 
     def _gives_up(self, state: RetryCallState) -> bool:
         deadline: _Deadline = state.args[2]  # of `_again`

@@ -21,6 +21,7 @@ from lemming.credits import check_credits, usage_of
 from lemming.effects import FileEffect, apply_effect
 from lemming.errors import DiskError, LemmingError, OutOfCredits, ProviderError, recorded_failure
 from lemming.journal import Journal, Record
+from lemming.logging_config import engine_logger
 from lemming.providers import Message, Request
 from lemming.redaction import redact_reply, redact_values
 from lemming.runtime import Runtime, Stopped
@@ -172,6 +173,7 @@ class JournalTape:
             credits=usage.credits,
             cost_usd=usage.cost_usd,
             **batched,
+            **self._attempts(call, reply.earlier),
             duration_ms=elapsed_ms(started + reply.waited_s),
         )
         self._settle()
@@ -179,8 +181,24 @@ class JournalTape:
 
     def _no_answer(self, call: int, error: LemmingError) -> Record:
         return self._journal.append(
-            "model_failed", agent=self._name, call=call, error=type(error).__name__, message=str(error)
+            "model_failed",
+            agent=self._name,
+            call=call,
+            code=error.code,
+            error=type(error).__name__,
+            message=str(error),
+            **self._attempts(call, getattr(error, "earlier", ())),
         )
+
+    def _attempts(self, call: int, earlier: tuple[ProviderError, ...]) -> Record:
+        """Return how often a model was asked, and why in vain, if it was; and put it into the log."""
+        if not earlier:
+            return {}
+        told = [{"code": e.code, "error": type(e).__name__, "message": str(e)} for e in earlier]
+        facts: Record = {"attempts": len(told) + 1, "earlier": told}
+        log = engine_logger(self._runtime.base)
+        log.warning("model_asked_again", tick=self._seat.tick, agent=self._name, call=call, **facts)
+        return facts
 
     def _settle(self) -> None:
         if self._org.durability == "turn":

@@ -125,8 +125,11 @@ def _show_prompt(turn: TurnRecord) -> None:
 
 def _show_call(call: ModelCall) -> None:
     cost = f"{counted(call.credits, 'credit')}, {call.input_tokens:,} tokens in, {call.output_tokens:,} out"
+    for failed in call.earlier:
+        text = one_line(f"{failed['code']} {failed['message']}", 400)
+        _line("asked", f"{painted('failed', 'red')}  {text}")
     if call.error:
-        _line("answer", f"{painted('none', 'red')}  {one_line(call.error, 600)}")
+        _line("answer", f"{painted('none', 'red')}  {one_line(f'{call.code} {call.error}'.strip(), 600)}")
         return
     _line("answer", painted(f"{call.model}, {call.duration_ms / 1000:.1f}s, {cost}", "dim"))
     show_text(_indented(call.text, 12))

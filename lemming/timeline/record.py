@@ -30,7 +30,9 @@ STARTS = ("turn_started", "turn_resumed")
 
 @dataclass(frozen=True, kw_only=True)
 class ModelCall:
-    """One call of a turn's model. `error`: why there is no answer. `problem`: why the answer is no reply."""
+    """One call of a turn's model. `error`: why there is no answer. `problem`: why the answer is no reply.
+    `earlier`: the attempts of the same call that failed before, each with code, error and message.
+    """
 
     call: int
     text: str = ""
@@ -43,6 +45,8 @@ class ModelCall:
     credits: float = 0.0
     cost_usd: float | None = None
     duration_ms: int = 0
+    code: str = ""
+    earlier: list[dict[str, str]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,7 +238,8 @@ class _Walk:
         if record["type"] == "model_replied":
             self._replied(record)
         elif record["type"] == "model_failed":
-            self.calls.append(ModelCall(call=record["call"], error=f"{record['error']}: {record['message']}"))
+            facts = {key: record[key] for key in ("call", "code", "earlier") if key in record}
+            self.calls.append(ModelCall(**facts, error=f"{record['error']}: {record['message']}"))
         elif record["type"] == "tool_started":
             use = ToolUse(
                 index=record["index"], tool=record["tool"], args=record["args"], reached_outside=True
