@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Iterator
 from typing import Annotated
 
@@ -9,13 +10,14 @@ import typer
 
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import one_line, painted, show, show_json, tell
+from lemming.commands.screen import one_line, painted, show, show_json, tell, width_of
 from lemming.timeline.things import Thing
-from lemming.timeline.why import explain, sources
+from lemming.timeline.why import explain, keep_only, sources
 from lemming.timeline.writings import Writings
 
 LINES_ON_A_SCREEN = 40
 UNFOLDED = 5
+NARROWEST = 40
 _CUTS = {
     "depth": "--depth goes further back",
     "told": "told elsewhere",
@@ -31,6 +33,12 @@ def why(
     depth: Annotated[
         int, typer.Option("--depth", min=1, max=100, metavar="N", help="How many turns to go back.")
     ] = 3,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Show entries again that are told elsewhere in the tree.")
+    ] = False,
+    grep: Annotated[
+        str, typer.Option("--grep", metavar="TEXT", help="Show only the branches that contain a text.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
     """Show which turn wrote something, what that turn could see, and back through those to where they
@@ -43,19 +51,25 @@ def why(
     Examples:
       lemming why 3fa9c1d2e0b7
       lemming why editor/memory/goal --depth 1
+      lemming why 3fa9c1d2e0b7 --depth 20 --grep ferry
       lemming why agents/editor/workspace/notes.txt --json | jq .target.turn.saw
     """
     base = find_org(ctx)
     writings = Writings(base)
     found = explain(writings, target, depth=depth)
     damaged = sorted(writings.damaged)
+    if grep and not keep_only(found, grep):
+        tell(
+            f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow"
+        )
     if as_json:
         ends = [
             {**thing.as_json(), "seen_in": turn.tick, "seen_by": turn.agent} for thing, turn in sources(found)
         ]
         show_json("why", {"target": found.as_json(), "sources": ends, "unreadable_ticks": damaged})
         return
-    lines = list(_lines(found, ""))
+    tree = _Tree(found, everything=everything or bool(grep), width=max(width_of(sys.stdout), NARROWEST))
+    lines = list(tree.lines(found, ""))
     for line in lines:
         show(line)
     if len(lines) > LINES_ON_A_SCREEN:
@@ -71,35 +85,82 @@ def _show_sources(root: Thing) -> None:
     if ends:
         show(f"\n{painted('not written by a turn', 'bold')}")
     for thing, turn in ends:
-        seen = painted(f"(seen by {turn.agent} in tick {turn.tick})", "dim")
-        show(f"   {_head(thing)}  {one_line(thing.text, 160)}  {seen}")
+        seen = f"(seen by {turn.agent} in tick {turn.tick})"
+        show(f"   {_line(thing, max(width_of(sys.stdout), NARROWEST) - 3, seen)}")
 
 
-def _lines(thing: Thing, margin: str) -> Iterator[str]:
-    line = f"{_head(thing)}  {one_line(thing.text, 160)}".rstrip()
-    if thing.turn is None:
-        yield f"{line}  {painted(_cut(thing), 'dim')}".rstrip()
-        return
-    yield line
-    seen = thing.turn.saw
-    more = ", which could see:" if seen else ", which could see nothing but its instructions"
-    yield f"{margin}   {painted(_written(thing) + more, 'dim')}"
-    folded = _folded(seen)
-    shown = [one for one in seen if id(one) not in folded]
-    for number, one in enumerate(shown, 1):
-        is_last = number == len(shown) and not folded
-        inner = margin + ("      " if is_last else "   │  ")
-        first, *rest = _lines(one, inner)
-        yield f"{margin}   {'└─' if is_last else '├─'} {first}"
-        yield from rest
-    if folded:
-        yield f"{margin}   └─ {painted(_told_of(folded.values()), 'dim')}"
+class _Tree:
+    """A tree as lines of at most `width` characters.
+
+    Where a turn saw many entries that it knew already, those that stand elsewhere in the tree are only
+    counted: every entry is on a line of its own at least once.
+    """
+
+    def __init__(self, root: Thing, *, everything: bool, width: int) -> None:
+        self._width, self._everything = width, everything
+        self._shown = {thing.path for thing in _each(root) if not _may_be_folded(thing)}
+
+    def lines(self, thing: Thing, margin: str) -> Iterator[str]:
+        """Yield the lines of a thing: the first without its margin, the others with theirs."""
+        room = self._width - len(margin)
+        if thing.turn is None:
+            yield _line(thing, room, _cut(thing))
+            return
+        yield _line(thing, room)
+        seen = thing.turn.saw
+        more = ", which could see:" if seen else ", which could see nothing but its instructions"
+        yield f"{margin}   {painted(one_line(_written(thing) + more, room - 3), 'dim')}"
+        folded = self._folded(seen)
+        shown = [one for one in seen if id(one) not in folded]
+        for number, one in enumerate(shown, 1):
+            is_last = number == len(shown) and not folded
+            inner = self._fit(margin + ("      " if is_last else "   │  "))
+            first, *rest = self.lines(one, inner)
+            yield f"{inner[:-6]}   {'└─' if is_last else '├─'} {first}"
+            yield from rest
+        if folded:
+            yield f"{margin}   └─ {painted(one_line(_told_of(folded.values()), room - 6), 'dim')}"
+
+    def _fit(self, margin: str) -> str:
+        """Return a margin that leaves half of the width: of a deep one the left part is cut away."""
+        most = max(self._width // 2 // 6 * 6, 6)
+        return margin if len(margin) <= most else margin[-most:]
+
+    def _folded(self, seen: list[Thing]) -> dict[int, Thing]:
+        """Return the entries that are counted only, because they stand elsewhere; none when they are few."""
+        known = [one for one in seen if _may_be_folded(one)]
+        folded = {id(one): one for one in known if one.path in self._shown}
+        if self._everything or len(folded) <= UNFOLDED:
+            folded = {}
+        self._shown.update(one.path for one in known)
+        return folded
 
 
-def _folded(seen: list[Thing]) -> dict[int, Thing]:
-    """Return the entries of turns that are not told here, when they are many: a turn sees old ones again."""
-    entries = {id(one): one for one in seen if one.what == "entry" and one.cut and not one.remark}
-    return entries if len(entries) > UNFOLDED else {}
+def _each(root: Thing) -> Iterator[Thing]:
+    yield root
+    for thing in root.turn.saw if root.turn else ():
+        yield from _each(thing)
+
+
+def _may_be_folded(thing: Thing) -> bool:
+    """Return whether this is an entry that its turn knew already, and nothing else is said of it here."""
+    return thing.what == "entry" and bool(thing.cut) and not thing.remark and not thing.is_new
+
+
+def _line(thing: Thing, room: int, cut: str = "") -> str:
+    """Return a thing on one line: what it is, who wrote it, what else is known, and as much text as fits."""
+    name = one_line(f"{thing.what} {thing.name}", max(room // 2, 20))
+    author = f" of {thing.author}" if thing.what == "entry" and thing.author else ""
+    remark = one_line(thing.remark, max(room - len(name) - len(author) - 4, 12)) if thing.remark else ""
+    fixed = len(name) + len(author) + (len(remark) + 4 if remark else 0)
+    text = one_line(thing.text, max(room - fixed - 2 - (len(cut) + 2 if cut else 0), 12))
+    parts = [
+        f"{painted(name, 'bold')}{author}",
+        f"[{painted(remark, 'yellow')}]" if remark else "",
+        text,
+        painted(cut, "dim"),
+    ]
+    return "  ".join(filter(None, parts))
 
 
 def _told_of(folded: Collection[Thing]) -> str:
@@ -107,13 +168,7 @@ def _told_of(folded: Collection[Thing]) -> str:
     ticks = [one.moment[0] for one in folded if one.moment]
     further = "; --depth goes further back" if any(one.cut == "depth" for one in folded) else ""
     span = f"ticks {min(ticks)} to {max(ticks)}"
-    return f"{len(folded)} more entries of {authors}, {span}: told elsewhere, or not at all{further}"
-
-
-def _head(thing: Thing) -> str:
-    author = f" of {thing.author}" if thing.what == "entry" and thing.author else ""
-    remark = f"  [{painted(thing.remark, 'yellow')}]" if thing.remark else ""
-    return f"{painted(f'{thing.what} {one_line(thing.name, 120)}', 'bold')}{author}{remark}"
+    return f"{len(folded)} more entries of {authors}, {span}: told elsewhere{further}"
 
 
 def _written(thing: Thing) -> str:

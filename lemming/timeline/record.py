@@ -71,7 +71,8 @@ class TurnRecord:
     """One turn. `report` is None when it has not ended; `started` when no model was about to be asked.
 
     `attempts` counts how often it was begun, `stops` how often a person stopped it. `writes` are the files
-    that it really wrote, by place, with their content.
+    that it really wrote, by place, with their content. `results_shown`: how many results of the turn's own
+    calls the reply had been shown that wrote a file, by place; under "" its last reply.
     """
 
     tick: int
@@ -86,6 +87,11 @@ class TurnRecord:
     entries: list[OutboxEntry] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
     writes: dict[str, FileEffect] = field(default_factory=dict)
+    results_shown: dict[str, int] = field(default_factory=dict)
+
+    def tools_shown(self, place: str) -> list[ToolUse]:
+        """Return the calls whose results had been shown when the turn wrote what is at a place."""
+        return self.tools[: self.results_shown.get(place, self.results_shown.get("", 0))]
 
     @property
     def status(self) -> str:
@@ -213,6 +219,7 @@ def _turn(tick: int, place: int, name: str, records: list[Record]) -> TurnRecord
         entries=entries,
         memory={key: value for key, (value, place) in walk.memory.items() if place in writes},
         writes=writes,
+        results_shown=walk.results_shown,
     )
 
 
@@ -232,6 +239,7 @@ class _Walk:
         self._entries: list[OutboxEntry] = []
         self._staged: dict[str, FileEffect] = {}
         self._settled: dict[str, FileEffect] = {}
+        self.results_shown: dict[str, int] = {}
 
     def take(self, record: Record) -> None:
         """Take one record of the turn."""
@@ -278,9 +286,11 @@ class _Walk:
         facts = {key: record[key] for key in ModelCall.__dataclass_fields__ if key in record}
         self.calls.append(ModelCall(**facts, problem=problem))
         self._asked = list(reply.tool_calls)
+        shown = self.results_shown[""] = len(self._tools)
         room = self._limits.max_entries - len(self._entries)
         for new in reply.outbox_entries[: max(room, 0)]:
             self._entries.append(self._entry(new, record["at"]))
+            self.results_shown[self._entries[-1].file] = shown
         for update in reply.memory_updates:
             try:
                 effect = memory_effect(
@@ -290,6 +300,7 @@ class _Walk:
                 continue
             self.memory[update.key] = (update.value, effect.place)
             self._staged[effect.place] = effect
+            self.results_shown[effect.place] = shown
 
     def _reply(self, record: Record) -> TurnReply:
         if record["finish"] == "refusal":
@@ -316,6 +327,7 @@ class _Walk:
             is_unknown=is_unknown(record),
         )
         self._staged.update((effect.place, effect) for effect in effects)
+        self.results_shown.update((effect.place, self.results_shown.get("", 0)) for effect in effects)
         self._remember(effects)
 
     def _remember(self, effects: Iterable[FileEffect]) -> None:

@@ -29,8 +29,8 @@ from lemming.timeline.writings import Moment, Write, Writings
 COMPARED_CHARS = 2000  # what tools give of a long file is cut
 
 
-def turn_of_tree(writings: Writings, turn: TurnRecord) -> Turn:
-    """Return a turn with everything it could see."""
+def turn_of_tree(writings: Writings, turn: TurnRecord, place: str) -> Turn:
+    """Return a turn with everything it could see when it wrote what is at a place."""
     tick = writings.tick(turn.tick)
     assert tick is not None
     sight = sight_of(turn, _names(tick))
@@ -38,8 +38,8 @@ def turn_of_tree(writings: Writings, turn: TurnRecord) -> Turn:
     told.saw += [_seen_entry(writings, turn, seen) for seen in sight.entries]
     told.saw += _seen_memories(writings, turn, sight)
     told.saw += [_seen_file(writings, turn, path, text, sight.is_brief) for path, text in sight.files.items()]
-    told.saw += [_carried_result(turn, result) for result in turn.results]
-    told.saw += _tool_results(writings, turn)
+    told.saw += [_carried_result(writings, turn, result) for result in turn.results]
+    told.saw += _tool_results(writings, turn, place)
     told.saw += _resume(writings, turn)
     return told
 
@@ -61,7 +61,7 @@ def _seen_entry(writings: Writings, turn: TurnRecord, seen: SeenEntry) -> Thing:
     write = writings.write_in(tick, path)
     here = read_file(writings.base, path)
     content = here if here is not None else (writings.content(write) if write else None)
-    thing = Thing("entry", seen.id, entry_text(content or b""), path, author)
+    thing = Thing("entry", seen.id, entry_text(content or b""), path, author, is_new=seen.is_new)
     if isinstance(seen.payload, dict):
         thing.text = text_of_payload(seen.payload)
     if write is not None:
@@ -130,8 +130,11 @@ def _by_turn_or_hand(
     return thing
 
 
-def _carried_result(turn: TurnRecord, result: dict[str, Any]) -> Thing:
-    """A result of the agent's earlier turn; or what a person found out about a call."""
+def _carried_result(writings: Writings, turn: TurnRecord, result: dict[str, Any]) -> Thing:
+    """A result of the agent's earlier turn, or what a person found out about a call.
+
+    What was read in that turn is followed to who wrote it.
+    """
     thing = Thing("result", _call(result["tool"], result["args"]), result["output"], author=turn.agent)
     if CALL in result:
         word = "had run again" if RETRY in result else "found out about"
@@ -139,13 +142,17 @@ def _carried_result(turn: TurnRecord, result: dict[str, Any]) -> Thing:
         return thing
     before = turn.started["state"]["tick"] if turn.started else -1
     thing.by, thing.moment = "turn", (before, 0)
+    use = ToolUse(index=0, **{key: result[key] for key in ("tool", "args", "success", "output")})
+    source, earlier = _source(turn, use), writings.turn(before, turn.agent)
+    if source and earlier and source not in earlier.writes:
+        return _read_result(writings, earlier, thing, source)
     return thing
 
 
-def _tool_results(writings: Writings, turn: TurnRecord) -> Iterator[Thing]:
-    """Yield what the turn's own tools gave; for a file or a memory that was read, where that came from."""
+def _tool_results(writings: Writings, turn: TurnRecord, place: str) -> Iterator[Thing]:
+    """Yield what the turn's own tools had given by then; for a file or a memory, where that came from."""
     own: set[str] = set()
-    for use in turn.tools:
+    for use in turn.tools_shown(place):
         thing = Thing("result", _call(use.tool, use.args), use.output, author=turn.agent, by="turn")
         source = _source(turn, use)
         if use.is_unknown:

@@ -25,7 +25,8 @@ class Thing:
     """Something that was written: an entry, a memory, a file, the result of a tool call.
 
     `by` says who wrote it, as far as the journals tell; `remark` what else is known of it. `turn` is the
-    turn that wrote it, where the tree tells it; `cut` why it does not.
+    turn that wrote it, where the tree tells it; `cut` why it does not. `is_new`: it is none of the
+    entries that the turn which saw it knew already.
     """
 
     what: What
@@ -38,6 +39,7 @@ class Thing:
     moment: Moment | None = None
     turn: Turn | None = None
     cut: str = ""
+    is_new: bool = True
 
     def as_json(self) -> dict[str, Any]:
         """Return the thing, and the tree behind it, as JSON values."""
@@ -50,6 +52,7 @@ class Thing:
             "written_in": written,
             "turn": self.turn.as_json() if self.turn else None,
             "cut": self.cut,
+            "is_new": self.is_new,
         }
 
 

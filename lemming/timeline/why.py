@@ -40,9 +40,22 @@ def explain(writings: Writings, target: str, *, depth: int) -> Thing:
             thing.cut = "full"
         elif turn := writings.turn(*key):
             told.add(key)
-            thing.turn = turn_of_tree(writings, turn)
+            thing.turn = turn_of_tree(writings, turn, thing.path)
             queue.extend((seen, left - 1) for seen in thing.turn.saw)
     return root
+
+
+def keep_only(root: Thing, text: str) -> bool:
+    """Leave only the branches whose texts or names contain `text`; return whether there are any."""
+    wanted = text.casefold()
+
+    def holds(thing: Thing) -> bool:
+        if thing.turn:
+            thing.turn.saw = [seen for seen in thing.turn.saw if holds(seen)]
+        is_here = wanted in thing.text.casefold() or wanted in thing.name.casefold()
+        return is_here or bool(thing.turn and thing.turn.saw)
+
+    return holds(root)
 
 
 def sources(root: Thing) -> list[tuple[Thing, Turn]]:

@@ -206,13 +206,20 @@ def test_a_file_that_was_read_is_followed_to_who_wrote_it(base: Path) -> None:
     )
     run_once(base)
     assert ask(base, "shared/facts.txt").moment == (1, 0)
-    result = one(seen(ask(base, entry_id(1, "bob", 0))), "result")
-    assert (result.path, result.author, result.moment) == ("shared/facts.txt", "ada", (1, 0))
+    assert not [
+        thing for thing in seen(ask(base, entry_id(1, "bob", 0))) if thing.what == "result"
+    ]  # came after
     (base / "shared/facts.txt").write_text("9999")
     run_once(base)
-    results = [thing for thing in seen(ask(base, entry_id(2, "bob", 0))) if thing.what == "result"]
-    carried, changed = results
-    assert (carried.text, carried.moment) == ("320", (1, 0))
+    run_once(base)
+    carried = one(seen(ask(base, entry_id(2, "bob", 0))), "result")
+    assert (carried.text, carried.path, carried.author, carried.moment) == (
+        "320",
+        "shared/facts.txt",
+        "ada",
+        (1, 0),
+    )
+    changed = one(seen(ask(base, entry_id(3, "bob", 0))), "result")
     assert (changed.text, changed.by) == ("9999", "person")
     assert changed.remark == "changed by hand, after ada wrote it in tick 1"
 
@@ -363,10 +370,76 @@ def test_ticks_in_which_nobody_took_a_turn_are_not_taken_for_lost_ones(base: Pat
     )
 
 
-def test_old_entries_that_are_not_followed_are_counted(base: Path, capsys: Capsys) -> None:
+def test_entries_that_stand_elsewhere_in_the_tree_are_counted_and_no_others(
+    base: Path, capsys: Capsys
+) -> None:
     make_org(base, resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]}))
     for _ in range(9):
         run_once(base)
-    out = typed(capsys, base, "why", entry_id(9, "bob", 0), "--depth", "1").out
-    assert "└─ 12 more entries of ada, bob, ticks 1 to 9: told elsewhere, or not at all" in out
-    assert out.count("entry ") == 1
+    words = ["why", entry_id(9, "bob", 0), "--depth"]
+    short = typed(capsys, base, *words, "1").out
+    assert "told elsewhere" not in short
+    assert all(entry_id(tick, "ada", 0) in short for tick in range(1, 10))
+    deep = typed(capsys, base, *words, "10").out
+    assert "more entries of ada, bob, ticks 1 to 7: told elsewhere" in deep
+    assert all(entry_id(tick, name, 0) in deep for tick in range(1, 10) for name in ("ada", "bob"))
+    assert "told elsewhere, or" not in deep
+    assert "more entries of" not in typed(capsys, base, *words, "10", "--all").out
+
+
+def busy(base: Path) -> Path:
+    """Four agents that read everybody and call tools, of whom one writes what another takes up."""
+    permissions = {"read_outboxes": ["*"], "tools": ["list_agents", "memory_read"]}
+    call = [{"tool": "list_agents", "args": {}}]
+    return make_org(
+        base,
+        *(resume(name, permissions=permissions) for name in ("ada", "bob", "cyd", "dan")),
+        script=[
+            {"agent": "ada", "tick": 6, "reply": say("the ferry sank", tool_calls=call)},
+            {"agent": "dan", "tick": 7, "reply": say("ferry accident", tool_calls=call)},
+            {"reply": say("nothing new", tool_calls=call)},
+        ],
+    )
+
+
+@pytest.mark.parametrize("depth", ["1", "3", "10"])
+def test_in_a_busy_organisation_the_entry_that_caused_a_text_is_shown(
+    base: Path, capsys: Capsys, depth: str
+) -> None:
+    busy(base)
+    for _ in range(7):
+        run_once(base)
+    out = typed(capsys, base, "why", entry_id(7, "dan", 0), "--depth", depth).out
+    lines = out.splitlines()
+    assert any("the ferry sank" in line for line in lines)
+    own = [line for line in lines if line.startswith(("   ├─", "   └─"))]
+    kinds = ["result" if "result " in line else "entry" for line in own]
+    assert kinds == sorted(kinds)  # entries come before results
+    assert kinds.count("result") == 1  # that of the turn before; this turn's own came after its reply
+    assert max(map(len, lines)) <= 160
+
+
+def test_only_the_branches_that_contain_a_text_are_shown_on_request(base: Path, capsys: Capsys) -> None:
+    busy(base)
+    for _ in range(7):
+        run_once(base)
+    words = ["why", entry_id(7, "dan", 0), "--grep"]
+    out = typed(capsys, base, *words, "FERRY sank").out
+    assert "the ferry sank" in out
+    assert "result" not in out
+    (told,) = typed(capsys, base, *words, "ferry sank", "--json").objects
+    waiting, leaves = [told["target"]], []
+    while waiting:
+        thing = waiting.pop()
+        waiting += thing["turn"]["saw"] if thing["turn"] else []
+        leaves += [thing["text"]] if not (thing["turn"] and thing["turn"]["saw"]) else []
+    assert set(leaves) == {"the ferry sank"}
+    assert 'nothing in this tree contains "volcano"' in typed(capsys, base, *words, "volcano").err
+
+
+def test_a_deep_tree_stays_within_the_width_of_a_file(base: Path, capsys: Capsys) -> None:
+    make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("long " * 60)}])
+    for _ in range(20):
+        run_once(base)
+    out = typed(capsys, base, "why", entry_id(20, "bob", 0), "--depth", "40").out
+    assert max(map(len, out.splitlines())) <= 160
