@@ -131,8 +131,10 @@ class JournalTape:
         """Ask, and return the record of what came of it."""
         seat, started = self._seat, time.perf_counter()
         try:
+            if seat.problem:
+                raise seat.problem
             check_credits(seat.model, seat.allocation, self._spent)
-        except OutOfCredits as error:
+        except (OutOfCredits, ProviderError) as error:
             return self._no_answer(call, error)
         if self._runtime.is_heard:
             self._runtime.notify({"type": "model_asked", "agent": self._name, "call": call})

@@ -14,12 +14,13 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.clock import elapsed_ms
 from lemming.commits import Commits
-from lemming.errors import DiskError, LemmingError
+from lemming.errors import DiskError, LemmingError, Problem
 from lemming.executors.threads import run_all
 from lemming.journal import Journal, Record, may_have_gone_down
 from lemming.ledger import AgentState, amend_state, read_state, write_state
 from lemming.logging_config import engine_log
 from lemming.outboxes import outboxes_of
+from lemming.permitted import NO_LONGER_ALLOWED, refused_places, seat_of
 from lemming.plan import Plan, turns_not_taken
 from lemming.report import TickReport, TurnReport
 from lemming.retention import find_expired, said_of
@@ -106,7 +107,7 @@ class Tick:
         begun = [record for record in self.journal.records if record["type"] == "turn_started"]
         if not begun:
             return agents
-        return {**agents, **{r["agent"]: from_record(r, self.plan.tick).agent for r in begun}}
+        return {**agents, **{r["agent"]: seat_of(r, self.snapshot).agent for r in begun}}
 
     def report(self, began: float) -> TickReport:
         """Return what the tick has come to; `began` is a `time.perf_counter()` reading."""
@@ -190,10 +191,23 @@ class Tick:
     def _resume(self, started: Record, records: list[Record]) -> None:
         attempts = self._attempts_at(started["agent"])
         if attempts >= self.snapshot.config.org.max_attempts:
-            self.commits.add(self._given_up(started, records, attempts))
+            reason = (
+                f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
+                "(config/org.json max_attempts)"
+            )
+            self.commits.add(self._given_up(started, records, reason, "Interrupted"))
+            return
+        seat = seat_of(started, self.snapshot)
+        if refused := self._refused_places(seat, records):
+            place, why = next(iter(refused.items()))
+            reason = f"its journal records a file that may not be written now, {place}: {why}"
+            self.commits.add(self._given_up(started, records, reason, NO_LONGER_ALLOWED))
             return
         self.journal.append("turn_resumed", agent=started["agent"])
-        self._take(from_record(started, self.plan.tick), again=True)
+        self._take(seat, again=True)
+
+    def _refused_places(self, seat: Seat, records: list[Record]) -> dict[str, str]:
+        return refused_places(self.runtime.base, seat.agent, self.snapshot.config.org, records)
 
     def _again(self, ended: Record, started: Record | None) -> None:
         """Take a committed turn's report from its record, and let the others see what it wrote.
@@ -209,12 +223,22 @@ class Tick:
             seat = from_record(started, self.plan.tick)
             outcome = take_turn(seat, self._tape(seat))
             if self.may_have_lost_files:
-                self.commits.write_again(outcome)
+                self.commits.write_again(self._without_refused(outcome, started))
             else:
                 self.snapshot.mailroom.add(report.agent, outcome.entries)
         self.commits.reports[report.agent] = report
         if self.runtime.is_heard:
             self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **report.as_json()})
+
+    def _without_refused(self, outcome: TurnOutcome, started: Record) -> TurnOutcome:
+        """Return what a committed turn came to without the files that its agent may not write any more."""
+        name = outcome.report.agent
+        refused = self._refused_places(seat_of(started, self.snapshot), self.journal.records_of(name))
+        for place, why in refused.items():
+            problem = Problem(f"not written again: {why}", place, severity="warning", code="LMG-601")
+            self.runtime.tell(problem, name)
+        effects = tuple(effect for effect in outcome.effects if effect.place not in refused)
+        return outcome._replace(effects=effects)
 
     @property
     def may_have_lost_files(self) -> bool:
@@ -227,7 +251,7 @@ class Tick:
         outcome = take_turn(seat, self._tape(seat))
         self.commits.add(outcome, again=again, warned=seat.warned)
 
-    def _given_up(self, started: Record, records: list[Record], attempts: int) -> TurnOutcome:
+    def _given_up(self, started: Record, records: list[Record], reason: str, error: str) -> TurnOutcome:
         seat = from_record(started, self.plan.tick)
         answers = [recorded_answer(record) for record in records if record["type"] == "model_replied"]
         used = spending(answers)
@@ -235,15 +259,11 @@ class Tick:
         results, remarks = self._happened_outside(started["agent"], records)
         state.results = newest((*state.results, *results))
         state.passed_on += sum(recorded_result(r).passed_on for r in records if r["type"] == "tool_finished")
-        reason = (
-            f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
-            "(config/org.json max_attempts)"
-        )
         report = TurnReport(
             agent=started["agent"],
             status="failed",
             reason=reason,
-            error="Interrupted",
+            error=error,
             tools=[{"tool": result["tool"], "success": result["success"]} for result in results],
             written_ahead=written_ahead(records),
             remarks=remarks,

@@ -55,6 +55,8 @@ class Seat:
     inputs: dict[str, Any] | None = None
     damaged: frozenset[str] = frozenset()
     """Keys of memories whose files a person broke: they are not written over."""
+    problem: ProviderError | None = None
+    """Why no model can be asked any more, if so."""
 
 
 class Answer(NamedTuple):

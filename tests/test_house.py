@@ -35,6 +35,7 @@ FLOORS = {
     "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "misplaced": STORES,
     "not_done": STORES,
     "outboxes": STORES, "readmark": STORES, "sealing": STORES,
+    "permitted": TICK,
     "starts": STORES,
     # 4 reach: the outside world
     "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,

@@ -14,7 +14,7 @@ from lemming.jsontext import compact, parse, pretty
 from lemming.plan import Plan
 
 ENDS = ("turn_committed", "turn_skipped")
-NOT_REPEATABLE = ("Interrupted", "DiskError")
+NOT_REPEATABLE = ("Interrupted", "DiskError", "NoLongerAllowed")
 """Errors of turns that failed for the engine's or the disk's sake: no answers lead there a second time."""
 
 _CONTEXT_LINES = 2

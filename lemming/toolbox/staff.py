@@ -88,6 +88,19 @@ class CreateAgent(EngineTool):
         return ToolResult(True, text, (effect,), passed_on)
 
 
+def require_creatable(context: ToolContext, created: Agent) -> None:
+    """Raise `PermissionDenied` for an agent that gets more than its creator may pass on now."""
+    permissions, own = created.permissions, context.agent
+    _refuse_more_than_own(context, permissions.tools, permissions.read_outboxes)
+    _model_key(context, created.model.key)
+    limits: AgentCredits = credits_of(load_config(context.base), own.name, own.credits)
+    gets, most = created.credits.max_credits, limits.max_credits
+    if created.name == "human" or permissions.file_access != own.permissions.file_access or created.context:
+        raise PermissionDenied(f'create_agent: "{created.name}" would get more than {own.name} has')
+    if most is not None and (gets is None or gets > most):
+        raise PermissionDenied(f'create_agent: "{created.name}" would get more credits than {own.name} has')
+
+
 def _line(name: str, title: str) -> str:
     return f"{name}: {' '.join(title.split())}" if title else name
 
