@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator, KeysView, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lemming.errors import ContractError
 from lemming.jsontext import MAX_DEPTH, JsonProblem, nearest, parse, to_line
@@ -30,6 +30,7 @@ MAX_TAGS = 32
 MAX_TAG_CHARS = 100
 MAX_TOOL_NAME_CHARS = 200
 MAX_PROBLEMS_QUOTED = 8
+MAX_PARTS_LEFT_OUT = 256
 MAX_REMARKS = 32
 # How much longer JSON may be than what it was read from: 1e15 is written 1000000000000000.0.
 MOST_GROWTH = 5
@@ -44,6 +45,8 @@ UPDATE_KEYS = dict.fromkeys(("key", "value", "value_json")).keys()
 ENGINE_KEYS = ("id", "agent", "tick", "created_at", "timestamp")
 _FENCE = re.compile(r"```[a-zA-Z]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 _CANDIDATES = 64
+
+Keep = Literal["all", "some", "any"]
 
 
 class NewEntry(NamedTuple):
@@ -69,17 +72,22 @@ class MemoryUpdate(NamedTuple):
 
 
 class TurnReply(NamedTuple):
-    """A reply that is the contract. `remarks` say what was put right or left out, for the journal."""
+    """A reply that is the contract. `remarks`: what was put right; `left_out`: what was wrong."""
 
     outbox_entries: tuple[NewEntry, ...] = ()
     tool_calls: tuple[ToolCall, ...] = ()
     memory_updates: tuple[MemoryUpdate, ...] = ()
     notes: str = ""
     remarks: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
 
 
-def parse_reply(text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRIES) -> TurnReply:
+def parse_reply(
+    text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRIES, keep: Keep = "all"
+) -> TurnReply:
     """Return what a model's reply asks for; raise `ContractError` that lists what is wrong with it.
+
+    With `keep` "some" wrong parts are left out as long as something remains, with "any" even if nothing does.
 
     >>> parse_reply('{"notes": "nothing to do"}', kinds=["message"]).notes
     'nothing to do'
@@ -87,12 +95,13 @@ def parse_reply(text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRI
     remarks: list[str] = []
     plain = _find_object(text, remarks)
     reader = _Reader(tuple(kinds), remarks, may_be_large=MOST_GROWTH * len(text) > MAX_ENTRY_BYTES)
+    reader.drops_wrong_parts = keep != "all"
     reader.keys(plain)
     entries = reader.entries(plain.get("outbox_entries"))
     calls = reader.calls(plain.get("tool_calls"))
     updates = reader.updates(plain.get("memory_updates"))
     notes = reader.notes(plain.get("notes"))
-    if reader.problems:
+    if reader.problems and (keep == "all" or (keep == "some" and not (entries or calls or updates))):
         raise ContractError("; ".join(reader.problems[:MAX_PROBLEMS_QUOTED]))
     return TurnReply(
         reader.cap(entries, min(max_entries, MAX_ENTRIES), "outbox_entries"),
@@ -100,6 +109,7 @@ def parse_reply(text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRI
         reader.cap(updates, MAX_MEMORY_UPDATES, "memory_updates"),
         notes,
         tuple(_shortened(remarks)),
+        tuple(reader.problems),
     )
 
 
@@ -167,7 +177,7 @@ class _Reader:
 
     def __init__(self, kinds: tuple[str, ...], remarks: list[str], *, may_be_large: bool) -> None:
         self.kinds, self.remarks, self.may_be_large = kinds, remarks, may_be_large
-        self.problems: list[str] = []
+        self.problems, self.drops_wrong_parts = list[str](), False
 
     def keys(self, plain: dict[str, Any]) -> None:
         if not plain.keys() <= KEYS:
@@ -210,7 +220,9 @@ class _Reader:
             if not isinstance(key, str) or not MEMORY_KEY.match(key) or key.endswith("."):
                 self.problems.append(f"{place}/key: {MEMORY_KEY_RULE}")
             elif "value_json" in item:
-                updates.append(MemoryUpdate(key, self._embedded(f"{place}/value_json", item["value_json"])))
+                embedded = self._embedded(f"{place}/value_json", item["value_json"])
+                if embedded is not None or str(item["value_json"]).strip() == "null":
+                    updates.append(MemoryUpdate(key, embedded))
             elif "value" in item:
                 updates.append(MemoryUpdate(key, item["value"]))
             else:
@@ -231,7 +243,7 @@ class _Reader:
 
     def _is_worth_saying(self) -> bool:
         """Whether one more problem would still be quoted; a flood of them must not hold the tick up."""
-        return len(self.problems) < MAX_PROBLEMS_QUOTED
+        return len(self.problems) < (MAX_PARTS_LEFT_OUT if self.drops_wrong_parts else MAX_PROBLEMS_QUOTED)
 
     def _objects(self, value: Any, place: str, known: KeysView[str]) -> Iterator[tuple[str, dict[str, Any]]]:
         if not isinstance(value, list):
@@ -245,8 +257,11 @@ class _Reader:
             if not isinstance(item, dict):
                 self.problems.append(f"{here}: expected an object")
                 continue
+            before = len(self.problems)
             if not item.keys() <= known:
                 self._unknown_keys(here, item, known)
+            if self.drops_wrong_parts and len(self.problems) > before:
+                continue
             yield here, item
 
     def _unknown_keys(self, place: str, item: dict[str, Any], known: KeysView[str]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
 from lemming.config import ModelEntry
-from lemming.contract import ToolCall, TurnReply, parse_reply
+from lemming.contract import Keep, ToolCall, TurnReply, parse_reply
 from lemming.credits import has_reached_soft_cap
 from lemming.effects import FileEffect
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
@@ -166,7 +166,7 @@ class _Turn:
         self.results: list[dict[str, Any]] = []
         self.outside: list[dict[str, Any]] = []
         self.passed_on: dict[str, float] = {}  # by the resume that says so
-        self.shown = 0
+        self.shown = self.accepted = 0
         self.remarks: list[str] = []
         self.notes = ""
 
@@ -199,32 +199,40 @@ class _Turn:
             except OutOfCredits as error:
                 if problem is None:
                     raise
-                raise ContractError(f"{problem.message}; no correction: {error.message}") from error
+                return self.accept(self.salvage(f"; no correction: {error.message}"))
             try:
-                reply = self.read(answer)
+                return self.accept(self.read(answer))
             except ContractError as error:
                 if not corrections_left:
-                    raise
+                    return self.accept(self.salvage())
                 problem = error
                 self.remarks.append(f"asked again: {error}"[:500])
                 self.messages += [_said(answer.text[:REPLY_CHARS_QUOTED]), correction(str(error)[:2000])]
-            else:
-                self.messages.append(_said(answer.text))
-                self.shown = len(self.results)
-                return reply
         raise AssertionError("unreachable: the last correction returns or raises")
+
+    def accept(self, reply: TurnReply) -> TurnReply:
+        self.messages.append(_said(self.answers[-1].text))
+        self.shown, self.accepted = len(self.results), self.accepted + 1
+        return reply
 
     def call_model(self) -> Answer:
         answer = self.tape.ask(len(self.answers), self.messages)
         self.answers.append(answer)
         return answer
 
-    def read(self, answer: Answer) -> TurnReply:
+    def salvage(self, why: str = "") -> TurnReply:
+        """Read the last answer, which stays as it is, without its wrong parts; raise if nothing remains."""
+        try:
+            return self.read(self.answers[-1], keep="any" if self.accepted else "some")
+        except ContractError as error:
+            raise ContractError(f"{error.message}{why}") from error
+
+    def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         if answer.finish == "refusal":
             raise ContractError("the model refused to answer")
         limits = self.seat.agent.turn
         try:
-            return parse_reply(answer.text, kinds=limits.kinds, max_entries=limits.max_entries)
+            return parse_reply(answer.text, kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
         except ContractError as error:
             if answer.finish == "length":
                 raise ContractError(
@@ -233,7 +241,7 @@ class _Turn:
             raise
 
     def act(self, reply: TurnReply) -> None:
-        """Stage what a reply asks for: entries, memories, tool calls."""
+        """Stage what a reply asks for: entries, tool calls, memories."""
         at, tick, name = self.answers[-1].at, self.seat.tick, self.seat.agent.name
         room = self.seat.agent.turn.max_entries - len(self.entries)
         if len(reply.outbox_entries) > room:
@@ -241,11 +249,13 @@ class _Turn:
         for new in reply.outbox_entries[:room]:
             identity = entry_id(tick, name, len(self.entries))
             self.entries.append(OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at))
-        for update in reply.memory_updates:
-            self.stage_memory(update.key, update.value, at)
         for call in reply.tool_calls:
             self.use(call, at)
-        self.remarks += reply.remarks
+        for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
+            self.stage_memory(update.key, update.value, at)
+        if reply.left_out:
+            self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
+        self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
         self.notes = reply.notes or self.notes
 
     def stage_memory(self, key: str, value: Any, at: str) -> None:

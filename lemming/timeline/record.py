@@ -6,13 +6,14 @@ changed. Format: docs/formats.md, "Journal".
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lemming.agents import TurnLimits
-from lemming.contract import NewEntry, ToolCall, TurnReply, parse_reply
+from lemming.contract import Keep, MemoryUpdate, NewEntry, ToolCall, TurnReply, parse_reply
 from lemming.effects import FileEffect
 from lemming.errors import ContractError, ToolError
 from lemming.journal import Record, read_journal
@@ -202,7 +203,7 @@ def _turn(tick: int, place: int, name: str, records: list[Record]) -> TurnRecord
     ended = next((record for record in records if record["type"] in ENDS), None)
     started = next((record for record in records if record["type"] == "turn_started"), None)
     report = TurnReport.from_json(ended) if ended else None
-    walk = _Walk(tick, name, _limits(started))
+    walk = _Walk(tick, name, _limits(started), started["repairs"] if started else 0)
     for record in records:
         walk.take(record)
     entries, writes = walk.outcome(report)
@@ -230,8 +231,11 @@ def _limits(started: Record | None) -> TurnLimits:
 class _Walk:
     """Goes through a turn's records in their order and stages what they say, as the turn itself did."""
 
-    def __init__(self, tick: int, agent: str, limits: TurnLimits) -> None:
-        self._tick, self._agent, self._limits = tick, agent, limits
+    def __init__(self, tick: int, agent: str, limits: TurnLimits, repairs: int) -> None:
+        self._tick, self._agent, self._limits, self._repairs = tick, agent, limits, repairs
+        self._wrong: list[Record] = []  # the replies since the last one that was taken
+        self._taken = 0
+        self._updates: list[tuple[MemoryUpdate, str, int]] = []
         self.calls: list[ModelCall] = []
         self.memory: dict[str, tuple[Any, str]] = {}
         self._tools: dict[int, ToolUse] = {}
@@ -248,6 +252,8 @@ class _Walk:
         elif record["type"] == "model_failed":
             facts = {key: record[key] for key in ("call", "code", "earlier") if key in record}
             self.calls.append(ModelCall(**facts, error=f"{record['error']}: {record['message']}"))
+            if self._wrong and record["error"] == "OutOfCredits":  # no correction could be paid for
+                self._salvage(self._wrong[-1])
         elif record["type"] == "tool_started":
             use = ToolUse(
                 index=record["index"], tool=record["tool"], args=record["args"], reached_outside=True
@@ -270,6 +276,7 @@ class _Walk:
 
     def outcome(self, report: TurnReport | None) -> tuple[list[OutboxEntry], dict[str, FileEffect]]:
         """Return the entries and files the turn wrote; of a turn under way, those it is about to write."""
+        self._remember_updates()
         staged = {**self._staged, **{entry.file: entry_effect(entry) for entry in self._entries}}
         if report is not None:
             kept = {file["path"] for file in report.files}
@@ -278,34 +285,52 @@ class _Walk:
         return entries, {**self._settled, **staged}
 
     def _replied(self, record: Record) -> None:
-        problem, reply = "", TurnReply()
+        problem, reply = "", None
+        self._remember_updates()
+        self._asked = []
         try:
             reply = self._reply(record)
         except ContractError as error:
             problem = str(error)
+            self._wrong.append(record)
         facts = {key: record[key] for key in ModelCall.__dataclass_fields__ if key in record}
         self.calls.append(ModelCall(**facts, problem=problem))
+        if reply is not None:
+            self._take_reply(reply, record)
+        elif len(self._wrong) > self._repairs:
+            self._salvage(record)
+
+    def _salvage(self, record: Record) -> None:
+        with contextlib.suppress(ContractError):
+            self._take_reply(self._reply(record, keep="any" if self._taken else "some"), record)
+
+    def _take_reply(self, reply: TurnReply, record: Record) -> None:
+        self._wrong, self._taken = [], self._taken + 1
         self._asked = list(reply.tool_calls)
         shown = self.results_shown[""] = len(self._tools)
         room = self._limits.max_entries - len(self._entries)
         for new in reply.outbox_entries[: max(room, 0)]:
             self._entries.append(self._entry(new, record["at"]))
             self.results_shown[self._entries[-1].file] = shown
-        for update in reply.memory_updates:
+        self._updates = [(update, record["at"], shown) for update in reply.memory_updates]
+
+    def _remember_updates(self) -> None:
+        """Stage the memories of the reply whose tools have run."""
+        updates, self._updates = self._updates, []
+        for update, at, shown in updates:
             try:
-                effect = memory_effect(
-                    self._agent, update.key, update.value, record["at"], is_from_reply=True
-                )
+                effect = memory_effect(self._agent, update.key, update.value, at, is_from_reply=True)
             except ToolError:
                 continue
             self.memory[update.key] = (update.value, effect.place)
             self._staged[effect.place] = effect
             self.results_shown[effect.place] = shown
 
-    def _reply(self, record: Record) -> TurnReply:
+    def _reply(self, record: Record, *, keep: Keep = "all") -> TurnReply:
         if record["finish"] == "refusal":
             raise ContractError("the model refused to answer")
-        return parse_reply(record["text"], kinds=self._limits.kinds, max_entries=self._limits.max_entries)
+        limits = self._limits
+        return parse_reply(record["text"], kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
 
     def _entry(self, new: NewEntry, at: str) -> OutboxEntry:
         identity = entry_id(self._tick, self._agent, len(self._entries))

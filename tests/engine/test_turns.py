@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lemming.agents import discover_agents
 from lemming.engine import run_once
 from lemming.journal import read_journal
@@ -13,6 +15,7 @@ from lemming.ledger import read_state
 from lemming.memory import load_memory
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
+from lemming.timeline.record import read_tick
 from lemming.timeline.replay import replay
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
@@ -256,6 +259,89 @@ def test_a_tool_that_reaches_outside_sees_what_was_staged_and_what_it_changes_st
     assert [tool["success"] for tool in turn.tools] == [True, True, True]
     assert (base / "agents/ada/workspace/paper.txt").read_text() == "written\nstamped\n"
     assert read_state(base, "ada").results[2]["output"] == "written\nstamped\n"
+
+
+SOUND = {"kind": "message", "payload": {"text": "sound"}, "tags": []}
+WRONG_PARTS = {
+    "a memory key": ({"memory_updates": [{"key": "a b", "value": 1}, {"key": "k", "value": 2}]}, "/key"),
+    "a kind": ({"outbox_entries": [{**SOUND, "kind": "shout"}, SOUND]}, "/outbox_entries/0/kind"),
+    "a key of an entry": ({"outbox_entries": [{**SOUND, "to": "zed"}, SOUND]}, 'unknown key "to"'),
+    "a call": ({"tool_calls": [{"tool": 7}], "outbox_entries": [SOUND]}, "/tool_calls/0/tool"),
+    "a list": ({"memory_updates": "none", "outbox_entries": [SOUND]}, "/memory_updates: expected a list"),
+    "a key": ({"thoughts": "hm", "outbox_entries": [SOUND]}, 'unknown key "thoughts"'),
+    "nine of ten": ({"outbox_entries": [*[{**SOUND, "kind": "shout"}] * 9, SOUND]}, "/outbox_entries/8/kind"),
+    "a value": (
+        {"memory_updates": [{"key": "w", "value_json": "{"}, {"key": "k", "value": 2}]},
+        "/value_json",
+    ),
+}
+
+
+@pytest.mark.parametrize(("reply", "problem"), WRONG_PARTS.values(), ids=WRONG_PARTS)
+def test_what_is_still_wrong_after_the_correction_loses_only_itself(
+    base: Path, reply: dict[str, Any], problem: str
+) -> None:
+    make_org(base, resume("ada"), script=[{"tick": 1, "reply": json.dumps(reply)}, {"reply": say("on")}])
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.calls) == ("waiting", 2)
+    kept = [entry.payload["text"] for entry in read_outbox_entries(base, "ada")]
+    assert kept == (["sound"] if "outbox_entries" in reply else [])
+    assert load_memory(base, "ada", "k") == (2 if "outbox_entries" not in reply else None)
+    assert load_memory(base, "ada", "w") is None
+    assert any(remark.startswith("left out: ") and problem in remark for remark in turn.remarks)
+    run_once(base)
+    assert problem in prompts(base, 2, "ada").replace('\\"', '"')
+    assert [replayed.turns for replayed in replay(base, [1, 2])] == [1, 1]
+    (record,) = read_tick(base, 1).turns
+    assert sorted(record.writes) == sorted(file["path"] for file in turn.files)
+
+
+def test_a_later_reply_with_nothing_right_in_it_does_not_undo_the_turn(base: Path) -> None:
+    bad = {"memory_updates": [{"key": "a b", "value": 1}]}
+    first = say("first", tool_calls=[call("list_agents")])
+    make_org(
+        base,
+        resume("ada", turn={"max_steps": 2, "repairs": 0}),
+        script=[{"step": 0, "reply": first}, {"reply": json.dumps(bad)}],
+    )
+    (turn,) = run_once(base).turns
+    assert (turn.status, len(turn.entries)) == ("waiting", 1)
+    assert [entry.payload["text"] for entry in read_tick(base, 1).turns[0].entries] == ["first"]
+
+
+def test_a_reply_whose_correction_cannot_be_paid_for_keeps_what_is_right(base: Path) -> None:
+    reply = json.dumps({"outbox_entries": [SOUND], "memory_updates": [{"key": "a b", "value": 1}]})
+    make_org(base, resume("ada", credits={"max_credits": 1}), script=[{"reply": reply}])
+    (turn,) = run_once(base).turns
+    assert (turn.status, len(turn.entries)) == ("waiting", 1)
+    assert len(read_tick(base, 1).turns[0].entries) == 1
+    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+
+
+def test_a_reply_with_nothing_right_in_it_fails_its_turn(base: Path) -> None:
+    bad = json.dumps({"memory_updates": [{"key": "a b", "value": 1}], "notes": "hm"})
+    make_org(base, resume("ada"), script=[{"reply": bad}])
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.error) == ("failed", "ContractError")
+
+
+def test_a_memory_update_comes_after_the_tools_of_its_reply(base: Path) -> None:
+    ToolRegistry.register(Echo())
+    calls = [call("memory_write", key="k", value="by the tool"), call("echo", number=1, other=2)]
+    reply = say("x", tool_calls=calls, memory_updates=[{"key": "k", "value": "by the update"}])
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["echo"]}),
+        script=[{"tick": 1, "reply": reply}, {"reply": say("")}],
+    )
+    try:
+        run_once(base)
+    finally:
+        ToolRegistry.unregister("echo")
+    assert load_memory(base, "ada", "k") == "by the update"
+    (record,) = read_tick(base, 1).turns
+    assert record.memory == {"k": "by the update"}
+    assert [replayed.turns for replayed in replay(base, [1])] == [1]
 
 
 class Echo(Tool):
