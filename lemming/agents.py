@@ -11,7 +11,7 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -164,7 +164,7 @@ class Agent:
 
 @dataclass(frozen=True)
 class Survey:
-    """What `agents/` holds: the valid agents by name, and what is wrong with the rest.
+    """What `agents/` holds: the valid agents by name, and what is wrong with the rest (no resume: ignored).
 
     `broken` maps a folder's name to the error that takes it out; `digests` holds each resume's SHA-256.
     """
@@ -288,11 +288,14 @@ def _look_at_all(base: Path, found: dict[str, bool], folder: int, before: _Kept 
 def _survey_of(readings: dict[str, Reading[Document[Agent]]], unread: dict[str, ConfigError]) -> Survey:
     read = {name: reading.outcome for name, reading in readings.items()}
     good = {name: outcome for name, outcome in read.items() if not isinstance(outcome, ConfigError)}
-    bad = {name: outcome for name, outcome in read.items() if isinstance(outcome, ConfigError)} | unread
+    empty = [error for error in unread.values() if isinstance(error.__cause__, FileNotFoundError)]
+    unfit = {name: error for name, error in unread.items() if error not in empty}
+    bad = {name: outcome for name, outcome in read.items() if isinstance(outcome, ConfigError)} | unfit
+    ignored = tuple(replace(problem, severity="warning") for error in empty for problem in error.problems)
     return Survey(
         agents={name: document.value for name, document in good.items()},
         broken=dict(sorted(bad.items())),
-        warnings=tuple(warning for document in good.values() for warning in document.warnings),
+        warnings=(*ignored, *(warning for document in good.values() for warning in document.warnings)),
         digests={name: readings[name].digest for name in good},
     )
 
@@ -322,8 +325,7 @@ def _opened_agents(base: Path) -> Iterator[int]:
 
 
 def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
-    text = {name: name.encode("utf-8", "replace").decode() for name in found if not name.isascii()}
-    return [(text.get(name, name), found[name]) for name in sorted(found)]
+    return [(name.encode("utf-8", "replace").decode(), found[name]) for name in sorted(found)]
 
 
 def require_own_folders(base: Path, name: str) -> None:
@@ -373,7 +375,7 @@ def _look(
         return look(f"{base}/{resume}", before, partial(_read, name), limit_bytes=RESUME_LIMIT_BYTES)
     except FileNotFoundError as error:
         hint = f"write {resume}, or create it with `lemming agents new {name}`"
-        raise _broken(resume, "there is no such file", hint) from error
+        raise _broken(resume, "no agent without it; the folder is ignored", hint) from error
     except OSError as error:
         raise unreadable(resume, error) from error
 

@@ -9,11 +9,12 @@ files meanwhile is shown what is held.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from lemming import fs
+from lemming import fs, paths
 from lemming.config import Org
 from lemming.effects import apply_effect
 from lemming.errors import DiskError, code_of
@@ -80,6 +81,8 @@ class Commits:
 
     def write_again(self, outcome: TurnOutcome) -> None:
         """Write the files of a turn that was committed before the machine went down."""
+        if self.is_gone(outcome.report.agent):
+            return
         self._apply(outcome, again=True)
         self._show(outcome)
 
@@ -100,12 +103,22 @@ class Commits:
         write("turn", tick=tick, agent=report.agent, **facts)
         ended = report.status if report.status in ("skipped", "failed") else "completed"
         base = self.runtime.base
-        log_agent_action(base, report.agent, tick, f"agent_{ended}", **facts, notes=report.notes)
+        if not self.is_gone(report.agent):
+            log_agent_action(base, report.agent, tick, f"agent_{ended}", **facts, notes=report.notes)
         self.reports[report.agent] = report
         if self.runtime.is_heard:
             self.runtime.notify({"type": "turn_ended", "tick": tick, **report.as_json()})
 
+    def is_gone(self, agent: str) -> bool:
+        """Return whether somebody removed the agent since the tick began: then nothing is written for it."""
+        return not os.path.lexists(f"{self.runtime.base}/{paths.agent_folder(agent)}")
+
     def _commit(self, outcome: TurnOutcome, *, again: bool, warned: bool) -> None:
+        if self.is_gone(outcome.report.agent):
+            gone = DiskError("the agent was removed", where=paths.agent_folder(outcome.report.agent))
+            outcome = _failed_to_write(outcome, gone)
+            self.end("turn_committed", outcome.report, state=outcome.state.as_json())
+            return
         try:
             self._apply(outcome, again=again)
         except DiskError as error:

@@ -63,7 +63,7 @@ class Snapshot:
             return self.survey.agents[name]
         if name in self.survey.broken:
             raise self.survey.broken[name]
-        raise ConfigError("the agent's folder is gone", where=paths.agent_folder(name))
+        raise ConfigError("the agent is gone: it has no resume", where=paths.agent_folder(name))
 
     def seat(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Seated | Skip:
         """Return what an agent's turn starts from, or why it takes none; see `find_seat`."""

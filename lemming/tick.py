@@ -197,6 +197,10 @@ class Tick:
             )
             self.commits.add(self._given_up(started, records, reason, "Interrupted"))
             return
+        if self.commits.is_gone(started["agent"]):
+            reason = "the agent was removed during its turn"
+            self.commits.add(self._given_up(started, records, reason, "Interrupted"))
+            return
         seat = seat_of(started, self.snapshot)
         if refused := self._refused_places(seat, records):
             place, why = next(iter(refused.items()))
@@ -217,7 +221,7 @@ class Tick:
         """
         report = TurnReport.from_json(ended)
         if "state" in ended:
-            if self.may_have_lost_files:
+            if self.may_have_lost_files and not self.commits.is_gone(report.agent):
                 write_state(self.runtime.base, report.agent, AgentState.from_json(ended["state"]))
         elif started:
             seat = from_record(started, self.plan.tick)

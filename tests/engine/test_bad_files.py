@@ -91,11 +91,6 @@ EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
             f"{RESUME}: larger than 262144 bytes",
             id="large",
         ),
-        pytest.param(
-            lambda path: None,
-            f"{RESUME}: there is no such file (write {RESUME}, or create it with `lemming agents new beta`)",
-            id="not there",
-        ),
     ],
 )
 def test_a_bad_resume_takes_out_that_agent_only_and_says_where(

@@ -156,7 +156,9 @@ def test_a_resume_put_in_the_place_of_another_is_seen(org: Path) -> None:
 def test_a_resume_that_is_gone_is_missed_and_one_that_comes_back_is_seen(org: Path) -> None:
     survey_agents(org)
     (org / RESUME).rename(org / "away")
-    assert "there is no such file" in str(survey_agents(org).broken["ada"])
+    without = survey_agents(org)
+    assert (list(without.agents), without.broken) == (["zed"], {})
+    assert "no agent without it" in without.warnings[0].message
     (org / "away").rename(org / RESUME)
     assert list(survey_agents(org).agents) == ["ada", "zed"]
 
