@@ -40,8 +40,7 @@ from lemming.schedule import AgentSchedule, in_order, is_due
 RESUME_LIMIT_BYTES = 256 << 10
 OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
 FOLDERS_REMEMBERED = 10_000
-_sound: dict[str, Identity] = {}
-"""Folders of agents that held nothing odd, as they were when that was seen."""
+_sound: dict[str, Identity] = {}  # folders of agents that held nothing odd, as they were when that was seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -288,10 +287,9 @@ def _look_at_all(base: Path, found: dict[str, bool], folder: int, before: _Kept 
 def _survey_of(readings: dict[str, Reading[Document[Agent]]], unread: dict[str, ConfigError]) -> Survey:
     read = {name: reading.outcome for name, reading in readings.items()}
     good = {name: outcome for name, outcome in read.items() if not isinstance(outcome, ConfigError)}
-    empty = [error for error in unread.values() if isinstance(error.__cause__, FileNotFoundError)]
-    unfit = {name: error for name, error in unread.items() if error not in empty}
-    bad = {name: outcome for name, outcome in read.items() if isinstance(outcome, ConfigError)} | unfit
-    ignored = tuple(replace(problem, severity="warning") for error in empty for problem in error.problems)
+    empty = {name: e for name, e in unread.items() if isinstance(e.__cause__, FileNotFoundError)}
+    bad = {name: e for name, e in (read | unread).items() if isinstance(e, ConfigError) and name not in empty}
+    ignored = (replace(problem, severity="warning") for e in empty.values() for problem in e.problems)
     return Survey(
         agents={name: document.value for name, document in good.items()},
         broken=dict(sorted(bad.items())),
