@@ -190,7 +190,11 @@ def custom_id(request: Request) -> str:
 
     Format: at most 64 letters, digits, `-` and `_`, which is what every provider takes.
     """
-    asked = {name: value for name, value in request._asdict().items() if name != "deadline_s"}
+    asked = {
+        name: value
+        for name, value in request._asdict().items()
+        if name != "deadline_s" and (name, value) != ("extra", None)
+    }
     agent = re.sub("[^A-Za-z0-9_-]", "_", request.agent)[:20]
     return f"{request.tick}-{agent}-{request.step}-{_digest(asked)}"
 

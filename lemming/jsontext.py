@@ -66,7 +66,7 @@ def parse(
     except json.JSONDecodeError as error:
         if error.pos >= len(text.rstrip()):
             raise JsonProblem("unexpected end of JSON", error.lineno, error.colno) from error
-        raise JsonProblem(_plain(error.msg), error.lineno, error.colno) from error
+        raise JsonProblem(_plain(error.msg, text[error.pos :].lstrip()), error.lineno, error.colno) from error
     except _Refused as error:
         is_duplicate = error.key is not None
         pointer = _find_duplicate(text, error.key or "") if is_duplicate else _find_value(text, error.literal)
@@ -167,7 +167,9 @@ def _decode(raw: bytes | str, limit_bytes: int, allow_bom: bool) -> str:
     return text
 
 
-def _plain(message: str) -> str:
+def _plain(message: str, found: str) -> str:
+    if found.startswith(("//", "/*", "#")):
+        return "JSON has no comments: take this one out"
     if message.startswith("Expecting property name"):
         return 'expected a key in double quotes (a comma before "}" is not JSON)'
     return message[0].lower() + message[1:].removesuffix(" at").removesuffix(" starting")

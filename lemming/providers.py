@@ -50,7 +50,10 @@ Finish = Literal["stop", "length", "refusal"]
 
 
 class Request(NamedTuple):
-    """One question to a model. `schema` is the JSON Schema the answer should satisfy, if any."""
+    """One question to a model. `schema` is the JSON Schema the answer should satisfy, if any.
+
+    `extra` are further fields in the backend's own words, such as `top_p`.
+    """
 
     model_name: str
     messages: list[Message]
@@ -62,6 +65,7 @@ class Request(NamedTuple):
     agent: str = ""
     tick: int = 0
     step: int = 0
+    extra: dict[str, Any] | None = None
 
 
 class Reply(NamedTuple):
@@ -173,21 +177,34 @@ class LLMProvider(ABC):
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage. Override it where the backend reports usage."""
         rest = {name: value for name, value in request._asdict().items() if name not in _NAMED}
-        text = self.call(request.model_name, request.messages, request.temperature, **rest)
+        further = rest.pop("extra") or {}
+        text = self.call(request.model_name, request.messages, request.temperature, **rest, **further)
         return Reply(text=text, model=request.model_name)
 
 
 class Backend(LLMProvider):
     """A provider that answers with usage: `complete` is the real method and `call` its short form."""
 
+    takes_extra = False
+    """Whether `Request.extra` goes to the server, as further fields of what it is asked."""
+
     @abstractmethod
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage."""
 
     def call(self, model_name: str, messages: list[Message], temperature: float | None, **kwargs: Any) -> str:
-        """Return the answer's text. `kwargs` are fields of `Request`."""
-        request = Request(model_name=model_name, messages=messages, temperature=temperature, **kwargs)
-        return self.complete(request).text
+        """Return the answer's text. `kwargs` are fields of `Request`; others go to the server as they are.
+
+        Raises `TypeError` for others where the backend has no place for them.
+        """
+        further = {name: value for name, value in kwargs.items() if name not in Request._fields}
+        if further and not self.takes_extra:
+            names, known = ", ".join(map(repr, further)), ", ".join(sorted({*Request._fields} - _NAMED))
+            raise TypeError(f"{type(self).__name__}.call() does not take {names}; it takes: {known}")
+        fields = {name: value for name, value in kwargs.items() if name not in further}
+        if further:
+            fields["extra"] = {**(fields.get("extra") or {}), **further}
+        return self.complete(Request(model_name, messages, temperature, **fields)).text
 
 
 _MODELS_FILE = "config/models.json"

@@ -58,6 +58,7 @@ class RetryingLLMProvider(Backend):
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        self.takes_extra = getattr(provider, "takes_extra", True)
         self.takes_schema, self.is_person = provider.takes_schema, provider.is_person
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
         self._pace, self._limits = pace, limits

@@ -29,6 +29,8 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
     """
 
     name = "anthropic"
+    without_schema = 'options.extra to {"output_config": null}'
+    takes_extra = True
     takes_schema = True
 
     def __init__(
@@ -115,7 +117,7 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
     def _further(self, request: Request) -> dict[str, Any]:
         # The SDK has no argument for a temperature any more; whether the model takes one, the server says.
         temperature = {} if request.temperature is None else {"temperature": request.temperature}
-        return {**temperature, **self._extra}
+        return {**temperature, **self._extra, **(request.extra or {})}
 
     def _params(self, request: Request) -> dict[str, Any]:
         """Return a request as a batch holds it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping
 from email.utils import parsedate_to_datetime
@@ -34,6 +35,16 @@ from lemming.redaction import excerpt, name_variables
 BATCH_WORK_S = 600.0
 """How long one piece of work with a batch may take: the upload or the download of all its calls."""
 
+# What OpenAI, Anthropic, llama.cpp, vLLM and Ollama say of a prompt that is longer than the model takes.
+_TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}
+_TOO_LONG = re.compile(
+    r"maximum context length|prompt is too long|exceeds? the (?:available |maximum |model's )*context"
+    r"|context (?:length|window|size) (?:is |was |has been )?exceeded|longer than the maximum model length"
+    r"|input length exceeds|(?:prompt|input|request) (?:\S+ ){0,4}exceeds? (?:\S+ ){0,4}(?:tokens|context)",
+    re.I,
+)
+_ABOUT_SCHEMA = re.compile(r"json_schema|response_format|output_config|structured.output|text\.format", re.I)
+
 T = TypeVar("T")
 C = TypeVar("C", bound=calls.AsyncClient)
 
@@ -43,6 +54,8 @@ class HttpBackend(Backend, Generic[C]):
 
     keeps_deadline = True
     name: ClassVar[str]
+    without_schema: ClassVar[str] = ""
+    """The option with which a request is sent without a JSON schema."""
 
     def __init__(self, *, base_url: str | None = None, key_env: str = "", needs_key: bool = False) -> None:
         if base_url is not None and not base_url.startswith(("http://", "https://")):
@@ -102,7 +115,15 @@ class HttpBackend(Backend, Generic[C]):
             return RateLimited(message, where=where, retry_after_s=retry_after_s(headers or {}))
         if status in (408, 409, 425) or status >= 500:
             return Unavailable(message, where=where, retry_after_s=retry_after_s(headers or {}))
-        return RequestRejected(message, where=where, hint=_hint_for_rejected(status, detail))
+        return RequestRejected(message, where=where, hint=self._hint_for_rejected(status, detail, code))
+
+    def _hint_for_rejected(self, status: int, detail: str, code: str) -> str:
+        if status == 413 or code in _TOO_LONG_CODES or _TOO_LONG.search(detail):
+            shorter = "lower inbox_chars or memory_chars in config/org.json, or clear memory"
+            return f"the prompt is too long: {shorter}"
+        if self.without_schema and _ABOUT_SCHEMA.search(detail):
+            return f"the server takes no JSON schema: set {self.without_schema} in config/models.json"
+        return "check the model's entry in config/models.json, options.extra included"
 
     def _hint_for_unknown(self, model_name: str) -> str:
         return f'check "model" ({model_name}) and the address in config/models.json'
@@ -184,11 +205,6 @@ def _detail(body: object) -> tuple[str, str]:
     """Return what an error body says, and its code: OpenAI's, Anthropic's, Ollama's, or plain text."""
     inner = body.get("error", body) if isinstance(body, dict) else body
     if isinstance(inner, dict):
-        return str(inner.get("message") or "no details"), str(inner.get("code") or "")
+        code = next((kind for key in ("code", "type") if isinstance(kind := inner.get(key), str)), "")
+        return str(inner.get("message") or "no details"), code
     return str(inner or "no details"), ""
-
-
-def _hint_for_rejected(status: int, detail: str) -> str:
-    if status == 413 or "context" in detail.lower():
-        return "the prompt is too long: lower inbox_chars or memory_chars in config/org.json, or clear memory"
-    return "check the model's entry in config/models.json, options.extra included"

@@ -55,6 +55,7 @@ class OllamaProvider(HttpBackend["_Client"]):
     """
 
     name = "ollama"
+    takes_extra = True
     takes_schema = True
 
     def __init__(
@@ -103,7 +104,7 @@ class OllamaProvider(HttpBackend["_Client"]):
             "model": request.model_name,
             "messages": request.messages,
             "stream": False,
-            "options": {**options, **temperature, **self._options},
+            "options": {**options, **temperature, **self._options, **(request.extra or {})},
         }
         if request.schema is not None:
             body["format"] = request.schema

@@ -31,6 +31,8 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
     """
 
     name = "openai"
+    without_schema = 'options.json to "object" or "text"'
+    takes_extra = True
     takes_schema = True
 
     def __init__(
@@ -83,16 +85,19 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
             else client.responses.with_raw_response.create
         )
         with self._as_ours(request.model_name):
-            response = await create(**with_extra(self._fields(request), self._extra))
+            response = await create(**with_extra(self._fields(request), self._further(request)))
         return self._reply(response.content, response.request_id, request.model_name)
 
     def _fields(self, request: Request) -> dict[str, Any]:
         fields = chat_fields if self._api == "chat" else responses_fields
         return fields(request, self._json)
 
+    def _further(self, request: Request) -> dict[str, Any]:
+        return {**self._extra, **(request.extra or {})}
+
     def _body(self, request: Request) -> dict[str, Any]:
         """Return a request as the line of a batch holds it."""
-        fields = with_extra(self._fields(request), self._extra)
+        fields = with_extra(self._fields(request), self._further(request))
         further = fields.pop("extra_body", {})
         return {**fields, **further}
 

@@ -167,7 +167,7 @@ def _lock(base: Path) -> Iterator[Finding]:
 def _tick(base: Path) -> Iterator[Finding]:
     tick, ticks = load_tick(base), journal_ticks(base)
     if ticks and ticks[-1] > tick:
-        fix = f'write {{"current_tick": {ticks[-1] + 1}}} into tick.json, or move the journals away'
+        fix = "`lemming repair` says which of the two is right, and mends it"
         yield Finding(
             "fail", "tick", f"tick.json says {tick}, but there is a journal of tick {ticks[-1]}", fix
         )

@@ -10,10 +10,10 @@ import pytest
 from terminal import Lemming, read_until, start
 
 from lemming import fs
-from lemming.engine import persist_tick
+from lemming.engine import load_tick, persist_tick, run_once
 from lemming.messages import send
 from lemming.runtime import open_org
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import Crash, crash_at, make_org, resume, say, tree
 
 EVERY_LOOK = [
     ["status"],
@@ -284,6 +284,21 @@ def test_doctor_never_prints_a_key(base: Path, lemming: Lemming, monkeypatch: py
     assert "not-to-be-seen" not in ran.out
 
 
+def test_doctor_and_repair_agree_about_an_interrupted_tick(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    with pytest.raises(Crash), crash_at(6):
+        run_once(base)
+    fs.publish(base, "tick.json", b'{"current_tick": 1}')
+    ran = lemming("doctor")
+    assert "there is a journal of tick 2" in ran.out
+    assert '"current_tick": 3' not in ran.out
+    assert "`lemming repair`" in ran.out
+    lemming("repair", "--yes")
+    assert load_tick(base) == 2
+    assert lemming("run-once").status == 0
+
+
 def test_addresses_are_shown_without_user_and_password(
     base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,7 +346,7 @@ def test_doctor_sees_a_tick_that_was_moved_back(base: Path, lemming: Lemming) ->
     persist_tick(base, 1)
     ran = lemming("doctor")
     assert ran.status == 1
-    assert 'write {"current_tick": 3} into tick.json' in ran.out
+    assert "fix: `lemming repair`" in ran.out
 
 
 def test_doctor_without_an_org_says_how_to_make_one(

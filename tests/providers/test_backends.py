@@ -10,6 +10,7 @@ import pytest
 from fault_server import ANSWER, FaultServer, refused_url
 
 from lemming.backends.anthropic import AnthropicProvider
+from lemming.backends.cli import CliProvider
 from lemming.backends.http import retry_after_s
 from lemming.backends.ollama import OllamaProvider
 from lemming.backends.openai import OpenAIProvider
@@ -25,6 +26,7 @@ from lemming.errors import (
     UnknownModel,
 )
 from lemming.providers import LLMProvider, Request
+from lemming.retrying import RetryingLLMProvider
 
 Make = Callable[[str], LLMProvider]
 
@@ -243,6 +245,47 @@ def test_a_key_goes_to_no_other_server_unless_it_was_named(
     with pytest.raises(AuthenticationFailed) as caught:
         ask(provider(faults.url("401")), request_)
     assert "options.api_key_env" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "hint"),
+    [
+        ("This model's maximum context length is 8192 tokens.", "context_length_exceeded", "too long"),
+        ("This model's maximum context length is 4096 tokens. However, you requested 5000.", "", "too long"),
+        ("prompt is too long: 210000 tokens > 200000 maximum", "", "too long"),
+        ("the request exceeds the available context size, try increasing it", "", "too long"),
+        ("something", "exceed_context_size_error", "too long"),
+        ("Unknown parameter: 'context_management'", "", "options.extra included"),
+        ("missing context: no user in this contextual call", "", "options.extra included"),
+        ("'response_format' of type 'json_schema' is not supported", "", "JSON schema"),
+        ("output_config.format: unexpected field", "", "JSON schema"),
+    ],
+)
+def test_a_refusal_gives_the_hint_that_fits(message: str, code: str, hint: str) -> None:
+    body = {"error": {"message": message, "type": code or "invalid_request_error", "code": None}}
+    for provider in (OpenAIProvider(base_url="http://box"), AnthropicProvider(base_url="http://box")):
+        error = provider._error("m", 400, body)
+        assert hint in error.hint
+        if hint == "JSON schema":
+            assert ("options.json" if provider.name == "openai" else "output_config") in error.hint
+
+
+def test_further_keywords_of_a_call_go_to_the_server(
+    make: Make, faults: FaultServer, request_: Request
+) -> None:
+    assert make(faults.url("ok")).call("m", request_.messages, 0.2, top_p=0.5, seed=3) == ANSWER
+    body = faults.received[-1].body
+    assert (body.get("options") or body)["top_p"] == 0.5
+    assert RetryingLLMProvider(make(faults.url("ok"))).call("m", request_.messages, None, top_k=7) == ANSWER
+    body = faults.received[-1].body
+    assert (body.get("options") or body)["top_k"] == 7
+
+
+def test_a_keyword_that_a_backend_has_no_place_for_is_named(request_: Request) -> None:
+    with pytest.raises(
+        TypeError, match=r"CliProvider.call\(\) does not take 'top_p'; it takes: .*max_output"
+    ):
+        CliProvider(command=["true"]).call("m", request_.messages, 0.2, top_p=0.5)
 
 
 def test_an_unknown_ollama_model_says_how_to_get_it(faults: FaultServer, request_: Request) -> None:

@@ -79,3 +79,11 @@ def test_a_pointer_leads_to_its_line_and_column() -> None:
     assert locate(text, "/a/1/b~1c") == (2, 13)
     assert locate(text, "/d") == (3, 3)
     assert locate(text, "/nowhere") == (0, 0)
+
+
+@pytest.mark.parametrize(
+    "text", ['{"a": 1, // one\n"b": 2}', "{/* none */}", "[1, 2] // end", '{"a": # x\n1}']
+)
+def test_a_comment_is_called_a_comment(text: str) -> None:
+    with pytest.raises(JsonProblem, match="JSON has no comments"):
+        parse(text)
