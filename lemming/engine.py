@@ -369,7 +369,7 @@ def _recorder(runtime: Runtime, config: Config) -> Recorder | None:
         return None
     from lemming.recorder import Recorder
 
-    return Recorder(runtime)
+    return Recorder(runtime, is_flushed=config.org.durability != "off")
 
 
 def _close(journal: Journal, report: TickReport, *, advanced: bool) -> None:

@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from lemming import paths
-from lemming.errors import LemmingError
+from lemming.clock import timestamp
+from lemming.errors import GitFailed, LemmingError
 from lemming.journal import Record, last_record, read_journal
 from lemming.logging_config import engine_logger
 from lemming.report import STATUSES, TickReport, TurnReport
-from lemming.repository import BRANCH, Repository
+from lemming.repository import BRANCH, FOLDER, Repository
 from lemming.runtime import Runtime
 
 BY_HAND = "by hand"
@@ -25,9 +26,9 @@ _TIDY_EVERY = 100  # commits; whether there is anything to pack, git finds out i
 class Recorder:
     """Writes the history of an organisation whose lock we hold."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, *, is_flushed: bool = True) -> None:
         self._runtime = runtime
-        self._repository = Repository(runtime.base)
+        self._repository = Repository(runtime.base, is_flushed=is_flushed)
         self._has_failed = False
 
     def before_tick(self, tick: int) -> None:
@@ -78,11 +79,32 @@ class Recorder:
             return
         try:
             self.open()
-            work()
+            try:
+                work()
+            except GitFailed as error:
+                if not self._repository.is_damaged():
+                    raise
+                self._mend(error)
+                work()
         except LemmingError as error:
             self._has_failed = True
-            engine_logger(self._runtime.base).warning("history_not_kept", problem=str(error))
-            self._runtime.notify({"type": "history_not_kept", "problem": error.as_json()})
+            self._tell(error)
+
+    def _tell(self, error: LemmingError) -> None:
+        engine_logger(self._runtime.base).warning("history_not_kept", problem=str(error))
+        self._runtime.notify({"type": "history_not_kept", "problem": error.as_json()})
+
+    def _mend(self, found: GitFailed) -> None:
+        """Make a damaged repository one that can be used: without its index, or anew, the old one aside."""
+        self._repository.drop_index()
+        if not self._repository.is_damaged():
+            return
+        aside = f"aside/{timestamp(self._runtime.clock.now()).replace(':', '')}/history.git"
+        self._repository.set_aside(aside)
+        self.open()
+        hint = f"nothing else is lost; the old one is in {aside}, and git may still read some of it"
+        why = f"the history was damaged and begins anew ({found.message})"
+        self._tell(GitFailed(why, where=FOLDER, hint=hint))
 
     def _keep_changes(self, report: TickReport) -> None:
         files = self._repository.changes()

@@ -30,6 +30,9 @@ LEFT_OUT = ("/agents/*/logs/", ".*.tmp")
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OLDEST_GIT = (2, 30)
 PATIENCE_S = 600.0
+# git knows these from 2.36 on; older ones flush packs only.
+_FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=batch")
+_UNFLUSHED = ("-c", "core.fsync=none")
 _ELSEWHERE = "/"  # where git is started: a folder in which nobody else puts anything
 
 # Whatever stands in .gitattributes files of the work tree, bytes are kept as they are.
@@ -55,12 +58,14 @@ class Repository:
     """The history of the organisation in `base`.
 
     `work_tree`, `index` and `objects` stand in for the usual places, for looks that must change nothing.
+    `is_flushed`: what git writes survives power loss.
     """
 
     base: Path
     work_tree: str = ""
     index: str = ""
     objects: str = ""
+    is_flushed: bool = True
 
     @property
     def folder(self) -> Path:
@@ -75,9 +80,9 @@ class Repository:
         """Make an empty repository, where there is none. Safe to repeat, also after a crash."""
         for folder in ("objects", "refs/heads"):
             fs.make_folder(self.base, f"{FOLDER}/{folder}")
-        fs.publish(self.base, f"{FOLDER}/HEAD", f"ref: {BRANCH}\n".encode())
-        fs.publish(self.base, f"{FOLDER}/info/attributes", _ATTRIBUTES)
-        fs.publish(self.base, f"{FOLDER}/config", _CONFIG)
+        fs.publish(self.base, f"{FOLDER}/HEAD", f"ref: {BRANCH}\n".encode(), sync=True)
+        fs.publish(self.base, f"{FOLDER}/info/attributes", _ATTRIBUTES, sync=True)
+        fs.publish(self.base, f"{FOLDER}/config", _CONFIG, sync=True)
 
     def check(self) -> None:
         """Raise `GitFailed` unless git can be used and the repository is as we made it.
@@ -98,7 +103,7 @@ class Repository:
         """Run git and return what it printed; raise `GitFailed` with what it complained about."""
         try:
             done = subprocess.run(
-                [_program(), *words],
+                [_program(), *(_FLUSHED if self.is_flushed else _UNFLUSHED), *words],
                 input=feed,
                 capture_output=True,
                 check=False,
@@ -113,6 +118,26 @@ class Repository:
             said = done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.returncode}"
             raise GitFailed(f"git {words[0]}: {said}", where=FOLDER, hint=_hint(said))
         return done.stdout
+
+    def is_damaged(self) -> bool:
+        """Return whether git, itself in order, finds that something the history needs is broken or gone."""
+        try:
+            self.run("rev-parse", "--git-dir")
+        except GitFailed:
+            return False
+        try:
+            self.run("fsck", "--connectivity-only", "--no-progress", "--no-dangling")
+        except GitFailed:
+            return True
+        return False
+
+    def drop_index(self) -> None:
+        """Forget what was staged last: the next look at the files makes it up."""
+        fs.remove(self.base, f"{FOLDER}/index")
+
+    def set_aside(self, folder: str) -> None:
+        """Move the whole repository to a folder of the organisation."""
+        fs.move(self.base, FOLDER, folder)
 
     def head(self) -> str:
         """Return the newest commit; empty when there is none."""

@@ -253,6 +253,10 @@ def _history(base: Path, config: Config) -> Iterator[Finding]:
     if repository.exists():
         repository.check()
         repository.run("rev-parse", "--git-dir")
+        if repository.is_damaged():
+            fix = "the next run begins it anew and keeps the old one in aside/"
+            yield Finding("fail", "history", f"{repository.folder} is damaged", fix)
+            return
     version = ".".join(map(str, git_version() or ()))
     kept = str(repository.folder) if repository.exists() else "begins with the next tick"
     yield Finding("ok", "history", f"git {version}, {kept}")

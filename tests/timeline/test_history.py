@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from lemming import fs
+from lemming.cli import run as command_line
 from lemming.engine import load_tick, run_once
 from lemming.errors import GitFailed, UsageError
 from lemming.jsontext import pretty
@@ -415,6 +417,53 @@ def test_a_lost_index_changes_nothing(base: Path) -> None:
         "agents/ada/turns.jsonl",
         "tick.json",
     ]
+
+
+@pytest.mark.parametrize("lost", ["the branch", "the newest objects", "all objects", "the index"])
+def test_a_history_whose_bytes_power_loss_took_begins_anew_and_the_old_one_is_kept(
+    base: Path, capsys: pytest.CaptureFixture[str], lost: str
+) -> None:
+    make(base)
+    run(base, 2)
+    objects = list((base / FOLDER / "objects").glob("??/*"))
+    newest = subprocess.run(
+        ["git", f"--git-dir={base / FOLDER}", "rev-parse", "main"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    taken = {
+        "the branch": [base / FOLDER / "refs/heads/main"],
+        "the newest objects": [base / FOLDER / f"objects/{newest[:2]}/{newest[2:]}"],
+        "all objects": objects,
+        "the index": [base / FOLDER / "index"],
+    }
+    for path in taken[lost]:  # names survive and bytes do not
+        path.chmod(0o644)
+        path.write_bytes(b"")
+    status = command_line(["-C", str(base), "doctor"])
+    assert (status, "is damaged" in capsys.readouterr().out) == (1, True)
+    said = run(base)
+    if lost == "the index":
+        assert said == []
+        assert subjects(base)[-1] == "tick 3: 1 done"
+        return
+    assert "begins anew" in said[0]["problem"]["message"]
+    (aside,) = base.glob("aside/*/history.git")
+    assert str(aside.relative_to(base)) in said[0]["problem"]["hint"]
+    assert run(base) == []
+    assert subjects(base)[-1] == "tick 4: 1 done"
+    assert command_line(["-C", str(base), "doctor"]) == 0
+
+
+@pytest.mark.parametrize(("durability", "flushes"), [("turn", True), ("off", False)])
+def test_git_is_told_to_flush_what_survives_power_loss(
+    base: Path, monkeypatch: pytest.MonkeyPatch, durability: str, flushes: bool
+) -> None:
+    make(base, org={"history": "git", "durability": durability})
+    real, said = shutil.which("git"), base.parent / "said"
+    _git_that(base.parent / "bin", f'echo "$@" >> {said}; exec {real} "$@"', monkeypatch)
+    assert run(base) == []
+    commits = [line for line in said.read_text().splitlines() if "commit-tree" in line]
+    assert commits
+    assert all(("core.fsync=all" in line) == flushes for line in commits)
 
 
 @pytest.mark.parametrize(
