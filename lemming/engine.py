@@ -43,6 +43,7 @@ from lemming.journal import (
     read_journal,
 )
 from lemming.logging_config import engine_logger
+from lemming.lost_turns import write_lost_turns
 from lemming.plan import Plan, turns_not_taken
 from lemming.plugins import load_installed_plugins
 from lemming.readings import is_there
@@ -278,6 +279,9 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     recorder = _recorder(runtime, config)
     require_newest(base, tick, ticks)
     is_begun = ticks[-1:] == [tick]
+    if not runtime.has_looked_back:  # once, as the engine starts
+        runtime.has_looked_back = True
+        write_lost_turns(runtime, config, [at for at in ticks if at < tick])
     records = read_journal(base, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     snapshot = take_snapshot(base, config, tick, Plan.from_json(records[0]) if records else None)
     _announce(runtime, snapshot, records)

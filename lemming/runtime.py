@@ -73,6 +73,7 @@ class Runtime:
     batch: bool = False
     batches: Batches | None = None
     baton: Baton = field(default_factory=Baton)
+    has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     is_heard: bool = field(init=False, default=True)  # else nobody need put events together
     _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
     _org: Org = field(default_factory=Org)

@@ -6,19 +6,22 @@ files are written where they are not there yet.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent
 from lemming.clock import elapsed_ms
 from lemming.commits import Commits
-from lemming.errors import DiskError, LemmingError, Problem
+from lemming.errors import DiskError, LemmingError, Problem, UnknownModel
 from lemming.executors.threads import run_all
 from lemming.journal import Journal, Record, may_have_gone_down
 from lemming.ledger import AgentState, amend_state, read_state, write_state
 from lemming.logging_config import engine_log
+from lemming.lost_turns import is_lost
 from lemming.outboxes import outboxes_of
 from lemming.permitted import NO_LONGER_ALLOWED, refused_places, seat_of
 from lemming.plan import Plan, turns_not_taken
@@ -244,10 +247,35 @@ class Tick:
         effects = tuple(effect for effect in outcome.effects if effect.place not in refused)
         return outcome._replace(effects=effects)
 
-    @property
+    def write_again(self, agent_names: Iterable[str]) -> None:
+        """Write what committed turns of these agents wrote, where it is not there; nothing else happens."""
+        for name in agent_names:
+            records = self.journal.records_of(name)
+            by_type = {record["type"]: record for record in records}
+            started, ended = by_type["turn_started"], by_type["turn_committed"]
+            kinds = Counter(record["type"] for record in records)
+            if "state" in ended:
+                write_state(self.runtime.base, name, AgentState.from_json(ended["state"]))
+            elif (kinds["model_replied"], kinds["tool_finished"]) == (ended["calls"], len(ended["tools"])):
+                seat = replace(
+                    from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
+                )
+                outcome = take_turn(seat, self._tape(seat))  # all answers are there: nothing goes live
+                self.commits.write_again(self._without_refused(outcome, started))
+
+    @cached_property
     def may_have_lost_files(self) -> bool:
-        """Whether the machine may have gone down since an earlier attempt at this tick."""
-        return may_have_gone_down(next(iter(self.journal.records), None), self.runtime.clock)
+        """Whether what an earlier attempt at this tick wrote may be gone.
+
+        The machine may have gone down since, or the storage have gone back without it: then a ledger lacks
+        the line of a committed turn.
+        """
+        records = self.journal.records
+        if may_have_gone_down(next(iter(records), None), self.runtime.clock):
+            return True
+        started = {record["agent"] for record in records if record["type"] == "turn_started"}
+        ended = {record["agent"] for record in records if record["type"] == "turn_committed"}
+        return is_lost(self.runtime.base, self.plan.tick, started & ended)
 
     def _take(self, seat: Seat, *, again: bool) -> None:
         if self.runtime.is_heard:

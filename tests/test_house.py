@@ -46,7 +46,8 @@ FLOORS = {
     "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
     "watching": TURN,
     # 6 the tick
-    "commits": TICK, "counter": TICK, "engine": TICK, "executors": TICK, "quiet": TICK, "recorder": TICK,
+    "commits": TICK, "counter": TICK, "engine": TICK, "executors": TICK, "lost_turns": TICK, "quiet": TICK,
+    "recorder": TICK,
     "retention": TICK, "runtime": TICK, "seating": TICK, "snapshot": TICK, "tape": TICK, "tick": TICK,
     "waking": TICK,
     # 7 views: nothing below imports them

@@ -1,0 +1,86 @@
+"""Files that a journal tells of and that are not there: storage that went back, a copy made while running."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from lemming.engine import run_once
+from lemming.ledger import read_state
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
+from lemming.timeline.verify import verify
+
+NEWS = say("news", memory_updates=[{"key": "last", "value": 1}])
+Damage = Callable[[Path], None]
+
+
+def lose_line(base: Path) -> None:
+    ledger = base / "agents/ada/turns.jsonl"
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[:-1]))
+
+
+def lose_all(base: Path) -> None:
+    lose_line(base)
+    max((base / "agents/ada/outbox").iterdir()).unlink()
+    (base / "agents/ada/memory/last.json").write_bytes(b"")
+
+
+@pytest.fixture
+def org(base: Path) -> Path:
+    agents = resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]})
+    make_org(base, *agents, org={"max_parallel": 1}, script=[{"reply": NEWS}])
+    for _ in range(3):
+        run_once(base, clock=FrozenClock(boot_id="this"))
+    return base
+
+
+@pytest.mark.parametrize("damage", [lose_line, lose_all])
+@pytest.mark.parametrize("ticks_lost", [1, 2])
+def test_a_copy_that_lacks_what_its_journals_tell_gets_it_from_them(
+    org: Path, damage: Damage, ticks_lost: int
+) -> None:
+    copy = org.parent / "copy"
+    shutil.copytree(org, copy)
+    for _ in range(ticks_lost):
+        damage(copy)
+    assert verify(copy).errors
+    told: list[str] = []
+    for base in (org, copy):
+        run_once(base, clock=FrozenClock(boot_id="this"), notify=lambda event: told.append(str(event)))
+    assert tree(copy) == tree(org)
+    assert not verify(copy).errors
+    assert sum("were written again from the journal" in text for text in told) == ticks_lost
+    assert read_state(copy, "ada").credits == 4
+
+
+def test_storage_that_goes_back_under_an_interrupted_tick_loses_nothing_though_the_machine_stays_up(
+    org: Path,
+) -> None:
+    peace, crashed, point = org.parent / "peace", org, 0
+    shutil.copytree(org, peace)
+    run_once(peace, clock=FrozenClock(boot_id="this"))
+    while read_state(crashed, "ada").tick < 4 or b'"turn_committed"' not in journal_of(crashed, 4):
+        point += 1
+        crashed = org.parent / f"crashed {point}"
+        shutil.copytree(org, crashed)
+        with pytest.raises(Crash), crash_at(point):
+            run_once(crashed, clock=FrozenClock(boot_id="this"))
+    lose_all(crashed)
+    run_once(crashed, clock=FrozenClock(boot_id="this"))
+    assert tree(crashed) == tree(peace)
+
+
+def test_what_a_person_removed_stays_removed_where_no_line_is_missing(org: Path) -> None:
+    newest = max((org / "agents/ada/outbox").iterdir())
+    newest.unlink()
+    run_once(org, clock=FrozenClock(boot_id="this"))
+    assert not newest.exists()
+
+
+def journal_of(base: Path, tick: int) -> bytes:
+    file = base / f"logs/ticks/{tick:08d}.jsonl"
+    return file.read_bytes() if file.exists() else b""
