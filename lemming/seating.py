@@ -172,7 +172,7 @@ def _look(
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     inputs = _inputs(agent, base, config, digest, memories, texts, shown)
-    if inputs is not None and _nothing_new(agent, state, inputs, mailroom):
+    if inputs is not None and _nothing_new(agent, config, state, inputs, mailroom):
         return Skip(f"nothing it reads has changed since tick {state.tick}")
     return _Desk(entry, state, allocation, memories, shown, inputs)
 
@@ -324,8 +324,18 @@ def _inputs(
     return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
 
 
-def _nothing_new(agent: Agent, state: AgentState, inputs: dict[str, Any], mailroom: Mailroom) -> bool:
-    return inputs == state.inputs and not state.results and not mailroom.has_unread(agent, state.read)
+def _nothing_new(
+    agent: Agent, config: Config, state: AgentState, inputs: dict[str, Any], mailroom: Mailroom
+) -> bool:
+    tools = ToolRegistry.all(config.org.plugins) if state.results else {}
+    any_news = any(_is_news(result, tools.get(result["tool"])) for result in state.results)
+    return inputs == state.inputs and not any_news and not mailroom.has_unread(agent, state.read)
+
+
+def _is_news(result: Mapping[str, Any], tool: Tool | None) -> bool:
+    """Return whether a result is worth a call: not that of a tool that has written as told."""
+    is_a_persons_word = "call" in result
+    return is_a_persons_word or not result["success"] or tool is None or tool.success_is_news
 
 
 def _soft_cap_warning(soft_cap: float | None, spent: float) -> str:

@@ -72,6 +72,10 @@ class Tool(ABC):
     always_allowed: ClassVar[bool] = False
     """Whether every agent may call it without naming it in `permissions.tools`."""
 
+    success_is_news: ClassVar[bool] = True
+    """Whether a call that worked wakes its agent (`wake: "changed"`) to read the result. One that only wrote
+    what it was told to need not: the result is shown when the agent wakes for something else."""
+
     is_independent: ClassVar[bool] = False
     """Whether its calls neither look at nor change files that other agents touch. A turn whose tools are all
     independent need not wait for turns it has nothing to do with."""

@@ -93,10 +93,17 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     org = components(os.path.normpath(base))
     own = (*org, *paths.workspace_folder(agent.name).split("/"))
     target = _target(asked, org, own)
-    folders = [_granted_folder(asked, grant, org, own) for grant in granted]
-    covering = [folder for folder in folders if target[: len(folder)] == folder]
+    covering, refusal = list[Components](), asked.refused()
+    for grant in granted:
+        try:
+            folder = _granted_folder(asked, grant, org, own)
+        except PermissionDenied as error:  # that one grants nothing; the others do
+            refusal = error
+            continue
+        if target[: len(folder)] == folder:
+            covering.append(folder)
     if not covering:
-        raise asked.refused()
+        raise refusal
     nearest = max(covering, key=len)
     is_inside = target[: len(org)] == org
     root = base if is_inside else Path("/", *nearest)

@@ -33,6 +33,7 @@ class FileWrite(EngineTool):
     """Writes a whole text file."""
 
     name = "file_write"
+    success_is_news = False
     description = "Write a text file: its whole content. Folders on the way are made."
 
     def plan(

@@ -40,6 +40,7 @@ class MemoryWrite(EngineTool):
     """Saves one memory."""
 
     name = "memory_write"
+    success_is_news = False
     description = "Save a memory: it replaces the value of its key and is shown in your later prompts."
     always_allowed = True
 

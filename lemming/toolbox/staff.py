@@ -41,6 +41,7 @@ class CreateAgent(EngineTool):
     """Writes the resume of a new agent, which can do no more than its creator."""
 
     name = "create_agent"
+    success_is_news = False
     description = "Create an agent. It can get no tool and read no outbox that you have not."
 
     def plan(

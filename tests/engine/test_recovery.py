@@ -117,8 +117,7 @@ def test_a_context_file_of_its_own_making_does_not_wake_an_agent(base: Path) -> 
     )
     (base / "agents/ada/workspace").mkdir()
     (base / "agents/ada/workspace/n.txt").write_text("first")
-    # tick 2 shows the result of the tool call; from tick 3 on nothing is new
-    assert [run_once(base).turns[0].status for _ in range(4)] == ["waiting", "done", "skipped", "skipped"]
+    assert [run_once(base).turns[0].status for _ in range(3)] == ["waiting", "skipped", "skipped"]
 
 
 def test_the_next_line_of_a_file_is_news_to_an_agent_that_takes_lines(base: Path) -> None:

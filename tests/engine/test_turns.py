@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+from lemming import fs
 from lemming.agents import discover_agents
 from lemming.engine import run_once
 from lemming.journal import read_journal
+from lemming.jsontext import pretty
 from lemming.ledger import read_state
 from lemming.memory import load_memory
 from lemming.messages import read_outbox_entries
@@ -342,6 +344,34 @@ def test_a_memory_update_comes_after_the_tools_of_its_reply(base: Path) -> None:
     (record,) = read_tick(base, 1).turns
     assert record.memory == {"k": "by the update"}
     assert [replayed.turns for replayed in replay(base, [1])] == [1]
+
+
+@pytest.mark.parametrize(
+    ("tool", "args", "status"),
+    [
+        ("file_write", {"path": "n.txt", "content": "x"}, "skipped"),
+        ("memory_write", {"key": "k", "value": 1}, "skipped"),
+        ("file_write", {"path": "../n.txt", "content": "x"}, "done"),
+        ("file_list", {}, "done"),
+        ("no_tool", {}, "done"),
+    ],
+)
+def test_the_success_of_a_call_that_only_writes_wakes_nobody(
+    base: Path, tool: str, args: dict[str, Any], status: str
+) -> None:
+    ada = resume("ada", schedule={"wake": "changed"}, permissions={"tools": ["file_write", "file_list"]})
+    reply = say("x", tool_calls=[call(tool, **args)])
+    human = resume("human", model={"key": "human"})
+    ada["permissions"]["read_outboxes"] = ["human"]
+    make_org(base, ada, human, script=[{"tick": 1, "reply": reply}, {"reply": say("y")}])
+    assert [run_once(base).turns[0].status for _ in range(2)] == ["waiting", status]
+    entry = {"id": "hand", "tick": 2, "agent": "human", "kind": "message", "payload": {"text": "go"}}
+    fs.publish(
+        base, "agents/human/outbox/00000002_hand.json", pretty({**entry, "tags": [], "created_at": ""})
+    )
+    run_once(base)
+    shown = prompts(base, 3 if status == "skipped" else 2, "ada")
+    assert f'"tool": "{tool}"' in shown, "the result is shown when the agent wakes"
 
 
 class Echo(Tool):

@@ -192,7 +192,9 @@ def test_another_case_is_another_folder_of_the_workspace(desk: Desk, path: str) 
 @pytest.mark.parametrize("grant", ["data", "./data", "../beta", "~/docs", ".", "", "./shared/../config"])
 def test_a_grant_that_cannot_be_understood_is_an_error_that_quotes_it(desk: Desk, grant: str) -> None:
     other = Desk(desk.base, allow_read=["./workspace", grant])
-    assert f'the resume grants "{grant}", which is not understood' in other.refusal("file_read", path="a.txt")
+    assert f'the resume grants "{grant}", which is not understood' in other.refusal(
+        "file_read", path="/etc/hosts"
+    )
 
 
 def test_no_grant_is_no_access(desk: Desk) -> None:
@@ -559,3 +561,14 @@ def test_a_folder_thousands_deep_can_still_be_measured(tmp_path: Path) -> None:
         assert "3001 files and folders" in desk.refusal("file_write", path="a", content="x")
     finally:
         subprocess.run(["rm", "-rf", desk.workspace], check=True)  # rmtree does not get that deep
+
+
+def test_a_grant_that_is_not_understood_takes_nothing_from_the_others(tmp_path: Path) -> None:
+    desk = Desk(
+        tmp_path, allow_read=["../up", "./workspace", "elsewhere"], allow_write=["~/x", "./workspace"]
+    )
+    desk.do("file_write", path="a.txt", content="text")
+    assert desk.do("file_read", path="a.txt") == "text"
+    assert 'the resume grants "elsewhere", which is not understood' in desk.refusal(
+        "file_read", path="shared/b"
+    )
