@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ OWN_LIMIT_BYTES = 1 << 30
 
 _RECORD_BYTES = 512  # what Python takes for a small one
 _BLOCK_BYTES = 1 << 20
+_LONGEST_MATCH = 8 << 10
 _CHECK_BYTES = 8
 _TAIL = len(',"check":""}') + 2 * _CHECK_BYTES
 
@@ -77,6 +79,17 @@ def first_record(base: Path, tick: int) -> Record | None:
     with _opened(base, tick) as file:
         records = read_records(file, tick, only_first=True).records if file else []
     return records[0] if records else None
+
+
+def found_in(base: Path, tick: int, pattern: re.Pattern[bytes]) -> frozenset[bytes]:
+    """Return what matches in the bytes of a tick's journal, unchecked. Raises as `read_journal`."""
+    found: set[bytes] = set()
+    read, end = 0, b""
+    with _opened(base, tick) as file:
+        while file and read < JOURNAL_LIMIT_BYTES and (chunk := file.read(_BLOCK_BYTES)):
+            found.update(pattern.findall(end + chunk))
+            read, end = read + len(chunk), chunk[-_LONGEST_MATCH:]
+    return frozenset(found)
 
 
 def is_committed(base: Path, tick: int) -> bool:

@@ -1,10 +1,12 @@
 """Which turn wrote a file, asked from the newest journal back; nothing is kept but in memory.
 
-Journals are read once each, and only as far back as an answer needs.
+Journals are read once each, only as far back as an answer needs, and only taken apart where they name what is
+asked for.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -14,9 +16,10 @@ from pathlib import Path
 from lemming import paths
 from lemming.agents import agent_folders
 from lemming.errors import CorruptState, UsageError
-from lemming.journal import journal_ticks
+from lemming.journal import Record, found_in, journal_ticks, read_journal
+from lemming.jsontext import compact
 from lemming.messages import list_outbox
-from lemming.plan import FOR_A_PERSON
+from lemming.plan import FOR_A_PERSON, Plan
 from lemming.timeline.gaps import lost_between
 from lemming.timeline.record import TickRecord, TurnRecord, read_tick
 
@@ -25,6 +28,7 @@ Moment = tuple[int, int]
 
 RECORDS_KEPT = 64
 LOST_NAMED = 5
+_RESUME = re.compile(rb"agents/[^/\"]+/resume\.json")
 
 
 @dataclass(frozen=True)
@@ -56,6 +60,7 @@ class Writings:
         self.damaged: set[int] = set()
         self._ticks = journal_ticks(base)
         self._index: dict[int, _Tick] = {}
+        self._resumes: dict[int, frozenset[bytes]] = {}
         self.tick = lru_cache(RECORDS_KEPT)(self._read)
 
     def turn(self, tick: int, agent: str) -> TurnRecord | None:
@@ -67,6 +72,8 @@ class Writings:
         """Return the newest write of a file, or the newest before a moment; None when no turn wrote it."""
         for tick in reversed(self._ticks):
             if before is not None and tick > before[0]:
+                continue
+            if not self._may_name(tick, path):
                 continue
             for write in reversed(self._of(tick).writes.get(path, ())):
                 if before is None or write.moment < before:
@@ -136,11 +143,67 @@ class Writings:
             self.damaged.add(tick)
             return None
 
+    def _may_name(self, tick: int, path: str) -> bool:
+        """Return whether a journal can tell of a write of this file: its bytes name it, or nobody can say.
+
+        Resumes are asked for with every turn and hardly ever written, so those that a journal names are kept.
+        """
+        wanted = compact(path)[1:-1]
+        if tick in self._index:
+            return True
+        if not path.endswith("/resume.json"):
+            return bool(self._found(tick, re.compile(re.escape(wanted))))
+        if tick not in self._resumes:
+            self._resumes[tick] = self._found(tick, _RESUME)
+        return wanted in self._resumes[tick]
+
+    def _found(self, tick: int, pattern: re.Pattern[bytes]) -> frozenset[bytes]:
+        try:
+            return found_in(self.base, tick, pattern)
+        except CorruptState:
+            self.damaged.add(tick)
+            return frozenset()
+
     def _of(self, tick: int) -> _Tick:
         if tick not in self._index:
-            record = self.tick(tick)
-            self._index[tick] = _indexed(record) if record else _Tick()
+            self._index[tick] = self._indexed(tick)
         return self._index[tick]
+
+    def _indexed(self, tick: int) -> _Tick:
+        try:
+            records = read_journal(self.base, tick)
+        except CorruptState:
+            self.damaged.add(tick)
+            return _Tick()
+        if any(
+            record.get("written_ahead") for record in records
+        ):  # of those only the whole turn tells the content
+            record = self.tick(tick)
+            return _indexed(record) if record else _Tick()
+        return _from_records(tick, records) if records else _Tick()
+
+
+def _from_records(tick: int, records: list[Record]) -> _Tick:
+    """Return what the index keeps of a tick, from its records alone."""
+    plan = Plan.from_json(records[0])
+    index = _Tick(
+        persons=frozenset(name for name, why in plan.skipped.items() if why == FOR_A_PERSON),
+        after=records[0].get("after"),
+        expired=frozenset(
+            file for record in records if record["type"] == "entries_expired" for file in record["files"]
+        ),
+    )
+    for record in records:
+        if record["type"] == "tool_started":
+            index.outside.setdefault(record["agent"], set()).add(record["tool"])
+        elif record["type"] == "turn_committed":
+            moment = tick, plan.order.index(record["agent"])
+            for file in record["files"]:
+                write = Write(moment, record["agent"], file["path"], file["sha256"])
+                index.writes.setdefault(write.path, []).append(write)
+    for writes in index.writes.values():
+        writes.sort(key=lambda write: write.moment)
+    return index
 
 
 def _indexed(record: TickRecord) -> _Tick:

@@ -15,6 +15,7 @@ from lemming.jsontext import parse, pretty
 from lemming.memory import save_memory
 from lemming.messages import entry_id, read_outbox_entries, send
 from lemming.runtime import open_org
+from lemming.sealing import seal_old_journals
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
 from lemming.timeline.things import Thing
 from lemming.timeline.why import explain
@@ -443,3 +444,35 @@ def test_a_deep_tree_stays_within_the_width_of_a_file(base: Path, capsys: Capsys
         run_once(base)
     out = typed(capsys, base, "why", entry_id(20, "bob", 0), "--depth", "40").out
     assert max(map(len, out.splitlines())) <= 160
+
+
+def test_only_journals_that_can_matter_are_taken_apart(base: Path) -> None:
+    make_org(base, resume("ada", permissions={}))
+    for _ in range(5):
+        run_once(base)
+    journal = base / "logs/ticks/00000001.jsonl"
+    journal.write_bytes(journal.read_bytes().replace(b"hello", b"jello", 1))
+    writings = Writings(base)
+    assert explain(writings, entry_id(5, "ada", 0), depth=1).turn
+    assert writings.damaged == set()  # whether a turn wrote the resume was asked of it, and it names none
+    assert ask(base, entry_id(1, "ada", 0)).by == "unknown"
+
+
+def test_a_resume_that_an_earlier_turn_wrote_is_found_in_a_packed_journal(base: Path) -> None:
+    made = {"name": "eve", "title": "Eve", "instructions": "You are eve.", "model_key": "scripted"}
+    call = {"tool": "create_agent", "args": made}
+    make_org(
+        base,
+        resume("hr", permissions={"read_outboxes": [], "tools": ["create_agent"]}),
+        org={"durability": "off"},
+        script=[
+            {"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[call])},
+            {"reply": say("hello")},
+        ],
+    )
+    for _ in range(102):
+        run_once(base, clock=FrozenClock())
+    assert seal_old_journals(base, 102, 1)
+    assert not (base / "logs/ticks/00000001.jsonl").exists()
+    maker = one(seen(ask(base, entry_id(2, "eve", 0), depth=1)), "file")
+    assert (maker.author, maker.moment) == ("hr", (1, 0))
