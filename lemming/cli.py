@@ -62,6 +62,21 @@ COMMANDS = {
 }
 
 
+MEANT = {
+    "run": "lemming run-once runs one tick, lemming run-forever tick after tick",
+    "start": "lemming run-forever runs tick after tick, until Ctrl-C",
+    "stop": "Ctrl-C, or `kill PID`, ends run-forever after the turns under way; lemming status names the PID",
+    "watch": "lemming run-forever tells what happens; lemming status shows where it stands",
+    "ls": "lemming agents list, or lemming outbox",
+    "list": "lemming agents list",
+    "new": "lemming agents new NAME, or lemming init DIR",
+    "rm": "lemming agents rm NAME",
+    "help": "lemming --help, or lemming COMMAND --help",
+    "version": "lemming --version",
+}
+"""What people type who look for a command that has another name."""
+
+
 class Contents(TyperGroup):
     """The commands above, imported when used, so that `lemming --help` and completion are quick."""
 
@@ -79,7 +94,7 @@ class Contents(TyperGroup):
         if args[0] not in names and not ctx.resilient_parsing:
             from lemming.jsontext import nearest
 
-            hint = nearest(args[0], names) or "lemming --help"
+            hint = MEANT.get(args[0]) or nearest(args[0], names) or "lemming --help"
             raise UsageError(f'there is no command "{args[0]}"', hint=hint)
         if ctx.obj:
             ctx.obj.command = f"lemming {args[0]}"
@@ -174,10 +189,23 @@ def run(args: list[str]) -> int:
 
     def work() -> int:
         command = _validated_when_needed(typer.main.get_command(app))
-        status = command.main(args or ["--help"], "lemming", standalone_mode=False, obj=session)
+        status = command.main(_root_first(args) or ["--help"], "lemming", standalone_mode=False, obj=session)
         return status if isinstance(status, int) else 0
 
     return guarded(work, session, as_json="--json" in args)
+
+
+def _root_first(args: list[str]) -> list[str]:
+    """Return the words with `-C DIR` in front, wherever it was typed; after `--` every word is a value."""
+    if "bisect" in args:  # the words after it are a command of its own
+        return args
+    options = args[: args.index("--")] if "--" in args else args
+    for place, word in enumerate(options):
+        if word in ("-C", "--root") and place + 1 < len(options):
+            return [*args[place : place + 2], *args[:place], *args[place + 2 :]]
+        if word.startswith("--root="):
+            return [word, *args[:place], *args[place + 1 :]]
+    return args
 
 
 def main() -> None:

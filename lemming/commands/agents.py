@@ -13,6 +13,7 @@ from lemming.commands.staffing import copy_agent, new_agent, remove_agent, renam
 from lemming.config import Config, credits_of, load_config
 from lemming.engine import load_tick
 from lemming.ledger import AgentState, read_state
+from lemming.plan import is_for_a_person
 from lemming.schedule import AgentSchedule, fire_point, next_due
 
 app = noun("List, show, make, rename and remove agents.")
@@ -21,7 +22,8 @@ app = noun("List, show, make, rename and remove agents.")
 @app.command("list")
 def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List all agents."""
-    survey = survey_agents(find_org(ctx))
+    base = find_org(ctx)
+    survey, config = survey_agents(base), load_config(base)
     if as_json:
         for name, agent in survey.agents.items():
             show_json("agent", {"agent": name, "resume": agent.plain, "problem": ""})
@@ -32,7 +34,7 @@ def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
         [
             name,
             agent.model.key,
-            _rhythm(agent.schedule),
+            "a person speaks" if is_for_a_person(agent, config) else _rhythm(agent.schedule),
             ", ".join(agent.permissions.read_outboxes) or "-",
             agent.title,
         ]

@@ -65,7 +65,6 @@ def test_with_json_the_error_is_an_object_on_standard_output(base: Path, lemming
         (["run-once", "--jsn"], "no such option: --jsn", "lemming run-once --help"),
         (["prompt"], "missing argument 'AGENT'", "lemming prompt --help"),
         (["plan", "--why", "ada"], "requires 2 arguments", "lemming plan --help"),
-        (["status", "-C", "elsewhere"], "no such option: -C", "-C stands before the command"),
         (["outbox", "ada", "-n", "0"], "-n", "lemming outbox --help"),
         (["schema", "resum"], "'resum' is not one of", "lemming schema --help"),
     ],

@@ -108,3 +108,32 @@ def test_every_exit_status_is_documented() -> None:
     known |= {narration.NO_PROVIDER, narration.NO_CREDITS, narration.TURN_FAILED}
     table = (REPOSITORY / "docs/cli.md").read_text().partition("## Exit status")[2].partition("## ")[0]
     assert [status for status in sorted(known) if str(status) not in table] == []
+
+
+@pytest.mark.parametrize("words", [["status", "-C"], ["status", "--json", "--root"], ["-C"]])
+def test_the_folder_may_be_named_anywhere(base: Path, bare: Lemming, words: list[str]) -> None:
+    make_org(base, resume("ada"))
+    rest = [] if "status" in words else ["status"]
+    ran = bare(*words, str(base), *rest)
+    assert ran.status == 0
+    assert str(base) in ran.out
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("run", "run-once"),
+        ("stop", "Ctrl-C"),
+        ("ls", "agents list"),
+        ("help", "--help"),
+        ("version", "--version"),
+    ],
+)
+def test_a_command_of_another_name_is_led_to_the_right_one(bare: Lemming, word: str, said: str) -> None:
+    ran = bare(word)
+    assert (ran.status, said in ran.err) == (2, True)
+
+
+def test_a_person_does_not_fire(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("human", model={"key": "human"}))
+    assert "a person speaks" in lemming("agents", "list").out
