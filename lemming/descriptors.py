@@ -5,10 +5,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from collections.abc import Iterator
 from typing import BinaryIO
 
 LONGEST_LINE_BYTES = 64 << 20
 """No line that the engine writes is longer: what is, is not read to its end."""
+
+DEEPEST_FOLDER = 100
 
 Around = tuple[os.stat_result, os.stat_result]
 """What `stat` said of a folder before and after a change of the names in it."""
@@ -30,6 +33,28 @@ def require_regular(descriptor: int, path: str) -> os.stat_result:
     if not stat.S_ISREG(status.st_mode):
         raise OSError(errno.EINVAL, "not a regular file", path)
     return status
+
+
+def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Yield what `os.walk` does, in its order, without a limit that nested folders could make it hit.
+
+    Folders below `DEEPEST_FOLDER` others are passed over: nothing that people or tools make lies there.
+    """
+    pending = [(os.fspath(top), 0)]
+    while pending:
+        folder, depth = pending.pop()
+        inner: list[str] = []
+        names: list[str] = []
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    (inner if entry.is_dir() else names).append(entry.name)
+        except OSError:
+            continue
+        yield folder, inner, names
+        if depth < DEEPEST_FOLDER:
+            below = [f"{folder}/{name}" for name in inner]
+            pending += [(path, depth + 1) for path in reversed(below) if not os.path.islink(path)]
 
 
 def open_regular(path: str | os.PathLike[str]) -> BinaryIO:

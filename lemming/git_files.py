@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from lemming import fs
+from lemming.descriptors import walk
 from lemming.errors import GitFailed
 
 ATTRIBUTES = ".gitattributes"
@@ -56,7 +57,7 @@ def require_ours(base: Path, folder: str, contents: Mapping[str, bytes]) -> None
 
 def require_no_pipes(base: Path, below: Iterable[str]) -> None:
     """Raise `GitFailed` for a `.gitattributes` on which git, which opens it, would wait for ever."""
-    folders = [str(base), *(folder for top in below for folder, _, _ in os.walk(base / top))]
+    folders = [str(base), *(folder for top in below for folder, _, _ in walk(base / top))]
     for folder in folders:
         path = os.path.join(folder, ATTRIBUTES)
         try:

@@ -5,6 +5,7 @@ What it has read, what it has spent, and the tool results it has not been shown 
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,8 @@ from lemming.readmark import ReadMark
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
-LINE_LIMIT_BYTES = 64 << 20
+LINE_LIMIT_BYTES = 8 << 20
+FILE_LIMIT_BYTES = 64 << 20  # it is cut back long before
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
 STATES_REMEMBERED = 10_000
 _SPENT = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
@@ -133,6 +135,8 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
 
 def _read_tail(file: str, relative: str, lines: int) -> bytes:
     try:
+        if os.stat(file, follow_symlinks=False).st_size > FILE_LIMIT_BYTES:
+            raise OSError(errno.EFBIG, f"it is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger")
         return fs.read_tail(file, _TAIL_BYTES, lines)
     except FileNotFoundError:
         return b""
@@ -197,7 +201,7 @@ def amend_state(base: Path, agent_name: str, state: AgentState, *, sync: bool = 
     """
     relative = paths.ledger_file(agent_name)
     try:
-        present = fs.read_bytes(base / relative, LINE_LIMIT_BYTES)
+        present = fs.read_bytes(base / relative, FILE_LIMIT_BYTES)
     except FileNotFoundError:
         present = b""
     line = compact(state.as_json()) + b"\n"

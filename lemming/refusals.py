@@ -29,7 +29,8 @@ _HINTS = {
 }
 # Something is wrong with that one path, or with who may write it: not with the disk.
 _ODD = frozenset({
-    errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EACCES,
+    errno.ENOENT, errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL, errno.EFBIG,
+    errno.EACCES,
     errno.EPERM, errno.ENXIO, errno.EMLINK,
 })  # fmt: skip
 

@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 
 from lemming import fs, paths
+from lemming.descriptors import walk
 from lemming.errors import GitFailed
 from lemming.git_files import require_no_pipes, require_ours
 
@@ -219,7 +220,7 @@ class Repository:
         if not name.endswith("/"):
             yield name
             return
-        for folder, folders, files in os.walk(self.base / name):
+        for folder, folders, files in walk(self.base / name):
             if ".git" in folders:
                 folders.remove(".git")
             inside = os.path.relpath(folder, self.base)

@@ -15,6 +15,7 @@ from lemming import fs, paths
 from lemming.agents import agent_folders
 from lemming.config import MODELS_FILE, ORG_FILE, load_config
 from lemming.contract import TurnReply, parse_reply
+from lemming.descriptors import walk
 from lemming.engine import load_tick
 from lemming.errors import ContractError
 from lemming.journal import journal_ticks, read_journal
@@ -70,7 +71,8 @@ def recorded_answers(base: Path) -> Answers:
 
 def _files_below(base: Path) -> Iterator[str]:
     for name in COPIED:
-        for path in sorted([base / name, *(base / name).rglob("*")]):
+        below = [Path(folder, file) for folder, _, files in walk(base / name) for file in files]
+        for path in sorted([base / name, *below]):
             if not path.name.endswith(".tmp"):
                 yield path.relative_to(base).as_posix()
 

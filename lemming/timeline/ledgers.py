@@ -9,7 +9,7 @@ from typing import Any
 from lemming import fs, paths
 from lemming.documents import why_unreadable
 from lemming.jsontext import JsonProblem, parse
-from lemming.ledger import LINE_LIMIT_BYTES
+from lemming.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
 from lemming.timeline.told import Finding, Told
 
 
@@ -23,13 +23,16 @@ def ledger_findings(base: Path, told: Told) -> Iterator[Finding]:
 def _findings_of(base: Path, told: Told, agent: str, turns: dict[int, dict[str, Any]]) -> Iterator[Finding]:
     file, last = paths.ledger_file(agent), max(turns)
     try:
-        raw = fs.read_bytes(base / file, LINE_LIMIT_BYTES)
+        raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
     except FileNotFoundError:
         is_error = (base / paths.agent_folder(agent)).is_dir()
         yield Finding(last, file, "missing", f"is gone; {agent} has had turns", is_error=is_error)
         return
     except OSError as error:
         yield Finding(last, file, "damage", why_unreadable(error))
+        return
+    if len(raw) > FILE_LIMIT_BYTES:
+        yield Finding(last, file, "damage", f"is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger")
         return
     *whole, rest = raw.split(b"\n")
     lines: dict[int, dict[str, Any]] = {}

@@ -15,10 +15,12 @@ from typing import Any, Literal
 from lemming import fs, paths
 from lemming.agents import agent_folders
 from lemming.counter import was_taken_back
+from lemming.descriptors import walk
 from lemming.engine import load_tick, persist_tick
 from lemming.errors import CorruptState
 from lemming.journal import is_committed, journal_ticks, last_record, read_journal
 from lemming.jsontext import parse
+from lemming.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.ledger import LINE_LIMIT_BYTES, AgentState
 from lemming.messages import list_outbox, outbox_problems
 from lemming.plan import Plan
@@ -245,12 +247,16 @@ def _lines(base: Path, file: str) -> list[bytes]:
 def _about_a_ledger(base: Path, name: str) -> Repair | None:
     file = paths.ledger_file(name)
     try:
-        raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
+        raw = fs.read_bytes(base / file, LEDGER_LIMIT_BYTES)
     except FileNotFoundError:
         return None
     except OSError:
         action = "the ledger must be a regular file: put it back, or move this away to start anew"
         return Repair("ledger", file, "something that is not a regular file stands here", action)
+    if len(raw) > LEDGER_LIMIT_BYTES:
+        found = f"it is larger than the {LEDGER_LIMIT_BYTES >> 20} MiB of a ledger"
+        action = f"move it aside: {name} starts anew, what it has read and spent is forgotten"
+        return Repair("ledger", file, found, action, (Step("move", file),))
     lines = raw.split(b"\n")
     whole, torn = lines[:-1], lines[-1]
     good = len(whole)
@@ -295,7 +301,7 @@ def _leftover_files(base: Path) -> Iterator[str]:
         if is_temporary(name) and is_left_over(None, f"{base}/{name}"):
             yield name
     for top in WHERE_THE_ENGINE_WRITES:
-        for folder, inner, names in os.walk(base / top):
+        for folder, inner, names in walk(base / top):
             inner[:] = sorted(name for name in inner if not name.endswith(".git"))
             for name in sorted(names):
                 if is_temporary(name) and is_left_over(None, f"{folder}/{name}"):

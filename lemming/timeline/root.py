@@ -1,14 +1,15 @@
 r"""The state root: one SHA-256 over an organisation's files, which anybody can compute again.
 
 Which files: every regular file below `agents/`, `config/` and `shared/`, and `tick.json`. Left out: what lies
-in a folder named `logs`, and files named `.*.tmp` (what a crash may leave of a write). Symbolic links are not
+in a folder named `logs`, files named `.*.tmp` (what a crash may leave of a write), what lies more than a
+hundred folders deep, and files of more than a GiB. Symbolic links are not
 followed and not counted.
 
 The list: for each file one line, its SHA-256 in hex, two spaces, its path from the organisation's folder, a
 line end; the lines in the order of the paths' bytes. The root is the SHA-256 of that list. In a shell, in the
 organisation's folder:
 
-    find agents config shared tick.json -type f -not -path '*/logs/*' -not -name '.*.tmp' |
+    find agents config shared tick.json -type f -not -path '*/logs/*' -not -name '.*.tmp' -size -1048577k |
         LC_ALL=C sort | xargs -d '\n' sha256sum | sha256sum
 
 (`sha256sum` marks names with a backslash or a line end in them in a way of its own; the list here does not.)
@@ -24,11 +25,13 @@ from hashlib import sha256
 from pathlib import Path
 
 from lemming import paths
+from lemming.descriptors import walk
 from lemming.documents import why_unreadable
 from lemming.errors import DiskError
 
 FOLDERS = ("agents", "config", "shared")
 LEFT_OUT = "logs"
+LARGEST_BYTES = 1 << 30  # what is larger takes too long, and no turn writes it
 _BLOCK_BYTES = 1 << 20
 
 
@@ -64,8 +67,11 @@ def file_digest(base: Path, file: str) -> str | None:
     digest = sha256()
     try:
         with open(base / file, "rb", opener=_open_as_it_is) as opened:
-            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+            status = os.fstat(opened.fileno())
+            if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
+            if status.st_size > LARGEST_BYTES:
+                raise OSError(errno.EFBIG, "it is larger than a GiB")
             while block := opened.read(_BLOCK_BYTES):
                 digest.update(block)
     except FileNotFoundError:
@@ -83,7 +89,7 @@ def _open_as_it_is(path: str, flags: int) -> int:
 def _files_below(base: Path, top: str) -> Iterator[str]:
     if not _is(stat.S_ISDIR, base / top):
         return
-    for folder, inner, names in os.walk(base / top):
+    for folder, inner, names in walk(base / top):
         inner[:] = [name for name in inner if name != LEFT_OUT]
         for name in names:
             file = os.path.join(folder, name)
@@ -93,6 +99,7 @@ def _files_below(base: Path, top: str) -> Iterator[str]:
 
 def _is(kind: Callable[[int], bool], path: str | os.PathLike[str]) -> bool:
     try:
-        return kind(os.lstat(path).st_mode)
+        status = os.lstat(path)
+        return kind(status.st_mode) and status.st_size <= LARGEST_BYTES
     except FileNotFoundError:
         return False
