@@ -74,6 +74,9 @@ STATE = _object(
 SPENT: dict[str, Schema] = {
     "credits": AMOUNT, "cost_usd": PRICE, "input_tokens": COUNT, "output_tokens": COUNT,
 }  # fmt: skip
+ATTEMPTS: dict[str, Schema] = {
+    "attempts": COUNT, "earlier": _list_of(_object({"code": TEXT, "error": TEXT, "message": TEXT})),
+}  # fmt: skip
 EFFECT = _object({"root": {"anyOf": [{"const": ""}, {**PATH, "pattern": f"^(?=/){PATH['pattern'][1:]}"}]},
                   "path": {**PATH, "pattern": f"^(?!/){PATH['pattern'][1:]}"}, "text": TEXT})  # fmt: skip
 ITEM = _object({"custom_id": TEXT, "agent": AGENT, "call": COUNT})
@@ -156,11 +159,12 @@ RECORDS: dict[str, Kind] = {
             "finish": {"enum": ["stop", "length", "refusal"]}, "model": TEXT, **SPENT,
             "cached_tokens": COUNT, "is_estimated": FLAG, "duration_ms": WHOLE,
         },
-        {"batched": FLAG},
+        {"batched": FLAG, **ATTEMPTS},
     ),
     "model_failed": Kind(
         "A model call that gave no answer.",
         {"agent": AGENT, "call": COUNT, "error": TEXT, "message": TEXT},
+        {"code": TEXT, **ATTEMPTS},
     ),
     "batch_announced": Kind("Calls are about to be sent as one batch.", BATCH),
     "batch_sent": Kind("The same, once it has its id at the provider.", {"batch": TEXT, **BATCH}),
