@@ -267,6 +267,11 @@ def _tell_next(base: Path, agent: Agent) -> None:
     if is_for_a_person(agent, load_config(base)):
         tell(f"a person speaks for {name}: `lemming send --as {name} TEXT`")
         return
+    entry = load_config(base).models.get(agent.model.key)
+    if agent.permissions.tools and entry is not None and entry.prompt == "brief":
+        key = agent.model.key
+        text = f'warning: model "{key}" has "prompt": "brief" and is not told about tools; take another'
+        tell(f'{text} (--model), or set it to "full" in config/models.json', style="yellow")
     first = next_due(agent.schedule, load_tick(base))
     tell(f"{name} fires first in tick {first}; `lemming prompt {name}` shows its prompt")
     hears = agent.permissions.read_outboxes or agent.context

@@ -284,3 +284,12 @@ def test_weights_that_nobody_has_are_an_error_with_the_nearest_name(base: Path, 
     ran = lemming("models", "pull", "smollm2-135m-instrct")
     assert ran.status == 1
     assert f'did you mean "{LOCAL_MODEL}"?' in ran.err
+
+
+def test_a_tool_for_a_model_that_is_not_told_about_tools_is_warned_about(
+    base: Path, lemming: Lemming
+) -> None:
+    make_org(base, HUMAN, models={"tiny": {"provider": "local", "prompt": "brief"}})
+    ran = lemming("agents", "new", "ada", "--tool", "file_read", "--model", "tiny")
+    assert 'model "tiny" has "prompt": "brief" and is not told about tools' in ran.err
+    assert "brief" not in lemming("agents", "new", "bob", "--model", "tiny").err
