@@ -9,7 +9,6 @@ files meanwhile is shown what is held.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,6 +21,7 @@ from lemming.journal import Journal
 from lemming.ledger import write_state
 from lemming.logging_config import log_agent_action
 from lemming.mailroom import Mailroom
+from lemming.readings import is_there
 from lemming.report import TurnReport
 from lemming.runtime import Runtime
 from lemming.turn import TurnOutcome
@@ -111,7 +111,7 @@ class Commits:
 
     def is_gone(self, agent: str) -> bool:
         """Return whether somebody removed the agent since the tick began: then nothing is written for it."""
-        return not os.path.lexists(f"{self.runtime.base}/{paths.agent_folder(agent)}")
+        return not is_there(f"{self.runtime.base}/{paths.agent_folder(agent)}")
 
     def _commit(self, outcome: TurnOutcome, *, again: bool, warned: bool) -> None:
         if self.is_gone(outcome.report.agent):
