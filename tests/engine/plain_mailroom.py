@@ -77,7 +77,10 @@ class PlainMailroom:
         )
         fresh = [name for name in visible if not mark.covers(name)]
         self._tried = set()
-        unread, problems, room = self._take(self._by_turns(fresh), limit, chars, reader)
+        unread, problems, room = self._take(fresh, limit, chars, reader)
+        if self._tried != {*fresh} or any(self._entry(name) is None for name in fresh):  # not all was taken
+            self._tried = set()
+            unread, problems, room = self._take(self._by_turns(fresh), limit, chars, reader)
         unread.sort(key=lambda entry: visible.index(self._name_of(entry, visible)))
         tried = set(self._tried)
         seen = {self._name_of(entry, visible) for entry in unread}
