@@ -78,7 +78,8 @@ class PlainMailroom:
         fresh = [name for name in visible if not mark.covers(name)]
         self._tried = set()
         unread, problems, room = self._take(fresh, limit, chars, reader)
-        if self._tried != {*fresh} or any(self._entry(name) is None for name in fresh):  # not all was taken
+        done = [name for name in self._tried if self._is_unusable(name) or not self._is_for(name, reader)]
+        if len(unread) + len(done) < len(fresh):  # not all was taken
             self._tried = set()
             unread, problems, room = self._take(self._by_turns(fresh), limit, chars, reader)
         unread.sort(key=lambda entry: visible.index(self._name_of(entry, visible)))
