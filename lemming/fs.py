@@ -126,21 +126,20 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
 
     One flush for both. After power loss the old content or the new may stand there, whole.
     """
-    with (
-        _parent(root, relative) as (folder, name),
-        _written_beside(folder, name, content) as (_, temporary),
-    ):
-        sync_file_system(root)
-        _announce("rename", relative, root)
-        disk().rename(temporary, name, folder, folder)
+    with _parent(root, relative) as (folder, name):
+        descriptor, temporary = _write_beside(folder, name, content)
+        try:
+            sync_file_system(root)
+            _announce("rename", relative, root)
+            disk().rename(temporary, name, folder, folder)
+        finally:
+            os.close(descriptor)
 
 
 def create(root: Path, relative: str, content: bytes) -> bool:
     """Put `content` at `root/relative` unless something is there; return whether it was written."""
-    with (
-        _parent(root, relative) as (folder, name),
-        _written_beside(folder, name, content) as (_, temporary),
-    ):
+    with _parent(root, relative) as (folder, name):
+        descriptor, temporary = _write_beside(folder, name, content)
         try:
             _announce("link", relative, root)
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -148,6 +147,7 @@ def create(root: Path, relative: str, content: bytes) -> bool:
             return False
         finally:
             os.unlink(temporary, dir_fd=folder)
+            os.close(descriptor)
         return True
 
 
@@ -369,30 +369,30 @@ def _put(
     root: Path, relative: str, at: tuple[int, str], content: bytes, *, sync: bool = False, look: bool = False
 ) -> os.stat_result | None:
     """Write a file; return, with `look`, what `stat` said of it before it had its name."""
-    with _written_beside(*at, content, sync=sync) as (descriptor, temporary):
+    folder, name = at
+    descriptor, temporary = _write_beside(folder, name, content, sync=sync)
+    try:
         written = os.fstat(descriptor) if look else None
         _announce("rename", relative, root)
-        disk().rename(temporary, at[1], at[0], at[0])
-    return written
+        disk().rename(temporary, name, folder, folder)
+        return written
+    finally:
+        os.close(descriptor)
 
 
-@contextlib.contextmanager
-def _written_beside(
-    folder: int, name: str, content: bytes, *, sync: bool = False
-) -> Iterator[tuple[int, str]]:
-    """Write a temporary file, for as long as the block takes to give it its name."""
+def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False) -> tuple[int, str]:
+    """Write a temporary file; return its descriptor, to close once it is renamed, and its name until then."""
     _announce("write", name)
     descriptor, temporary = open_temporary(folder, name)
     try:
-        try:
-            write_all(descriptor, content)
-            if sync:
-                _announce("sync", name)
-                disk().sync(descriptor)
-        except OSError:
+        write_all(descriptor, content)
+        if sync:
+            _announce("sync", name)
+            disk().sync(descriptor)
+    except BaseException as error:
+        if isinstance(error, OSError):
             with contextlib.suppress(OSError):
                 os.unlink(temporary, dir_fd=folder)
-            raise
-        yield descriptor, temporary
-    finally:
         os.close(descriptor)
+        raise
+    return descriptor, temporary

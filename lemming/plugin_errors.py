@@ -6,7 +6,6 @@ by their names. A mistake in the plugin's code is told apart, for asking again w
 
 from __future__ import annotations
 
-import sysconfig
 import traceback
 from pathlib import Path
 
@@ -76,10 +75,10 @@ def place_of(error: BaseException) -> str:
 
 
 def _is_own(file: str) -> bool:
+    from sysconfig import get_path
+
     path = Path(file)
-    in_library = path.is_relative_to(sysconfig.get_path("stdlib")) or any(
-        part in _LIBRARIES for part in path.parts
-    )
+    in_library = path.is_relative_to(get_path("stdlib")) or any(part in _LIBRARIES for part in path.parts)
     return not (in_library or file.startswith("<") or path.is_relative_to(_PACKAGE))
 
 

@@ -109,11 +109,12 @@ def _who_and_what(agent: Agent, tools: Iterable[Tool]) -> str:
 def _situation(sight: Sight) -> str:
     inbox = sight.inbox
     more = f", {inbox.waiting} more wait for your next turn" if inbox.waiting else ""
-    above = [("Your memory", _memory_lines(sight), "empty")]
-    above += [(f"File: {label}", [quoted(text)], "empty") for label, text in sight.context]
-    below = [(f"New entries in your inbox, oldest first{more}", [e.line for e in inbox.unread], "none")]
+    above = [("Your memory", "\n".join(_memory_lines(sight)), "empty")]
+    above += [(f"File: {label}", quoted(text), "empty") for label, text in sight.context]
+    new = "\n".join([entry.line for entry in inbox.unread])
+    below = [(f"New entries in your inbox, oldest first{more}", new, "none")]
     below += [
-        (title, lines, "none")
+        (title, "\n".join(lines), "none")
         for title, lines in (
             ("Entries you have seen before, or addressed to others", [e.line for e in inbox.known]),
             ("Your own latest entries", [e.line for e in inbox.own]),
@@ -122,14 +123,13 @@ def _situation(sight: Sight) -> str:
         if lines
     ]
     # One mark for all: no part can hold that of another.
-    texts = [line for _, lines, _ in (*above, *below) for line in lines]
-    mark = mark_for([sight.agent.name, str(sight.tick), *texts])
+    mark = mark_for([sight.agent.name, str(sight.tick), *[text for _, text, _ in above + below]])
     return "\n\n".join(
         [
-            *(_section(*section, mark) for section in above),
+            *[_section(*section, mark) for section in above],
             f"# Now\nIt is tick {sight.tick}.",
-            *(f"WARNING: {warning}" for warning in sight.warnings),
-            *(_section(*section, mark) for section in below),
+            *[f"WARNING: {warning}" for warning in sight.warnings],
+            *[_section(*section, mark) for section in below],
             _contract_text(sight.agent.turn.kinds[0], sight.uses_wire_form),
         ]
     )
@@ -178,9 +178,8 @@ def _memory_lines(sight: Sight) -> list[str]:
     return lines
 
 
-def _section(title: str, lines: list[str], when_empty: str, mark: str) -> str:
-    text = "\n".join(lines)
-    return f"# {title}\n{fenced(text, mark)}" if lines else f"# {title}\n({when_empty})"
+def _section(title: str, text: str, when_empty: str, mark: str) -> str:
+    return f"# {title}\n{fenced(text, mark)}" if text else f"# {title}\n({when_empty})"
 
 
 def _tool_line(tool: Tool) -> str:

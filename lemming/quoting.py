@@ -32,12 +32,7 @@ def mark_for(texts: Iterable[str]) -> str:
 
     A text that holds its prompt's mark would have to hold a hash of itself.
     """
-    digest = blake2b(digest_size=MARK_BYTES)
-    for text in texts:
-        raw = text.encode("utf-8", "replace")
-        digest.update(b"%d:" % len(raw))
-        digest.update(raw)
-    return digest.hexdigest()
+    return blake2b("\n".join(texts).encode("utf-8", "replace"), digest_size=MARK_BYTES).hexdigest()
 
 
 def fenced(text: str, mark: str) -> str:

@@ -7,7 +7,6 @@ and as JSON, URLs and base64 write it. Texts from outside also lose what looks l
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -206,11 +205,13 @@ def _parts_of_address(text: str) -> Iterator[str]:
 
 def _forms(value: str) -> Iterator[str]:
     """Yield a value as it is, and as JSON, an address and base64 hold it."""
+    from base64 import b64encode, urlsafe_b64encode  # not wanted where there are no secrets
+
     yield from (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
     raw = value.encode("utf-8", "surrogateescape")
     yield from (quote(raw, safe=""), quote(raw), quote_plus(raw))
     for before in range(3):  # base64 looks different after each number of bytes, modulo 3
-        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        for encode in (b64encode, urlsafe_b64encode):
             # The first and the last characters depend on what stands around the value.
             middle = encode(bytes(before) + raw).decode().rstrip("=")[(0, 2, 3)[before] :]
             middle = middle[: len(middle) - 1] if (before + len(raw)) % 3 else middle

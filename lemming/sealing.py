@@ -145,11 +145,10 @@ def unpacking(tick: int) -> Iterator[None]:
 
 def read_sealed(base: Path, tick: int) -> bytes | None:
     """Return the bytes of a packed journal; None when no segment holds that tick."""
-    with unpacking(tick):
-        if (file := open_sealed(base, tick)) is None:
-            return None
-        with file:
-            return file.read()
+    if (file := open_sealed(base, tick)) is None:
+        return None
+    with unpacking(tick), file:
+        return file.read()
 
 
 def _is_over(base: Path, tick: int) -> bool:

@@ -10,8 +10,6 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Iterator
-from itertools import chain, repeat
 
 from lemming.refusals import is_about_one_file
 
@@ -24,14 +22,12 @@ def open_temporary(folder: int, name: str) -> tuple[int, str]:
 
     It is locked until its descriptor is closed, which is to be done after the renaming.
     """
-    temporaries = _names_for(name)
-    while True:
-        temporary = next(temporaries)
-        descriptor = _create(folder, temporary)
-        if descriptor is None and _look_for_leftover(folder, temporary, remove=True):
-            descriptor = _create(folder, temporary)
-        if descriptor is not None:
-            return descriptor, temporary
+    # No name may have more than 255 bytes, and a character has at most four.
+    short = name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])
+    temporary = f".{short}.tmp"  # under which a leftover is found again
+    while (descriptor := _create_again(folder, temporary)) is None:
+        temporary = f".{short}.{os.urandom(6).hex()}.tmp"  # nobody else has this one
+    return descriptor, temporary
 
 
 def is_temporary(name: str) -> bool:
@@ -44,11 +40,12 @@ def is_left_over(folder: int | None, temporary: str) -> bool:
     return _look_for_leftover(folder, temporary, remove=False)
 
 
-def _names_for(name: str) -> Iterator[str]:
-    """Yield the usual name, under which a leftover is found again, and then one nobody else has."""
-    # No name may have more than 255 bytes, and a character has at most four.
-    short = name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])
-    return chain([f".{short}.tmp"], (f".{short}.{os.urandom(6).hex()}.tmp" for _ in repeat(None)))
+def _create_again(folder: int, temporary: str) -> int | None:
+    """Do what `_create` does, in the place of a leftover where there is one."""
+    descriptor = _create(folder, temporary)
+    if descriptor is None and _look_for_leftover(folder, temporary, remove=True):
+        return _create(folder, temporary)
+    return descriptor
 
 
 def _create(folder: int, temporary: str) -> int | None:

@@ -13,7 +13,6 @@ import contextlib
 import json
 import os
 import pwd
-import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
@@ -114,7 +113,7 @@ class Agreement:
 
     def note_maker(self) -> None:
         """Keep that the organisation has just been made here, so that it is our own. Raises `DiskError`."""
-        word = secrets.token_hex(16)
+        word = os.urandom(16).hex()
         fs.publish(self.base, MADE_HERE, f"{word}\n".encode())
         self._write({"org": self._org, "made_here": word})
 

@@ -11,11 +11,8 @@ import os
 import re
 import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TextIO
-
-from lemming.redaction import redact_bytes, redact_json, redact_values
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 
@@ -121,11 +118,15 @@ def printable(text: str) -> str:
 def _printable(letter: str) -> str:
     if letter.isprintable() or letter in "\n\t":
         return letter
+    import unicodedata
+
     return " " if unicodedata.category(letter) == "Zs" else "?"
 
 
 def _safe(text: str) -> str:
     """Return what may be written: foreign text made harmless, our own styles as the terminal knows them."""
+    from lemming.redaction import redact_values  # `--help` says nothing of anybody's
+
     parts = _STYLED.split(redact_values(text))
     parts[::2] = map(printable, parts[::2])
     parts[1::2] = (f"\033[{code}m" for code in parts[1::2])
@@ -138,6 +139,8 @@ def _write_line(text: str, stream: TextIO) -> None:
 
 
 def _show_json(plain: Any, write: Any, end: str) -> None:
+    from lemming.redaction import redact_bytes, redact_json
+
     raw: bytes = write(plain)
     if redact_bytes(raw) != raw:
         raw = write(redact_json(plain))
