@@ -29,6 +29,7 @@ from lemming.jsontext import JsonProblem, parse, pretty
 MADE_HERE = ".lemming/made-here"
 _LIMIT_BYTES = 1 << 20
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+_DOES_WHAT = "does what "
 _OWN_MODULES = "lemming."
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
@@ -45,7 +46,12 @@ def _owner(base: Path) -> Iterator[str]:
         name = f"user {owner}"
         with contextlib.suppress(KeyError):
             name = pwd.getpwuid(owner).pw_name
-        yield f"does what {name}, who owns the folder, has written into it, with your rights"
+        yield f"{_DOES_WHAT}{name}, who owns the folder, has written into it, with your rights"
+
+
+def is_about_the_owner(sentence: str) -> bool:
+    """Return whether a sentence of `reaches` says that the folder is another user's."""
+    return sentence.startswith(_DOES_WHAT)
 
 
 def _settings(config: Config, agents: Iterable[Agent]) -> Iterator[str]:

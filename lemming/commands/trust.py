@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -14,8 +15,8 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.config import load_config
 from lemming.documents import once_saved
-from lemming.errors import NotTrusted
-from lemming.trust import Agreement, reaches
+from lemming.errors import DiskError, NotTrusted
+from lemming.trust import Agreement, is_about_the_owner, reaches
 
 _SENTENCE_WIDTH = 400
 
@@ -27,9 +28,10 @@ def trust(
 ) -> None:
     """Show what the organisation runs and reaches outside its folder; with --yes, agree to it.
 
-    `run-once` and `run-forever` ask before they do any of this for the first time, and refuse without a
-    terminal. What is agreed to is kept outside the organisation, for this user and this folder. About one
-    made here with `lemming init` nothing is asked.
+    `run-once` and `run-forever` say it before they do any of this for the first time. On a terminal they ask;
+    a folder that another user owns they run only after `lemming trust --yes`. What was agreed to is kept
+    outside the organisation, for this user and this folder. Of one made here with `lemming init` nothing is
+    said.
 
     \b
     Examples:
@@ -58,20 +60,24 @@ def trust(
 
 
 def require_agreement(base: Path, *, can_ask: bool = True) -> None:
-    """Return when a person has agreed to all that running the organisation does outside its folder.
+    """Say what running the organisation does outside its folder, the first time that it does that.
 
-    On a terminal they are asked. Raises `NotTrusted`, which says what it is about.
+    On a terminal a person is asked and may refuse; a service or a script is told, and goes on. The folder of
+    another user is run only where somebody has agreed. Raises `NotTrusted`.
     """
     missing = Agreement(base).lacks(_sentences(base))
     if not missing:
         return
-    if can_ask and sys.stdin.isatty() and sys.stderr.isatty():
-        tell(f"{base} was not made by you here. Running it")
+    is_own = not any(map(is_about_the_owner, missing))
+    can_ask = can_ask and sys.stdin.isatty() and sys.stderr.isatty()
+    if can_ask or is_own:
+        tell(f"{base} was not made by you here. Running it for the first time")
         for sentence in missing:
             tell(f"  - {one_line(sentence, _SENTENCE_WIDTH)}")
-        if typer.confirm("Agree, and run it?", err=True):
+    if typer.confirm("Agree, and run it?", err=True) if can_ask else is_own:
+        with contextlib.suppress(DiskError):  # a user without a home is told again
             Agreement(base).add(missing)
-            return
+        return
     what = "; ".join(one_line(sentence, _SENTENCE_WIDTH) for sentence in missing)
     raise NotTrusted(
         f"nobody here has agreed to what running this does: {what}",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pty
 import re
 import shutil
 import socket
@@ -123,33 +125,55 @@ def elsewhere(base: Path, what: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("what", "said"), ASKED_ABOUT.values(), ids=ASKED_ABOUT.keys())
-@pytest.mark.parametrize("words", [["run-once"], ["run-forever", "--max-ticks", "1"], ["chaos"]])
-def test_what_reaches_outside_the_folder_is_said_and_refused_until_agreed_to(
-    base: Path, lemming: Lemming, what: dict[str, Any], said: str, words: list[str]
+def test_what_reaches_outside_the_folder_is_said_before_it_is_first_done(
+    base: Path, lemming: Lemming, what: dict[str, Any], said: str
 ) -> None:
     elsewhere(base, what)
-    before = tree(base, without=())
-    refused = lemming(*words, "--json")
-    assert refused.status == 2
-    assert refused.objects[0]["code"] == "LMG-203"
-    assert said in refused.objects[0]["message"]
-    assert tree(base, without=()) == before
     assert [line["is_agreed"] for line in lemming("trust", "--json").objects] == [False]
-    assert [line["is_agreed"] for line in lemming("trust", "--yes", "--json").objects] == [True]
+    assert said in lemming("run-once", "--quiet").err
+    assert said not in lemming("run-once").err
+    assert [line["is_agreed"] for line in lemming("trust", "--json").objects] == [True]
     fs.publish(
         base, "config/models.json", pretty({"new": {"provider": "cli", "options": {"command": ["ls"]}}})
     )
-    assert lemming("run-once", "--json").objects[0]["message"].endswith("does: runs the program: ls")
+    assert "runs the program: ls" in lemming("run-once").err
 
 
-def test_what_is_agreed_to_runs_without_a_question(base: Path, lemming: Lemming) -> None:
+@pytest.mark.parametrize("words", [["run-once"], ["run-forever", "--max-ticks", "1"], ["chaos"]])
+def test_on_a_terminal_it_is_asked_and_a_no_changes_nothing(base: Path, words: list[str]) -> None:
     elsewhere(base, {"file_access": {"allow_write": ["/"]}})
-    assert lemming("run-once", "--trust").status == 0
-    assert lemming("run-once").status == 2
-    assert lemming("trust", "--yes").status == 0
-    assert lemming("run-once").status == 0
-    base.rename(base.parent / "other")  # a copy of it elsewhere is another organisation
-    assert lemming("-C", str(base.parent / "other"), "run-once").status == 2
+    before = tree(base, without=())
+    for answer, is_run in ((b"n\n", False), (b"y\n", True)):
+        status, screen = on_a_terminal(["-C", str(base), *words], answer)
+        assert "lets ada write below /" in screen
+        assert "Agree, and run it? [y/N]" in screen
+        assert (status != 2, tree(base, without=()) != before) == (is_run, is_run and words != ["chaos"])
+    assert "Agree" not in on_a_terminal(["-C", str(base), *words], b"")[1]
+
+
+def on_a_terminal(words: list[str], typed: bytes) -> tuple[int, str]:
+    """Run a command on a terminal of its own; return its status and what the screen showed."""
+    keyboard, terminal = pty.openpty()
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    os.write(keyboard, typed)
+    child = subprocess.Popen(
+        [*PROGRAM, *words], stdin=terminal, stdout=terminal, stderr=terminal, env=environment
+    )
+    os.close(terminal)
+    shown = b""
+    with contextlib.suppress(OSError):  # how Linux says that nobody writes any more
+        while part := os.read(keyboard, 1 << 16):
+            shown += part
+    os.close(keyboard)
+    return child.wait(), shown.decode()
+
+
+def test_a_copy_elsewhere_is_another_organisation(base: Path, lemming: Lemming) -> None:
+    elsewhere(base, {"file_access": {"allow_write": ["/"]}})
+    assert "Running it" not in lemming("run-once", "--trust").err
+    assert "Running it" in lemming("run-once").err
+    base.rename(base.parent / "other")
+    assert "Running it" in lemming("-C", str(base.parent / "other"), "run-once").err
 
 
 def test_an_organisation_that_stays_in_its_folder_asks_nothing(base: Path, lemming: Lemming) -> None:
@@ -164,11 +188,11 @@ def test_an_organisation_made_here_asks_nothing_and_another_in_its_place_does(
 ) -> None:
     assert bare("init", str(base), "--template", "empty").status == 0
     fs.publish(base, "config/org.json", pretty({"shell": {"sandbox": "none"}, "plugins": ["json"]}))
-    assert lemming("run-once").status == 0
+    assert "Running it" not in lemming("run-once").err
     shutil.rmtree(base)
     elsewhere(base, {"org": {"plugins": ["json"]}})
     fs.publish(base, ".lemming/made-here", b"guessed")
-    assert lemming("run-once").status == 2
+    assert "imports the Python module json" in lemming("run-once").err
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders away")
@@ -176,9 +200,12 @@ def test_an_organisation_of_somebody_elses_is_looked_at_and_not_run(base: Path, 
     make_org(base, resume("ada"))
     os.chown(base, 65534, 65534)
     assert lemming("status").status == 0
-    refused = lemming("run-once")
+    refused = lemming("run-once", "--json")
     assert refused.status == 2
-    assert "who owns the folder" in refused.err
+    assert refused.objects[0]["code"] == "LMG-203"
+    assert "who owns the folder" in refused.objects[0]["message"]
+    assert lemming("trust", "--yes").status == 0
+    assert lemming("run-once").status == 0
 
 
 def test_a_plugin_is_not_imported_by_looking(
