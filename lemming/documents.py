@@ -158,12 +158,31 @@ def _dataclass_in(hint: Any) -> Any:
 
 
 def _problems(error: ValidationError, file: str, text: str) -> Iterator[Problem]:
-    for item in error.errors(include_url=False)[:MAX_PROBLEMS]:
+    """Yield what is wrong, the keys that one object lacks as one problem."""
+    lacking: dict[str, list[str]] = {}
+    found: list[tuple[str, str]] = []
+    for item in error.errors(include_url=False):
         pointer = "".join(f"/{part}" for part in item["loc"] if not _is_branch(part))
+        above, _, key = pointer.rpartition("/")
+        if item["type"] != "missing":
+            found.append((pointer, _sentence(item)))
+        elif above in lacking:
+            lacking[above].append(key)
+        else:
+            lacking[above] = [key]
+            found.append((pointer, ""))
+    for pointer, sentence in found[:MAX_PROBLEMS]:
         line, column = locate(text, pointer)
-        if not line:  # a missing key: point at the object that should have it
-            line, column = locate(text, pointer.rsplit("/", 1)[0])
-        yield Problem(_sentence(item), file, line, column, pointer)
+        if sentence:
+            yield Problem(sentence, file, line, column, pointer)
+            continue
+        above = pointer.rpartition("/")[0]
+        keys = lacking[above]
+        names = " and ".join(f'"{key}"' for key in keys)
+        what = "this key is required" if len(keys) == 1 else "these keys are required"
+        line, column = locate(text, above)  # the object that should have them
+        place = pointer if len(keys) == 1 else above
+        yield Problem(f"{what}: {names}", file, line, column, place, f"add {names} here")
 
 
 def _is_branch(part: Any) -> bool:
@@ -173,8 +192,6 @@ def _is_branch(part: Any) -> bool:
 
 def _sentence(item: Any) -> str:
     kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
-    if kind == "missing":
-        return "this key is required"
     if kind in ("dataclass_type", "dict_type", "model_type"):
         return f"expected an object, found {_kind_of(value)}"
     if kind == "literal_error":

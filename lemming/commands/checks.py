@@ -13,7 +13,7 @@ from lemming.config import CREDITS_FILE, MODELS_FILE, Config, credits_of, is_ove
 from lemming.counter import load_tick
 from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.guards.access import read_allowed_text
-from lemming.guards.grants import Access, resolve
+from lemming.guards.grants import Access, resolve, why_no_grant
 from lemming.jsontext import locate
 from lemming.memory import read_memories
 from lemming.messages import outbox_problems
@@ -175,10 +175,16 @@ def _about_files(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]:
             permissions = replace(agent.permissions, file_access=alone([folder]))
             inside = f"{folder.rstrip('/')}/any"
             try:
-                resolve(replace(agent, permissions=permissions), base, inside, access, caller="file_access")
+                why = why_no_grant(folder)
+                if not why:
+                    alone_with_it = replace(agent, permissions=permissions)
+                    resolve(alone_with_it, base, inside, access, caller="file_access")
             except PermissionDenied as error:
+                why = error.message
+            if why:
                 hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
-                yield place.problem(pointer, error.message, hint)
+                message = f'"{folder}" grants nothing, and only it: {why}'
+                yield place.problem(pointer, message, hint, severity="warning")
                 continue
             if folder.startswith("/") and not Path(folder).is_dir():
                 yield place.problem(pointer, f"there is no folder {folder}", "make it", severity="warning")

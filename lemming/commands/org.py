@@ -89,6 +89,11 @@ def has_been_interrupted(base: Path, tick: int) -> bool:
 
 def _given_org(folder: Path) -> Path:
     base = folder.expanduser().absolute()
+    if base.exists() and not base.is_dir():
+        raise NotAnOrg("is no folder", where=str(base), hint="name the organisation's folder")
+    if not base.is_dir():
+        hint = f"correct the name, or make an organisation there with `lemming init {folder}`"
+        raise NotAnOrg("there is no such folder", where=str(base), hint=hint)
     if not (base / "agents").is_dir():
         if above := next(filter(is_org, base.parents), None):
             return above

@@ -30,7 +30,8 @@ READERS_TOLD = 5
 def send(
     ctx: typer.Context,
     text: Annotated[
-        str | None, typer.Argument(metavar="TEXT", help='What to say; "-" reads it from standard input.')
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help='What to say; "-" reads it from standard input.'),
     ] = None,
     author: Annotated[
         str, typer.Option("--as", metavar="NAME", help="The person's agent.", autocompletion=agent_names)
@@ -68,7 +69,8 @@ def send(
     _require_person(base, author, config)
     if to is not None:
         require_folder(base, to)
-    sendable = _sendable(_payload(text, to, payload))  # may wait for standard input, while ticks go by
+    said = _said(" ".join(text or ()))  # may wait for standard input, while ticks go by
+    sendable = _sendable(_payload(said, to, payload))
     entry = messages.send(
         base,
         author,
@@ -96,11 +98,14 @@ def _require_person(base: Path, author: str, config: Config) -> None:
     )
 
 
-def _payload(text: str | None, to: str | None, extra: str | None) -> dict[str, Any]:
-    said = sys.stdin.read().rstrip("\n") if text == "-" else text
+def _said(text: str) -> str:
+    return sys.stdin.read().rstrip("\n") if text == "-" else text
+
+
+def _payload(said: str, to: str | None, extra: str | None) -> dict[str, Any]:
     if not said and extra is None:
         raise UsageError("nothing to send", hint='lemming send "some text", or --payload')
-    plain = {"text": said, "target": to}
+    plain = {"text": said or None, "target": to}
     return {**{key: value for key, value in plain.items() if value is not None}, **_parsed(extra)}
 
 

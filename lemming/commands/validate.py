@@ -12,11 +12,12 @@ from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.preview import load_settings
 from lemming.commands.screen import counted, show_json, tell
-from lemming.errors import ConfigError, Problem
+from lemming.counter import load_tick
+from lemming.errors import ConfigError, CorruptState, Problem
 
 
 def validate(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = False) -> None:
-    """Check resumes, settings, outboxes and memories, and say all that is wrong.
+    """Check resumes, settings, `tick.json`, outboxes and memories, and say all that is wrong.
 
     Exit status 3 says that there are errors; warnings alone are 0.
 
@@ -48,6 +49,16 @@ def _problems(base: Path, agent: str | None) -> list[Problem]:
     try:
         config = load_settings(base)
     except ConfigError as error:
-        return [*error.problems, *problems_of_agents(base, None, agent)]
+        return [*error.problems, *_about_counter(base, agent), *problems_of_agents(base, None, agent)]
     of_config = problems_of_config(base, config) if agent is None else ()
-    return [*of_config, *problems_of_agents(base, config, agent)]
+    return [*of_config, *_about_counter(base, agent), *problems_of_agents(base, config, agent)]
+
+
+def _about_counter(base: Path, agent: str | None) -> list[Problem]:
+    """Return what is wrong with `tick.json`; it is no single agent's."""
+    try:
+        if agent is None:
+            load_tick(base)
+    except CorruptState as error:
+        return [Problem(error.message, error.where, hint=error.hint, code=error.code)]
+    return []

@@ -118,6 +118,20 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     return Place(asked, base, root, "/".join(parts), target == nearest, granted_parts)
 
 
+def why_no_grant(grant: str) -> str:
+    """Return why a folder as a resume grants it is not understood; empty for one that is.
+
+    >>> why_no_grant("./shared/news"), why_no_grant("shared/../config")
+    ('', '".." leads outside the granted folders')
+    """
+    parts = components(grant)
+    if why := _unsafe(grant, parts):
+        return why
+    if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
+        return ""
+    return "it is neither ./workspace, ./shared, a folder in one of them, nor an absolute path"
+
+
 def components(path: str) -> Components:
     """Return the names in a path, without empty ones and dots."""
     return tuple(part for part in path.split("/") if part not in ("", "."))
@@ -157,13 +171,10 @@ def _below_a_name(parts: Components, org: Components, own: Components) -> Compon
 
 
 def _granted_folder(asked: Asked, grant: str, org: Components, own: Components) -> Components:
-    parts = components(grant)
-    why = _unsafe(grant, parts)
-    folder = parts if grant.startswith("/") else _below_a_name(parts, org, own)
-    if why or folder is None:
-        why = why or "it is neither ./workspace, ./shared, a folder in one of them, nor an absolute path"
+    if why := why_no_grant(grant):
         raise asked.refused(f"the resume grants {json.dumps(grant)}, which is not understood: {why}")
-    return folder
+    parts = components(grant)
+    return parts if grant.startswith("/") else _below_a_name(parts, org, own) or parts
 
 
 def _unsafe(path: str, parts: Components) -> str:

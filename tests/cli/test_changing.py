@@ -87,6 +87,13 @@ def test_a_message_is_an_entry_in_the_persons_outbox(base: Path, lemming: Lemmin
     assert "Hello." in lemming("inbox", "ada").out
 
 
+def test_several_words_are_one_message(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, resume("ada"))
+    assert (
+        lemming("send", "two", "words", "--json", "--to", "ada").objects[0]["payload"]["text"] == "two words"
+    )
+
+
 def test_a_payload_is_merged_and_text_may_come_from_a_pipe(
     base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
 ) -> None:

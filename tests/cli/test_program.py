@@ -110,6 +110,19 @@ def test_every_exit_status_is_documented() -> None:
     assert [status for status in sorted(known) if str(status) not in table] == []
 
 
+def test_a_folder_that_does_not_exist_is_not_taken_for_the_organisation_above_it(
+    base: Path, bare: Lemming
+) -> None:
+    make_org(base, resume("ada"))
+    (base / "shared").mkdir()
+    (base / "notes.txt").touch()
+    assert bare("status", "-C", str(base / "shared")).status == 0
+    for name, said in (("elsewhere", "there is no such folder"), ("notes.txt", "is no folder")):
+        ran = bare("status", "-C", str(base / name))
+        assert ran.status == 2
+        assert f"{base / name}: {said}" in ran.err
+
+
 @pytest.mark.parametrize("words", [["status", "-C"], ["status", "--json", "--root"], ["-C"]])
 def test_the_folder_may_be_named_anywhere(base: Path, bare: Lemming, words: list[str]) -> None:
     make_org(base, resume("ada"))

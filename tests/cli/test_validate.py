@@ -31,8 +31,8 @@ MISTAKES: list[tuple[dict[str, Any], str, str, str]] = [
     (permissions(tools=["create_agent"]), "warning", f"{PERMISSIONS}/tools/0", "create_agent_allowed"),
     (permissions(read_outboxes=["bbo"]), "warning", f"{PERMISSIONS}/read_outboxes/0", 'did you mean "bob"?'),
     (permissions(read_outboxes=["ada"]), "warning", f"{PERMISSIONS}/read_outboxes/0", "own latest entries"),
-    (file_access(allow_read=["./workspace", "../x"]), "error", f"{FILES}/allow_read/1", "use ./workspace"),
-    (file_access(allow_write=["data"]), "error", f"{FILES}/allow_write/0", "use ./workspace"),
+    (file_access(allow_read=["./workspace", "../x"]), "warning", f"{FILES}/allow_read/1", "use ./workspace"),
+    (file_access(allow_write=["data"]), "warning", f"{FILES}/allow_write/0", "use ./workspace"),
     (file_access(allow_read=["/no/such/folder"]), "warning", f"{FILES}/allow_read/0", "make it"),
     ({"context": [{"file": "./workspace/gone.txt"}]}, "error", "/context/0/file", ""),
     ({"schedule": {"wake": "sometimes"}}, "error", "/schedule/wake", ""),
@@ -91,3 +91,31 @@ def test_a_clean_org_is_said_to_be_in_order(base: Path, lemming: Lemming) -> Non
     make_org(base, resume("ada"))
     ran = lemming("validate")
     assert (ran.status, ran.out, ran.err) == (0, "", "everything is in order\n")
+
+
+def test_a_broken_tick_counter_is_found(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    for wrong in (b'{"current_tick": "x"}', b'{"current_tick": 1', b'{"tick": 1}', b"3"):
+        fs.publish(base, "tick.json", wrong)
+        ran = lemming("validate", "--json")
+        (problem,) = ran.objects
+        assert (ran.status, problem["file"], problem["code"]) == (3, "tick.json", "LMG-101")
+        assert '{"current_tick": 1}' in problem["hint"]
+
+
+def test_what_an_empty_resume_lacks_is_one_error(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("bob"))
+    fs.publish(base, "agents/ada/resume.json", b"{}")
+    (problem,) = lemming("validate", "--json").objects
+    assert problem["message"] == 'these keys are required: "name" and "instructions"'
+    assert (problem["pointer"], problem["line"]) == ("", 1)
+
+
+def test_a_folder_that_is_not_understood_names_itself_and_refuses_only_itself(
+    base: Path, lemming: Lemming
+) -> None:
+    make_org(base, resume("ada", **file_access(allow_read=["./workspace", "~/notes"], allow_write=["data"])))
+    first, second = lemming("validate", "--json").objects
+    assert first["message"].startswith('"~/notes" grants nothing, and only it: ')
+    assert second["message"].startswith('"data" grants nothing, and only it: ')
+    assert {first["severity"], second["severity"]} == {"warning"}
