@@ -60,6 +60,7 @@ SDKS = {
     "distributed": "executors/dask.py",
     "httpx": "backends/ollama.py",
     "mcp": "toolbox/mcp.py",
+    "ollama": "backends/ollama.py",
     "openai": "backends/openai.py",
     "structlog": "logging_config.py",
     "tenacity": "retrying.py",

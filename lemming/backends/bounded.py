@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import zlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextvars import ContextVar
-from functools import cache
 from typing import Any
 
 from lemming.errors import AnswerTooLarge, RequestRejected, Unavailable
@@ -52,7 +51,16 @@ def batch_sized() -> Iterator[None]:
 def host_of(url: Any) -> str:
     """Return `host:port` of an `httpx` URL."""
     port = url.port or {"http": 80, "https": 443}.get(url.scheme, "?")
-    return f"{url.host}:{port}"
+    name = f"[{url.host}]" if ":" in url.host else url.host
+    return f"{name}:{port}"
+
+
+def rewritten(stream: Any, rewrite: Callable[[bytes], bytes]) -> Any:
+    """Return the stream of an answer that was put right by `rewrite` once it was read whole.
+
+    What `rewrite` raises, the caller of the SDK gets.
+    """
+    return _in_place_of(stream, _Rewritten, rewrite)
 
 
 async def _bound(response: Any) -> None:
@@ -68,7 +76,7 @@ async def _bound(response: Any) -> None:
     unpacker = None if encoding == "identity" else _unpacker(encoding, host_of(url))
     response.headers.pop("content-encoding", None)  # else it would be unpacked again
     source = response.stream
-    response.stream = _stream_class(_async_stream(type(source)))(source, unpacker, _limit_bytes.get())
+    response.stream = _in_place_of(source, _Bounded, unpacker, _limit_bytes.get())
 
 
 def _unpacker(encoding: str, host: str) -> Any:
@@ -108,11 +116,20 @@ class _Bounded:
             raise Unavailable(f"not an answer: it cannot be unpacked ({error})") from error
 
 
-def _async_stream(kind: type) -> type:
-    """Return the class that the client's own generation of `httpx` wants a stream to be of."""
-    return next(base for base in kind.__mro__ if base.__name__ == "AsyncByteStream")
+class _Rewritten:
+    """The bytes of an answer, put right."""
+
+    def __init__(self, source: Any, rewrite: Callable[[bytes], bytes]) -> None:
+        self._source, self._rewrite = source, rewrite
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield self._rewrite(b"".join([piece async for piece in self._source]))
+
+    async def aclose(self) -> None:
+        await self._source.aclose()
 
 
-@cache
-def _stream_class(base: type) -> type:
-    return type("_BoundedStream", (_Bounded, base), {})
+def _in_place_of(stream: Any, kind: type, *arguments: Any) -> Any:
+    """Return a stream of a kind of ours that is one of the client's own generation of `httpx` too."""
+    base = next(base for base in type(stream).__mro__ if base.__name__ == "AsyncByteStream")
+    return type(f"{kind.__name__}Stream", (kind, base), {})(stream, *arguments)

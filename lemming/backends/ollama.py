@@ -1,14 +1,19 @@
-"""A local Ollama server, asked over HTTP as its API documentation says (`POST /api/chat`)."""
+"""A local Ollama server.
+
+The SDK refuses an answer for an odd number beside the point, and forgets the headers of a refusal. So what
+comes in is looked at before the SDK reads it.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
-from lemming.backends.bounded import client_settings
+from lemming.backends.bounded import client_settings, rewritten
 from lemming.backends.http import HttpBackend
 from lemming.errors import ConfigError, ProviderError, TimedOut
 from lemming.jsontext import JsonProblem, parse
@@ -16,7 +21,8 @@ from lemming.providers import Reply, Request, tokens_at
 from lemming.redaction import name_variables, without_userinfo
 
 if TYPE_CHECKING:
-    from httpx import AsyncClient, Response
+    from httpx import Response
+    from ollama import AsyncClient, ChatResponse
 
 _PORT = 11434
 
@@ -27,8 +33,8 @@ class _Message:
 
 
 @dataclass(frozen=True)
-class _Chat:
-    """An answer: the parts of it that are read."""
+class _Answer:
+    """The parts of an answer that are read."""
 
     message: _Message
     done_reason: Any = None
@@ -37,17 +43,7 @@ class _Chat:
     eval_count: Any = None
 
 
-class _Client:
-    """The connection to a server, with the `close` that SDKs' clients have."""
-
-    def __init__(self, http: AsyncClient) -> None:
-        self.http = http
-
-    async def close(self) -> None:
-        await self.http.aclose()
-
-
-class OllamaProvider(HttpBackend["_Client"]):
+class OllamaProvider(HttpBackend["AsyncClient"]):
     """Asks Ollama at `host`, or where `OLLAMA_HOST` says, or at http://127.0.0.1:11434.
 
     `num_ctx` is the context in tokens (Ollama cuts longer prompts without a word), `keep_alive` how long
@@ -73,49 +69,73 @@ class OllamaProvider(HttpBackend["_Client"]):
         self._host, self._keep_alive = host, keep_alive
         self._options = {**({} if num_ctx is None else {"num_ctx": num_ctx}), **(extra or {})}
 
-    def _connect(self, key: str) -> _Client:
-        from httpx import AsyncClient
+    def _connect(self, key: str) -> AsyncClient:
+        address = address_of(self._host or os.environ.get("OLLAMA_HOST") or "")
+        try:
+            from ollama import AsyncClient
+        except ValueError as error:  # the SDK reads the variable when it is imported, whoever is asked
+            raise ConfigError("no address of a server", where="OLLAMA_HOST") from error
 
         settings = client_settings()
+        settings["event_hooks"]["response"].append(self._look_at)
         if key != "none":
             settings["headers"]["authorization"] = f"Bearer {key}"
-        address = address_of(self._host or os.environ.get("OLLAMA_HOST") or "")
-        return _Client(AsyncClient(base_url=address, **settings))
+        parts = urlsplit(address)
+        if parts.username or parts.password:  # the SDK leaves them out of the address
+            settings["auth"] = (unquote(parts.username or ""), unquote(parts.password or ""))
+        return AsyncClient(without_userinfo(address), **settings)
 
-    async def _ask(self, client: _Client, request: Request) -> Reply:
-        response = await self._post(client, request)
-        if response.status_code != 200:
-            raise self._error(request.model_name, response.status_code, _problem(response), response.headers)
-        answer = self._read(request.model_name, _Chat, response.content)
+    async def _ask(self, client: AsyncClient, request: Request) -> Reply:
+        answer = await self._chat(client, request)
         return Reply(
             text=answer.message.content or "",
-            input_tokens=tokens_at({"count": answer.prompt_eval_count}, "count"),
-            output_tokens=tokens_at({"count": answer.eval_count}, "count"),
+            input_tokens=answer.prompt_eval_count,
+            output_tokens=answer.eval_count,
             finish="length" if answer.done_reason == "length" else "stop",
-            model=str(answer.model or request.model_name),
+            model=answer.model or request.model_name,
         )
 
-    async def _post(self, client: _Client, request: Request) -> Response:
+    async def _chat(self, client: AsyncClient, request: Request) -> ChatResponse:
         import httpx
 
         options = {"num_predict": request.max_output_tokens, "seed": request.seed}
         temperature = {} if request.temperature is None else {"temperature": request.temperature}
-        body: dict[str, Any] = {
-            "model": request.model_name,
-            "messages": request.messages,
-            "stream": False,
-            "options": {**options, **temperature, **self._options, **(request.extra or {})},
-        }
-        if request.schema is not None:
-            body["format"] = request.schema
-        if self._keep_alive is not None:
-            body["keep_alive"] = self._keep_alive
         try:
-            return await client.http.post("api/chat", json=body)
+            return await client.chat(
+                model=request.model_name,
+                messages=request.messages,
+                format=request.schema,
+                options={**options, **temperature, **self._options, **(request.extra or {})},
+                keep_alive=self._keep_alive,
+            )
         except httpx.TimeoutException as error:
             raise TimedOut("the connection timed out", where=self.name) from error
         except httpx.HTTPError as error:
             raise self._unreachable(request.model_name, error) from error
+        except ConnectionError as error:  # the SDK's own, which does not say who could not be reached
+            raise self._unreachable(request.model_name, error.__context__) from error
+
+    async def _look_at(self, response: Response) -> None:
+        """Refuse an error; have an answer put right before the SDK reads it. An event hook."""
+        model_name = json.loads(response.request.content)["model"]
+        if response.status_code != 200:
+            await response.aread()
+            raise self._error(model_name, response.status_code, _problem(response), response.headers)
+        stream: Any = response.stream
+        response.stream = rewritten(stream, lambda body: self._put_right(model_name, body))
+
+    def _put_right(self, model_name: str, body: bytes) -> bytes:
+        """Return an answer with what is read of it, and with counts that are counts or are left out."""
+        answer = self._read(model_name, _Answer, body)
+        counts = vars(answer)
+        right = {
+            "model": str(answer.model or model_name),
+            "message": {"role": "assistant", "content": answer.message.content},
+            "done_reason": "length" if answer.done_reason == "length" else "stop",
+            "prompt_eval_count": tokens_at(counts, "prompt_eval_count"),
+            "eval_count": tokens_at(counts, "eval_count"),
+        }
+        return json.dumps(right).encode()
 
     def _unreachable(self, model_name: str, error: Any) -> ProviderError:
         unreachable = super()._unreachable(model_name, error)

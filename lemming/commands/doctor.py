@@ -33,7 +33,7 @@ from lemming.timeline.repair import find_repairs
 
 Level = Literal["ok", "warn", "fail"]
 
-NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "httpx")
+NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "ollama")
 OLDEST_PYTHON = (3, 11)
 LITTLE_ROOM_BYTES = 1 << 30
 JOURNALS_READ = 20

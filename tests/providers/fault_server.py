@@ -134,6 +134,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, b'{"choices": [')
             case ["html"]:
                 self._send(200, b"<html><body>502 Bad gateway</body></html>", {"content-type": "text/html"})
+            case ["list", status]:
+                self._send(int(status), b"[" * 5000, {"retry-after": "2"})
             case ["html", status]:
                 self._send(int(status), b"<html>" + b"sorry " * 500, {"content-type": "text/html"})
             case ["list"]:
@@ -302,6 +304,8 @@ def _with_counts(path: str, count: Any) -> dict[str, Any]:
     body = answer_body(path, ANSWER)
     odd = {"model": 7, "id": 7, "stop_reason": 7, "done_reason": 7}
     counted = {name: count for name in body if name.endswith("_count")}
+    if counted:
+        counted |= {"total_duration": count, "eval_duration": count, "logprobs": count, "created_at": count}
     usage = dict.fromkeys(body.get("usage", {}), count) or count
     return {**body, **(odd if count == 1.5 else {}), **(counted or {"usage": usage})}
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 
@@ -292,6 +296,38 @@ def test_an_unknown_ollama_model_says_how_to_get_it(faults: FaultServer, request
     with pytest.raises(UnknownModel) as caught:
         ask(OllamaProvider(host=faults.url("404")), request_)
     assert caught.value.hint == "ollama pull m"
+
+
+def test_an_address_in_ollama_host_that_is_none_is_named_whoever_is_asked(faults: FaultServer) -> None:
+    code = f"""
+from lemming.backends.ollama import OllamaProvider
+from lemming.calls import ask
+from lemming.providers import Request
+
+messages = [{{"role": "user", "content": "hello"}}]
+ask(OllamaProvider(host="{faults.url("ok")}"), Request(model_name="m", messages=messages, deadline_s=5.0))
+"""
+    environment = {**os.environ, "OLLAMA_HOST": "box:port"}
+    ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert "RequestRejected: OLLAMA_HOST: no address of a server" in ran.stderr
+
+
+def test_ollama_is_asked_with_its_sdk_and_a_password_in_the_address_is_sent_apart(
+    faults: FaultServer, request_: Request
+) -> None:
+    ask(OllamaProvider(host=faults.url("ok").replace("127.0.0.1", "me:p%40ss@127.0.0.1")), request_)
+    asked = faults.received[-1]
+    assert asked.headers["user-agent"].startswith("ollama-python")
+    assert asked.headers["authorization"] == f"Basic {base64.b64encode(b'me:p@ss').decode()}"
+    assert asked.path == "/ok/api/chat"
+
+
+def test_an_error_that_is_no_json_object_says_its_status_and_how_long_to_wait(
+    make: Make, faults: FaultServer, request_: Request
+) -> None:
+    with pytest.raises(Unavailable, match="HTTP 503") as caught:
+        ask(make(faults.url("list-503")), request_)
+    assert caught.value.retry_after_s == 2.0
 
 
 def test_an_address_without_a_scheme_is_a_configuration_error() -> None:
