@@ -27,7 +27,7 @@ FLOOR = """
 from pathlib import Path
 from tempfile import mkdtemp
 from benchmarks.floor import files_tmp
-files_tmp(Path(mkdtemp(dir={place})), {agents}, "one", {ticks})()
+files_tmp(Path(mkdtemp(dir={place})), {agents}, {reading!r}, {ticks})()
 """
 
 
@@ -36,20 +36,21 @@ def measure(options: Options) -> Iterator[Measurement]:
     if not shutil.which("valgrind"):
         print("instructions: not counted, there is no valgrind here", file=sys.stderr)
         return
-    yield _turn(options.place, options.place / "valgrind.txt")
+    for reading, readers in (("one", "read one neighbour"), ("all", "read all, more than an inbox takes")):
+        yield _turn(options.place, options.place / "valgrind.txt", reading, readers)
     yield from _commands(options.place, options.place / "valgrind.txt")
 
 
-def _turn(place: Path, report: Path) -> Measurement:
+def _turn(place: Path, report: Path, reading: str, readers: str) -> Measurement:
     """Count by the difference of a short and a long run, so that start and end do not count."""
-    base = make(place / "org", AGENTS, "one", org={"durability": "off"})
-    running(base, WARM_TICKS["one"], warm=0)()
+    base = make(place / f"org-{reading}", AGENTS, reading, org={"durability": "off"})
+    running(base, WARM_TICKS[reading], warm=0)()
     engine = [count_instructions(_python(ENGINE, base, ticks), report) for ticks in (SHORT, LONG)]
-    floor = [count_instructions(_python(FLOOR, place, ticks), report) for ticks in (SHORT, LONG)]
+    floor = [count_instructions(_python(FLOOR, place, ticks, reading), report) for ticks in (SHORT, LONG)]
     turns = AGENTS * (LONG - SHORT)
     return Measurement.counted(
         (engine[1] - engine[0]) / turns / 1e3, (floor[1] - floor[0]) / turns / 1e3,
-        case=f"{AGENTS} agents, read one neighbour, off", figure="instructions a turn", unit="thousand",
+        case=f"{AGENTS} agents, {readers}, off", figure="instructions a turn", unit="thousand",
         floor_is="files_tmp", target="turn",
     )  # fmt: skip
 
@@ -69,8 +70,8 @@ def _commands(place: Path, report: Path) -> Iterator[Measurement]:
         )  # fmt: skip
 
 
-def _python(code: str, place: Path, ticks: int) -> tuple[str, ...]:
-    return (PYTHON, "-c", code.format(place=repr(str(place)), agents=AGENTS, ticks=ticks))
+def _python(code: str, place: Path, ticks: int, reading: str = "") -> tuple[str, ...]:
+    return (PYTHON, "-c", code.format(place=repr(str(place)), agents=AGENTS, ticks=ticks, reading=reading))
 
 
 def count_instructions(command: Sequence[str], report: Path) -> int:

@@ -12,12 +12,13 @@ from typing import Literal
 from lemming.agents import Agent
 from lemming.descriptors import Around
 from lemming.errors import Problem
-from lemming.inbox import OWN_ENTRIES_SHOWN, Inbox, View, assemble
+from lemming.inbox import OWN_ENTRIES_SHOWN, Inbox, assemble
 from lemming.messages import EntryName, OutboxEntry
 from lemming.misplaced import about_outbox
 from lemming.outboxes import Found, Outbox, Pile, Shelf, Visit, in_tick_order, outboxes_of
 from lemming.readings import Look
 from lemming.readmark import ReadMark
+from lemming.view import View
 
 
 class Mailroom:

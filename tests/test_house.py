@@ -34,7 +34,7 @@ FLOORS = {
     "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
     "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "misplaced": STORES,
     "not_done": STORES,
-    "outboxes": STORES, "readmark": STORES, "sealing": STORES,
+    "outboxes": STORES, "readmark": STORES, "sealing": STORES, "view": STORES,
     "permitted": TICK,
     "starts": STORES,
     # 4 reach: the outside world
