@@ -19,6 +19,7 @@ from lemming.fitting import LARGEST_AMOUNT, Misfit, fit
 from lemming.jsontext import compact, parse
 from lemming.readings import Identity, identity_in, identity_of, is_exact
 from lemming.readmark import ReadMark
+from lemming.refusals import require_about_one_file
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
@@ -141,6 +142,7 @@ def _read_tail(file: str, relative: str, lines: int) -> bytes:
     except FileNotFoundError:
         return b""
     except OSError as error:
+        require_about_one_file(file, error)
         raise CorruptState(
             why_unreadable(error),
             where=relative,

@@ -105,7 +105,7 @@ class Tick:
         return _attempts_without_progress(self.journal.records_of(name))
 
     def _agents(self) -> Mapping[str, Agent]:
-        """Return the agents as their turns take them: a turn that was begun keeps its resume."""
+        """Return the agents as their turns take them: a turn that was begun has the grants of now."""
         agents = self.snapshot.survey.agents
         begun = [record for record in self.journal.records if record["type"] == "turn_started"]
         if not begun:

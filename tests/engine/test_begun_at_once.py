@@ -26,15 +26,16 @@ from lemming.waiting import Waits
 SHARED = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
 
 
-def test_a_turn_that_was_begun_keeps_its_place_when_its_resume_is_edited(base: Path) -> None:
+def test_a_turn_that_was_begun_is_waited_for_as_its_resume_is_now(base: Path) -> None:
     writer = {"permissions": {"tools": ["file_write"], "file_access": SHARED}}
     reader = {"permissions": {"file_access": SHARED}, "context": [{"file": "./shared/x"}]}
     write = {"tool": "file_write", "args": {"path": "shared/x", "content": "NEW"}}
     make_org(
         base,
-        resume("a", **writer),
+        resume("a", permissions={}),
         resume("b", **reader),
         script=[{"agent": "a", "reply": say("", tool_calls=[write]), "delay_s": 0.05}, {"reply": say("")}],
+        org={"max_parallel": 1},
     )
     fs.publish(base, "shared/x", b"OLD")
 
@@ -44,7 +45,8 @@ def test_a_turn_that_was_begun_keeps_its_place_when_its_resume_is_edited(base: P
 
     with pytest.raises(Crash):
         run_once(base, notify=die)
-    fs.publish(base, "agents/a/resume.json", pretty(resume("a", permissions={})))
+    fs.publish(base, "agents/a/resume.json", pretty(resume("a", **writer)))
+    fs.publish(base, "config/org.json", pretty({"max_parallel": 8}))
     run_once(base)
     prompts = {r["agent"]: r["prompt"] for r in read_journal(base, 1) if r["type"] == "turn_started"}
     assert "NEW" in prompts["b"][-1]["content"]

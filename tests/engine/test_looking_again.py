@@ -268,7 +268,6 @@ CHANGES: dict[str, Callable[[Path], object]] = {
     ),
     "a memory gone": lambda base: (base / "agents/ada/memory/note.json").unlink(),
     "the memory gone": lambda base: shutil.rmtree(base / "agents/ada/memory"),
-    "the ledger gone": lambda base: (base / "agents/ada/turns.jsonl").unlink(),
     "a context file": lambda base: (base / "shared/facts/today.txt").write_text("rainy"),
     "a link in the place of a folder": link_the_folder,
     "the resume": change_the_resume,
