@@ -50,7 +50,7 @@ def apply_effect(base: Path, effect: FileEffect, *, again: bool = False, sync: b
     if again and _holds(f"{root}/{effect.path}", effect.content):
         return
     try:
-        fs.publish(root, effect.path, effect.content, sync=sync)
+        fs.publish(root, effect.path, effect.content, sync=sync, is_org=not effect.root)
     except DiskError as error:
         error.concerns_one_file |= bool(effect.root)
         raise

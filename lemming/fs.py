@@ -12,12 +12,14 @@ import contextlib
 import errno
 import os
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 
+from lemming.changes import announce
+from lemming.changes import observed as observed
 from lemming.descriptors import Around, last_lines, read_up_to, require_regular, unchanged
 from lemming.disk import disk, write_all
 from lemming.errors import DiskError
+from lemming.modes import file_mode, folder_mode, kept_mode
 from lemming.openat2 import open_at_once
 from lemming.refusals import looking, refused, require_below
 from lemming.temporary import open_temporary
@@ -26,23 +28,6 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-
-Mutation = Callable[[str, str], None]
-_observers: list[tuple[Mutation, Path | None]] = []
-
-
-@contextlib.contextmanager
-def observed(observer: Mutation, *, only: Path | None = None) -> Iterator[None]:
-    """Call `observer(operation, path)` before every change of the disk, as long as the block runs.
-
-    With `only`, it is told of what gets or loses a name below that root. Crash tests raise from the observer
-    to stop the world at that very point.
-    """
-    _observers.append((observer, only))
-    try:
-        yield
-    finally:
-        _observers.remove((observer, only))
 
 
 # --- reading -----------------------------------------------------------------------------------
@@ -97,16 +82,18 @@ def list_names(path: str | os.PathLike[str]) -> list[str]:
 # --- writing -----------------------------------------------------------------------------------
 
 
-def publish(root: Path, relative: str, content: bytes, *, sync: bool = False) -> None:
+def publish(root: Path, relative: str, content: bytes, *, sync: bool = False, is_org: bool = True) -> None:
     """Put `content` at `root/relative`, all of it or nothing; folders on the way are made.
 
     Safe to repeat. The bytes survive a killed process; with `sync`, or after `sync_file_system`, they
-    survive power loss.
+    survive power loss. A file that is replaced keeps its mode; `is_org`: new ones below `root` get those of
+    `lemming.modes`.
     """
-    with _parent(root, relative) as (folder, name):
-        _put(root, relative, (folder, name), content, sync=sync)
+    place = relative if is_org else f"./{relative}"  # which is none of the places that `modes` knows
+    with _parent(root, place) as (folder, name):
+        _put(root, place, (folder, name), content, sync=sync)
         if sync:
-            _announce("sync", relative)
+            announce("sync", place)
             disk().sync_folder(folder)
 
 
@@ -127,10 +114,10 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
     One flush for both. After power loss the old content or the new may stand there, whole.
     """
     with _parent(root, relative) as (folder, name):
-        descriptor, temporary = _write_beside(folder, name, content)
+        descriptor, temporary = _write_beside(folder, relative, content)
         try:
             sync_file_system(root)
-            _announce("rename", relative, root)
+            announce("rename", relative, root)
             disk().rename(temporary, name, folder, folder)
         finally:
             os.close(descriptor)
@@ -139,9 +126,9 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
 def create(root: Path, relative: str, content: bytes) -> bool:
     """Put `content` at `root/relative` unless something is there; return whether it was written."""
     with _parent(root, relative) as (folder, name):
-        descriptor, temporary = _write_beside(folder, name, content)
+        descriptor, temporary = _write_beside(folder, relative, content)
         try:
-            _announce("link", relative, root)
+            announce("link", relative, root)
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
         except FileExistsError:
             return False
@@ -156,7 +143,7 @@ def remove(root: Path, relative: str) -> Around | None:
     try:
         with _parent(root, relative, make=False) as (folder, name):
             before = os.fstat(folder)
-            _announce("unlink", relative, root)
+            announce("unlink", relative, root)
             os.unlink(name, dir_fd=folder)
             return before, os.fstat(folder)
     except DiskError as error:
@@ -171,7 +158,7 @@ def move(root: Path, source: str, destination: str) -> None:
         _parent(root, source, make=False) as (old_folder, old),
         _parent(root, destination) as (new_folder, new),
     ):
-        _announce("rename", destination, root)
+        announce("rename", destination, root)
         disk().rename(old, new, old_folder, new_folder)
 
 
@@ -201,7 +188,7 @@ class AppendFile:
     `opened`: what `stat` said then. `size`: in bytes, with what was changed through here since.
     """
 
-    def __init__(self, root: Path, relative: str, *, mode: int = 0o644) -> None:
+    def __init__(self, root: Path, relative: str, *, mode: int | None = None) -> None:
         self._root, self._relative = root, relative
         try:
             self._descriptor, self.opened = _open_to_append(root, relative, mode)
@@ -232,7 +219,7 @@ class AppendFile:
     def append(self, content: bytes) -> None:
         """Write at the end."""
         try:
-            _announce("append", self._relative)
+            announce("append", self._relative)
             write_all(self._descriptor, content)
             self.size += len(content)
         except OSError as error:
@@ -241,7 +228,7 @@ class AppendFile:
     def truncate(self, size: int) -> None:
         """Cut the file to its first `size` bytes."""
         try:
-            _announce("truncate", self._relative)
+            announce("truncate", self._relative)
             disk().truncate(self._descriptor, size)
             self.size = size
         except OSError as error:
@@ -261,7 +248,7 @@ class AppendFile:
     def sync(self) -> None:
         """Make everything appended so far survive power loss. A failed sync is never retried."""
         try:
-            _announce("sync", self._relative)
+            announce("sync", self._relative)
             disk().sync(self._descriptor)
         except OSError as error:
             raise refused(self._root, self._relative, error) from error
@@ -270,7 +257,7 @@ class AppendFile:
         """Make the file's name survive power loss: sync its folder and those above, which may be new too."""
         for above in PurePosixPath(self._relative).parents:
             with _parent(self._root, f"{above}/.") as (folder, _):
-                _announce("sync", str(above))
+                announce("sync", str(above))
                 disk().sync_folder(folder)
 
     def close(self) -> None:
@@ -283,17 +270,11 @@ class AppendFile:
 def sync_file_system(root: Path) -> None:
     """Make everything written below `root` survive power loss, in one call."""
     with _parent(root, ".") as (folder, _):
-        _announce("syncfs", ".")
+        announce("syncfs", ".")
         disk().sync_file_system(folder)
 
 
 # --- the pieces --------------------------------------------------------------------------------
-
-
-def _announce(operation: str, path: str, root: Path | None = None) -> None:
-    for observer, only in _observers:
-        if only is None or only == root:
-            observer(operation, path)
 
 
 class _parent:  # noqa: N801 - used like a function; a class costs a third of a generator here
@@ -324,10 +305,11 @@ class _parent:  # noqa: N801 - used like a function; a class costs a third of a 
 
 
 def _walk(root: Path, relative: str, make: bool) -> int:
-    descriptor = os.open(root, _ROOT)
+    descriptor, path = os.open(root, _ROOT), ""
     try:
         for folder in relative.split("/") if relative else ():
-            inner = _open_folder(folder, descriptor, make)
+            path += f"{folder}/"
+            inner = _open_folder(folder, descriptor, path if make else "")
             os.close(descriptor)
             descriptor = inner
     except BaseException:
@@ -336,29 +318,29 @@ def _walk(root: Path, relative: str, make: bool) -> int:
     return descriptor
 
 
-def _open_folder(name: str, above: int, make: bool) -> int:
+def _open_folder(name: str, above: int, path_to_make: str) -> int:
     try:
         return os.open(name, _FOLDER, dir_fd=above)
     except FileNotFoundError:
-        if not make:
+        if not path_to_make:
             raise
-    _announce("mkdir", name)
+    announce("mkdir", name)
     with contextlib.suppress(FileExistsError):
-        os.mkdir(name, 0o755, dir_fd=above)
+        os.mkdir(name, folder_mode(path_to_make), dir_fd=above)
     return os.open(name, _FOLDER, dir_fd=above)
 
 
-def _open_to_append(root: Path, relative: str, mode: int) -> tuple[int, os.stat_result]:
+def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, os.stat_result]:
     """Return a regular file's descriptor and its status; the file is made if need be."""
     require_below(relative)
     descriptor = open_at_once(f"{root}/{relative}", _APPEND)
     if is_new := descriptor < 0:
         with _parent(root, relative) as (folder, name):
-            _announce("open", relative)
-            descriptor = os.open(name, _APPEND | os.O_CREAT, mode, dir_fd=folder)
+            announce("open", relative)
+            descriptor = os.open(name, _APPEND | os.O_CREAT, mode or file_mode(relative), dir_fd=folder)
     try:
         if not is_new:
-            _announce("open", relative)
+            announce("open", relative)
         return descriptor, require_regular(descriptor, relative)
     except BaseException:
         os.close(descriptor)
@@ -370,24 +352,28 @@ def _put(
 ) -> os.stat_result | None:
     """Write a file; return, with `look`, what `stat` said of it before it had its name."""
     folder, name = at
-    descriptor, temporary = _write_beside(folder, name, content, sync=sync)
+    descriptor, temporary = _write_beside(folder, relative, content, sync=sync)
     try:
         written = os.fstat(descriptor) if look else None
-        _announce("rename", relative, root)
+        announce("rename", relative, root)
         disk().rename(temporary, name, folder, folder)
         return written
     finally:
         os.close(descriptor)
 
 
-def _write_beside(folder: int, name: str, content: bytes, *, sync: bool = False) -> tuple[int, str]:
+def _write_beside(folder: int, relative: str, content: bytes, *, sync: bool = False) -> tuple[int, str]:
     """Write a temporary file; return its descriptor, to close once it is renamed, and its name until then."""
-    _announce("write", name)
-    descriptor, temporary = open_temporary(folder, name)
+    name = relative.rpartition("/")[2]
+    announce("write", name)
+    kept = kept_mode(folder, name)
+    descriptor, temporary = open_temporary(folder, name, kept or file_mode(relative))
     try:
+        if kept is not None:
+            os.fchmod(descriptor, kept)
         write_all(descriptor, content)
         if sync:
-            _announce("sync", name)
+            announce("sync", name)
             disk().sync(descriptor)
     except BaseException as error:
         if isinstance(error, OSError):

@@ -17,7 +17,7 @@ _CREATE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-def open_temporary(folder: int, name: str) -> tuple[int, str]:
+def open_temporary(folder: int, name: str, mode: int = 0o644) -> tuple[int, str]:
     """Return a new, empty file in an open folder, to be renamed to `name`, and what it is called until then.
 
     It is locked until its descriptor is closed, which is to be done after the renaming.
@@ -25,7 +25,7 @@ def open_temporary(folder: int, name: str) -> tuple[int, str]:
     # No name may have more than 255 bytes, and a character has at most four.
     short = name if len(name) <= 50 else os.fsdecode(os.fsencode(name)[:200])
     temporary = f".{short}.tmp"  # under which a leftover is found again
-    while (descriptor := _create_again(folder, temporary)) is None:
+    while (descriptor := _create_again(folder, temporary, mode)) is None:
         temporary = f".{short}.{os.urandom(6).hex()}.tmp"  # nobody else has this one
     return descriptor, temporary
 
@@ -40,18 +40,18 @@ def is_left_over(folder: int | None, temporary: str) -> bool:
     return _look_for_leftover(folder, temporary, remove=False)
 
 
-def _create_again(folder: int, temporary: str) -> int | None:
+def _create_again(folder: int, temporary: str, mode: int) -> int | None:
     """Do what `_create` does, in the place of a leftover where there is one."""
-    descriptor = _create(folder, temporary)
+    descriptor = _create(folder, temporary, mode)
     if descriptor is None and _look_for_leftover(folder, temporary, remove=True):
-        return _create(folder, temporary)
+        return _create(folder, temporary, mode)
     return descriptor
 
 
-def _create(folder: int, temporary: str) -> int | None:
+def _create(folder: int, temporary: str, mode: int) -> int | None:
     """Return the descriptor of a new file, locked; None when another writer came first."""
     try:
-        descriptor = os.open(temporary, _CREATE, 0o644, dir_fd=folder)
+        descriptor = os.open(temporary, _CREATE, mode, dir_fd=folder)
     except FileExistsError:
         return None
     # Before it was locked, somebody may have taken it for a leftover, and be about to remove it.

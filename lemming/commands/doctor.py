@@ -22,6 +22,7 @@ from lemming.commands.health import troubles_of
 from lemming.commands.options import AsJson
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
 from lemming.commands.preview import load_settings
+from lemming.commands.privacy import places_open_to_all
 from lemming.commands.readiness import readiness_of, shutdown_of
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
 from lemming.config import Config
@@ -101,6 +102,7 @@ def _look(ctx: typer.Context, *, connect: bool) -> Iterator[Finding]:
         return
     yield Finding("ok", "org", str(base))
     yield from _each("disk", lambda: _disk(base))
+    yield from _each("privacy", lambda: _privacy(base))
     yield from _each("lock", lambda: _lock(base))
     yield from _each("tick", lambda: _tick(base))
     yield from _each("repair", lambda: _damage(base))
@@ -157,6 +159,15 @@ def _disk(base: Path) -> Iterator[Finding]:
     free = shutil.disk_usage(base).free
     text = f"{free / 1e9:.1f} GB free" if free >= LITTLE_ROOM_BYTES else f"{free / 1e6:.1f} MB free"
     yield Finding("ok" if free >= LITTLE_ROOM_BYTES else "warn", "disk", text, "free some space")
+
+
+def _privacy(base: Path) -> Iterator[Finding]:
+    if places := places_open_to_all(base):
+        text = f"everybody on this machine may read {', '.join(places)}"
+        fix = f"in the organisation's folder: chmod o-rwx {' '.join(places)}"
+        yield Finding("warn", "privacy", text, fix)
+    else:
+        yield Finding("ok", "privacy", "journals, ledgers, outboxes and memories are not open to everybody")
 
 
 def _lock(base: Path) -> Iterator[Finding]:

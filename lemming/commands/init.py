@@ -46,7 +46,7 @@ def init(
     base = folder.expanduser().absolute()
     files = template_files(template)
     _refuse_to_overwrite(base, folder, list(files))
-    _make(base)
+    fs.make_root(base)
     for relative, content in files.items():
         fs.publish(base, relative, content)
     with contextlib.suppress(DiskError):  # no home, or a read-only one: then `run-once` asks
@@ -83,12 +83,6 @@ def _refuse_to_overwrite(base: Path, folder: Path, files: list[str]) -> None:
             where=str(base),
             hint="choose another folder, or move these away",
         )
-
-
-def _make(base: Path) -> None:
-    existing = next(above for above in (base, *base.parents) if above.exists())
-    if existing != base:
-        fs.make_folder(existing, str(base.relative_to(existing)))
 
 
 def _tell_next(base: Path, folder: Path, template: str) -> None:
