@@ -121,7 +121,9 @@ ASKED_ABOUT = {
 
 def elsewhere(base: Path, what: dict[str, Any]) -> None:
     permissions = {"tools": what.get("tools", []), "file_access": what.get("file_access", {})}
-    make_org(base, resume("ada", permissions=permissions), org=what.get("org"), models=what.get("models"))
+    later = {"run_every_n_ticks": 1000}  # what is said is said before anybody is due
+    agent = resume("ada", permissions=permissions, schedule=later)
+    make_org(base, agent, org=what.get("org"), models=what.get("models"))
 
 
 @pytest.mark.parametrize(("what", "said"), ASKED_ABOUT.values(), ids=ASKED_ABOUT.keys())
@@ -139,7 +141,9 @@ def test_what_reaches_outside_the_folder_is_said_before_it_is_first_done(
     assert "runs the program: ls" in lemming("run-once").err
 
 
-@pytest.mark.parametrize("words", [["run-once"], ["run-forever", "--max-ticks", "1"], ["chaos"]])
+@pytest.mark.parametrize(
+    "words", [["run-once"], ["run-forever", "--max-ticks", "1"], ["chaos", "--kills", "1"]]
+)
 def test_on_a_terminal_it_is_asked_and_a_no_changes_nothing(base: Path, words: list[str]) -> None:
     elsewhere(base, {"file_access": {"allow_write": ["/"]}})
     before = tree(base, without=())
@@ -147,7 +151,7 @@ def test_on_a_terminal_it_is_asked_and_a_no_changes_nothing(base: Path, words: l
         status, screen = on_a_terminal(["-C", str(base), *words], answer)
         assert "lets ada write below /" in screen
         assert "Agree, and run it? [y/N]" in screen
-        assert (status != 2, tree(base, without=()) != before) == (is_run, is_run and words != ["chaos"])
+        assert (status != 2, tree(base, without=()) != before) == (is_run, is_run and words[0] != "chaos")
     assert "Agree" not in on_a_terminal(["-C", str(base), *words], b"")[1]
 
 
