@@ -59,7 +59,7 @@ class LemmingError(Exception):
 
     def as_json(self) -> dict[str, Any]:
         """Return the error as the object that `--json` prints and the journal keeps."""
-        return {"v": 1, "type": "error", "code": self.code, "error": type(self).__name__,
+        return {"v": 1, "type": "error", "code": self.code, "error": name_of(self),
                 "message": self.message, "where": self.where, "hint": self.hint}  # fmt: skip
 
 
@@ -226,6 +226,12 @@ class RequestRejected(ProviderError):
     code = "LMG-507"
 
 
+class Unusable(RequestRejected):
+    """The backend cannot be made or started here: a wrong option, a program or a package that is missing."""
+
+    code = "LMG-509"
+
+
 class AnswerTooLarge(ProviderError):
     """The backend sent more than an answer may be; what came was thrown away."""
 
@@ -248,6 +254,24 @@ def recorded_failure(name: str, message: str) -> LemmingError:
     if isinstance(kind, type) and issubclass(kind, (ProviderError, OutOfCredits)):
         return kind(message)
     return ProviderError(message)
+
+
+def name_of(error: LemmingError) -> str:
+    """Return what journals and reports call an error: its class, or the nearest above it that stands here.
+
+    A class of somebody's own would be another one when the journal is read.
+    """
+    return next(kind.__name__ for kind in type(error).__mro__ if kind.__module__ == __name__)
+
+
+def is_of_a_provider(error: str) -> bool:
+    """Return whether an error, by the name of its class, says that a model that was to be asked gave nothing.
+
+    >>> is_of_a_provider("Unavailable"), is_of_a_provider("ToolError")
+    (True, False)
+    """
+    kind = globals().get(error)
+    return isinstance(kind, type) and issubclass(kind, ProviderError)
 
 
 def code_of(error: str) -> str:

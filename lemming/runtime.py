@@ -21,7 +21,7 @@ from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, Org, load_config
 from lemming.deadlines import LeftBehind
 from lemming.documents import once_saved
-from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, RequestRejected
+from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, Unusable
 from lemming.executors.baton import Baton
 from lemming.jsontext import JsonProblem, parse, pretty_words
 from lemming.locking import FolderLock, description
@@ -212,7 +212,7 @@ class Runtime:
                 except DiskError:
                     raise
                 except LemmingError as error:
-                    raise RequestRejected(error.message, where=error.where, hint=error.hint) from error
+                    raise Unusable(error.message, where=error.where, hint=error.hint) from error
             return self._providers[key]
 
     def _make(self, entry: ModelEntry) -> LLMProvider:

@@ -17,7 +17,7 @@ from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
 from lemming.config import Config, ModelEntry, Org, credits_of
 from lemming.contract import brief_schema, reply_schema
 from lemming.credits import check_credits, has_reached_soft_cap
-from lemming.errors import OutOfCredits, Problem
+from lemming.errors import ConfigError, OutOfCredits, Problem, Unusable, name_of
 from lemming.guards.access import read_text
 from lemming.guards.grants import resolve
 from lemming.journal import Record
@@ -164,7 +164,7 @@ def _look(
     try:
         check_credits(entry, allocation, state.used_up)
     except OutOfCredits as error:
-        return Skip(str(error), type(error).__name__)
+        return Skip(str(error), name_of(error))
     memories = read_memories(base, agent.name)
     texts, shown = [], []
     for item in agent.context:
@@ -282,7 +282,10 @@ def _takes_schema(
     _: type[LLMProvider], provider: str, options: bytes, base: Path, plugins: tuple[str, ...]
 ) -> bool:
     """Ask a provider made with these options; the class is in the key because plugins may register anew."""
-    return make_provider(provider, parse(options), base=base, plugins=plugins).takes_schema
+    try:
+        return make_provider(provider, parse(options), base=base, plugins=plugins).takes_schema
+    except ConfigError as error:
+        raise Unusable(error.message, where=error.where, hint=error.hint) from error
 
 
 @lru_cache(maxsize=4096)

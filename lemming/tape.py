@@ -19,7 +19,7 @@ from lemming.config import Org
 from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.credits import check_credits, usage_of
 from lemming.effects import FileEffect, apply_effect
-from lemming.errors import DiskError, LemmingError, OutOfCredits, ProviderError, recorded_failure
+from lemming.errors import DiskError, LemmingError, OutOfCredits, ProviderError, name_of, recorded_failure
 from lemming.journal import Journal, Record
 from lemming.logging_config import engine_logger
 from lemming.providers import Message, Request
@@ -187,7 +187,7 @@ class JournalTape:
             agent=self._name,
             call=call,
             code=error.code,
-            error=type(error).__name__,
+            error=name_of(error),
             message=str(error),
             **self._attempts(call, getattr(error, "earlier", ())),
         )
@@ -196,7 +196,7 @@ class JournalTape:
         """Return how often a model was asked, and why in vain, if it was; and put it into the log."""
         if not earlier:
             return {}
-        told = [{"code": e.code, "error": type(e).__name__, "message": str(e)} for e in earlier]
+        told = [{"code": e.code, "error": name_of(e), "message": str(e)} for e in earlier]
         facts: Record = {"attempts": len(told) + 1, "earlier": told}
         log = engine_logger(self._runtime.base)
         log.warning("model_asked_again", tick=self._seat.tick, agent=self._name, call=call, **facts)

@@ -16,7 +16,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.clock import elapsed_ms
 from lemming.commits import Commits
-from lemming.errors import DiskError, LemmingError, Problem, UnknownModel
+from lemming.errors import DiskError, LemmingError, Problem, UnknownModel, name_of
 from lemming.executors.threads import run_all
 from lemming.journal import Journal, Record, may_have_gone_down
 from lemming.ledger import AgentState, amend_state, read_state, write_state
@@ -179,7 +179,7 @@ class Tick:
         except DiskError:
             raise
         except LemmingError as error:
-            failed = TurnReport(agent=name, status="failed", reason=str(error), error=type(error).__name__)
+            failed = TurnReport(agent=name, status="failed", reason=str(error), error=name_of(error))
             self.commits.end("turn_committed", failed)
             return
         if isinstance(found, Skip):

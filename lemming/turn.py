@@ -16,7 +16,7 @@ from lemming.config import ModelEntry
 from lemming.contract import Keep, ToolCall, TurnReply, parse_reply
 from lemming.credits import has_reached_soft_cap
 from lemming.effects import FileEffect
-from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
+from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError, name_of
 from lemming.fitting import LARGEST_AMOUNT
 from lemming.jsontext import compact
 from lemming.ledger import AgentState
@@ -315,7 +315,7 @@ class _Turn:
             agent=self.seat.agent.name,
             status=status,
             reason=str(error) if error else self.waiting_reason(status),
-            error=type(error).__name__ if error else "",
+            error=name_of(error) if error else "",
             model=self.answers[-1].model if self.answers else "",
             entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
             tools=[{"tool": result["tool"], "success": result["success"]} for result in self.results],

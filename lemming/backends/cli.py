@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, NamedTuple
 
 from lemming import calls
-from lemming.errors import RequestRejected, Unavailable
+from lemming.errors import Unavailable, Unusable
 from lemming.guards import keeper
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt
@@ -62,7 +62,7 @@ class CliProvider(Backend):
         """Return what the program printed; beyond 1 MiB it is cut, with finish "length".
 
         Raises `Unavailable` with the last line of its errors when it fails, `TimedOut`, and
-        `RequestRejected` when it cannot be started.
+        `Unusable` when it cannot be started.
         """
         deadline = time.monotonic() + request.deadline_s
         kept = self._start(request.model_name)
@@ -89,11 +89,9 @@ class CliProvider(Backend):
 
     def _start(self, model_name: str) -> _Kept:
         if not self._command:
-            raise RequestRejected(
-                "the command is empty", where="cli", hint='set options.command to ["program"]'
-            )
+            raise Unusable("the command is empty", where="cli", hint='set options.command to ["program"]')
         if not self._cwd.is_dir():
-            raise RequestRejected(f"no folder {self._cwd}", where=self._name, hint="check options.cwd")
+            raise Unusable(f"no folder {self._cwd}", where=self._name, hint="check options.cwd")
         held, control = os.pipe(), os.pipe()
         words = [word.replace("{model}", model_name) for word in self._command]
         try:
@@ -126,9 +124,9 @@ class CliProvider(Backend):
             raise Unavailable("ended together with its keeper", where=self._name)
         return int(status)
 
-    def _unstarted(self, why: str) -> RequestRejected:
+    def _unstarted(self, why: str) -> Unusable:
         hint = f"install {self._command[0]}, or correct options.command in config/models.json"
-        return RequestRejected(f"cannot be started: {why}", where=self._name, hint=hint)
+        return Unusable(f"cannot be started: {why}", where=self._name, hint=hint)
 
     def _environment(self) -> dict[str, str]:
         wanted = {*_PASSED_ON, *self._env}

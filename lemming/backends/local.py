@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming import calls
 from lemming.backends.weights import find_weights
-from lemming.errors import RequestRejected, Unavailable, UnknownModel
+from lemming.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.providers import Backend, Finish, Reply, Request
 from lemming.redaction import excerpt
 
@@ -163,7 +163,7 @@ def _load(file: Path, n_ctx: int) -> Server:
         import xllamacpp
     except ImportError as error:
         hint = "pip install 'lemming-engine[local]'"
-        raise RequestRejected("embedded models need xllamacpp", where="local", hint=hint) from error
+        raise Unusable("embedded models need xllamacpp", where="local", hint=hint) from error
     settings = xllamacpp.CommonParams()
     settings.model.path = str(file)
     settings.n_ctx, settings.n_parallel = n_ctx, 1
@@ -179,4 +179,4 @@ def _load(file: Path, n_ctx: int) -> Server:
         return xllamacpp.Server(settings)
     except RuntimeError as error:
         hint = "the file may be damaged: `lemming models pull` fetches it again"
-        raise RequestRejected("the model cannot be loaded", where=str(file), hint=hint) from error
+        raise Unusable("the model cannot be loaded", where=str(file), hint=hint) from error

@@ -20,7 +20,7 @@ from lemming.commands.screen import (
     tell_on_last_line,
     width_of,
 )
-from lemming.errors import ConfigError
+from lemming.errors import ConfigError, is_of_a_provider
 from lemming.messages import EntryName, read_entry
 from lemming.report import TickReport, TurnReport
 from lemming.runtime import Event
@@ -29,7 +29,10 @@ _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yell
 _SHORTEST_TEXT = 30
 
 NOBODY_USABLE = frozenset(
-    {"AuthenticationFailed", "Unavailable", "CircuitOpen", "TimedOut", "RateLimited", "UnknownModel"}
+    {
+        *("AuthenticationFailed", "Unavailable", "CircuitOpen", "TimedOut", "RateLimited", "UnknownModel"),
+        *("Unusable", "ProviderError"),
+    }
 )
 TURN_FAILED, NO_PROVIDER, NO_CREDITS = 1, 5, 6
 
@@ -258,8 +261,8 @@ def summary(report: TickReport, due: list[str]) -> str:
 def exit_status(report: TickReport, due: list[str]) -> int:
     """Return what `run-once` ends with for a tick that was committed. See docs/cli.md."""
     mine = [turn for turn in report.turns if turn.agent in due]
-    asked = [turn for turn in mine if turn.status != "skipped"]
-    if asked and all(turn.status == "failed" and turn.error in NOBODY_USABLE for turn in asked):
+    asked = [turn for turn in mine if turn.calls or is_of_a_provider(turn.error)]
+    if asked and all(not turn.calls and turn.error in NOBODY_USABLE for turn in asked):
         return NO_PROVIDER
     if report.totals["failed"]:
         return TURN_FAILED

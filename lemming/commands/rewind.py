@@ -10,7 +10,6 @@ from lemming.commands.changes import files_in_short
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
-from lemming.errors import UsageError
 from lemming.runtime import open_org
 from lemming.timeline.history import History
 from lemming.timeline.rewind import Rewind, plan_rewind
@@ -22,13 +21,13 @@ def rewind(
     to: Annotated[
         str, typer.Option("--to", metavar="TICK", help="A tick, or a commit of `lemming history`.")
     ],
-    is_sure: Annotated[bool, typer.Option("--yes", help="Do it; without this, only show it.")] = False,
+    is_sure: Annotated[bool, typer.Option("--yes", "-y", help="Do it; without this, only show it.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Bring this organisation back to where it was after a tick.
 
     The files as they are now are kept in the history first, and the journals of later ticks are moved to
-    aside/: nothing is lost. Without --yes it only shows what it would do, with exit status 2.
+    aside/: nothing is lost. Without --yes it only shows what it would do.
 
     \b
     Example:
@@ -39,7 +38,9 @@ def rewind(
     if not is_sure:
         planned = plan_rewind(past, past.state(to))
         _show(planned, as_json=as_json)
-        raise UsageError("nothing has been changed", hint=f"lemming rewind --to {to} --yes")
+        if not as_json:
+            tell(f"nothing has been changed; `lemming rewind --to {to} --yes` does it")
+        return
     with open_org(base, command="rewind") as runtime:
         done = do_rewind(runtime, past, past.state(to))
     _show(done, as_json=as_json)

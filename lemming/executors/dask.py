@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lemming import __version__
 from lemming.calls import ask, timed_out
-from lemming.errors import LemmingError, ProviderError, RequestRejected, Unavailable
+from lemming.errors import LemmingError, ProviderError, Unavailable, Unusable
 from lemming.jsontext import compact, parse
 from lemming.plugins import load_installed_plugins, load_plugins
 from lemming.providers import Backend, LLMProvider, Reply, Request, make_provider
@@ -88,9 +88,9 @@ def _provider_on_worker(line: Line) -> LLMProvider:
         raise _unlike(f"cannot make provider {line.provider}: {error}", line) from error
 
 
-def _unlike(what: str, line: Line) -> RequestRejected:
+def _unlike(what: str, line: Line) -> Unusable:
     hint = f"give every worker the engine's packages and plugins, and the folder {line.base} under that path"
-    return RequestRejected(f"worker on {platform.node()} {what}", hint=hint)
+    return Unusable(f"worker on {platform.node()} {what}", hint=hint)
 
 
 @dataclass(eq=False)
@@ -174,7 +174,7 @@ class DaskCalls:
             connection.set_result(_new_client(self.address, within_s))
         except ImportError:
             hint = "pip install 'lemming-engine[dask]'"
-            connection.set_exception(RequestRejected("distributed is not installed", hint=hint))
+            connection.set_exception(Unusable("distributed is not installed", hint=hint))
         except OSError as error:
             connection.set_exception(self._unavailable(f"no scheduler answers: {error}"))
         except BaseException as error:
@@ -187,9 +187,9 @@ class DaskCalls:
         hint = f"start some: dask worker {self.address} --nthreads 64"
         return Unavailable("the cluster has no workers", where=self.address, hint=hint)
 
-    def _unlike(self, error: ImportError) -> RequestRejected:
+    def _unlike(self, error: ImportError) -> Unusable:
         hint = f"install lemming-engine {__version__} on every worker"
-        return RequestRejected(f"a worker cannot run the call: {error}", where=self.address, hint=hint)
+        return Unusable(f"a worker cannot run the call: {error}", where=self.address, hint=hint)
 
     def _unavailable(self, what: str) -> Unavailable:
         hint = 'start it (dask scheduler), or correct "executor_address" in config/org.json'

@@ -11,6 +11,7 @@ from terminal import Lemming, start
 
 from lemming.commands.screen import one_line
 from lemming.engine import load_tick, run_once
+from lemming.errors import Unavailable, name_of
 from lemming.journal import read_journal
 from lemming.runtime import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
@@ -96,6 +97,43 @@ REFUSED: dict[str, Any] = {"error": "AuthenticationFailed"}
 def test_the_exit_status_says_how_it_went(base: Path, lemming: Lemming, script: Script, status: int) -> None:
     make_org(base, resume("ada"), resume("bob"), script=script, models=_one_attempt())
     assert lemming("run-once", "-q").status == status
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        pytest.param({"provider": "opnai"}, id="no such provider"),
+        pytest.param({"provider": "openai", "options": {"base_ulr": "x"}}, id="an option it does not know"),
+        pytest.param({"provider": "cli", "options": {"command": ["/no/such/program"]}}, id="no such program"),
+        pytest.param({"provider": "cli", "options": {"command": ["false"]}}, id="a program that fails"),
+        pytest.param({"provider": "scripted", "options": {"file": "gone.jsonl"}}, id="no such script"),
+        pytest.param({"provider": "local", "model": "nosuch"}, id="no such weights"),
+    ],
+)
+def test_models_that_cannot_be_used_end_with_5(base: Path, lemming: Lemming, entry: dict[str, Any]) -> None:
+    make_org(base, resume("ada"), models={"scripted": {**entry, "attempts": 1}})
+    assert lemming("run-once", "--trust").status == 5
+
+
+def test_who_failed_before_a_model_was_asked_does_not_hide_that_none_can_be(
+    base: Path, lemming: Lemming
+) -> None:
+    unread = resume("bob", context=[{"file": "./workspace/gone.txt"}])
+    make_org(base, resume("ada"), unread, script=[REFUSED], models=_one_attempt())
+    assert lemming("run-once").status == 5
+
+
+def test_a_backend_that_fails_after_an_answer_is_a_failed_turn(base: Path, lemming: Lemming) -> None:
+    first = {"step": 0, "reply": say("hi", tool_calls=[{"tool": "memory_list", "args": {}}])}
+    make_org(base, resume("ada", turn={"max_steps": 2}), script=[first, REFUSED], models=_one_attempt())
+    assert lemming("run-once").status == 1
+
+
+def test_an_error_class_of_a_plugins_own_is_called_by_the_one_above_it() -> None:
+    class Asleep(Unavailable):
+        pass
+
+    assert name_of(Asleep("no")) == Asleep("no").as_json()["error"] == "Unavailable"
 
 
 def test_everybody_out_of_credits_ends_with_6(base: Path, lemming: Lemming) -> None:

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.crash
 NAMES = st.sampled_from(["ada", "bob", "eve"])
 ANSWERS = ("model_replied", "model_failed")
 # Why a turn may fail here: the backend was told to, a resume was broken, the world ended in it three times.
-REASONS = {"AuthenticationFailed", "ConfigError", "Interrupted"}
+REASONS = {"AuthenticationFailed", "ConfigError", "Interrupted", "Unusable"}
 
 
 class Moody(ScriptedProvider):

@@ -197,7 +197,7 @@ def test_a_provider_that_cannot_be_made_fails_only_those_who_use_it(base: Path) 
     models = {"odd": {"provider": "scripted", "options": {"fil": "x"}}}
     make_org(base, resume("ada"), resume("bad", model={"key": "odd"}), models=models)
     ada, bad = run_once(base).turns
-    assert (ada.status, bad.status, bad.error) == ("done", "failed", "ConfigError")
+    assert (ada.status, bad.status, bad.error) == ("done", "failed", "Unusable")
     assert 'did you mean "file"?' in bad.reason
 
 
