@@ -197,7 +197,7 @@ def _damage(base: Path) -> Iterator[Finding]:
         return
     found = [repair for repair in find_repairs(base, newest=JOURNALS_READ) if repair.kind != "outbox"]
     for repair in found:
-        level: Level = "warn" if repair.kind in ("leftover", "call") else "fail"
+        level: Level = "warn" if repair.kind in ("leftover", "call", "lost") else "fail"
         yield Finding(level, "repair", f"{repair.where}: {repair.found}", "lemming repair")
     if not found:
         yield Finding("ok", "repair", f"nothing to repair (newest {JOURNALS_READ} journals)")

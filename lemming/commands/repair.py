@@ -38,7 +38,8 @@ def repair(
     """Show what is damaged or in the way and how it would be put right; with --yes, do it.
 
     Nothing is deleted: what is in the way is moved to aside/TIME/ in the organisation's folder, and what is
-    cut is copied there first. Some things are only listed, because only a person can tell what is right.
+    cut is copied there first. Entries and memories that are lost are written again from the journals. Some
+    things are only listed, because only a person can tell what is right.
     Exit status 1 says that something would be done.
 
     A tool call that was cut off may or may not have happened. Find out, and --mark it; or, if twice does no

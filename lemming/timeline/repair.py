@@ -6,6 +6,7 @@ what is cut is copied there first. Looking and acting are apart: `find_repairs` 
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,10 +28,11 @@ from lemming.plan import Plan
 from lemming.runtime import Runtime
 from lemming.temporary import is_left_over, is_temporary
 from lemming.timeline.journals import set_journals_aside
+from lemming.timeline.lost import LastWrites, LostFile
 from lemming.timeline.record import ENDS
 from lemming.timeline.unknown import UnknownCall, find_unknown_calls
 
-Kind = Literal["tick", "journal", "ledger", "leftover", "outbox", "call"]
+Kind = Literal["tick", "journal", "ledger", "lost", "leftover", "outbox", "call"]
 
 ASIDE = "aside"
 FILE_LIMIT_BYTES = 1 << 30
@@ -40,12 +42,13 @@ WHERE_THE_ENGINE_WRITES = ("agents", "config", "logs", "shared", ".lemming")
 @dataclass(frozen=True)
 class Step:
     """One change: move a file aside; cut it to `number` bytes, a copy aside; make `number` the next tick;
-    move all journals after tick `number` aside.
+    move all journals after tick `number` aside; write a file with this `content` where there is none.
     """
 
-    does: Literal["move", "cut", "tick", "journals"]
+    does: Literal["move", "cut", "tick", "journals", "write"]
     file: str
     number: int = 0
+    content: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,10 @@ def find_repairs(base: Path, *, newest: int | None = None) -> list[Repair]:
         return [Repair("journal", error.where, error.message, action, (Step("move", error.where),))]
     read = ticks if newest is None else ticks[-newest:]
     next_tick, repairs = _about_the_tick(base, ticks)
-    repairs += _about_journals(base, read, next_tick)
+    writes = LastWrites()
+    repairs += _about_journals(base, read, next_tick, writes)
+    if not (ticks and ticks[-1] >= next_tick):  # else the files are meant to be those before a tick
+        repairs += map(_about_a_lost_file, writes.lost(base))
     repairs += [repair for name in _agents(base) if (repair := _about_a_ledger(base, name))]
     repairs += _leftovers(base)
     repairs += _odd_entries(base)
@@ -115,6 +121,8 @@ def _take(base: Path, step: Step, aside: str) -> None:
         fs.publish(base, aside, fs.read_bytes(base / step.file, FILE_LIMIT_BYTES), sync=True)
         with fs.AppendFile(base, step.file) as file:
             file.truncate(step.number)
+    elif step.does == "write":
+        fs.create(base, step.file, step.content)
     else:
         persist_tick(base, step.number, sync=True)
 
@@ -136,8 +144,8 @@ def _take_back_the_rest(base: Path, tick: int, ticks: list[int]) -> Repair:
     found = f"the files are those before tick {tick}, but there are journals up to tick {ticks[-1]}"
     action = (
         f"move the journals from tick {tick} on aside, and entries of theirs that are still there, so that "
-        f"tick {tick} runs afresh. What they spent is then no longer counted. To keep them instead, bring "
-        f"back the files after tick {ticks[-1]}"
+        f"tick {tick} runs afresh. {_spent(base, [later for later in ticks if later >= tick])} To keep them "
+        f"instead, bring back the files after tick {ticks[-1]}"
     )
     later = [
         Step("move", entry.file)
@@ -147,6 +155,21 @@ def _take_back_the_rest(base: Path, tick: int, ticks: list[int]) -> Repair:
     ]
     steps = (*later, Step("journals", paths.JOURNALS, tick - 1))
     return Repair("tick", paths.JOURNALS, found, action, steps)
+
+
+def _spent(base: Path, ticks: list[int]) -> str:
+    """Say what the turns of these ticks spent, and how to count it all the same once it is not counted."""
+    spent: dict[str, float] = {}
+    for tick in ticks:
+        with contextlib.suppress(CorruptState):
+            for record in read_journal(base, tick):
+                if record["type"] == "model_replied":
+                    spent[record["agent"]] = spent.get(record["agent"], 0.0) + record["credits"]
+    lines = [f"`lemming credits grant {name} -{n:.10g}`" for name, n in sorted(spent.items()) if n]
+    if not lines:
+        return "They spent nothing."
+    total = f"{sum(spent.values()):.10g}"
+    return f"They spent {total} credits, which is then no longer counted; to count it: {', '.join(lines)}."
 
 
 def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
@@ -198,11 +221,13 @@ def _turns_missing_before(base: Path, tick: int) -> list[str]:
 # --- journals ------------------------------------------------------------------------------------
 
 
-def _about_journals(base: Path, ticks: list[int], next_tick: int) -> Iterator[Repair]:
+def _about_journals(base: Path, ticks: list[int], next_tick: int, writes: LastWrites) -> Iterator[Repair]:
+    """Yield what is wrong with journals, and note what those that can be read say was written."""
     for tick in ticks:
         try:
-            read_journal(base, tick)
+            writes.note(tick, read_journal(base, tick))
         except CorruptState as error:
+            writes.note_damaged()
             yield _about_a_journal(base, tick, next_tick, error)
 
 
@@ -285,7 +310,16 @@ def _state_in(line: bytes) -> AgentState | None:
         return None
 
 
-# --- what lies around ----------------------------------------------------------------------------
+# --- what is gone, and what lies around ------------------------------------------------------------
+
+
+def _about_a_lost_file(lost: LostFile) -> Repair:
+    found = f"it is gone; {lost.agent} wrote it in tick {lost.tick}"
+    if lost.content is None:
+        action = f"write it again if it is missed: `lemming tick {lost.tick}` tells what the turn did"
+        return Repair("lost", lost.file, found, action)
+    action = "write it again as the journal has it; if you removed it yourself, leave it at that"
+    return Repair("lost", lost.file, found, action, (Step("write", lost.file, content=lost.content),))
 
 
 def _leftovers(base: Path) -> Iterator[Repair]:
