@@ -72,7 +72,7 @@ class FolderLock:
 
     def read(self) -> bytes:
         """Return what the last holder wrote."""
-        return self._file.read()[:_DESCRIPTION_BYTES]
+        return os.pread(self._file.fileno(), _DESCRIPTION_BYTES, 0)
 
     def describe(self, holder: bytes, *, is_leaving: bool = False) -> None:
         """Replace the description of the holder; unless it is leaving, `description` now finds it."""

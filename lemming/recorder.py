@@ -6,13 +6,14 @@ Every commit says in its trailers where it belongs: `Tick: 42` holds the files a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from lemming import paths
 from lemming.clock import timestamp
 from lemming.errors import GitFailed, LemmingError
-from lemming.journal import Record, last_record, read_journal
+from lemming.journal import Record, journal_ticks, last_record, read_journal
 from lemming.logging_config import engine_logger
 from lemming.report import STATUSES, TickReport, TurnReport
 from lemming.repository import BRANCH, FOLDER, Repository
@@ -20,6 +21,9 @@ from lemming.runtime import Runtime
 
 BY_HAND = "by hand"
 ENGINE = "LeMMing"
+_NUMBER, _AMOUNT = re.compile(r"[0-9]{1,12}"), re.compile(r"[0-9]{1,13}(?:[.][0-9]{1,9})?(?:e[+-][0-9]{2})?")
+_FORMS = {**dict.fromkeys(("Tick", "Before-Tick", "From-Tick", "Calls"), _NUMBER),
+          **dict.fromkeys(("Credits", "Cost-USD"), _AMOUNT)}  # fmt: skip
 _TIDY_EVERY = 100  # commits; whether there is anything to pack, git finds out itself
 
 
@@ -143,18 +147,29 @@ def message_of(subject: str, trailers: Mapping[str, object]) -> str:
 
 
 def trailers_of(message: str) -> dict[str, str]:
-    """Return the trailers of a commit's message.
+    """Return the trailers of a commit's message; raise `GitFailed` for one that LeMMing did not write.
 
     >>> trailers_of("tick 2: 1 done\\n\\nTick: 2\\nAgents: ada, bob\\n")
     {'Tick': '2', 'Agents': 'ada, bob'}
     """
     _, _, last = message.strip().rpartition("\n\n")
-    return dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
+    trailers = dict(line.split(": ", 1) for line in last.splitlines() if ": " in line)
+    wrong = [key for key, form in _FORMS.items() if not form.fullmatch(trailers.get(key, "0"))]
+    if wrong or not trailers.keys() & {"Tick", "Before-Tick"}:
+        raise not_ours(f"its {wrong[0]} is no number" if wrong else "it names no tick")
+    return trailers
+
+
+def not_ours(why: str) -> GitFailed:
+    """Return the error for a commit in the history that LeMMing did not make."""
+    hint = f"move {FOLDER} away and turn the history on again: `lemming history on`"
+    return GitFailed(f"a commit of {BRANCH} is not as LeMMing makes them: {why}", where=FOLDER, hint=hint)
 
 
 def ticks_with_turns(base: Path, first: int, until: int) -> list[int]:
     """Return the committed ticks from `first` up to, without, `until` whose turns changed files."""
-    return [tick for tick in range(first, until) if _changed_files(last_record(base, tick))]
+    there = (tick for tick in journal_ticks(base) if first <= tick < until)
+    return [tick for tick in there if _changed_files(last_record(base, tick))]
 
 
 def _last_tick(repository: Repository) -> int | None:
@@ -164,7 +179,7 @@ def _last_tick(repository: Repository) -> int | None:
     """
     if not repository.head():
         return None
-    trailers = trailers_of(repository.run("log", "-1", "--format=%B", BRANCH).decode())
+    trailers = trailers_of(repository.run("log", "-1", "--format=%B", BRANCH).decode("utf-8", "replace"))
     return int(trailers["Tick"]) if "Tick" in trailers else int(trailers["Before-Tick"]) - 1
 
 

@@ -31,7 +31,7 @@ _ORDINARY = re.compile(
     r"|\w*PATH|\w+_DIR|\w+_HOME)\Z"
 )
 _USERINFO = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?P<userinfo>[^\s/?#]+)@", re.I)
-_ASSIGNED = re.compile(r"([\w-]+)=([^&;#\s]+)")
+_ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)=([^&;#\s]+)")  # from a name's start only: else it is quadratic
 _ESCAPED = re.compile(r"\\u00([2-7][0-9a-f])|\\(/)", re.I)
 _SHAPES = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
@@ -141,7 +141,7 @@ def excerpt(text: str, limit_chars: int = 200) -> str:
     >>> excerpt("<html>\\n  <body>Bad gateway", 14)
     '<html> <body>…'
     """
-    line = " ".join(redact(text[: 64 * limit_chars]).split())
+    line = " ".join(redact(redact_values(text)[: 64 * limit_chars]).split())  # no secret is cut in two
     return line if len(line) <= limit_chars else line[: limit_chars - 1].rstrip() + "…"
 
 

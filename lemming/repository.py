@@ -31,6 +31,7 @@ LEFT_OUT = ("/agents/*/logs/", ".*.tmp")
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OLDEST_GIT = (2, 30)
 PATIENCE_S = 600.0
+LARGEST_BYTES = 1 << 30  # git would read a larger one for longer than a tick may take
 # git knows these from 2.36 on; older ones flush packs only.
 _FLUSHED = ("-c", "core.fsync=all", "-c", "core.fsyncMethod=batch")
 _UNFLUSHED = ("-c", "core.fsync=none")
@@ -233,10 +234,12 @@ class Repository:
         if above.exists() and above.resolve() != self.base.resolve() / os.path.dirname(file):
             return False
         try:
-            mode = path.lstat().st_mode
+            status = path.lstat()
         except OSError:
             return True  # it is gone, and that is what is to be kept
-        return stat.S_ISLNK(mode) or (stat.S_ISREG(mode) and os.access(path, os.R_OK))
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size <= LARGEST_BYTES and os.access(path, os.R_OK)
+        return stat.S_ISLNK(status.st_mode)
 
 
 def require_git() -> None:

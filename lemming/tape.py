@@ -167,7 +167,7 @@ class JournalTape:
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
             text=redact_reply(reply.text[: 2 * REPLY_LIMIT_BYTES]),
             finish=reply.finish if reply.finish in ("length", "refusal") else "stop",
-            model=str(reply.model or seat.model.model)[:200],
+            model=redact_values(str(reply.model or seat.model.model))[:200],
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cached_tokens=usage.cached_tokens,

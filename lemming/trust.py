@@ -28,7 +28,7 @@ from lemming.jsontext import JsonProblem, parse, pretty
 
 MADE_HERE = ".lemming/made-here"
 _LIMIT_BYTES = 1 << 20
-_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "ollama": "OLLAMA_API_KEY"}
 _DOES_WHAT = "does what "
 _OWN_MODULES = "lemming."
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
@@ -77,11 +77,21 @@ def _model(entry: ModelEntry) -> Iterator[str]:
         yield f"runs the program: {command}{rest}"
         return
     named, address = options.get("api_key_env"), options.get("base_url")
+    if entry.provider == "ollama":
+        address = options.get("host") or None
     usual = _KEYS.get(entry.provider)
-    if address is not None and urlsplit(str(address)).hostname not in _THIS_MACHINE:
+    if address is not None and not _is_this_machine(str(address)):
         yield f"sends prompts, and what the variable {named or usual or '-'} holds, to {address}"
     elif named and named != usual:
         yield f"sends what the variable {named} holds to {address or entry.provider}"
+
+
+def _is_this_machine(address: str) -> bool:
+    """Return whether an address, with or without a scheme, is one of this machine; what is none is not."""
+    try:
+        return urlsplit(address if "://" in address else f"//{address}").hostname in _THIS_MACHINE
+    except ValueError:
+        return False
 
 
 def _folders(base: Path, agents: Iterable[Agent]) -> Iterator[str]:

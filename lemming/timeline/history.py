@@ -18,7 +18,7 @@ from lemming.clock import timestamp
 from lemming.config import load_config
 from lemming.engine import load_tick
 from lemming.errors import UsageError
-from lemming.recorder import ticks_with_turns, trailers_of
+from lemming.recorder import not_ours, ticks_with_turns, trailers_of
 from lemming.repository import BRANCH, EMPTY_TREE, FOLDER, Repository
 
 NOW = "now"
@@ -134,9 +134,9 @@ class History:
             return []
         most = [] if limit is None else [f"--max-count={limit}"]
         below = [paths.agent_folder(agent)] if agent else []
-        form = "--format=%H%x1f%ct%x1f%B%x1e"
-        told = self.repository.run("log", *most, form, BRANCH, "--", *below).decode("utf-8", "replace")
-        return [_commit(text) for text in told.split("\x1e") if text.strip()]
+        form = "--format=%H %ct %B"
+        told = self.repository.run("log", "-z", *most, form, BRANCH, "--", *below).decode("utf-8", "replace")
+        return [_commit(text) for text in told.split("\0") if text]
 
     def line(self) -> list[Commit]:
         """Return the commits that led to the present, newest first: what a rewind set aside is left out."""
@@ -239,8 +239,11 @@ class History:
 
 
 def _commit(text: str) -> Commit:
-    number, seconds, message = text.strip("\n").split("\x1f", 2)
-    at = timestamp(datetime.fromtimestamp(int(seconds), UTC))
+    number, seconds, message = text.split(" ", 2)
+    try:
+        at = timestamp(datetime.fromtimestamp(int(seconds), UTC))
+    except (ValueError, OverflowError, OSError) as error:
+        raise not_ours(f"{number[:10]} has no time") from error
     return Commit(number, at, message.partition("\n")[0], trailers_of(message))
 
 

@@ -107,6 +107,14 @@ ASKED_ABOUT = {
         {"models": {"p": {"provider": "anthropic", "options": {"api_key_env": "AWS_SECRET"}}}},
         "sends what the variable AWS_SECRET holds to anthropic",
     ),
+    "a server for Ollama": (
+        {"models": {"p": {"provider": "ollama", "options": {"host": "far.example:11434"}}}},
+        "what the variable OLLAMA_API_KEY holds, to far.example:11434",
+    ),
+    "no address": (
+        {"models": {"p": {"provider": "openai", "options": {"base_url": "http://["}}}},
+        "sends prompts, and what the variable OPENAI_API_KEY holds, to http://[",
+    ),
     "a cluster": (
         {"org": {"executor": "dask", "executor_address": "tcp://far.example:8786"}},
         "made by the cluster at tcp://far.example:8786",
@@ -180,6 +188,12 @@ def test_a_copy_elsewhere_is_another_organisation(base: Path, lemming: Lemming) 
     assert "Running it" in lemming("-C", str(base.parent / "other"), "run-once").err
 
 
+@pytest.mark.parametrize("host", ["localhost", "localhost:11434", "127.0.0.1", "http://[::1]:11434"])
+def test_ollama_on_this_machine_asks_nothing(base: Path, lemming: Lemming, host: str) -> None:
+    make_org(base, resume("ada"), models={"p": {"provider": "ollama", "options": {"host": host}}})
+    assert lemming("trust", "--json").objects == []
+
+
 def test_an_organisation_that_stays_in_its_folder_asks_nothing(base: Path, lemming: Lemming) -> None:
     local = {"provider": "openai", "options": {"base_url": "http://127.0.0.1:9/v1"}}
     make_org(base, resume("ada", permissions={"tools": ["shell", "file_write"]}), models={"local": local})
@@ -232,3 +246,11 @@ def test_a_plugin_is_not_imported_by_looking(
     assert lemming("trust", "--yes").status == 0
     assert lemming("plan").err == ""
     assert (base.parent / "fired").exists()
+
+
+def test_a_lock_of_a_terabyte_is_not_read_whole(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    (base / ".lemming").mkdir()
+    with open(base / ".lemming/lock", "wb") as file:
+        file.truncate(1 << 40)
+    assert lemming("run-once").status == 0

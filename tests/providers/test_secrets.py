@@ -18,7 +18,7 @@ from lemming.engine import run_once
 from lemming.logging_config import log_agent_action
 from lemming.memory import load_memory, save_memory
 from lemming.messages import send
-from lemming.redaction import name_variables, redact_reply, redact_values, refresh
+from lemming.redaction import excerpt, name_variables, redact_reply, redact_values, refresh
 from lemming.testing import make_org, resume, tree
 
 KEY = "p4t-hush/hush+42"
@@ -160,3 +160,29 @@ def test_a_number_in_a_log_that_looks_like_a_secret_stays_a_number(
     log_agent_action(base, "ada", 1, "ended", duration_ms=123456, notes="the pin is 123456")
     line = json.loads((base / "agents/ada/logs/activity.log").read_text())
     assert (line["duration_ms"], line["notes"]) == (123456, "the pin is [redacted PIN]")
+
+
+def test_a_long_address_in_the_settings_is_looked_at_in_time() -> None:
+    for long in ("a" * 900_000, "a-" * 450_000, "/" + "b_" * 450_000):
+        name_variables({"base_url": f"https://here{long}?access_key=hush-hush"}, "a long address")
+        assert redact_values("hush-hush") == "[redacted a long address]"
+
+
+def test_a_key_is_not_cut_in_two_before_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOO_SECRET", KEY)
+    refresh()
+    for cut in range(1, len(KEY)):
+        assert KEY[:cut] not in excerpt(f"{' ' * (64 * 200 - cut)}{KEY}").split()
+
+
+def test_a_key_at_the_end_of_a_models_long_name_reaches_no_file(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOO_SECRET", KEY)
+    refresh()
+    model = {"provider": "scripted", "model": "m" * 190 + KEY, "options": {"file": "config/answers.jsonl"}}
+    make_org(base, resume("ada"), models={"scripted": model})
+    run_once(base)
+    for journal in (base / "logs/ticks").iterdir():
+        replied = next(line for line in journal.read_text().splitlines() if "model_replied" in line)
+        assert KEY[:8] not in replied

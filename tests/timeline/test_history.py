@@ -20,7 +20,7 @@ from lemming.engine import load_tick, run_once
 from lemming.errors import GitFailed, UsageError
 from lemming.jsontext import pretty
 from lemming.messages import send
-from lemming.repository import FOLDER, Repository, git_version
+from lemming.repository import BRANCH, FOLDER, Repository, git_version
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.timeline.history import History
 
@@ -542,3 +542,61 @@ def _git_that(folder: Path, does: str, patch: pytest.MonkeyPatch) -> None:
     (folder / "git").write_text(f"#!/bin/sh\n{does}\n")
     (folder / "git").chmod(0o755)
     patch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+# --- a history that somebody else wrote ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("message", "at"),
+    [
+        ("x\x1ey", "1"), ("x\n\nTick: abc\n", "1"), ("x\n\nAgents: ada\n", "1"), ("", "1"),
+        ("x\n\nTick: 1\nCalls: x\n", "1"), ("x\n\nTick: 1\nCost-USD: much\n", "1"),
+        ("x\n\nTick: -9999999999\n", "1"), (f"x\n\nTick: {'9' * 5000}\n", "1"),
+        ("x\n\nTick: 1\n", "99999999999999"), ("x\n\nTick: 1\n", "long ago"),
+    ],
+)  # fmt: skip
+def test_a_commit_that_lemming_did_not_make_is_refused_and_ticks_go_on(
+    base: Path, message: str, at: str
+) -> None:
+    make(base)
+    run(base)
+    repository, who = Repository(base), f"me <me@here> {at} +0000"
+    tree_id = repository.run("rev-parse", f"{BRANCH}^{{tree}}").decode().strip()
+    commit = f"tree {tree_id}\nauthor {who}\ncommitter {who}\n\n{message}".encode()
+    forged = repository.run("hash-object", "-t", "commit", "-w", "--stdin", "--literally", feed=commit)
+    (repository.folder / BRANCH).write_bytes(forged)
+    for words in (["history"], ["history", "--json"], ["show", "1"], ["rewind", "--to", "1"]):
+        assert command_line(["-C", str(base), *words]) == 7
+    edit_by_hand = base / "shared/note.txt"
+    edit_by_hand.parent.mkdir()
+    edit_by_hand.write_text("x")
+    run(base)
+    assert load_tick(base) == 3
+
+
+def test_a_record_separator_in_a_subject_ends_no_commit(base: Path) -> None:
+    make(base)
+    run(base)
+    repository = Repository(base)
+    repository.commit(repository.stage([]), "tick 2\x1e\x1f\n\nTick: 2\n", at_s=0, author="me")
+    assert subjects(base)[-1] == "tick 2\x1e\x1f"
+
+
+def test_a_counter_far_ahead_is_not_counted_up_to(base: Path) -> None:
+    make(base)
+    run(base)
+    (base / "tick.json").write_text('{"current_tick": 900000000000}')
+    assert History(base).state_after(899_999_999_999).tick == 899_999_999_999
+
+
+def test_a_file_of_more_than_a_gib_is_not_kept_and_all_others_are(base: Path) -> None:
+    make(base)
+    (base / "shared").mkdir()
+    with open(base / "shared/large", "wb") as file:
+        file.truncate(1 << 42)  # it takes no room, and git would read it for days
+    (base / "shared/small").write_text("x")
+    assert run(base) == []
+    assert "shared/large" not in [file.path for file in History(base).changes_between("1", "now").files]
+    listed = Repository(base).run("ls-tree", "-r", "--name-only", BRANCH, "--", "shared")
+    assert listed == b"shared/small\n"
