@@ -29,8 +29,8 @@ def lemming(base: Path, *arguments: str) -> tuple[str, ...]:
     return (*LEMMING, "-C", str(base), *arguments)
 
 
-def run(command: Sequence[str]) -> Ended:
-    """Run a command to its end; raise `CalledProcessError` when it fails."""
+def run(command: Sequence[str], *, any_status: bool = False) -> Ended:
+    """Run a command to its end; raise `CalledProcessError` when it fails, unless `any_status` will do."""
     began = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
@@ -38,7 +38,7 @@ def run(command: Sequence[str]) -> Ended:
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode != 0:
+    if process.returncode != 0 and not any_status:
         raise subprocess.CalledProcessError(process.returncode, command)
     peak = usage.ru_maxrss / (1 << 20 if sys.platform == "darwin" else 1 << 10)
     return Ended(usage.ru_utime + usage.ru_stime, wall, peak)

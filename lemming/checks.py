@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 
 from lemming.clock import parse_timestamp
 
+KNOWN_TEXTS = 100_000  # as many as are remembered to be what a schema asks for
+
 Schema = dict[str, Any]
 Check = Callable[[Any], "Wrong | None"]
 
@@ -28,6 +30,8 @@ class Wrong(NamedTuple):
 def check_of(schema: Schema) -> Check:
     """Return the function that says what is wrong with a value, by the part of JSON Schema used here."""
     checks = list(_checks(schema))
+    if len(checks) == 1:
+        return checks[0]
 
     def check(value: Any) -> Wrong | None:
         for each in checks:
@@ -56,7 +60,8 @@ def _checks(schema: Schema) -> Iterator[Check]:
     if "format" in schema:
         yield _names_a_moment
     if "items" in schema:
-        yield _of_items(check_of(schema["items"]))
+        of_one = check_of(schema["items"])
+        yield _of_texts(of_one) if schema["items"].get("type") == "string" else _of_items(of_one)
     if schema.get("uniqueItems"):
         yield lambda value: None if len({*value}) == len(value) else Wrong("something stands there twice")
     if "properties" in schema:
@@ -92,6 +97,26 @@ def _of_items(check: Check) -> Check:
         return None
 
     return check_items
+
+
+def _of_texts(check: Check) -> Check:
+    """Do what `_of_items` does for texts, once for each: every tick's plan names the same agents."""
+    known: set[str] = set()
+    check_each = _of_items(check)
+
+    def check_texts(value: Any) -> Wrong | None:
+        try:
+            if known.issuperset(value):
+                return None
+        except TypeError:  # something in it is no text
+            return check_each(value)
+        if wrong := check_each(value):
+            return wrong
+        if len(known) < KNOWN_TEXTS:
+            known.update(value)
+        return None
+
+    return check_texts
 
 
 def _of_values(check: Check) -> Check:

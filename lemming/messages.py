@@ -264,8 +264,13 @@ def read_outbox_entries(
     return newest[::-1]
 
 
-def outbox_problems(base_path: str | os.PathLike[str], agent_name: str) -> list[Problem]:
-    """Return what is wrong with the files of one outbox."""
+def outbox_problems(
+    base_path: str | os.PathLike[str], agent_name: str, *, newest: int | None = None
+) -> list[Problem]:
+    """Return what is wrong with the files of one outbox, by their names and by what stands in them.
+
+    With `newest`, only so many entries are opened.
+    """
     base = paths.as_base(base_path)
     problems: list[Problem] = []
     folder = paths.outbox_folder(agent_name)
@@ -279,7 +284,8 @@ def outbox_problems(base_path: str | os.PathLike[str], agent_name: str) -> list[
             problems.append(
                 Problem("ignored: not an entry's file name", f"{folder}/{file_name[:80]}", hint=hint)
             )
-    for name in list_outbox(base, agent_name):
+    names = list_outbox(base, agent_name)
+    for name in names if newest is None else names[-newest:]:
         try:
             read_entry(base, name)
         except ConfigError as error:

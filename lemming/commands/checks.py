@@ -77,10 +77,13 @@ def _about_new_agents(config: Config) -> Iterator[Problem]:
             yield _warning("config/org.json", f"/create_agent_models/{index}", error.message, error.hint)
 
 
-def problems_of_agents(base: Path, config: Config | None, only: str | None) -> Iterator[Problem]:
+def problems_of_agents(
+    base: Path, config: Config | None, only: str | None, *, newest: int | None = None
+) -> Iterator[Problem]:
     """Yield what is wrong with the agents (or one of them), their outboxes and their memories.
 
-    Without settings, because they are broken themselves, resumes are only checked alone.
+    Without settings, because they are broken themselves, resumes are only checked alone. With `newest`, so
+    many entries of each outbox are opened.
     """
     survey = survey_agents(base)
     folders = agent_folders(base)
@@ -93,7 +96,7 @@ def problems_of_agents(base: Path, config: Config | None, only: str | None) -> I
             if config is not None:
                 yield from _problems_of_resume(base, survey.agents[name], config, folders)
         if paths.AGENT_NAME.match(name):
-            yield from outbox_problems(base, name)
+            yield from outbox_problems(base, name, newest=newest)
             yield from _about_ticks_to_come(base, name)
             yield from read_memories(base, name).problems
 

@@ -38,6 +38,7 @@ NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "
 OLDEST_PYTHON = (3, 11)
 LITTLE_ROOM_BYTES = 1 << 30
 JOURNALS_READ = 20
+ENTRIES_READ = 20  # of each outbox; `lemming validate` reads all
 CONNECT_S = 2.0
 _COLOURS: dict[Level, Style] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -195,7 +196,7 @@ def _damage(base: Path) -> Iterator[Finding]:
     if running_engine(base):
         yield Finding("ok", "repair", "not looked at while an engine runs")
         return
-    found = [repair for repair in find_repairs(base, newest=JOURNALS_READ) if repair.kind != "outbox"]
+    found = find_repairs(base, newest=JOURNALS_READ, with_outboxes=False)
     for repair in found:
         level: Level = "warn" if repair.kind in ("leftover", "call", "lost") else "fail"
         yield Finding(level, "repair", f"{repair.where}: {repair.found}", "lemming repair")
@@ -204,11 +205,16 @@ def _damage(base: Path) -> Iterator[Finding]:
 
 
 def _files(base: Path, config: Config) -> Iterator[Finding]:
-    problems = [*problems_of_config(base, config), *problems_of_agents(base, config, None)]
+    problems = [
+        *problems_of_config(base, config),
+        *problems_of_agents(base, config, None, newest=ENTRIES_READ),
+    ]
     errors = [problem for problem in problems if problem.severity == "error"]
     agents = counted(len(survey_agents(base).agents), "agent")
     if not problems:
-        yield Finding("ok", "files", f"{agents}, everything is in order")
+        yield Finding(
+            "ok", "files", f"{agents}, everything is in order (newest {ENTRIES_READ} entries of each)"
+        )
         return
     text = f"{agents}, {counted(len(errors), 'error')}, {counted(len(problems) - len(errors), 'warning')}"
     first = (errors or problems)[0]

@@ -15,12 +15,19 @@ from lemming.timeline.told import Finding, Told
 
 def ledger_findings(base: Path, told: Told) -> Iterator[Finding]:
     """Yield what is wrong with the ledgers of all agents whose turns the journals tell."""
+    renamed = _turns_of_the_gone(base, told)
     for agent, turns in told.turns.items():
         if agent not in told.under_way:
-            yield from _findings_of(base, told, agent, turns)
+            yield from _findings_of(base, told, agent, turns, renamed)
 
 
-def _findings_of(base: Path, told: Told, agent: str, turns: dict[int, dict[str, Any]]) -> Iterator[Finding]:
+def _findings_of(
+    base: Path,
+    told: Told,
+    agent: str,
+    turns: dict[int, dict[str, Any]],
+    renamed: list[dict[int, dict[str, Any]]],
+) -> Iterator[Finding]:
     file, last = paths.ledger_file(agent), max(turns)
     try:
         raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
@@ -45,7 +52,7 @@ def _findings_of(base: Path, told: Told, agent: str, turns: dict[int, dict[str, 
             yield Finding(
                 before, file, "damage", f"line {number}, after tick {before}, is not a turn: {error}"
             )
-    yield from _compare(file, lines, turns, told, _turns_of_the_gone(base, told))
+    yield from _compare(file, lines, turns, told, renamed)
     if rest and last in lines:
         yield Finding(last, file, "damage", f"{len(rest)} bytes at its end are no whole line")
 

@@ -72,7 +72,7 @@ class Repair:
         return {**facts, "is_for_a_person": not self.steps, "call": call}
 
 
-def find_repairs(base: Path, *, newest: int | None = None) -> list[Repair]:
+def find_repairs(base: Path, *, newest: int | None = None, with_outboxes: bool = True) -> list[Repair]:
     """Return all that is wrong and can be told from the files; `newest` limits how many journals are read.
 
     Changes nothing. Safe beside an engine, but what an engine is writing may then look torn.
@@ -90,7 +90,8 @@ def find_repairs(base: Path, *, newest: int | None = None) -> list[Repair]:
         repairs += map(_about_a_lost_file, writes.lost(base))
     repairs += [repair for name in _agents(base) if (repair := _about_a_ledger(base, name))]
     repairs += _leftovers(base)
-    repairs += _odd_entries(base)
+    if with_outboxes:
+        repairs += _odd_entries(base)
     return repairs + [_about_a_call(call) for call in find_unknown_calls(base, read)]
 
 

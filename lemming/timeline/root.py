@@ -33,6 +33,7 @@ FOLDERS = ("agents", "config", "shared")
 LEFT_OUT = "logs"
 LARGEST_BYTES = 1 << 30  # what is larger takes too long, and no turn writes it
 _BLOCK_BYTES = 1 << 20
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no pipe is waited for
 
 
 def state_root(base: Path) -> str:
@@ -66,14 +67,17 @@ def file_digest(base: Path, file: str) -> str | None:
     """Return the SHA-256 of one regular file in hex; None when it is not there. Raises `DiskError`."""
     digest = sha256()
     try:
-        with open(base / file, "rb", opener=_open_as_it_is) as opened:
-            status = os.fstat(opened.fileno())
+        descriptor = os.open(f"{base}/{file}", _READ)
+        try:
+            status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(errno.EINVAL, "not a regular file")
             if status.st_size > LARGEST_BYTES:
                 raise OSError(errno.EFBIG, "it is larger than a GiB")
-            while block := opened.read(_BLOCK_BYTES):
+            while block := os.read(descriptor, _BLOCK_BYTES):
                 digest.update(block)
+        finally:
+            os.close(descriptor)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -81,20 +85,16 @@ def file_digest(base: Path, file: str) -> str | None:
     return digest.hexdigest()
 
 
-def _open_as_it_is(path: str, flags: int) -> int:
-    """Open without following a link, and without waiting for the other end of a pipe."""
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
-
-
 def _files_below(base: Path, top: str) -> Iterator[str]:
     if not _is(stat.S_ISDIR, base / top):
         return
-    for folder, inner, names in walk(base / top):
+    above = len(f"{base}/")
+    for folder, inner, names in walk(f"{base}/{top}"):
         inner[:] = [name for name in inner if name != LEFT_OUT]
         for name in names:
-            file = os.path.join(folder, name)
+            file = f"{folder}/{name}"
             if not (name.startswith(".") and name.endswith(".tmp")) and _is(stat.S_ISREG, file):
-                yield os.path.relpath(file, base)
+                yield file[above:]
 
 
 def _is(kind: Callable[[int], bool], path: str | os.PathLike[str]) -> bool:

@@ -20,7 +20,7 @@ from lemming.jsontext import JsonProblem, parse
 from lemming.memory import decode_memory
 from lemming.messages import list_outbox
 from lemming.timeline.ledgers import ledger_findings
-from lemming.timeline.root import file_digest, state_root
+from lemming.timeline.root import file_digest, file_digests, root_of
 from lemming.timeline.told import Finding, Told, Written, read_told
 
 LARGEST_READ_BYTES = 64 << 20
@@ -48,9 +48,10 @@ def verify(base: Path, ticks: list[int] | None = None) -> Verification:
     Nothing is written and nothing is locked. Raises `DiskError` when a file cannot be read.
     """
     told = read_told(base)
+    digests = file_digests(base)
     findings = [
         *told.findings,
-        *_file_findings(base, told),
+        *_file_findings(base, told, digests),
         *_outbox_findings(base, told),
         *ledger_findings(base, told),
         *_clock_findings(base, told),
@@ -60,18 +61,18 @@ def verify(base: Path, ticks: list[int] | None = None) -> Verification:
     kept.sort(key=lambda finding: (finding.tick, finding.file))
     files = sum(written.tick in chosen for written in told.files.values())
     turns = sum(tick in chosen for turns in told.turns.values() for tick in turns)
-    return Verification(tuple(kept), len(chosen), turns, files, state_root(base))
+    return Verification(tuple(kept), len(chosen), turns, files, root_of(digests))
 
 
 # --- files -------------------------------------------------------------------------------------
 
 
-def _file_findings(base: Path, told: Told) -> Iterator[Finding]:
+def _file_findings(base: Path, told: Told, digests: dict[str, str]) -> Iterator[Finding]:
     for file, written in told.files.items():
         if told.may_be_under_way(file):
             continue
         try:
-            digest = file_digest(base, file)
+            digest = digests.get(file) or file_digest(base, file)
         except DiskError as error:
             yield Finding(written.tick, file, "damage", error.message)
             continue

@@ -1,0 +1,76 @@
+"""What looking at an organisation costs that has run for long: 1,000 agents, 10,000 ticks, 100,000 entries.
+
+It is made by running it, which takes minutes and about a gigabyte, so it is measured on purpose only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.measurement import Measurement
+from benchmarks.options import Options
+from benchmarks.orgs import SENTENCE, agent_names, forget_models, make, write_resumes
+from benchmarks.processes import YARDSTICK, lemming, run
+from lemming import fs
+from lemming.engine import run_forever
+from lemming.jsontext import pretty
+from lemming.providers import Backend, Reply, Request, register_provider
+from lemming.testing import say
+
+ENTRIES_A_TURN = 10
+COMMANDS = (
+    ("verify",), ("doctor",), ("validate",), ("status",), ("plan",), ("history",), ("why", "{entry}"),
+    ("inbox", "a00000"), ("prompt", "a00000"), ("inbox", "a00001"), ("prompt", "a00001"),
+)  # fmt: skip
+
+
+class Talkative(Backend):
+    """A model that says ten sentences and remembers another number in every tick, at once."""
+
+    keeps_deadline = True
+    can_be_down = False
+
+    def complete(self, request: Request) -> Reply:
+        """Return ten entries and one memory."""
+        said = say(SENTENCE, memory_updates=[{"key": "state", "value": {"n": request.tick}}])
+        return Reply(text=json.dumps({**said, "outbox_entries": said["outbox_entries"] * ENTRIES_A_TURN}))
+
+
+def measure(options: Options) -> Iterator[Measurement]:
+    """Yield the CPU time of whole commands in an organisation of so many agents and ticks."""
+    agents, age = max(options.agents), max(options.ages)
+    base = old(options.place / "old", agents, age)
+    newest = sorted((base / "agents/a00000/outbox").iterdir())[-1]
+    entry = json.loads(newest.read_bytes())["id"]
+    floors, times = [], {words: list[float]() for words in COMMANDS}
+    for _ in range(options.rounds):
+        floors.append(run(YARDSTICK).cpu_s)
+        for words in COMMANDS:
+            command = lemming(base, *[word.format(entry=entry) for word in words])
+            times[words].append(run(command, any_status=True).cpu_s)
+    for words in COMMANDS:
+        reads = {"a00000": ", who reads all", "a00001": ", who reads one"}.get(words[-1], "")
+        yield Measurement.paired(
+            times[words], floors, scale=1e3, unit="ms", floor_is="import typer, pydantic",
+            case=f"{agents:,} agents, {age:,} ticks: {' '.join(words)}{reads}",
+            figure="CPU",
+        )  # fmt: skip
+
+
+def old(base: Path, size: int, age: int) -> Path:
+    """Return an organisation that has run `age` ticks, one agent in each; the first agent reads all."""
+    register_provider("instant", Talkative)
+    make(base, size, "one", org={"durability": "off", "retention_ticks": 0})
+    for number, name in enumerate(agent_names(size)):
+        _change(base, name, schedule={"run_every_n_ticks": size, "phase_offset": -number})
+    run_forever(base, interval_s=0, max_ticks=age)
+    write_resumes(base, size, "one", model="scripted")
+    _change(base, agent_names(size)[0], permissions={"read_outboxes": ["*"], "tools": []})
+    return forget_models(base)
+
+
+def _change(base: Path, name: str, **values: object) -> None:
+    file = f"agents/{name}/resume.json"
+    fs.publish(base, file, pretty({**json.loads((base / file).read_bytes()), **values}))
