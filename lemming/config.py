@@ -189,7 +189,10 @@ class ModelEntry:
         default_factory=dict,
         metadata=about("Arguments of the provider: base_url, api_key_env, command, file, ..."),
     )
-    temperature: float | None = field(default=None, metadata={"ge": 0, "le": 2})
+    temperature: float | None = field(
+        default=None,
+        metadata=about("Sampling temperature, where a resume sets none; null: the backend's.", ge=0, le=2),
+    )
     max_output_tokens: int = field(default=2048, metadata=about("Longest answer, in tokens.", ge=1))
     deadline_s: float = field(
         default=120.0,

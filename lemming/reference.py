@@ -1,4 +1,4 @@
-"""Writes the parts of `docs/cli.md` and `docs/resume.md` that follow from the code.
+"""Writes the parts of `docs/cli.md`, `docs/resume.md` and `docs/settings.md` that follow from the code.
 
     python -m lemming.reference docs
 
@@ -19,9 +19,10 @@ from typing import Any
 import typer
 
 from lemming import fs
-from lemming.agents import Agent
+from lemming.agents import Agent, AgentCredits
 from lemming.cli import COMMANDS, app, load_command
 from lemming.commands.screen import tell
+from lemming.config import ModelEntry, Org
 from lemming.documents import adapter
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
@@ -31,7 +32,7 @@ Schema = dict[str, Any]
 
 def pages(folder: Path) -> dict[str, str]:
     """Return what the pages should say, by their names in `folder`."""
-    generated = {"cli.md": command_line(), "resume.md": resume()}
+    generated = {"cli.md": command_line(), "resume.md": resume(), "settings.md": settings()}
     return {name: f"{_by_people(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
 
 
@@ -110,9 +111,19 @@ def _parameter(parameter: Any, context: Any) -> list[str]:
 
 def resume() -> str:
     """Return a table of every key of a resume: its type, its default, what it means."""
-    schema: Schema = adapter(Agent).json_schema()
-    rows = list(_keys(Agent, schema, schema.get("$defs", {}), ""))
-    return "## Keys\n\n" + _table(["Key", "Type", "Default", "Meaning"], rows)
+    return "## Keys\n\n" + _table_of_keys(Agent)
+
+
+def settings() -> str:
+    """Return a table of the keys of each file of `config/`."""
+    tables = {"config/models.json": ModelEntry, "config/org.json": Org, "config/credits.json": AgentCredits}
+    return "\n".join(f"## {file}\n\n{_table_of_keys(kind)}" for file, kind in tables.items())
+
+
+def _table_of_keys(kind: Any) -> str:
+    schema: Schema = adapter(kind).json_schema()
+    rows = list(_keys(kind, schema, schema.get("$defs", {}), ""))
+    return _table(["Key", "Type", "Default", "Meaning"], rows)
 
 
 def _keys(kind: Any, schema: Schema, definitions: Schema, prefix: str) -> Iterator[list[str]]:
@@ -140,12 +151,19 @@ def _type_in_words(schema: Schema) -> str:
     if schema.get("type") == "array":
         return f"list of {_type_in_words(schema['items'])}"
     words = {"string": "text", "integer": "whole number", "number": "number", "boolean": "true or false",
-             "null": "null"}  # fmt: skip
+             "null": "null", "object": "object"}  # fmt: skip
     text = words.get(schema.get("type", ""), "any JSON")
     low, high = schema.get("minimum"), schema.get("maximum")
     if low is not None and high is not None:
-        return f"{text}, {low} to {high}"
-    return f"{text}, at least {low}" if low is not None else text
+        return f"{text}, {_number(low)} to {_number(high)}"
+    if "exclusiveMinimum" in schema:
+        most = f", at most {_number(high)}" if high is not None else ""
+        return f"{text} above {_number(schema['exclusiveMinimum'])}{most}"
+    return f"{text}, at least {_number(low)}" if low is not None else text
+
+
+def _number(value: float) -> str:
+    return f"{value:g}" if value >= 1e9 or value != int(value) else str(int(value))
 
 
 def _default_in_words(field: Any) -> str:

@@ -120,6 +120,7 @@ def grant_credits(
         return
     tell(f"{name} may spend {after:g} credits (before: {before:g}); {_number(fact['left'])} left")
     tell(f"{CREDITS_FILE} says so from now on, whatever max_credits in agents/{name}/resume.json says")
+    tell(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` goes on")
 
 
 def _write(base: Path, name: str, max_credits: float) -> None:

@@ -93,6 +93,8 @@ def _switch(base: Path, *, is_on: bool, as_json: bool) -> None:
             tell(
                 f"{counted(rebuilt, 'tick')} of the past made from the journals; `lemming history` shows them"
             )
+        else:
+            tell("`lemming history` lists them, `lemming show TICK` shows what one changed")
     else:
         tell("the history is off; what has been kept can still be read")
 

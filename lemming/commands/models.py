@@ -80,6 +80,8 @@ def pull_model(
         show_json("weights", {"model": name, "file": str(file), "size_bytes": wanted.size_bytes})
     else:
         show(str(file))
+        if not quiet:
+            tell("next: `lemming run-once`" if base else "next: `lemming init news`")
 
 
 def _are_here(name: str) -> bool:

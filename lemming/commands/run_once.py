@@ -10,6 +10,7 @@ from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import Narrator, exit_status
 from lemming.commands.options import AsJson, Batch, Quiet, Trust
 from lemming.commands.org import find_org
+from lemming.commands.screen import tell
 from lemming.commands.trust import require_agreement
 
 
@@ -58,4 +59,6 @@ def run_once(
     if not report.is_complete:
         raise typer.Exit(switch.exit_status)
     narrator.ended(report)
+    if report.tick == 1 and report.by_status("done") and not quiet and not as_json:
+        tell("next: `lemming tick` shows it whole, `lemming run-once` goes on")
     raise typer.Exit(exit_status(report, narrator.due))

@@ -41,6 +41,7 @@ def validate(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = F
         warnings = len(problems) - errors
         found = [counted(errors, "error")] * bool(errors) + [counted(warnings, "warning")] * bool(warnings)
         tell(", ".join(found) or "everything is in order")
+        tell("next: mend these, and `lemming validate` again" if errors else "next: `lemming run-once`")
     if errors:
         raise typer.Exit(ConfigError.exit_status)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -93,10 +94,18 @@ def test_the_shell_completes_commands_and_agents(base: Path, typed: str, offered
     assert done.stdout.split() == offered
 
 
-@pytest.mark.parametrize("page", ["cli.md", "resume.md"])
+@pytest.mark.parametrize("page", ["cli.md", "resume.md", "settings.md"])
 def test_the_generated_pages_are_up_to_date(page: str) -> None:
     docs = REPOSITORY / "docs"
     assert (docs / page).read_text() == reference.pages(docs)[page], "run `make docs`"
+
+
+def test_every_type_of_object_that_json_prints_is_documented() -> None:
+    sources = (REPOSITORY / "lemming/commands").glob("*.py")
+    types = {kind for file in sources for kind in re.findall(r'show_json\(\s*"(\w+)"', file.read_text())}
+    assert len(types) > 30
+    text = (REPOSITORY / "docs/cli.md").read_text()
+    assert {kind for kind in types if f"`{kind}`" not in text} == set()
 
 
 def test_every_exit_status_is_documented() -> None:
@@ -150,3 +159,16 @@ def test_a_command_of_another_name_is_led_to_the_right_one(bare: Lemming, word: 
 def test_a_person_does_not_fire(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("human", model={"key": "human"}))
     assert "a person speaks" in lemming("agents", "list").out
+
+
+def test_what_comes_next_is_said_and_kept_out_of_json(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada", credits={"max_credits": 5}))
+    assert lemming("validate").err.endswith("next: `lemming run-once`\n")
+    assert lemming("credits", "grant", "ada", "2").err.endswith(
+        "`lemming credits grant ada -2` takes it back; `lemming run-once` goes on\n"
+    )
+    assert lemming("run-once").err.endswith(
+        "next: `lemming tick` shows it whole, `lemming run-once` goes on\n"
+    )
+    assert "next:" not in lemming("run-once").err
+    assert lemming("validate", "--json").err == ""

@@ -90,7 +90,7 @@ def test_one_agent_can_be_checked_alone(base: Path, lemming: Lemming) -> None:
 def test_a_clean_org_is_said_to_be_in_order(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada"))
     ran = lemming("validate")
-    assert (ran.status, ran.out, ran.err) == (0, "", "everything is in order\n")
+    assert (ran.status, ran.out, ran.err) == (0, "", "everything is in order\nnext: `lemming run-once`\n")
 
 
 def test_a_broken_tick_counter_is_found(base: Path, lemming: Lemming) -> None:
