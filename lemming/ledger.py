@@ -17,7 +17,7 @@ from lemming.documents import adapter, why_unreadable
 from lemming.errors import CorruptState
 from lemming.fitting import LARGEST_AMOUNT, Misfit, fit
 from lemming.jsontext import compact, parse
-from lemming.readings import Identity, identity_in, identity_of, is_exact
+from lemming.readings import Identity, identity_in, identity_of, is_exact, status_of
 from lemming.readmark import ReadMark
 from lemming.refusals import require_about_one_file
 
@@ -136,7 +136,7 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
 
 def _read_tail(file: str, relative: str, lines: int) -> bytes:
     try:
-        if os.stat(file, follow_symlinks=False).st_size > FILE_LIMIT_BYTES:
+        if status_of(file).st_size > FILE_LIMIT_BYTES:
             raise OSError(errno.EFBIG, f"it is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger")
         return fs.read_tail(file, _TAIL_BYTES, lines)
     except FileNotFoundError:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from lemming import fs
+from lemming.errors import RateLimited
 from lemming.jsontext import pretty
+from lemming.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import make_org, resume, say
+from lemming.tools import Tool, ToolRegistry, ToolResult
 
 Build = Callable[[Path, dict[str, Any]], object]
 
@@ -33,6 +38,53 @@ def remembers(text: str, **more: Any) -> dict[str, Any]:
 
 def call(tool: str, **args: Any) -> dict[str, Any]:
     return {"tool": tool, "args": args}
+
+
+def by_hand(base: Path, author: str, tick: int, ident: str, **payload: Any) -> None:
+    """Put an entry into an outbox as a person with an editor would."""
+    entry = {"id": ident, "tick": tick, "agent": author, "kind": "request", "payload": payload}
+    file = f"agents/{author}/outbox/{tick:08d}_{ident}.json"
+    fs.publish(base, file, pretty({**entry, "tags": [], "created_at": ""}))
+
+
+class Hangs(Tool):
+    """Takes longer than it may, each time, and may be run again."""
+
+    name = "hangs"
+    description = "Hangs."
+    repeatable = True
+    timeout_s = 0.001
+    last: ClassVar[threading.Event] = threading.Event()
+
+    def execute(self, agent_name: str, base_path: Path) -> ToolResult:
+        """Wait until the next call, so that one thread is left at most."""
+        Hangs.last.set()
+        mine = Hangs.last = threading.Event()
+        mine.wait()
+        return ToolResult(True, "late")
+
+
+class SecondTry(LLMProvider):
+    """Says of every call that it comes too soon, and answers when it is asked again."""
+
+    keeps_deadline = True
+    refused: ClassVar[set[tuple[str, int, int]]] = set()
+
+    def call(self, model_name: str, messages: Any, temperature: float | None, **_: Any) -> str:
+        raise NotImplementedError
+
+    def complete(self, request: Request) -> Reply:
+        """Answer the second time."""
+        call = (request.agent, request.tick, request.step)
+        if call in SecondTry.refused:
+            SecondTry.refused.remove(call)
+            return Reply(text=json.dumps(remembers(f"the second time, {request.tick}")))
+        SecondTry.refused.add(call)
+        raise RateLimited("too soon", retry_after_s=0.0)
+
+
+register_provider("second_try", SecondTry)
+ToolRegistry.register(Hangs())
 
 
 def plain(base: Path, org: dict[str, Any]) -> None:
@@ -92,9 +144,7 @@ def wildcards(base: Path, org: dict[str, Any]) -> None:
         org=org,
         script=[{"agent": "bob", "contains": "from ada", "reply": say("ada spoke")}, {"reply": say("hello")}],
     )
-    entry = {"id": "byhand", "tick": 0, "agent": "human", "kind": "request", "payload": {"text": "go"}}
-    file = "agents/human/outbox/00000000_byhand.json"
-    fs.publish(base, file, pretty({**entry, "tags": [], "created_at": ""}))
+    by_hand(base, "human", 0, "byhand", text="go")
 
 
 def idle(base: Path, org: dict[str, Any]) -> None:
@@ -180,6 +230,117 @@ def crowd(base: Path, org: dict[str, Any]) -> None:
     )
 
 
+def letters(base: Path, org: dict[str, Any]) -> None:
+    """Entries for one, for two, for all; an id used three times; more than is shown at once."""
+    quiet = {"run_every_n_ticks": 1, "wake": "changed"}
+    ask = {"kind": "request", "payload": {"text": "please", "target": ["bob"]}, "tags": []}
+    make_org(
+        base,
+        resume("ada", permissions={"read_outboxes": ["human", "pat"]}),
+        resume("bob", schedule=quiet),
+        resume("cyd", schedule=quiet, permissions={"read_outboxes": ["human", "ada"]}),
+        resume("human", model={"key": "human"}),
+        resume("pat", model={"key": "human"}),
+        org={**org, "inbox_limit": 3},
+        models={"human": {"provider": "human"}},
+        script=[
+            {"agent": "ada", "reply": say("all hear this", outbox_entries=[ask])},
+            {"agent": "bob", "contains": "for bob", "reply": remembers("it is mine")},
+            {"reply": remembers("not for me")},
+        ],
+    )
+    by_hand(base, "human", 0, "same", text="for all")
+    by_hand(base, "human", 1, "same", text="for bob", target="bob")
+    by_hand(base, "pat", 0, "same", text="for two", target=["bob", "ada"])
+    for number in range(3):
+        by_hand(base, "human", 0, f"more{number}", text=f"and {number}")
+
+
+def missed(base: Path, org: dict[str, Any]) -> None:
+    """Entries that wait for a reader, and go unread when it fails too long; it is told when it is back."""
+    make_org(
+        base,
+        resume("ada", permissions={}),
+        resume("bob", permissions={"read_outboxes": ["ada"]}),
+        org={**org, "retention_ticks": 1},
+        script=[
+            {"agent": "ada", "reply": say("news")},
+            {"agent": "bob", "contains": "expired unread", "reply": remembers("I have missed some")},
+            *({"agent": "bob", "tick": tick, "error": "AuthenticationFailed"} for tick in range(1, 6)),
+            {"agent": "bob", "reply": say("back")},
+        ],
+    )
+
+
+def mixed(base: Path, org: dict[str, Any]) -> None:
+    """Replies with a part that is wrong for good; a memory written by tool and reply; large integers."""
+    entry = {"kind": "message", "payload": {"text": "many", "number": 2**63 - 1}, "tags": []}
+    reply = {
+        "outbox_entries": [entry, {"kind": "shout", "payload": {}}],
+        "tool_calls": [
+            call("memory_write", key="last", value=1),
+            call("file_write", path="a.txt", content="a"),
+        ],
+        "memory_updates": [{"key": "../bad", "value": 1}, {"key": "last", "value": 2**64 + 1}],
+        "notes": "",
+    }
+    make_org(
+        base,
+        resume(
+            "ada", schedule={"wake": "changed"}, permissions={"read_outboxes": [], "tools": ["file_write"]}
+        ),
+        resume("bob", permissions={"read_outboxes": ["ada"]}),
+        org=org,
+        script=[
+            {"agent": "ada", "reply": json.dumps(reply)},
+            {"agent": "bob", "reply": remembers("read", actions=[])},
+        ],
+    )
+
+
+def hindered(base: Path, org: dict[str, Any]) -> None:
+    """A tool that takes too long, a workspace that is full, a backend that answers the second time only."""
+    calls = [
+        call("file_write", path="first.txt", content="1" * 5000),
+        call("hangs"),
+        call("file_write", path="second.txt", content="2" * 100_000),
+        call("file_write", path="third.txt", content="3" * 3000),
+    ]
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["file_write", "hangs"]}, turn={"max_steps": 2}),
+        resume("bob", model={"key": "second"}),
+        org={**org, "quota": {"max_bytes": 1 << 20}},
+        models={"second": {"provider": "second_try"}},
+        script=[
+            {"agent": "ada", "step": 0, "reply": say("working", tool_calls=calls)},
+            {"reply": remembers("worked")},
+        ],
+    )
+    fs.publish(base, "agents/ada/workspace/large.bin", b"0" * 1_000_000)
+
+
+def sealed(base: Path, org: dict[str, Any]) -> None:
+    """The turn of a hundred: journals are packed, and the oldest removed."""
+    settings = {**org, "plain_journals": 0, "kept_journals": 0}
+    make_org(base, resume("ada"), org=settings, script=[{"reply": remembers("a hundred")}])
+    fs.publish(base, "tick.json", pretty({"current_tick": 99}))
+
+
+def hiring(base: Path, org: dict[str, Any]) -> None:
+    """Agents made out of their creator's credits, half of what is left and a sum, until there are none."""
+    new = [
+        call("create_agent", name=name, title=name, instructions="Work.", model_key="scripted", **credits)
+        for name, credits in (("eve", {}), ("fay", {"max_credits": 1}), ("gus", {"max_credits": 90}))
+    ]
+    make_org(
+        base,
+        resume("hr", permissions={"tools": ["create_agent"]}, credits={"max_credits": 5}),
+        org=org,
+        script=[{"agent": "hr", "reply": remembers("hiring", tool_calls=new)}, {"reply": say("I am new")}],
+    )
+
+
 CASES = [
     Case(plain, 2),
     Case(tools, 2),
@@ -192,5 +353,11 @@ CASES = [
     Case(broken, 2),
     Case(failing, 2),
     Case(crowd, 2, at_once=3),
+    Case(letters, 3),
+    Case(missed, 6),
+    Case(mixed, 2),
+    Case(hindered, 2),
+    Case(sealed, 100),
+    Case(hiring, 2),
 ]
 BY_NAME = {case.name: case for case in CASES}
