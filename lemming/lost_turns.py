@@ -1,7 +1,8 @@
 """Turns that a journal records and whose ledger line is not there: storage that went back, or a hot copy.
 
 A turn's line is written after its other files, so where it is missing they may be too. The record holds all
-answers, so the files are worked out from it again and written where they are not there.
+answers, so the files are worked out from it again and written where they are not there. An agent that was
+removed and made anew has no ledger either: its namesake's turns are not written into its folder.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from lemming import fs, paths
+from lemming.agents import load_agent
 from lemming.config import Config
-from lemming.errors import CorruptState, Problem
-from lemming.journal import OWN_LIMIT_BYTES, Journal, read_journal
+from lemming.errors import ConfigError, CorruptState, Problem
+from lemming.journal import OWN_LIMIT_BYTES, Journal, Record, read_journal
 from lemming.ledger import read_state
 from lemming.plan import Plan
 from lemming.readings import is_there
@@ -43,9 +45,9 @@ def write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None
         )
 
 
-def is_lost(base: Path, tick: int, agent_names: Iterable[str]) -> bool:
-    """Return whether the ledger of one of these agents, who had a turn in this tick, ends before it."""
-    return any(_is_behind(base, name, tick) for name in agent_names)
+def is_lost(base: Path, tick: int, starts: Iterable[Record]) -> bool:
+    """Return whether the ledger of one of the agents whose turns these records began ends before the tick."""
+    return any(_is_behind(base, start["agent"], tick) and not _is_namesake(base, start) for start in starts)
 
 
 def _lost_in(base: Path, tick: int) -> list[str]:
@@ -57,7 +59,12 @@ def _lost_in(base: Path, tick: int) -> list[str]:
     kinds: dict[bytes, set[str]] = {b"started": set(), b"committed": set()}
     for kind, name in _TURN.findall(raw):
         kinds[kind].add(name.decode())
-    return [name for name in sorted(kinds[b"started"] & kinds[b"committed"]) if _is_behind(base, name, tick)]
+    behind = {name for name in kinds[b"started"] & kinds[b"committed"] if _is_behind(base, name, tick)}
+    if not behind:
+        return []
+    records = read_journal(base, tick, limit_bytes=OWN_LIMIT_BYTES)
+    starts = (record for record in records if record["type"] == "turn_started" and record["agent"] in behind)
+    return sorted(start["agent"] for start in starts if not _is_namesake(base, start))
 
 
 def _is_behind(base: Path, agent_name: str, tick: int) -> bool:
@@ -67,6 +74,25 @@ def _is_behind(base: Path, agent_name: str, tick: int) -> bool:
         return read_state(base, agent_name).tick < tick
     except CorruptState:  # a person's to look at
         return False
+
+
+def _is_namesake(base: Path, start: Record) -> bool:
+    """Return whether the agent is another one than the one whose turn the record began.
+
+    It has had no turn, and that was not the first turn of an agent with this resume.
+    """
+    name = start["agent"]
+    if read_state(base, name).tick >= 0:
+        return False
+    if start["state"]["tick"] >= 0:
+        return True
+    from lemming.seating import IN_THE_OPENING
+
+    try:
+        resume = load_agent(base, name).plain
+    except ConfigError:
+        return True
+    return bool(start["resume"] != {key: resume[key] for key in resume if key not in IN_THE_OPENING})
 
 
 def _write_again(runtime: Runtime, config: Config, tick: int, agent_names: list[str]) -> None:

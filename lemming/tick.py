@@ -68,8 +68,6 @@ class Tick:
                 after=after,
                 **snapshot.plan.as_json(),
             )
-        for problem in snapshot.mailroom.misplaced():
-            runtime.tell(problem)
         return cls(
             runtime, journal, snapshot, Commits(runtime, journal, snapshot.mailroom, snapshot.config.org)
         )
@@ -84,6 +82,8 @@ class Tick:
 
         What the tick writes does not depend on how many that are. Raises `DiskError`.
         """
+        for problem in self.snapshot.mailroom.misplaced():
+            self.runtime.tell(problem)
         order, at_once = self.plan.order, self._at_once()
         org, agents = self.snapshot.config.org, self._agents()
         waits = find_waits(order, agents, org, self.runtime.base) if at_once > 1 else {}
@@ -273,9 +273,9 @@ class Tick:
         records = self.journal.records
         if may_have_gone_down(next(iter(records), None), self.runtime.clock):
             return True
-        started = {record["agent"] for record in records if record["type"] == "turn_started"}
         ended = {record["agent"] for record in records if record["type"] == "turn_committed"}
-        return is_lost(self.runtime.base, self.plan.tick, started & ended)
+        starts = (r for r in records if r["type"] == "turn_started" and r["agent"] in ended)
+        return is_lost(self.runtime.base, self.plan.tick, starts)
 
     def _take(self, seat: Seat, *, again: bool) -> None:
         if self.runtime.is_heard:

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from lemming import fs
 from lemming.engine import run_once
+from lemming.jsontext import pretty
 from lemming.ledger import read_state
+from lemming.messages import list_outbox
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
 from lemming.timeline.verify import verify
 
@@ -72,6 +75,31 @@ def test_storage_that_goes_back_under_an_interrupted_tick_loses_nothing_though_t
     lose_all(crashed)
     run_once(crashed, clock=FrozenClock(boot_id="this"))
     assert tree(crashed) == tree(peace)
+
+
+@pytest.mark.parametrize("ticks", [1, 3])
+def test_an_agent_that_is_removed_and_made_anew_gets_nothing_of_its_namesake(base: Path, ticks: int) -> None:
+    make_org(base, resume("ada"), resume("bob"), script=[{"reply": NEWS}])
+    for _ in range(ticks):
+        run_once(base, clock=FrozenClock(boot_id="this"))
+    shutil.rmtree(base / "agents/ada")
+    plain = resume("ada", title="Another Ada", permissions={"read_outboxes": []})
+    fs.publish(base, "agents/ada/resume.json", pretty(plain))
+    told: list[str] = []
+    run_once(base, clock=FrozenClock(boot_id="this"), notify=lambda event: told.append(event["type"]))
+    assert read_state(base, "ada").turns == 1
+    assert [name.tick for name in list_outbox(base, "ada")] == [ticks + 1]
+    assert "problem" not in told
+
+
+def test_a_first_turn_that_is_lost_is_written_again(base: Path) -> None:
+    make_org(base, resume("ada"), resume("bob"), script=[{"reply": NEWS}])
+    run_once(base, clock=FrozenClock(boot_id="this"))
+    (base / "agents/ada/turns.jsonl").unlink()
+    told: list[str] = []
+    run_once(base, clock=FrozenClock(boot_id="this"), notify=lambda event: told.append(event["type"]))
+    assert read_state(base, "ada").turns == 2
+    assert told.count("problem") == 1, "and nothing is said of what the others wrote since"
 
 
 def test_what_a_person_removed_stays_removed_where_no_line_is_missing(org: Path) -> None:
