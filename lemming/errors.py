@@ -233,7 +233,7 @@ class Unusable(RequestRejected):
 
 
 class AnswerTooLarge(ProviderError):
-    """The backend sent more than an answer may be; what came was thrown away."""
+    """The backend sent more than an answer may be; what came was thrown away, and is paid for."""
 
     code = "LMG-508"
 

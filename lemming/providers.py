@@ -15,7 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from lemming.documents import adapter
-from lemming.errors import ConfigError, LemmingError, ProviderError, UnknownModel
+from lemming.errors import (
+    AnswerTooLarge,
+    ConfigError,
+    ContractError,
+    LemmingError,
+    ProviderError,
+    UnknownModel,
+)
 from lemming.jsontext import compact, nearest
 from lemming.plugin_errors import place_of
 from lemming.plugins import Registry
@@ -46,7 +53,7 @@ __all__ = [
 Message = dict[str, str]
 """`{"role": "system" | "user" | "assistant", "content": text}`."""
 
-Finish = Literal["stop", "length", "refusal"]
+Finish = Literal["stop", "length", "refusal", "too_large"]
 
 
 class Request(NamedTuple):
@@ -71,10 +78,10 @@ class Request(NamedTuple):
 class Reply(NamedTuple):
     """One answer and what it used. Token counts are None when the backend did not say.
 
-    `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut. `at` is when it
-    came, for answers out of a recording; empty: now. `batched`: it came in a batch, at the price of one.
-    `waited_s` is how long the call waited for room before it was made. `earlier`: why the attempts before
-    this one failed.
+    `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut, "too_large" when it
+    was thrown away. `at` is when it came, for answers out of a recording; empty: now. `batched`: it came in a
+    batch, at the price of one. `waited_s` is how long the call waited for room before it was made. `earlier`:
+    why the attempts before this one failed.
     """
 
     text: str
@@ -88,6 +95,14 @@ class Reply(NamedTuple):
     batched: bool = False
     waited_s: float = 0.0
     earlier: tuple[ProviderError, ...] = ()
+
+
+def require_reply(finish: str) -> None:
+    """Raise when an answer, by how it ended, holds no reply: it was thrown away, or is a refusal."""
+    if finish == "too_large":
+        raise AnswerTooLarge("it was not read to its end, and is charged as max_output_tokens")
+    if finish == "refusal":
+        raise ContractError("the model refused to answer")
 
 
 MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits

@@ -156,7 +156,7 @@ RECORDS: dict[str, Kind] = {
         "A model's answer, before anything it causes.",
         {
             "agent": AGENT, "call": COUNT, "at": TEXT, "text": TEXT,
-            "finish": {"enum": ["stop", "length", "refusal"]}, "model": TEXT, **SPENT,
+            "finish": {"enum": ["stop", "length", "refusal", "too_large"]}, "model": TEXT, **SPENT,
             "cached_tokens": COUNT, "is_estimated": FLAG, "duration_ms": WHOLE,
         },
         {"batched": FLAG, **ATTEMPTS},

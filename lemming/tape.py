@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterator
 from hashlib import blake2b
 from operator import itemgetter
+from typing import get_args
 
 from lemming.clock import elapsed_ms
 from lemming.commits import Commits
@@ -19,10 +20,18 @@ from lemming.config import Org
 from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.credits import check_credits, usage_of
 from lemming.effects import FileEffect, apply_effect
-from lemming.errors import DiskError, LemmingError, OutOfCredits, ProviderError, name_of, recorded_failure
+from lemming.errors import (
+    AnswerTooLarge,
+    DiskError,
+    LemmingError,
+    OutOfCredits,
+    ProviderError,
+    name_of,
+    recorded_failure,
+)
 from lemming.journal import Journal, Record
 from lemming.logging_config import engine_logger
-from lemming.providers import Message, Request
+from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_reply, redact_values
 from lemming.runtime import Runtime, Stopped
 from lemming.tools import EngineTool, ToolContext, ToolResult, allowed_tools
@@ -153,6 +162,10 @@ class JournalTape:
         try:
             with self._runtime.waiting():
                 reply = self._runtime.complete(seat.model, request)
+        except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
+            reply = Reply(
+                "", output_tokens=request.max_output_tokens, finish="too_large", earlier=error.earlier
+            )
         except ProviderError as error:
             if self._runtime.stop.is_set():
                 raise Stopped from error
@@ -166,7 +179,7 @@ class JournalTape:
             at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
             text=redact_reply(reply.text[: 2 * REPLY_LIMIT_BYTES]),
-            finish=reply.finish if reply.finish in ("length", "refusal") else "stop",
+            finish=reply.finish if reply.finish in get_args(Finish) else "stop",
             model=redact_values(str(reply.model or seat.model.model))[:200],
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,

@@ -16,6 +16,7 @@ import pwd
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,13 +26,13 @@ from lemming.agents import Agent
 from lemming.config import Config, ModelEntry
 from lemming.errors import DiskError
 from lemming.jsontext import JsonProblem, parse, pretty
+from lemming.redaction import without_userinfo
 
 MADE_HERE = ".lemming/made-here"
 _LIMIT_BYTES = 1 << 20
-_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY", "ollama": "OLLAMA_API_KEY"}
+_USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
 _DOES_WHAT = "does what "
 _OWN_MODULES = "lemming."
-_THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
 
 def reaches(base: Path, config: Config, agents: Iterable[Agent]) -> list[str]:
@@ -76,22 +77,33 @@ def _model(entry: ModelEntry) -> Iterator[str]:
         rest = "".join(f", {key} {json.dumps(options[key])}" for key in ("env", "cwd") if options.get(key))
         yield f"runs the program: {command}{rest}"
         return
-    named, address = options.get("api_key_env"), options.get("base_url")
+    named, address = options.get("api_key_env"), options.get("base_url") or options.get("host")
     if entry.provider == "ollama":
-        address = options.get("host") or None
-    usual = _KEYS.get(entry.provider)
-    if address is not None and not _is_this_machine(str(address)):
-        yield f"sends prompts, and what the variable {named or usual or '-'} holds, to {address}"
-    elif named and named != usual:
-        yield f"sends what the variable {named} holds to {address or entry.provider}"
+        named = "OLLAMA_API_KEY"
+    shown = without_userinfo(str(address or "")).partition("?")[0]
+    if address and not is_this_machine(str(address)):
+        yield f"sends prompts{f', and what the variable {named} holds,' if named else ''} to {shown}"
+    elif named not in (None, *_USUAL_KEYS):
+        yield f"sends what the variable {named} holds to {shown or entry.provider}"
 
 
-def _is_this_machine(address: str) -> bool:
-    """Return whether an address, with or without a scheme, is one of this machine; what is none is not."""
+def is_this_machine(address: str) -> bool:
+    """Return whether an address, with a scheme or none, is one of this machine's.
+
+    >>> is_this_machine("http://127.0.0.1:8000/v1"), is_this_machine("gpu:11434")
+    (True, False)
+    >>> is_this_machine("http://127.far.example/?://127.0.0.1")
+    False
+    """
     try:
-        return urlsplit(address if "://" in address else f"//{address}").hostname in _THIS_MACHINE
+        name = urlsplit(address if "://" in address else f"//{address}").hostname or "localhost"
     except ValueError:
         return False
+    try:
+        number = ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return number.is_loopback or number.is_unspecified
 
 
 def _folders(base: Path, agents: Iterable[Agent]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from lemming.ledger import AgentState
 from lemming.memory import memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.prompt import correction, results_message
-from lemming.providers import Message
+from lemming.providers import Message, require_reply
 from lemming.readmark import ReadMark
 from lemming.report import Status, TurnReport
 from lemming.tools import ToolResult, is_unknown_outcome, unknown_outcome
@@ -216,9 +216,8 @@ class _Turn:
         return reply
 
     def call_model(self) -> Answer:
-        answer = self.tape.ask(len(self.answers), self.messages)
-        self.answers.append(answer)
-        return answer
+        self.answers.append(self.tape.ask(len(self.answers), self.messages))
+        return self.answers[-1]
 
     def salvage(self, why: str = "") -> TurnReply:
         """Read the last answer, which stays as it is, without its wrong parts; raise if nothing remains."""
@@ -228,16 +227,14 @@ class _Turn:
             raise ContractError(f"{error.message}{why}") from error
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
-        if answer.finish == "refusal":
-            raise ContractError("the model refused to answer")
+        require_reply(answer.finish)
         limits = self.seat.agent.turn
         try:
             return parse_reply(answer.text, kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
         except ContractError as error:
             if answer.finish == "length":
-                raise ContractError(
-                    f"the reply was cut off at the token limit; be shorter ({error})"
-                ) from error
+                cut_off = f"the reply was cut off at the token limit; be shorter ({error})"
+                raise ContractError(cut_off) from error
             raise
 
     def act(self, reply: TurnReply) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lemming import fs, paths
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, FileAccess, agent_folders, nearest_agent, survey_agents
+from lemming.commands.readiness import seen_on_the_way
 from lemming.config import CREDITS_FILE, MODELS_FILE, Config, credits_of, is_overridden
 from lemming.counter import load_tick
 from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
@@ -47,6 +48,10 @@ def problems_of_config(base: Path, config: Config) -> Iterator[Problem]:
             yield Problem(
                 f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
             )
+        if secret := seen_on_the_way(entry):
+            message = f'model key "{key}": {secret} is sent over plain http to another machine'
+            hint = "use https, or a tunnel to this machine"
+            yield _warning(MODELS_FILE, f"/{key}/options", message, hint)
     yield from _about_new_agents(config)
     yield from _about_allocations(base, config)
 

@@ -14,6 +14,7 @@ from lemming.config import ModelEntry
 from lemming.errors import LemmingError
 from lemming.providers import is_person, make_provider
 from lemming.redaction import without_userinfo
+from lemming.trust import is_this_machine
 
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _OLLAMA = "http://127.0.0.1:11434"
@@ -53,6 +54,21 @@ def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | 
 def shutdown_of(entry: ModelEntry) -> str:
     """Return the day from which the model no longer answers, or an empty string when none is announced."""
     return SHUTDOWN_DATES.get(entry.model, "") if entry.provider == "openai" else ""
+
+
+def seen_on_the_way(entry: ModelEntry) -> str:
+    """Return which secret goes over plain http to another machine, as part of a sentence; empty for none."""
+    options, is_ollama = entry.options, entry.provider == "ollama"
+    key = "host" if is_ollama else "base_url"
+    address = str(options.get(key) or (os.environ.get("OLLAMA_HOST") if is_ollama else "") or "")
+    if not address or is_this_machine(address) or address.partition("://")[0].lower() == "https":
+        return ""
+    if "@" in address.rpartition("://")[2].partition("/")[0]:
+        return "the password in the address"
+    named = options.get("api_key_env")
+    if is_ollama and os.environ.get("OLLAMA_API_KEY", "").strip():
+        named = "OLLAMA_API_KEY"
+    return f"the key in {named}" if named else ""
 
 
 def _local(entry: ModelEntry) -> Readiness:

@@ -15,11 +15,12 @@ from typing import Any
 from lemming.agents import TurnLimits
 from lemming.contract import Keep, MemoryUpdate, NewEntry, ToolCall, TurnReply, parse_reply
 from lemming.effects import FileEffect
-from lemming.errors import ContractError, ToolError
+from lemming.errors import AnswerTooLarge, ContractError, ToolError
 from lemming.journal import Record, read_journal
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.plan import Plan, turns_not_taken
+from lemming.providers import require_reply
 from lemming.report import TickReport, TurnReport
 from lemming.starts import agent_of
 from lemming.timeline.gaps import no_journal
@@ -290,7 +291,7 @@ class _Walk:
         self._asked = []
         try:
             reply = self._reply(record)
-        except ContractError as error:
+        except (AnswerTooLarge, ContractError) as error:
             problem = str(error)
             self._wrong.append(record)
         facts = {key: record[key] for key in ModelCall.__dataclass_fields__ if key in record}
@@ -301,7 +302,7 @@ class _Walk:
             self._salvage(record)
 
     def _salvage(self, record: Record) -> None:
-        with contextlib.suppress(ContractError):
+        with contextlib.suppress(AnswerTooLarge, ContractError):
             self._take_reply(self._reply(record, keep="any" if self._taken else "some"), record)
 
     def _take_reply(self, reply: TurnReply, record: Record) -> None:
@@ -327,8 +328,7 @@ class _Walk:
             self.results_shown[effect.place] = shown
 
     def _reply(self, record: Record, *, keep: Keep = "all") -> TurnReply:
-        if record["finish"] == "refusal":
-            raise ContractError("the model refused to answer")
+        require_reply(record["finish"])
         limits = self._limits
         return parse_reply(record["text"], kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
 

@@ -93,6 +93,7 @@ def test_doctor_connects_to_no_address_that_the_folder_names(base: Path, lemming
             server.accept()
 
 
+FAR = {"base_url": "https://me:hunter2@far.example/v1?token=hunter2"}
 ASKED_ABOUT = {
     "a plugin": ({"org": {"plugins": ["fired_plugin"]}}, "imports the Python module fired_plugin"),
     "a program": (
@@ -100,8 +101,16 @@ ASKED_ABOUT = {
         'runs the program: touch fired, env ["X_KEY"]',
     ),
     "a key": (
-        {"models": {"p": {"provider": "openai", "options": {"base_url": "https://far.example/v1"}}}},
-        "what the variable OPENAI_API_KEY holds, to https://far.example/v1",
+        {"models": {"p": {"provider": "openai", "options": {**FAR, "api_key_env": "OPENAI_API_KEY"}}}},
+        "sends prompts, and what the variable OPENAI_API_KEY holds, to https://far.example/v1",
+    ),
+    "prompts": (
+        {"models": {"p": {"provider": "openai", "options": FAR}}},
+        "sends prompts to https://far.example/v1",
+    ),
+    "prompts to Ollama": (
+        {"models": {"p": {"provider": "ollama", "options": {"host": "gpu.example:80"}}}},
+        "sends prompts, and what the variable OLLAMA_API_KEY holds, to gpu.example:80",
     ),
     "a variable": (
         {"models": {"p": {"provider": "anthropic", "options": {"api_key_env": "AWS_SECRET"}}}},
@@ -113,7 +122,7 @@ ASKED_ABOUT = {
     ),
     "no address": (
         {"models": {"p": {"provider": "openai", "options": {"base_url": "http://["}}}},
-        "sends prompts, and what the variable OPENAI_API_KEY holds, to http://[",
+        "sends prompts to http://[",
     ),
     "a cluster": (
         {"org": {"executor": "dask", "executor_address": "tcp://far.example:8786"}},

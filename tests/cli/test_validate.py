@@ -119,3 +119,32 @@ def test_a_folder_that_is_not_understood_names_itself_and_refuses_only_itself(
     assert first["message"].startswith('"~/notes" grants nothing, and only it: ')
     assert second["message"].startswith('"data" grants nothing, and only it: ')
     assert {first["severity"], second["severity"]} == {"warning"}
+
+
+def test_a_key_over_plain_http_to_another_machine_is_warned_about(
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_API_KEY", "for-ollama-only")
+    monkeypatch.setenv("OLLAMA_HOST", "http://gpu")
+    key = {"api_key_env": "FAR_KEY"}
+    options = {
+        "far": ("openai", {"base_url": "http://far.example/v1", **key}),
+        "password": ("anthropic", {"base_url": "http://me:hunter2@10.0.0.9"}),
+        "box": ("ollama", {"host": "box:11434"}),
+        "usual": ("ollama", {}),
+        "safe": ("openai", {"base_url": "https://far.example/v1", **key}),
+        "no-key": ("openai", {"base_url": "http://far.example/v1"}),
+        "here": ("openai", {"base_url": "http://[::1]:8000/v1", **key}),
+        "local": ("ollama", {"host": "127.0.0.1"}),
+    }
+    models = {
+        name: {"provider": provider, "model": "m", "options": o} for name, (provider, o) in options.items()
+    }
+    make_org(base, resume("ada", model={"key": "far"}), models=models)
+    ran = lemming("validate", "--json")
+    told = {line["pointer"].split("/")[1]: line["message"] for line in ran.objects}
+    assert ran.status == 0
+    assert told.keys() == {"far", "password", "box", "usual"}
+    assert "the key in FAR_KEY is sent over plain http" in told["far"]
+    assert "hunter2" not in str(told)
+    assert "4 warnings" in lemming("doctor").out

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
-from lemming.errors import AuthenticationFailed, ProviderError, RateLimited
+from lemming.errors import AnswerTooLarge, AuthenticationFailed, ProviderError, RateLimited
 from lemming.journal import Record, read_journal
 from lemming.providers import LLMProvider, Message, register_provider
 from lemming.testing import FrozenClock, make_org, resume, say
@@ -72,3 +72,22 @@ def test_a_call_without_an_answer_has_its_code_wherever_it_is_told(flaky: Path) 
     assert record_of(flaky, "turn_committed")["code"] == "LMG-504"
     assert last_line(flaky / "agents/ada/logs/activity.log", "agent_failed")["code"] == "LMG-504"
     assert last_line(flaky / "logs/engine.log", "turn")["code"] == "LMG-504"
+
+
+def test_an_answer_that_is_thrown_away_for_its_size_is_charged_and_counts_against_the_limit(
+    base: Path,
+) -> None:
+    register_provider("flaky", Flaky)
+    prices = {"per_call": 1.0, "per_1k_output_tokens": 10.0, "max_output_tokens": 500}
+    models = {"flaky": {"provider": "flaky", **prices}}
+    ada = resume("ada", model={"key": "flaky"}, credits={"max_credits": 6.5})
+    Flaky.errors[:] = [AnswerTooLarge("the answer is longer than 16 MiB")] * 2
+    make_org(base, ada, models=models)
+    turn = run_once(base, clock=FrozenClock()).turns[0]
+    assert (turn.status, turn.error, turn.calls, turn.credits) == ("failed", "AnswerTooLarge", 1, 6.0)
+    replied = record_of(base, "model_replied")
+    assert (replied["finish"], replied["text"], replied["output_tokens"]) == ("too_large", "", 500)
+    assert replied["is_estimated"] is True
+    assert [replayed.tick for replayed in replay(base, [1])] == [1]
+    assert run_once(base, clock=FrozenClock()).turns[0].error == "OutOfCredits"
+    assert len(Flaky.errors) == 1
