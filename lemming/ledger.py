@@ -29,6 +29,7 @@ _TAIL_BYTES = 4 << 10  # a line is rarely longer
 STATES_REMEMBERED = 10_000
 _SPENT = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
+_HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
 
 def _amount(default: Any) -> Any:
@@ -119,6 +120,8 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
         return state
     passed_over: AgentState | None = None
     for line in reversed(tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-2:]):
+        if before is not None and _HOLE in line:
+            continue
         try:
             state = AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
         except ValueError as error:  # JsonProblem and pydantic's ValidationError are
@@ -211,11 +214,14 @@ def amend_state(base: Path, agent_name: str, state: AgentState, *, sync: bool = 
 
 
 def _lines_before(present: bytes, tick: int) -> bytes:
-    """Return a ledger without a torn last line and without last lines of this tick or a later one."""
-    lines = present[: present.rfind(b"\n") + 1].splitlines(keepends=True)
-    while lines and (match := _TICK.match(lines[-1])) and int(match[1]) >= tick:
+    """Return a ledger without a torn last line and without last lines of this tick or a later one.
+
+    A line with a hole is one of them: of what was never synced, a power cut may leave any blocks.
+    """
+    lines = present[: present.rfind(b"\n") + 1].split(b"\n")[:-1]
+    while lines and (_HOLE in lines[-1] or ((found := _TICK.match(lines[-1])) and int(found[1]) >= tick)):
         lines.pop()
-    return b"".join(lines)
+    return b"".join(line + b"\n" for line in lines)
 
 
 def _newest(lines: list[bytes]) -> list[bytes]:

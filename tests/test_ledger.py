@@ -44,6 +44,21 @@ def test_a_torn_last_line_is_passed_over_and_cut_off(tmp_path: Path, kept: int) 
     assert (tmp_path / LEDGER).read_bytes().startswith(whole + b'{"tick":3,')
 
 
+@pytest.mark.parametrize("hole", [slice(0, 64), slice(20, 60), slice(-40, -2)])
+def test_a_last_line_with_a_hole_is_cut_off_when_the_interrupted_turn_is_written(
+    tmp_path: Path, hole: slice
+) -> None:
+    for tick in (1, 2):
+        write_state(tmp_path, "ada", state(tick))
+    whole = (tmp_path / LEDGER).read_bytes()
+    line = bytearray(whole.splitlines(keepends=True)[1])
+    line[hole] = bytes(len(line[hole]))
+    (tmp_path / LEDGER).write_bytes(whole[: -len(line)] + line)
+    assert read_state(tmp_path, "ada", before=2) == state(1)
+    write_state(tmp_path, "ada", state(2))
+    assert (tmp_path / LEDGER).read_bytes() == whole
+
+
 def test_a_line_of_the_same_tick_that_says_something_else_is_replaced(tmp_path: Path) -> None:
     for content in (state(1), state(2, 10), state(2, 5_000), state(2)):
         write_state(tmp_path, "ada", content)

@@ -24,11 +24,12 @@ from lemming.disk import Disk, on_disk
 Image = dict[str, bytes | None]
 """What stands below a folder, by path: the bytes of a file, None for a folder."""
 
-End = Literal["kill", "torn", "strict", "names", "random"]
+End = Literal["kill", "torn", "strict", "names", "random", "blocks"]
 """How the world ends: see `watch`."""
 
-ENDS: tuple[End, ...] = ("kill", "torn", "strict", "names", "random")
-POWER_LOSS: tuple[End, ...] = ("strict", "names", "random")
+ENDS: tuple[End, ...] = ("kill", "torn", "strict", "names", "random", "blocks")
+POWER_LOSS: tuple[End, ...] = ("strict", "names", "random", "blocks")
+BLOCK_BYTES = (64, 512, 4096)
 ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EMFILE": errno.EMFILE}
 
 
@@ -70,7 +71,8 @@ def watch(base: Path, end: End, hear: Hear, *, wanted: Wanted | None = None, see
 
     kill: all that was done so far. torn: that, and half of the bytes being written. strict: only what was
     synced. names: every name as it is now, with only the bytes that were synced. random: for each unsynced
-    name the old or the new, and for unsynced bytes any part from the front; drawn from `seed`.
+    name the old or the new, and for unsynced bytes any part from the front; drawn from `seed`. blocks: as
+    random, but of unsynced bytes any blocks, wherever they stand, with zeros where one is missing.
     The power models also tell of the moment after the last change. `wanted` chooses points by number.
     """
     watcher = _Watcher(base, end, hear, wanted or (lambda _: True), seed)
@@ -205,7 +207,7 @@ class Platter:
         old = self._names.get(folder, {})
         new = _names_in(now) if now else {}
         for name in sorted({**old, **new}):
-            places = {"strict": [old], "names": [new], "random": [old, new]}[end]
+            places = {"strict": [old], "names": [new]}.get(end, [old, new])
             inode = chance.choice(places).get(name)
             if inode is None:
                 continue
@@ -219,14 +221,27 @@ class Platter:
 
     def _content(self, inode: int, path: Path | None, end: End, chance: random.Random) -> bytes:
         kept = self._bytes.get(inode, b"")
-        if end != "random" or path is None:
+        if end not in ("random", "blocks") or path is None:
             return kept
         now = path.read_bytes()
         if not now.startswith(kept):
             return chance.choice([kept, now])
+        if end == "blocks":
+            return chance.choice([kept, now, _with_holes(now, len(kept), chance)])
         lost = len(now) - chance.choice([len(kept), chance.randint(len(kept), len(now)), len(now)])
         # A file system may have made the file longer before the bytes came: then there are zeros.
         return now[: len(now) - lost] + b"\0" * chance.choice([0, lost])
+
+
+def _with_holes(content: bytes, kept: int, chance: random.Random) -> bytes:
+    """Return a file of which the first bytes were kept and any of the blocks after them came back."""
+    size = chance.choice(BLOCK_BYTES)
+    left = bytearray(content)
+    for start in range(kept - kept % size, len(content), size):
+        if chance.random() < 0.5:
+            first, end = max(start, kept), min(start + size, len(content))
+            left[first:end] = bytes(end - first)
+    return bytes(left)
 
 
 class _Watcher(Disk):

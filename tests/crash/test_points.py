@@ -38,6 +38,7 @@ LABELS: dict[End, str] = {
     "strict": "power lost, strict",
     "names": "power lost, names survive",
     "random": "power lost, random",
+    "blocks": "power lost, any blocks",
 }
 
 
@@ -57,7 +58,7 @@ def ends(end: End, durability: Durability) -> list[Trial]:
     def tally(name: str) -> Tally:
         tallies = (
             survives(name, end, durability, sample(name, end, durability), seed=seed)
-            for seed in (SEEDS if end == "random" else [0])
+            for seed in (SEEDS if end in ("random", "blocks") else [0])
         )
         return sum(tallies, Tally())
 
@@ -123,6 +124,8 @@ ALL = [
     *errors("lasting EMFILE"),
     *looks("EIO"),
     *looks("EMFILE"),
+    *ends("blocks", "turn"),
+    *ends("blocks", "tick"),
 ]
 CHOSEN = ALL if EVERYTHING else ALL[::3]
 

@@ -19,8 +19,9 @@ from corpus import BY_NAME
 
 from lemming.disk import Disk, disk, on_disk
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once
-from lemming.errors import DiskError, LemmingError
+from lemming.errors import CorruptState, DiskError, LemmingError
 from lemming.journal import Durability, is_committed
+from lemming.runtime import open_org
 from lemming.testing import FrozenClock, tree
 from lemming.testing.faults import (
     ERRORS,
@@ -35,6 +36,7 @@ from lemming.testing.faults import (
     take_image,
     watch,
 )
+from lemming.timeline.repair import find_repairs, make_repairs
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 SAMPLE_STRIDE = 47
@@ -192,7 +194,7 @@ def survives(
     for moment in moments(name, durability, start, Bill(), end, wanted, seed, breach):
         bill = Bill(moment.paid)
         problems = [] if is_power_loss else torn_files(moment.left)
-        problems += finish(name, durability, moment.left, bill, breach)
+        problems += finish(name, durability, moment.left, bill, breach, may_repair=end == "blocks")
         most = BY_NAME[name].at_once
         problems += overpaid(bill, most, whole_tick=is_power_loss and durability == "tick")
         tally.add(bill, [f"{name}, {durability}, {end} at {moment.where}: {problem}" for problem in problems])
@@ -304,18 +306,40 @@ def moments(
 
 
 def finish(
-    name: str, durability: Durability, left: Image, bill: Bill, breach: type[Over] = Over
+    name: str,
+    durability: Durability,
+    left: Image,
+    bill: Bill,
+    breach: type[Over] = Over,
+    *,
+    may_repair: bool = False,
 ) -> list[str]:
-    """Run on from what an end left, and say how the outcome differs from that of a run in peace."""
+    """Run on from what an end left, and say how the outcome differs from that of a run in peace.
+
+    With `may_repair`, the engine may stop at a damaged journal, and `lemming repair --yes` helps.
+    """
     case, expected = BY_NAME[name], ideal(name, durability)
     with folder() as base:
         restore(left, base)
         try:
             with on_disk(breach()):
-                run(base, case.ticks, bill)
+                try:
+                    run(base, case.ticks, bill)
+                except CorruptState as error:
+                    if not may_repair or not error.where.startswith("logs/ticks/"):
+                        raise
+                    repair(base)
+                    run(base, case.ticks, bill)
             return list(differences(expected, base, case.ticks, bill))
         except LemmingError as error:
             return [f"the next run stopped: {error}"]
+
+
+def repair(base: Path) -> None:
+    """Do what `lemming repair --yes` does."""
+    with open_org(base, command="repair") as runtime:
+        make_repairs(runtime, [found for found in find_repairs(base) if found.steps])
+    shutil.rmtree(base / "aside", ignore_errors=True)
 
 
 def differences(expected: Ideal, base: Path, ticks: int, bill: Bill) -> Iterator[str]:
