@@ -54,6 +54,19 @@ class ReadMark:
         of_author, of_all = self.through.get(author, -1), self.through.get("*", -1)
         return of_author if of_author > of_all else of_all
 
+    def renamed(self, old: str, new: str, entries: Iterable[tuple[EntryName, EntryName]]) -> ReadMark:
+        """Return the mark once an author has another name: what was shown of it stays shown.
+
+        `entries` are all of its entries, each as it was named before and as it is named now.
+        """
+        through = {new if author == old else author: tick for author, tick in self.through.items()}
+        shown = [now for before, now in entries if self.covers(before)]
+        if self.by_hand is None:
+            return ReadMark(through, self.also | {name.id for name in shown}, self.unusable)
+        also = self.also | {name.id for name in shown if name.is_derived}
+        by_hand = self.by_hand | {name.identity for name in shown if not name.is_derived}
+        return ReadMark(through, also, self.unusable, by_hand)
+
     def as_json(self) -> dict[str, Any]:
         """Return the mark for the ledger."""
         plain: dict[str, Any] = {"through": dict(sorted(self.through.items())), "also": sorted(self.also)}

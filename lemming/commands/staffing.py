@@ -22,7 +22,7 @@ from lemming.kinds import MESSAGE_KINDS
 from lemming.plan import is_for_a_person
 from lemming.runtime import open_org
 from lemming.schedule import next_due
-from lemming.timeline.renaming import entries_renamed, names_replaced
+from lemming.timeline.renaming import entries_renamed, names_replaced, shown_stays_shown
 from lemming.timeline.repair import place_aside
 from lemming.tools import ToolRegistry
 
@@ -165,6 +165,8 @@ def rename_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJ
         readers = [reader for reader in survey_agents(base).agents if reader != name]
         fs.move(base, paths.agent_folder(name), folder)
         entries_renamed(base, name, new)
+        for reader in readers:
+            shown_stays_shown(base, reader, name, new)
         files = [f"{folder}/resume.json", *map(paths.resume_file, readers), CREDITS_FILE, ORG_FILE]
         changed = [file for file in files if names_replaced(base, file, name, new)]
     if as_json:

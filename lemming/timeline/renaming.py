@@ -1,4 +1,4 @@
-"""An agent gets another name: in its entries, and in the files that people write."""
+"""An agent gets another name: in its entries, in what others were shown, in files that people write."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming import fs, paths
-from lemming.errors import ConfigError
+from lemming.errors import ConfigError, CorruptState
 from lemming.jsontext import JsonProblem, compact, parse, pretty
-from lemming.messages import EntryName, decode_entry, list_outbox
+from lemming.ledger import amend_state, read_state
+from lemming.messages import EntryName, decode_entry, list_outbox, names_in
 
 LIMIT_BYTES = 1 << 20
 LISTS = ("read_outboxes", "create_agent_allowed")
@@ -25,6 +26,21 @@ def entries_renamed(base: Path, old: str, new: str) -> None:
         except (ConfigError, FileNotFoundError):
             continue
         fs.publish(base, name.file, replace(entry, agent=new).content)
+
+
+def shown_stays_shown(base: Path, reader: str, old: str, new: str) -> None:
+    """Write into a reader's ledger what it was shown of the agent, whose entries count as others now.
+
+    Else it would be shown all of them again.
+    """
+    try:
+        state = read_state(base, reader)
+    except CorruptState:  # it takes no turns, and `lemming validate` names it
+        return
+    entries = [(names_in(old, [Path(now.file).name])[0], now) for now in list_outbox(base, new)]
+    read = state.read.renamed(old, new, entries)
+    if read != state.read:
+        amend_state(base, reader, replace(state, read=read))
 
 
 def names_replaced(base: Path, file: str, old: str, new: str) -> bool:

@@ -115,6 +115,21 @@ def test_a_renamed_agent_keeps_its_past_its_readers_and_its_credits(base: Path, 
     assert lemming("validate").status == 0
 
 
+def test_nobody_is_shown_a_renamed_agents_entries_again(base: Path, lemming: Lemming) -> None:
+    two_agents(base)
+    (base / "agents/ada/outbox").mkdir(exist_ok=True)
+    by_hand = {"id": "hello", "agent": "ada", "tick": 1, "kind": "message", "payload": {"text": "by hand"}}
+    run_once(base)
+    (base / "agents/ada/outbox/00000001_hello.json").write_text(json.dumps(by_hand))
+    assert run_once(base).turns[-1].status != "failed"
+    assert "*" not in lemming("inbox", "bob").out
+    assert lemming("agents", "rename", "ada", "eve").status == 0
+    shown = lemming("inbox", "bob").out
+    assert "by hand" in shown
+    assert "*" not in shown
+    assert lemming("verify").status == 0
+
+
 def test_an_agent_renamed_by_hand_leaves_nothing_to_verify_but_notes(base: Path, lemming: Lemming) -> None:
     two_agents(base)
     run_once(base)
