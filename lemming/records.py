@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any, NamedTuple
 
 from lemming.checks import Check, check_of, shown
+from lemming.fitting import LARGEST_AMOUNT
 from lemming.report import STATUSES
 
 Schema = dict[str, Any]
@@ -32,10 +33,10 @@ def _list_of(item: Schema) -> Schema:
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "boolean"}
 WHOLE: Schema = {"type": "integer"}
-COUNT: Schema = {"type": "integer", "minimum": 0}
+COUNT: Schema = {"type": "integer", "minimum": 0, "maximum": int(LARGEST_AMOUNT)}
 NUMBER: Schema = {"type": "number"}
-AMOUNT: Schema = {"type": "number", "minimum": 0}
-PRICE: Schema = {"type": ["number", "null"], "minimum": 0}
+AMOUNT: Schema = {"type": "number", "minimum": 0, "maximum": LARGEST_AMOUNT}
+PRICE: Schema = {"type": ["number", "null"], "minimum": 0, "maximum": LARGEST_AMOUNT}
 OBJECT: Schema = {"type": "object"}
 ANY: Schema = {}
 TIME: Schema = {"type": "string", "format": "date-time"}
@@ -269,6 +270,8 @@ class Sequence:
             if record["resume"]["name"] != agent:
                 return f'{kind} /resume/name: "{record["resume"]["name"]}" is not {agent}'
             self._started.add(agent)
+        if "state" in record and kind == "turn_committed" and record["state"]["tick"] != self._tick:
+            return f"{kind} /state/tick: {record['state']['tick']} is not the tick of this journal"
         has_begun = agent in self._started
         if not has_begun and (kind in _WITHIN_A_TURN or (kind == "turn_committed" and _has_worked(record))):
             return f"{kind}: the turn of {agent} has not begun"

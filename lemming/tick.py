@@ -131,25 +131,28 @@ class Tick:
 
         Who was never shown some of them is told so in its next prompt, and a person in the log.
         """
-        runtime, tick = self.runtime, self.plan.tick
-        recorded = [record for record in self.journal.records if record["type"] == "entries_expired"]
-        if not recorded:
-            snapshot = self.snapshot
-            found = find_expired(runtime.base, snapshot.survey, snapshot.config, snapshot.mailroom)
+        runtime, snapshot = self.runtime, self.snapshot
+        found = find_expired(runtime.base, snapshot.survey, snapshot.config, snapshot.mailroom)
+        record = next(
+            (record for record in self.journal.records if record["type"] == "entries_expired"), None
+        )
+        if record is None:
             if not found.files:
                 return
             unread = _unread_in_all(runtime.base, found.unread)
-            record: dict[str, Any] = {
+            record = {
                 "files": found.files,
                 **({"unread": found.unread, "unread_in_all": unread} if unread else {}),
             }
             self.journal.append("entries_expired", sync=True, **record)
-            recorded = [record]
-        for reader, count in recorded[0].get("unread_in_all", {}).items():
-            state = replace(read_state(runtime.base, reader), expired_unread=count)
-            amend_state(runtime.base, reader, state, sync=False)
-            runtime.tell(said_of(reader, recorded[0]["unread"][reader], tick), reader)
-        for file in recorded[0]["files"]:
+        for reader, count in record.get("unread_in_all", {}).items():
+            if reader in snapshot.survey.agents:
+                state = replace(read_state(runtime.base, reader), expired_unread=count)
+                amend_state(runtime.base, reader, state, sync=False)
+                runtime.tell(
+                    said_of(reader, record.get("unread", {}).get(reader, count), self.plan.tick), reader
+                )
+        for file in filter({*found.files}.__contains__, record["files"]):  # a journal removes nothing else
             outboxes_of(runtime.base).remove(file)
 
     def _turn(self, name: str) -> None:

@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
-from lemming import paths
+from lemming import fs, paths
 from lemming.engine import run_once
+from lemming.errors import CorruptState
 from lemming.journal import Record, read_journal
+from lemming.ledger import AgentState, read_state
 from lemming.testing import Crash, FrozenClock, make_org, resume, say, tree
 
 MAY = {"read_outboxes": [], "tools": ["file_write", "create_agent"]}
@@ -179,3 +181,64 @@ def test_a_model_that_is_gone_fails_the_turn_that_still_asks(interrupted: Path) 
     edit_resume(interrupted, model={"key": "gone"})
     report = go_on(interrupted)
     assert (report["status"], report["error"]) == ("failed", "UnknownModel")
+
+
+def add(base: Path, **record: Any) -> None:
+    """Add a record to the end of the journal of tick 1."""
+    file = base / paths.journal_file(1)
+    lines = file.read_bytes()
+    body = json.dumps({"epoch": 1, **record}).encode()[:-1]
+    check = blake2b(body, digest_size=8, key=lines.rpartition(b'"check":"')[2][:16]).hexdigest().encode()
+    file.write_bytes(lines + b'%b,"check":"%b"}\n' % (body, check))
+
+
+def ended(state: dict[str, Any]) -> dict[str, Any]:
+    """The record of a turn of bob's that was given up, and left this state."""
+    nothing = {"entries": [], "tools": [], "memory": [], "files": [], "written_ahead": [], "remarks": []}
+    texts = dict.fromkeys(("reason", "error", "model", "notes"), "")
+    spent = {"calls": 0, "credits": 0, "cost_usd": None, "input_tokens": 0, "output_tokens": 0}
+    left = {**AgentState(tick=1, status="failed").as_json(), **state}
+    given_up = {"type": "turn_committed", "agent": "bob", "status": "failed", "duration_ms": 0}
+    return {**given_up, **nothing, **texts, **spent, "state": left}
+
+
+def test_an_entry_that_is_not_past_its_retention_is_not_removed(interrupted: Path) -> None:
+    file = "agents/ada/outbox/00000000_0123456789ab.json"
+    fs.publish(interrupted, file, b"{}")
+    add(interrupted, type="entries_expired", files=[file])
+    assert go_on(interrupted)["status"] == "done"
+    assert (interrupted / file).exists()
+
+
+@pytest.mark.parametrize("unread", [{}, {"unread": {"ghost": 5}}])
+def test_expired_entries_are_told_of_to_agents_that_are_there_only(
+    interrupted: Path, unread: dict[str, Any]
+) -> None:
+    add(interrupted, type="entries_expired", files=[], unread_in_all={"ghost": 5, "bob": 2}, **unread)
+    assert go_on(interrupted)["status"] == "done"
+    assert not (interrupted / "agents/ghost").exists()
+    assert read_state(interrupted, "bob").expired_unread == 2
+
+
+@pytest.mark.parametrize("boot", ["first", "second"])
+@pytest.mark.parametrize(
+    "state",
+    [
+        {"credits": 1e308}, {"credits": -1}, {"input_tokens": 10**30}, {"passed_on": 1e300}, {"tick": 999},
+        {"cost_usd": 1e13}, {"expired_unread": 10**4000}, {"tick": -5},
+    ],
+)  # fmt: skip
+def test_a_state_that_no_ledger_may_hold_is_refused(
+    interrupted: Path, state: dict[str, Any], boot: str
+) -> None:
+    add(interrupted, **ended(state))
+    before = tree(interrupted)
+    with pytest.raises(CorruptState, match=next(iter(state))):
+        run_once(interrupted, clock=FrozenClock(boot_id=boot))
+    assert tree(interrupted) == before
+
+
+def test_credits_passed_on_beyond_any_amount_are_refused(interrupted: Path) -> None:
+    change(interrupted, "tool_finished", lambda record: record.update(passed_on=1e308))
+    with pytest.raises(CorruptState, match="passed_on"):
+        run_once(interrupted)
