@@ -343,9 +343,12 @@ def _readable(base: Path, names: list[EntryName]) -> Iterator[OutboxEntry]:
 @lru_cache(maxsize=1 << 16)
 def _number_of(tick: int, agent: str, identity: str) -> int:
     for number in range(ENTRIES_PER_TURN):
-        if entry_id(tick, agent, number) == identity:
+        if _id_of(tick, agent, number) == identity:
             return number
     return ENTRIES_PER_TURN
+
+
+_id_of = lru_cache(maxsize=1 << 12)(entry_id)  # those of a turn are looked for together
 
 
 def _unusable(file: str, message: str, hint: str, pointer: str) -> ConfigError:
