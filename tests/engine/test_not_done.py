@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import json
-import threading
+import os
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lemming.agents import Survey, survey_agents
+from lemming.config import load_config
+from lemming.documents import once_saved
 from lemming.engine import run_once, run_tick, ticks
-from lemming.errors import ConfigError
+from lemming.errors import ConfigError, Problem
 from lemming.not_done import read_turns_not_done
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
+from lemming.testing.faults import refuse_look
 
 LOG = "logs/turns_not_done.jsonl"
 
@@ -152,13 +159,39 @@ def test_an_engine_that_never_read_its_settings_does_not_start(base: Path) -> No
         run_once(base, clock=FrozenClock())
 
 
-@pytest.mark.parametrize("file", ["config/org.json", "agents/ada/resume.json"])
-def test_a_file_that_is_being_saved_is_read_again(base: Path, file: str) -> None:
-    make_org(base, resume("ada"), org={"durability": "off"})
+HALF_SAVED = ["config/org.json", "agents/ada/resume.json"]
+
+
+def half_save(base: Path, file: str) -> str:
+    """Empty a file as an editor does that is about to write it, a moment from now; return what it held."""
     whole = (base / file).read_text()
     (base / file).write_text("")
-    saver = threading.Timer(0.03, lambda: (base / file).write_text(whole))
-    saver.start()
-    report = run_tick(base, 1, clock=FrozenClock())
-    saver.join()
-    assert [turn.status for turn in report.turns] == ["done"]
+    os.utime(base / file, (time.time() + 60,) * 2)  # however long this test takes
+    return whole
+
+
+@pytest.mark.parametrize("file", HALF_SAVED)
+def test_a_file_that_is_being_saved_is_read_again(base: Path, file: str) -> None:
+    make_org(base, resume("ada"), org={"durability": "off"})
+    whole = half_save(base, file)
+
+    def look() -> Survey:
+        try:
+            load_config(base)
+            return survey_agents(base)
+        finally:
+            (base / file).write_text(whole)  # the editor is quicker than the second look
+
+    def problems_of(survey: Survey) -> list[Problem]:
+        return [problem for error in survey.broken.values() for problem in error.problems]
+
+    assert list(once_saved(base, look, problems_of).agents) == ["ada"]
+
+
+@pytest.mark.parametrize("file", HALF_SAVED)
+def test_a_tick_looks_more_than_once_at_a_file_that_is_being_saved(base: Path, file: str) -> None:
+    make_org(base, resume("ada"), org={"durability": "off"})
+    half_save(base, file)
+    with refuse_look(base, 0, errno.EIO) as looks, contextlib.suppress(ConfigError):
+        run_tick(base, 1, clock=FrozenClock())
+    assert sum(look.endswith(f" {file}") for look in looks) > 4
