@@ -73,6 +73,18 @@ MEANT = {
     "rm": "lemming agents rm NAME",
     "help": "lemming --help, or lemming COMMAND --help",
     "version": "lemming --version",
+    "delete": "lemming agents rm NAME",
+    "create": "lemming agents new NAME, or lemming init DIR",
+    "add": "lemming agents new NAME",
+    "grant": "lemming credits grant NAME N",
+    "undo": "lemming rewind --to TICK, with lemming history on",
+    "reset": "lemming rewind --to TICK, with lemming history on",
+    "kill": "`kill PID` ends run-forever; lemming status names the PID",
+    "chat": "lemming send TEXT, then lemming run-once",
+    "message": "lemming send TEXT",
+    "tail": "lemming logs",
+    "edit": "an editor: agents/NAME/resume.json and config/*.json; then lemming validate",
+    "config": "config/org.json, models.json and credits.json: edit them, then lemming validate",
 }
 """What people type who look for a command that has another name."""
 

@@ -86,7 +86,8 @@ def read_text(
     try:
         plain = parse(raw, limit_bytes=limit_bytes, allow_bom=True, any_integer=any_integer)
     except JsonProblem as error:
-        problem = Problem(error.message, file, error.line, error.column, error.pointer, code=NOT_JSON)
+        hint = _hint_for_syntax(raw, error)
+        problem = Problem(error.message, file, error.line, error.column, error.pointer, hint, code=NOT_JSON)
         raise _config_error(problem) from error
     if not isinstance(plain, dict):
         message = f"expected an object, found {_kind_of(plain)}"
@@ -103,6 +104,31 @@ def read_text(
         bom = "starts with a byte order mark; it is ignored"
         unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
     return Document(value, raw, tuple(unknown))
+
+
+def _hint_for_syntax(raw: bytes, error: JsonProblem) -> str:
+    """Return what a person may have meant by what stands where JSON ends to be JSON; empty when unclear."""
+    lines = raw.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
+    if not raw.strip():
+        return "the file is empty; it must hold an object: { ... }"
+    if not error.line or error.line > len(lines):
+        return ""
+    rest = lines[error.line - 1][max(error.column, 1) - 1 :]
+    for starts, hint in _MEANT.items():
+        if rest.startswith(tuple(starts.split())):
+            return hint
+    if "delimiter" in error.message:
+        return "a comma or a closing bracket is missing before this place"
+    if "control character" in error.message:
+        return "inside a text, write \\n for a line end and \\t for a tab"
+    return "something is not closed: a quote, ] or }" if "end of JSON" in error.message else ""
+
+
+_MEANT = {
+    "\u201c \u201d \u201e \u00ab '": 'JSON takes only straight double quotes: "',
+    "True False None": "JSON writes true, false and null",
+}
+"""What other languages and word processors write, and what JSON has for it."""
 
 
 def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: list[Problem]) -> T:

@@ -98,7 +98,7 @@ def problems_of_agents(
         else:
             file = paths.resume_file(name)
             yield from (warning for warning in survey.warnings if warning.file == file)
-            if config is not None:
+            if config is not None and name in survey.agents:  # not without a resume: it is ignored
                 yield from _problems_of_resume(base, survey.agents[name], config, folders)
         if paths.AGENT_NAME.match(name):
             yield from outbox_problems(base, name, newest=newest)

@@ -148,3 +148,31 @@ def test_a_key_over_plain_http_to_another_machine_is_warned_about(
     assert "the key in FAR_KEY is sent over plain http" in told["far"]
     assert "hunter2" not in str(told)
     assert "4 warnings" in lemming("doctor").out
+
+
+def test_a_folder_without_a_resume_is_a_warning(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    (base / "agents/bob/workspace").mkdir(parents=True)
+    ran = lemming("validate", "--json")
+    (problem,) = ran.objects
+    assert (ran.status, problem["severity"], problem["file"]) == (0, "warning", "agents/bob/resume.json")
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ('{"name": "ada" "instructions": "x"}', "a comma"),
+        ("{'name': 'ada'}", "straight double quotes"),
+        ('{"name": \u201cada\u201d}', "straight double quotes"),
+        ('{"name": "ada", "x": True}', "true, false and null"),
+        ('{"name": "a\nb"}', "write \\n"),
+        ('{"name": "ada"', "not closed"),
+        ("", "the file is empty"),
+    ],
+)
+def test_what_is_no_json_is_told_what_json_wants(base: Path, lemming: Lemming, text: str, hint: str) -> None:
+    make_org(base, resume("bob"))
+    fs.publish(base, "agents/ada/resume.json", text.encode())
+    (problem,) = lemming("validate", "--json").objects
+    assert (problem["code"], problem["severity"]) == ("LMG-303", "error")
+    assert hint in problem["hint"]

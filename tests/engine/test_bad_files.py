@@ -32,15 +32,19 @@ def schedule(literal: str) -> str:
     return json.dumps(plain, indent=2).replace('"N"', literal)
 
 
+UNCLOSED = "something is not closed: a quote, ] or }"
+EMPTY = "the file is empty; it must hold an object: { ... }"
 EVERY = f"{RESUME}:14:5 /schedule/run_every_n_ticks"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        pytest.param('{"name": "beta", ', f"{RESUME}:1:18: unexpected end of JSON", id="truncated"),
+        pytest.param(
+            '{"name": "beta", ', f"{RESUME}:1:18: unexpected end of JSON ({UNCLOSED})", id="truncated"
+        ),
         pytest.param(GOOD[:60], f"{RESUME}:5:5: unterminated string", id="truncated in a string"),
-        pytest.param("", f"{RESUME}:1:1: unexpected end of JSON", id="empty"),
+        pytest.param("", f"{RESUME}:1:1: unexpected end of JSON ({EMPTY})", id="empty"),
         pytest.param(
             b'{"name": "beta",\n "title": "caf\xff"}',
             f"{RESUME}:2:15: byte 0xff at offset 31 is not UTF-8",
@@ -266,7 +270,11 @@ def test_a_clock_moved_past_an_interrupted_tick_is_refused(org: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "content", "message"),
     [
-        ("credits.json", '{"ada": {"max_credits"', "config/credits.json:1:23: unexpected end of JSON"),
+        (
+            "credits.json",
+            '{"ada": {"max_credits"',
+            f"config/credits.json:1:23: unexpected end of JSON ({UNCLOSED})",
+        ),
         (
             "credits.json",
             '{"ada": {"max_credits": "many"}}',
