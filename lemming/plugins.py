@@ -7,6 +7,7 @@ point, is for every organisation of the process. Nothing that ships can be repla
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -142,6 +143,11 @@ def _chosen(present: list[_Registered[T]], plugins: tuple[str, ...] | None) -> l
         return present
     for_all = [known for known in present if EVERYBODY in known.plugins]
     return for_all + [known for known in present if known.plugins & {*plugins}]
+
+
+def not_imported(modules: Sequence[str]) -> list[str]:
+    """Return the plugins that this process has not imported: what they would bring is not known."""
+    return [name for name in modules if name not in sys.modules]
 
 
 @cache

@@ -21,6 +21,7 @@ from lemming.messages import outbox_problems
 from lemming.misplaced import about_outbox
 from lemming.outboxes import outboxes_of
 from lemming.plan import is_for_a_person
+from lemming.plugins import not_imported
 from lemming.providers import make_provider
 from lemming.retention import longest_kept
 from lemming.tools import ToolRegistry
@@ -45,6 +46,8 @@ def problems_of_config(base: Path, config: Config) -> Iterator[Problem]:
         try:
             make_provider(entry.provider, entry.options, base=base, plugins=config.org.plugins)
         except LemmingError as error:
+            if isinstance(error, UnknownModel) and not_imported(config.org.plugins):
+                continue  # it may be a plugin's
             yield Problem(
                 f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
             )
@@ -159,12 +162,16 @@ def _about_retention(place: _Place, agent: Agent, config: Config) -> Iterator[Pr
 
 
 def _about_tools(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    if why := why_no_tools(agent, config):
+        hint = "take a model key whose prompt is full, or take the tools away"
+        yield place.problem("/permissions/tools", why, hint, severity="warning")
     for index, name in enumerate(agent.permissions.tools):
         pointer = f"/permissions/tools/{index}"
         try:
             ToolRegistry.get(name, config.org.plugins)
         except ToolError as error:
-            yield place.problem(pointer, error.message, error.hint)
+            if not not_imported(config.org.plugins):  # else it may be a plugin's
+                yield place.problem(pointer, error.message, error.hint)
         if name == "create_agent" and agent.name not in config.org.create_agent_allowed:
             hint = 'add its name to "create_agent_allowed" in config/org.json'
             message = f"{agent.name} may not create agents, whatever its resume says"
@@ -210,3 +217,13 @@ def _about_context(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]
 
 def _warning(file: str, pointer: str, message: str, hint: str) -> Problem:
     return Problem(message, file, pointer=pointer, hint=hint, severity="warning")
+
+
+def why_no_tools(agent: Agent, config: Config) -> str:
+    """Return why an agent cannot call the tools that its resume grants; empty when it can, or has none."""
+    entry = config.models.get(agent.model.key)
+    if entry is None or entry.prompt != "brief" or not agent.permissions.tools:
+        return ""
+    tools = ", ".join(agent.permissions.tools)
+    model = f'model "{agent.model.key}" has "prompt": "brief"'
+    return f"{model} and is not told about tools: {tools} cannot be called"

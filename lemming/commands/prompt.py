@@ -6,6 +6,7 @@ from typing import Any
 
 import typer
 
+from lemming.commands.checks import why_no_tools
 from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.preview import Preview, preview_tick
@@ -38,6 +39,8 @@ def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> Non
         show_json("prompt", as_json_prompt(seat))
         return
     tell(_about(preview, seat), style="dim")
+    if why := why_no_tools(seat.agent, preview.snapshot.config):
+        tell(f"warning: {why}", style="yellow")
     show_messages(seat)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from lemming import fs, paths
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, load_agent, survey_agents
+from lemming.commands.checks import why_no_tools
 from lemming.commands.options import AgentName, AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, has_been_interrupted, path_of_agent, require_folder
 from lemming.commands.preview import load_settings
@@ -269,11 +270,9 @@ def _tell_next(base: Path, agent: Agent) -> None:
     if is_for_a_person(agent, load_config(base)):
         tell(f"a person speaks for {name}: `lemming send --as {name} TEXT`")
         return
-    entry = load_config(base).models.get(agent.model.key)
-    if agent.permissions.tools and entry is not None and entry.prompt == "brief":
-        key = agent.model.key
-        text = f'warning: model "{key}" has "prompt": "brief" and is not told about tools; take another'
-        tell(f'{text} (--model), or set it to "full" in config/models.json', style="yellow")
+    if why := why_no_tools(agent, load_config(base)):
+        mend = 'take another (--model), or set it to "full" in config/models.json'
+        tell(f"warning: {why}; {mend}", style="yellow")
     first = next_due(agent.schedule, load_tick(base))
     tell(f"{name} fires first in tick {first}; `lemming prompt {name}` shows its prompt")
     hears = agent.permissions.read_outboxes or agent.context

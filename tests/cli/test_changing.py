@@ -69,7 +69,7 @@ def test_the_repository_as_it_is_kept_is_the_newsroom() -> None:
 
 def test_each_model_of_the_newsroom_is_one_line() -> None:
     lines = template_files("newsroom")["config/models.json"].decode().splitlines()
-    keys = ["default", "gpt", "gpt-4o-mini", "claude", "llama", "human"]
+    keys = ["default", "full", "gpt", "gpt-4o-mini", "claude", "llama", "human"]
     assert [next(iter(json.loads("{" + line.strip().rstrip(",") + "}"))) for line in lines[1:-1]] == keys
 
 

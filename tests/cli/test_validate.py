@@ -176,3 +176,30 @@ def test_what_is_no_json_is_told_what_json_wants(base: Path, lemming: Lemming, t
     (problem,) = lemming("validate", "--json").objects
     assert (problem["code"], problem["severity"]) == ("LMG-303", "error")
     assert hint in problem["hint"]
+
+
+def test_tools_that_a_brief_prompt_does_not_tell_of_are_warned_about(base: Path, lemming: Lemming) -> None:
+    tiny = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "prompt": "brief"}
+    agents = [resume(name, model={"key": key}, **permissions(tools=["file_read"]))
+              for name, key in (("ada", "tiny"), ("bob", "scripted"))]  # fmt: skip
+    make_org(base, *agents, models={"tiny": tiny})
+    ran = lemming("validate", "--json")
+    assert ran.status == 0
+    [problem] = [found for found in ran.objects if found["type"] == "problem"]
+    assert (problem["file"], problem["severity"]) == ("agents/ada/resume.json", "warning")
+    assert "is not told about tools: file_read cannot be called" in problem["message"]
+    assert "file_read cannot be called" in lemming("prompt", "ada").err
+    assert "cannot be called" not in lemming("prompt", "bob").err
+
+
+def test_what_a_plugin_that_was_not_imported_may_bring_is_no_mistake(base: Path, lemming: Lemming) -> None:
+    own = {"provider": "own_provider"}
+    agent = resume("ada", model={"key": "own"}, **permissions(tools=["own_tool"]))
+    make_org(base, agent, models={"own": own}, org={"plugins": ["a_plugin_nobody_has"]})
+    ran = lemming("validate")
+    assert ran.status == 0
+    assert "not imported: a_plugin_nobody_has" in ran.err
+    fs.publish(base, "config/org.json", b"{}")
+    told = lemming("validate", "--json").out
+    assert 'no provider \\"own_provider\\"' in told
+    assert 'no tool \\"own_tool\\"' in told
