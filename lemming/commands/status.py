@@ -102,7 +102,8 @@ def status(
         troubles.append(Trouble("tick", text, "`lemming run-once` continues it", tick))
     if newest > tick and engine is None:
         text = f"tick {tick} is over: there is a journal of tick {newest}"
-        troubles.append(Trouble("tick", text, "`lemming repair` says what it was, and mends it", tick))
+        fix = "`lemming repair` says which of the two is right, and mends it"
+        troubles.append(Trouble("tick", text, fix, tick))
     if (age := seconds_since_tick(base)) is not None and max_age is not None and age > max_age:
         troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
     unseen = list(misplaced(base, [*survey.agents, *survey.broken], tick))
