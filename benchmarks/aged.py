@@ -13,9 +13,9 @@ from benchmarks.measurement import Measurement
 from benchmarks.options import Options
 from benchmarks.orgs import SENTENCE, agent_names, forget_models, make, write_resumes
 from benchmarks.processes import YARDSTICK, lemming, run
-from lemming import fs
 from lemming.engine import run_forever
-from lemming.jsontext import pretty
+from lemming.files import fs
+from lemming.files.jsontext import pretty
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
 

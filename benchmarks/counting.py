@@ -7,9 +7,9 @@ from collections import Counter
 from pathlib import Path
 
 from benchmarks.orgs import register_models
-from lemming import fs
-from lemming.disk import Disk, on_disk
 from lemming.engine import ticks
+from lemming.files import fs
+from lemming.files.disk import Disk, on_disk
 
 
 class CountingDisk(Disk):

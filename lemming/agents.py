@@ -17,12 +17,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lemming import paths
-from lemming.documents import Document, adapter, read_text, unreadable
 from lemming.errors import ConfigError, Problem
-from lemming.fitting import LARGEST_AMOUNT, about
-from lemming.jsontext import compact, nearest
-from lemming.kinds import MESSAGE_KINDS, MessageKind
-from lemming.readings import (
+from lemming.files.documents import Document, adapter, read_text, unreadable
+from lemming.files.fitting import LARGEST_AMOUNT, about
+from lemming.files.jsontext import compact, nearest
+from lemming.files.stamps import (
     Identity,
     Look,
     Reading,
@@ -35,6 +34,7 @@ from lemming.readings import (
     opened,
     status_of,
 )
+from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.schedule import AgentSchedule, in_order, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10

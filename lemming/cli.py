@@ -104,7 +104,7 @@ class Contents(TyperGroup):
         """Return the name, the command and the other words; raise `UsageError` with the nearest name."""
         names = self.list_commands(ctx)
         if args[0] not in names and not ctx.resilient_parsing:
-            from lemming.jsontext import nearest
+            from lemming.files.jsontext import nearest
 
             hint = MEANT.get(args[0]) or nearest(args[0], names) or "lemming --help"
             raise UsageError(f'there is no command "{args[0]}"', hint=hint)

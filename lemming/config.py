@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple
 
 from lemming import paths
 from lemming.agents import AgentCredits
-from lemming.documents import Document, read_text, unreadable
 from lemming.errors import ConfigError, Problem, UnknownModel
-from lemming.fitting import LARGEST_AMOUNT, about
-from lemming.jsontext import DEFAULT_LIMIT_BYTES, nearest
-from lemming.readings import Look, Reading, are_as_before, is_current, look, looks_at
+from lemming.files.documents import Document, read_text, unreadable
+from lemming.files.fitting import LARGEST_AMOUNT, about
+from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
+from lemming.files.stamps import Look, Reading, are_as_before, is_current, look, looks_at
 from lemming.redaction import name_variables
 from lemming.schedule import Wake
 

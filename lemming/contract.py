@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, KeysView, Mapping
 from typing import Any, Literal, NamedTuple
 
 from lemming.errors import ContractError
-from lemming.jsontext import MAX_DEPTH, JsonProblem, nearest, parse, to_line
+from lemming.files.jsontext import MAX_DEPTH, JsonProblem, nearest, parse, to_line
 from lemming.kinds import MessageKind
 from lemming.paths import MEMORY_KEY, MEMORY_KEY_RULE
 

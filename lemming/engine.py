@@ -13,23 +13,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.agents import Agent
 from lemming.clock import Clock, elapsed_ms
 from lemming.config import Config
-from lemming.counter import (
-    LAST_TICK,
-    counter,
-    load_tick,
-    persist_tick,
-    require_ledgers_before,
-    require_newest,
-    run_already,
-    was_taken_back,
-    why_not_tick_1,
-)
 from lemming.errors import CorruptState, UsageError
-from lemming.journal import (
+from lemming.files import fs
+from lemming.files.stamps import is_there
+from lemming.journal.file import (
     OWN_LIMIT_BYTES,
     Durability,
     Journal,
@@ -42,19 +33,29 @@ from lemming.journal import (
     progress_of,
     read_journal,
 )
+from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.logging_config import engine_logger
-from lemming.lost_turns import write_lost_turns
-from lemming.plan import Plan, turns_not_taken
-from lemming.plugins import load_installed_plugins
-from lemming.readings import is_there
+from lemming.plugins.registry import load_installed_plugins
 from lemming.report import TickReport, TurnReport
-from lemming.runtime import Notify, Runtime, ignore, open_org
 from lemming.schedule import in_order, is_due
-from lemming.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
-from lemming.snapshot import Snapshot, take_snapshot, unknown_tools
+from lemming.tick.counter import (
+    LAST_TICK,
+    counter,
+    load_tick,
+    persist_tick,
+    require_ledgers_before,
+    require_newest,
+    run_already,
+    was_taken_back,
+    why_not_tick_1,
+)
+from lemming.tick.lost_turns import write_lost_turns
+from lemming.tick.plan import Plan, turns_not_taken
+from lemming.tick.runtime import Notify, Runtime, ignore, open_org
+from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools
 
 if TYPE_CHECKING:
-    from lemming.recorder import Recorder
+    from lemming.history.recorder import Recorder
 
 RESERVED_BYTES = 1 << 20
 __all__ = [
@@ -168,7 +169,7 @@ def ticks(
     `wake_on_change` a change of files ends the pause, and ticks in which nobody is due are slept through:
     counted, not yielded. The organisation is held from the first report asked for to the last.
     """
-    from lemming.waking import Sleeper, Timer, ticks_left
+    from lemming.service.sleep import Sleeper, Timer, ticks_left
 
     with open_org(
         base_path, command="run-forever", clock=clock, notify=notify, stop=stop, batch=batch
@@ -291,7 +292,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         return _pass_over(runtime, snapshot, turns, began, advance=advance)
     if not is_begun:
         require_ledgers_before(base, tick, snapshot.plan.order)
-    from lemming.tick import Tick  # all that a turn needs, and a tick without turns does not
+    from lemming.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:
         journal.reserve(RESERVED_BYTES)
@@ -371,7 +372,7 @@ def _recorder(runtime: Runtime, config: Config) -> Recorder | None:
     """Return who keeps the history; None, and nothing imported, when it is off."""
     if config.org.history == "off":
         return None
-    from lemming.recorder import Recorder
+    from lemming.history.recorder import Recorder
 
     return Recorder(runtime, is_flushed=config.org.durability != "off")
 

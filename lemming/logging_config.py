@@ -15,8 +15,9 @@ from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.errors import DiskError
+from lemming.files import fs
 from lemming.redaction import redact_bytes, redact_json
 
 ROTATE_BYTES = 8 << 20

@@ -13,12 +13,13 @@ from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.clock import Clock, SystemClock, parse_timestamp, timestamp
-from lemming.effects import FileEffect, apply_effect
 from lemming.errors import CorruptState, Problem, ToolError
-from lemming.jsontext import JsonProblem, parse, pretty
-from lemming.readings import is_there
+from lemming.files import fs
+from lemming.files.effects import FileEffect, apply_effect
+from lemming.files.jsontext import JsonProblem, parse, pretty
+from lemming.files.stamps import is_there
 from lemming.redaction import redact_bytes, redact_json
 
 MEMORY_LIMIT_BYTES = 256 << 10

@@ -15,14 +15,15 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.agents import AgentPermissions, agent_folders
 from lemming.config import load_config
-from lemming.documents import read_text, unreadable
-from lemming.effects import FileEffect
 from lemming.errors import ConfigError, Problem
-from lemming.fitting import about
-from lemming.jsontext import pretty, to_line
+from lemming.files import fs
+from lemming.files.documents import read_text, unreadable
+from lemming.files.effects import FileEffect
+from lemming.files.fitting import about
+from lemming.files.jsontext import pretty, to_line
 from lemming.kinds import MessageKind
 from lemming.quoting import quoted
 from lemming.redaction import redact_bytes, redact_json
@@ -303,7 +304,7 @@ def collect_readable_outboxes(
 ) -> list[OutboxEntry]:
     """Return every entry an agent with these permissions may read, oldest first.
 
-    This is the whole readable past; what a turn is shown of it is decided in `lemming.inbox`.
+    This is the whole readable past; what a turn is shown of it is decided in `lemming.mail.inbox`.
     """
     base = paths.as_base(base_path)
     readable = permissions.read_outboxes

@@ -1,8 +1,8 @@
 """Model backends behind one interface: what is asked (`Request`), what comes back (`Reply`), who answers.
 
-A provider of your own needs one method, `call`. The ones that ship live in `lemming/backends/`, one file
+A provider of your own needs one method, `call`. The ones that ship live in `lemming/llm/backends/`, one file
 each, and are imported when first used. Failures are `ProviderError`s; anything else a provider raises
-becomes one at the edge in `lemming.calls`.
+becomes one at the edge in `lemming.llm.calls`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from lemming.documents import adapter
 from lemming.errors import (
     AnswerTooLarge,
     ConfigError,
@@ -23,16 +22,17 @@ from lemming.errors import (
     ProviderError,
     UnknownModel,
 )
-from lemming.jsontext import compact, nearest
-from lemming.plugin_errors import place_of
-from lemming.plugins import Registry
+from lemming.files.documents import adapter
+from lemming.files.jsontext import compact, nearest
+from lemming.plugins.errors import place_of
+from lemming.plugins.registry import Registry
 from lemming.redaction import name_variables, redact
 
 if TYPE_CHECKING:
-    from lemming.backends.anthropic import AnthropicProvider
-    from lemming.backends.ollama import OllamaProvider
-    from lemming.backends.openai import OpenAIProvider
-    from lemming.retrying import RetryingLLMProvider
+    from lemming.llm.backends.anthropic import AnthropicProvider
+    from lemming.llm.backends.ollama import OllamaProvider
+    from lemming.llm.backends.openai import OpenAIProvider
+    from lemming.llm.retrying import RetryingLLMProvider
 
 __all__ = [
     "AnthropicProvider",
@@ -226,20 +226,20 @@ _MODELS_FILE = "config/models.json"
 _NAMED = frozenset({"model_name", "messages", "temperature"})
 
 _BUILT_IN = {
-    "openai": "lemming.backends.openai:OpenAIProvider",
-    "anthropic": "lemming.backends.anthropic:AnthropicProvider",
-    "ollama": "lemming.backends.ollama:OllamaProvider",
-    "local": "lemming.backends.local:LocalProvider",
-    "cli": "lemming.backends.cli:CliProvider",
-    "scripted": "lemming.backends.scripted:ScriptedProvider",
-    "human": "lemming.backends.human:HumanProvider",
-    "replay": "lemming.backends.replay:ReplayProvider",
+    "openai": "lemming.llm.backends.openai:OpenAIProvider",
+    "anthropic": "lemming.llm.backends.anthropic:AnthropicProvider",
+    "ollama": "lemming.llm.backends.ollama:OllamaProvider",
+    "local": "lemming.llm.backends.local:LocalProvider",
+    "cli": "lemming.llm.backends.cli:CliProvider",
+    "scripted": "lemming.llm.backends.scripted:ScriptedProvider",
+    "human": "lemming.llm.backends.human:HumanProvider",
+    "replay": "lemming.llm.backends.replay:ReplayProvider",
 }
 _LAZY = {
     "OpenAIProvider": _BUILT_IN["openai"],
     "AnthropicProvider": _BUILT_IN["anthropic"],
     "OllamaProvider": _BUILT_IN["ollama"],
-    "RetryingLLMProvider": "lemming.retrying:RetryingLLMProvider",
+    "RetryingLLMProvider": "lemming.llm.retrying:RetryingLLMProvider",
 }
 _registered: Registry[type[LLMProvider]] = Registry("provider", _BUILT_IN, lambda provider: provider)
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import typer
 
-from lemming import fs
 from lemming.agents import Agent, AgentCredits
 from lemming.cli import COMMANDS, app, load_command
 from lemming.commands.screen import tell
 from lemming.config import ModelEntry, Org
-from lemming.documents import adapter
+from lemming.files import fs
+from lemming.files.documents import adapter
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeVar
 
-from lemming.fitting import about
+from lemming.files.fitting import about
 
 Wake = Literal["always", "changed"]
 

@@ -18,12 +18,12 @@ from lemming.agents import Agent, load_agent
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
 from lemming.deadlines import LeftBehind, run_on_thread
-from lemming.effects import FileEffect, apply_effect
 from lemming.errors import DiskError, LemmingError, PermissionDenied, ToolError
-from lemming.jsontext import compact, nearest
-from lemming.ledger import amend_state, read_state
-from lemming.plugin_errors import words_of
-from lemming.plugins import Registry
+from lemming.files.effects import FileEffect, apply_effect
+from lemming.files.jsontext import compact, nearest
+from lemming.journal.ledger import amend_state, read_state
+from lemming.plugins.errors import words_of
+from lemming.plugins.registry import Registry
 
 if TYPE_CHECKING:
     from lemming.arguments import Arguments

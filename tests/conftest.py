@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lemming.fs import AppendFile
-from lemming.readings import learn_stamps
+from lemming.files.fs import AppendFile
+from lemming.files.stamps import learn_stamps
 
 
 @pytest.fixture(autouse=True)

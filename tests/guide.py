@@ -9,7 +9,7 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.engine import run_once
-from lemming.journal import read_journal
+from lemming.journal.file import read_journal
 from lemming.schedule import AgentSchedule
 from lemming.testing import resume, write_script
 

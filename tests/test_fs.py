@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming import fs
 from lemming.errors import DiskError
-from lemming.openat2 import WORTHWHILE_AFTER
+from lemming.files import fs
+from lemming.files.openat2 import WORTHWHILE_AFTER
 
 
 @pytest.fixture(params=["walked", "at once"])

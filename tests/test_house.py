@@ -19,75 +19,61 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "lemming"
 LONGEST_FILE = 400
 
-WORDS, DISK, STORES, REACH, TURN, TICK, VIEWS = range(1, 8)
-FLOORS = {
-    # 1 words: pure, no disk, no time of day
-    "arguments": WORDS, "clock": WORDS, "contract": WORDS, "errors": WORDS, "fitting": WORDS,
-    "jsontext": WORDS, "kinds": WORDS, "paths": WORDS, "plugin_errors": WORDS, "quoting": WORDS,
-    "redaction": WORDS,
-    "report": WORDS, "schedule": WORDS,
-    "checks": WORDS, "records": WORDS,
-    # 2 disk: the only code that writes files
-    "changes": DISK, "descriptors": DISK, "disk": DISK, "documents": DISK, "effects": DISK, "fs": DISK,
-    "listings": DISK, "locking": DISK, "modes": DISK, "openat2": DISK, "readings": DISK, "refusals": DISK,
-    "temporary": DISK,
-    # 3 stores
-    "agents": STORES, "config": STORES, "inbox": STORES, "journal": STORES, "ledger": STORES,
-    "logging_config": STORES, "mailroom": STORES, "memory": STORES, "messages": STORES, "misplaced": STORES,
-    "not_done": STORES,
-    "outboxes": STORES, "readmark": STORES, "sealing": STORES, "view": STORES,
-    "permitted": TICK,
-    "starts": STORES,
-    # 4 reach: the outside world
-    "backends": REACH, "batch_api": REACH, "batch_post": REACH, "batching": REACH, "calls": REACH,
-    "circuit": REACH, "deadlines": REACH, "git_files": REACH, "guards": REACH, "pacing": REACH,
-    "plugins": REACH, "providers": REACH, "repository": REACH, "retrying": REACH,
-    "toolbox": REACH, "tools": REACH, "trust": REACH,
-    # 5 the turn
-    "credits": TURN, "plan": TURN, "prompt": TURN, "turn": TURN, "waiting": TURN,
-    "watching": TURN,
-    # 6 the tick
-    "commits": TICK, "counter": TICK, "engine": TICK, "executors": TICK, "lost_turns": TICK, "quiet": TICK,
-    "recorder": TICK,
-    "retention": TICK, "runtime": TICK, "seating": TICK, "snapshot": TICK, "tape": TICK, "tick": TICK,
-    "waking": TICK,
-    # 7 views: nothing below imports them
-    "__main__": VIEWS, "cli": VIEWS, "commands": VIEWS, "dashboard": VIEWS, "reference": VIEWS,
-    "schemas": VIEWS, "telemetry": VIEWS, "testing": VIEWS, "timeline": VIEWS,
-}  # fmt: skip
+# From the ground up. A room is a folder, or a module beside the folders; it imports from floors below only.
+FLOORS = (
+    {"arguments", "clock", "deadlines", "errors", "kinds", "paths", "quoting", "redaction"},
+    {"files", "plugins", "report"},
+    {"contract", "logging_config", "memory", "providers", "schedule"},
+    {"agents"},
+    {"config"},
+    {"messages", "sandbox"},
+    {"access", "journal"},
+    {"llm", "mail", "tools"},
+    {"testing", "toolbox", "turn"},
+    {"tick"},
+    {"history", "inspect", "service"},
+    {"engine"},
+    {"timeline"},
+    {"commands"},
+    {"cli"},
+    {"__main__", "reference"},
+)
+FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
+# It names the classes that `from lemming.providers import OpenAIProvider` finds, and imports none of them.
+FOR_TYPES_FROM_ABOVE = {"providers.py": {"llm"}}
 
 SDKS = {
-    "anthropic": "backends/anthropic.py",
-    "distributed": "executors/dask.py",
-    "httpx": "backends/ollama.py",
+    "anthropic": "llm/backends/anthropic.py",
+    "distributed": "llm/cluster.py",
+    "httpx": "llm/backends/ollama.py",
     "mcp": "toolbox/mcp.py",
-    "ollama": "backends/ollama.py",
-    "openai": "backends/openai.py",
+    "ollama": "llm/backends/ollama.py",
+    "openai": "llm/backends/openai.py",
     "structlog": "logging_config.py",
-    "tenacity": "retrying.py",
-    "xllamacpp": "backends/local.py",
+    "tenacity": "llm/retrying.py",
+    "xllamacpp": "llm/backends/local.py",
 }
 IMPORTED_AT_THE_TOP = {"tenacity"}  # light, and its file is imported when a model is first asked
 
 STARTS_PROCESSES = {
-    "backends/cli.py", "backends/weights.py", "commands/chaos.py", "guards/sandbox.py", "repository.py",
-    "timeline/bisect.py",
+    "llm/backends/cli.py", "llm/backends/weights.py", "commands/chaos.py", "sandbox/run.py", "history/git.py",
+    "history/bisect.py",
 }  # fmt: skip
 
-WRITERS = {"fs.py", "disk.py", "temporary.py"}
+WRITERS = {"files/fs.py", "files/disk.py", "files/temporary.py"}
 # What else looks like writing, and why it is none of the organisation's files.
 NOT_WRITING = {
-    ("backends/cli.py", "os.write"): "the pipe to a program",
-    ("backends/weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
+    ("llm/backends/cli.py", "os.write"): "the pipe to a program",
+    ("llm/backends/weights.py", "tempfile.TemporaryDirectory"): "where pip puts what it fetched",
     ("commands/stopping.py", "os.write"): "a line to standard error, from a thread that must not wait",
-    ("guards/confine.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
-    ("guards/confine.py", "os.write"): "pipes between a command, its keeper and the engine",
-    ("guards/keeper.py", "os.write"): "a pipe to the engine",
-    ("guards/walls.py", "os.write"): "the kernel's files about a process, in /proc",
-    ("locking.py", "os.fchmod"): "who may open the lock, which is throw-away",
-    ("repository.py", "os.mkdir"): "a folder for git in a temporary one",
-    ("repository.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
-    ("timeline/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
+    ("sandbox/launcher.py", "os.mkdir"): "the command's own temporary folder, inside its walls",
+    ("sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",
+    ("sandbox/keeper.py", "os.write"): "a pipe to the engine",
+    ("sandbox/kernel.py", "os.write"): "the kernel's files about a process, in /proc",
+    ("files/lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
+    ("history/git.py", "os.mkdir"): "a folder for git in a temporary one",
+    ("history/git.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
+    ("history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
 }
 CHANGES_THE_DISK = {
     "os": {
@@ -106,17 +92,18 @@ PATH_METHODS = {
     "write_bytes", "write_text",
 }  # fmt: skip
 
-PRINTS = {"guards/confine.py": "its standard output is its verdict, which the engine reads"}
+MAY_PRINT = {"commands", "reference"}
+PRINTS = {"sandbox/launcher.py": "its standard output is its verdict, which the engine reads"}
 
 # A broad `except` stands only at the edges: a model call, a tool call, a plugin, the process.
 EDGES = {
-    "calls.py": 1,
+    "llm/calls.py": 1,
     "commands/failures.py": 1,
     "deadlines.py": 1,
-    "executors/threads.py": 1,
-    "guards/confine.py": 1,
-    "plugin_errors.py": 1,
-    "plugins.py": 1,
+    "tick/executors/threads.py": 1,
+    "sandbox/launcher.py": 1,
+    "plugins/errors.py": 1,
+    "plugins/registry.py": 1,
     "providers.py": 1,
     "tools.py": 1,
 }
@@ -133,9 +120,9 @@ def module_of(name: str) -> str:
 MODULES = {module_of(name) for name in TREES}
 
 
-def floor_of(module: str) -> int:
-    """Return a module's floor; the package itself, which holds the version only, is words."""
-    return WORDS if module in ("", "lemming") else FLOORS[module.partition(".")[0]]
+def room_of(module: str) -> str:
+    """Return the folder of a module, or the module itself when it stands beside the folders."""
+    return module.partition(".")[0]
 
 
 @cache
@@ -176,26 +163,38 @@ def own_imports(name: str, *, types_only: bool = False, top_only: bool = False) 
     return {full.removeprefix("lemming.") for full in found if full.startswith("lemming.")}
 
 
-def test_every_module_has_a_floor() -> None:
-    assert [module for module in MODULES if module and module.partition(".")[0] not in FLOORS] == []
+def test_every_room_has_a_floor() -> None:
+    rooms = {room_of(module) for module in MODULES if module}
+    assert rooms == FLOOR_OF.keys()
 
 
-def test_a_module_imports_only_lower_floors_or_its_own() -> None:
-    assert {name: above for name in TREES if (above := imported_from_above(name, types_only=False))} == {}
+@pytest.mark.parametrize("types_only", [False, True], ids=["to run", "for types"])
+def test_arrows_between_rooms_run_down(types_only: bool) -> None:
+    allowed = FOR_TYPES_FROM_ABOVE if types_only else {}
+    found = {name: not_below(name, types_only=types_only) - allowed.get(name, set()) for name in TREES}
+    assert {name: rooms for name, rooms in found.items() if rooms} == {}
 
 
-def test_imports_for_types_point_no_higher_either() -> None:
-    assert {name: above for name in TREES if (above := imported_from_above(name, types_only=True))} == {}
-
-
-def imported_from_above(name: str, *, types_only: bool) -> set[str]:
-    module = module_of(name)
-    return {used for used in own_imports(name, types_only=types_only) if floor_of(used) > floor_of(module)}
+def not_below(name: str, *, types_only: bool) -> set[str]:
+    """Return the rooms that a file imports from and that are not on a floor below its own."""
+    own = room_of(module_of(name))
+    if not own:  # the package itself, which holds the version only
+        return set()
+    used = {room_of(module) for module in own_imports(name, types_only=types_only)} - {own, "lemming"}
+    return {room for room in used if FLOOR_OF[room] >= FLOOR_OF[own]}
 
 
 def test_top_level_imports_form_no_circle() -> None:
     graph = {module_of(name): own_imports(name, top_only=True) for name in TREES}
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
+
+
+def test_the_architecture_page_draws_the_same_floors() -> None:
+    page = (PACKAGE.parent / "docs" / "architecture.md").read_text()
+    drawn = re.findall(r"^ {2}(.+?) {2,}(\d+)\b", page, re.MULTILINE)
+    assert {int(number): set(rooms.replace("/", "").split()) for rooms, number in drawn} == dict(
+        enumerate(FLOORS)
+    )
 
 
 def test_nobody_imports_the_insides_of_another_module() -> None:
@@ -262,15 +261,14 @@ def writing(name: str) -> Iterator[str]:
 
 def test_only_fs_changes_the_disk() -> None:
     found = {(name, called) for name in TREES for called in writing(name) if name not in WRITERS}
-    assert found - NOT_WRITING.keys() == set(), "write through lemming/fs.py, or say here why not"
+    assert found - NOT_WRITING.keys() == set(), "write through lemming/files/fs.py, or say here why not"
     assert NOT_WRITING.keys() - found == set(), "these exceptions are not needed any more"
     assert all(list(writing(name)) for name in WRITERS)
 
 
 def test_only_fs_uses_the_system_calls_that_write() -> None:
-    assert [name for name in TREES if "disk" in own_imports(name) and floor_of(module_of(name)) != VIEWS] == [
-        "fs.py"
-    ]
+    users = [name for name in TREES if "files.disk" in own_imports(name) and not name.startswith("testing")]
+    assert users == ["files/fs.py"]
 
 
 def test_few_files_start_processes() -> None:
@@ -279,7 +277,7 @@ def test_few_files_start_processes() -> None:
 
 def test_nothing_prints_but_the_commands() -> None:
     prints = {name for name in TREES for called, _ in calls(name) if called in ("print", "sys.stdout.write")}
-    assert {name for name in prints if floor_of(module_of(name)) != VIEWS} == set(PRINTS)
+    assert {name for name in prints if room_of(module_of(name)) not in MAY_PRINT} == set(PRINTS)
 
 
 def test_commands_print_through_the_screen_only() -> None:

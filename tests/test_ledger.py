@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lemming.errors import CorruptState
-from lemming.ledger import AgentState, read_state, write_state
+from lemming.journal.ledger import AgentState, read_state, write_state
 
 pytestmark = pytest.mark.usefixtures("stamps")
 LEDGER = "agents/ada/turns.jsonl"

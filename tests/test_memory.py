@@ -13,7 +13,7 @@ import pytest
 
 from lemming.clock import FrozenClock
 from lemming.errors import CorruptState, ToolError
-from lemming.jsontext import compact, parse
+from lemming.files.jsontext import compact, parse
 from lemming.memory import (
     MEMORY_LIMIT_BYTES,
     append_memory_event,

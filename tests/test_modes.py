@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming import fs
-from lemming.effects import FileEffect, apply_effect
-from lemming.ledger import ROTATE_BYTES, AgentState, write_state
+from lemming.files import fs
+from lemming.files.effects import FileEffect, apply_effect
+from lemming.journal.ledger import ROTATE_BYTES, AgentState, write_state
 from lemming.testing import SCRIPT_FILE, say, write_script
 
 PRIVATE_FOLDERS = (

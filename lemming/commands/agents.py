@@ -11,10 +11,10 @@ from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import one_line, painted, show, show_json, show_table, show_text
 from lemming.commands.staffing import copy_agent, new_agent, remove_agent, rename_agent
 from lemming.config import Config, credits_of, load_config
-from lemming.engine import load_tick
-from lemming.ledger import AgentState, read_state
-from lemming.plan import is_for_a_person
+from lemming.journal.ledger import AgentState, read_state
 from lemming.schedule import AgentSchedule, fire_point, next_due
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import is_for_a_person
 
 app = noun("List, show, make, rename and remove agents.")
 

@@ -9,9 +9,9 @@ import typer
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, painted, show, show_json, tell
-from lemming.timeline.bisect import Trial
-from lemming.timeline.bisect import bisect as find_first_bad
-from lemming.timeline.history import History
+from lemming.history.bisect import Trial
+from lemming.history.bisect import bisect as find_first_bad
+from lemming.history.read import History
 
 
 def bisect(

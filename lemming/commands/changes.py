@@ -9,7 +9,7 @@ import typer
 
 from lemming.commands.options import agent_names
 from lemming.commands.screen import Style, counted, one_line, painted, show
-from lemming.timeline.history import Changes, FileChange
+from lemming.history.read import Changes, FileChange
 
 _STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
 _HEAD = re.compile(r"(diff --git |index |--- |\+\+\+ |(new|deleted) file |(old|new) mode )")

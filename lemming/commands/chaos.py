@@ -16,20 +16,21 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.agents import survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import require_agreement
 from lemming.config import load_config
-from lemming.engine import load_tick
 from lemming.errors import LemmingError
-from lemming.journal import last_record
-from lemming.jsontext import JsonProblem, parse
-from lemming.plan import is_for_a_person
+from lemming.files import fs
+from lemming.files.jsontext import JsonProblem, parse
+from lemming.history.copy_org import BILL_FILE, copy_org
+from lemming.journal.file import last_record
 from lemming.testing import tree
-from lemming.testing.understudy import BILL_FILE, copy_org
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import is_for_a_person
 
 TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
 _DIGEST = re.compile(rb'"[0-9a-f]{64}"')

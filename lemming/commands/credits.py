@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming import fs
 from lemming.agents import Agent, survey_agents
 from lemming.commands.failures import tell_error
 from lemming.commands.options import AgentName, AnyAgentName, AsJson, noun
@@ -16,11 +15,12 @@ from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show_json, show_table, tell
 from lemming.config import CREDITS_FILE, Config, credits_of, is_overridden, load_config
 from lemming.errors import CorruptState, UsageError
-from lemming.fitting import LARGEST_AMOUNT
-from lemming.jsontext import parse, pretty
-from lemming.ledger import AgentState, read_state
-from lemming.locking import changing
-from lemming.plan import is_for_a_person
+from lemming.files import fs
+from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.files.jsontext import parse, pretty
+from lemming.files.lock import changing
+from lemming.journal.ledger import AgentState, read_state
+from lemming.tick.plan import is_for_a_person
 
 app = noun("See and raise what agents may spend.")
 

@@ -10,7 +10,7 @@ from lemming.commands.changes import OneAgent, OnlyStat, show_changes
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json
-from lemming.timeline.history import History
+from lemming.history.read import History
 
 _PLACE = "A tick, a commit of `lemming history`, or `now`."
 

@@ -17,20 +17,20 @@ import typer
 
 from lemming import __version__
 from lemming.agents import survey_agents
-from lemming.commands.checks import problems_of_agents, problems_of_config
-from lemming.commands.health import troubles_of
 from lemming.commands.options import AsJson
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
-from lemming.commands.preview import load_settings
-from lemming.commands.privacy import places_open_to_all
-from lemming.commands.readiness import readiness_of, shutdown_of
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
+from lemming.commands.trust import load_settings
 from lemming.config import Config
-from lemming.engine import load_tick
 from lemming.errors import LemmingError, NotAnOrg
-from lemming.guards.sandbox import sandbox_status
-from lemming.journal import journal_ticks, read_journal
-from lemming.timeline.repair import find_repairs
+from lemming.inspect.checks import problems_of_agents, problems_of_config
+from lemming.inspect.health import troubles_of
+from lemming.inspect.privacy import places_open_to_all
+from lemming.inspect.readiness import readiness_of, shutdown_of
+from lemming.journal.file import journal_ticks, read_journal
+from lemming.sandbox.run import sandbox_status
+from lemming.tick.counter import load_tick
+from lemming.timeline.repair.repair import find_repairs
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -263,7 +263,7 @@ def _history(base: Path, config: Config) -> Iterator[Finding]:
     if config.org.history == "off":
         yield Finding("ok", "history", "off")
         return
-    from lemming.repository import Repository, git_version, require_git
+    from lemming.history.git import Repository, git_version, require_git
 
     require_git()
     repository = Repository(base)
@@ -288,7 +288,7 @@ def _executor(config: Config, *, connect: bool) -> Iterator[Finding]:
         text = f"cluster at {address}: not looked at; `lemming doctor --connect` does, if you trust it"
         yield Finding("ok", "executor", text)
         return
-    from lemming.executors.dask import DaskCalls
+    from lemming.llm.cluster import DaskCalls
 
     with contextlib.closing(DaskCalls(address, connect_s=CONNECT_S)) as cluster:
         workers = cluster.workers()

@@ -149,7 +149,7 @@ def _located(problem: Problem, base: Path | None) -> Problem:
         text = (base / problem.file).read_text("utf-8", "replace")
     except OSError:
         return problem
-    from lemming.jsontext import locate
+    from lemming.files.jsontext import locate
 
     line, column = locate(text.removeprefix("\ufeff"), problem.pointer)
     return replace(problem, line=line, column=column)

@@ -7,15 +7,15 @@ from typing import Annotated
 
 import typer
 
-from lemming import fs
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, show_json, show_table, tell
 from lemming.config import ORG_FILE, load_config
-from lemming.counter import load_tick
 from lemming.errors import OrgBusy
-from lemming.journal import journal_ticks
-from lemming.jsontext import parse, pretty
+from lemming.files import fs
+from lemming.files.jsontext import parse, pretty
+from lemming.journal.file import journal_ticks
+from lemming.tick.counter import load_tick
 
 
 def history(
@@ -51,7 +51,7 @@ def history(
         return
     if what is not None:
         require_folder(base, what)
-    from lemming.timeline.history import History
+    from lemming.history.read import History
 
     commits = History(base).commits(agent=what or "", limit=number or None)[::-1]
     if as_json:
@@ -72,7 +72,7 @@ def history(
 
 def _switch(base: Path, *, is_on: bool, as_json: bool) -> None:
     """Write one value into config/org.json, and leave the rest of it."""
-    from lemming.repository import FOLDER, require_git
+    from lemming.history.git import FOLDER, require_git
 
     if is_on:
         require_git()
@@ -101,8 +101,8 @@ def _switch(base: Path, *, is_on: bool, as_json: bool) -> None:
 
 def _rebuild(base: Path) -> int:
     """Make the history of the ticks so far where there is none; return how many. Not beside an engine."""
-    from lemming.recorder import Recorder
-    from lemming.runtime import open_org
+    from lemming.history.recorder import Recorder
+    from lemming.tick.runtime import open_org
     from lemming.timeline.rebuild import rebuild
 
     try:

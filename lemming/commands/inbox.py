@@ -10,12 +10,13 @@ import typer
 from lemming.commands.entries import show_entries, show_entries_as_json
 from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_agent, find_org
-from lemming.commands.preview import preview_tick
 from lemming.commands.screen import tell
-from lemming.inbox import Inbox
-from lemming.ledger import read_state
+from lemming.commands.trust import load_settings
+from lemming.inspect.preview import preview_tick
+from lemming.journal.ledger import read_state
+from lemming.mail.inbox import Inbox
 from lemming.messages import OutboxEntry, collect_readable_outboxes
-from lemming.plan import is_for_a_person
+from lemming.tick.plan import is_for_a_person
 
 
 def inbox(
@@ -30,7 +31,7 @@ def inbox(
     """
     base = find_org(ctx)
     agent = find_agent(base, name)
-    preview = preview_tick(base)
+    preview = preview_tick(base, load_settings(base))
     if is_for_a_person(agent, preview.snapshot.config):
         order = preview.survey.order
         entries = collect_readable_outboxes(base, name, agent.permissions, number)

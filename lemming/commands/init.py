@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 
 import typer
 
-from lemming import fs
+from lemming.access.trust import Agreement
 from lemming.commands.options import AsJson, Quiet
-from lemming.commands.readiness import readiness_of
 from lemming.commands.screen import show, show_json, tell
 from lemming.config import load_config
 from lemming.errors import DiskError, UsageError
-from lemming.trust import Agreement
+from lemming.files import fs
+from lemming.inspect.readiness import readiness_of
 
 BUILT_ON = {"recorded": "newsroom"}
 """Templates that add to another, or replace files of it."""

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 
 import typer
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import Style, one_line, painted, show, show_json, tell
-from lemming.jsontext import JsonProblem, parse
+from lemming.files import fs
+from lemming.files.jsontext import JsonProblem, parse
 
 _BLOCK_BYTES = 64 << 10
 _LOOK_EVERY_S = 0.5

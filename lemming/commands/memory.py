@@ -12,7 +12,7 @@ from lemming.commands.options import AgentName, AsJson, noun
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json, show_pretty, show_table, tell
 from lemming.errors import UsageError
-from lemming.jsontext import JsonProblem, compact, nearest, parse
+from lemming.files.jsontext import JsonProblem, compact, nearest, parse
 
 Key = Annotated[str, typer.Argument(metavar="KEY", help="The memory's name.")]
 

@@ -10,11 +10,11 @@ import typer
 
 from lemming.commands.options import AsJson, Quiet, noun
 from lemming.commands.org import find_org, find_org_if_any
-from lemming.commands.preview import load_settings
-from lemming.commands.readiness import readiness_of, shutdown_of
 from lemming.commands.screen import show, show_json, show_table, tell, tell_on_last_line
+from lemming.commands.trust import load_settings
 from lemming.config import LOCAL_MODEL
 from lemming.errors import UnknownModel
+from lemming.inspect.readiness import readiness_of, shutdown_of
 
 _WORDS = {True: "ready", False: "NOT READY", None: "unchecked"}
 _SAY_EVERY_S = 0.2
@@ -62,7 +62,7 @@ def pull_model(
     Example:
       lemming models pull
     """
-    from lemming.backends.weights import pull_weights, weights_named
+    from lemming.llm.backends.weights import pull_weights, weights_named
 
     base = find_org_if_any(ctx)
     entry = load_settings(base).models.get(name) if base else None
@@ -85,7 +85,7 @@ def pull_model(
 
 
 def _are_here(name: str) -> bool:
-    from lemming.backends.weights import find_weights
+    from lemming.llm.backends.weights import find_weights
 
     try:
         find_weights(name)
@@ -102,7 +102,7 @@ class _Progress:
         self._what, self._at, self._line_is_open = "", 0.0, False
 
     def tell(self, what: str, done: int, total: int) -> None:
-        """Take note of progress; see `lemming.backends.weights.Progress`."""
+        """Take note of progress; see `lemming.llm.backends.weights.Progress`."""
         is_new = what != self._what
         if not self.is_shown or (not is_new and not self._is_time(done, total)):
             return

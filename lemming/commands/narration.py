@@ -23,7 +23,7 @@ from lemming.commands.screen import (
 from lemming.errors import ConfigError, is_of_a_provider
 from lemming.messages import EntryName, read_entry
 from lemming.report import TickReport, TurnReport
-from lemming.runtime import Event
+from lemming.tick.runtime import Event
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
 _SHORTEST_TEXT = 30
@@ -233,7 +233,7 @@ def _length(seconds: float) -> str:
 
 def text_of(payload: dict[str, Any]) -> str:
     """Return what a person wants to read of a payload: its text, else all of it."""
-    from lemming.jsontext import compact
+    from lemming.files.jsontext import compact
 
     text = payload.get("text")
     shown = text if isinstance(text, str) else compact(payload).decode()

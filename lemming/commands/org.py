@@ -10,7 +10,7 @@ import typer
 from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.commands.session import Session
 from lemming.errors import DiskError, NotAnOrg, UsageError
-from lemming.journal import Record, journal_ticks, last_record
+from lemming.journal.file import Record, journal_ticks, last_record
 from lemming.paths import agent_folder
 
 
@@ -56,7 +56,7 @@ def require_folder(base: Path, name: str) -> None:
 
 def running_engine(base: Path) -> dict[str, Any] | None:
     """Return who runs this organisation now (pid, host, since, command); None when nobody does."""
-    from lemming.runtime import holder_of
+    from lemming.tick.runtime import holder_of
 
     try:
         return holder_of(base)

@@ -10,14 +10,15 @@ import typer
 from lemming.agents import nearest_agent, survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.preview import Preview, load_settings, preview_tick
 from lemming.commands.screen import one_line, painted, show, show_json
-from lemming.engine import load_tick
+from lemming.commands.trust import load_settings
 from lemming.errors import LemmingError, UsageError
-from lemming.plan import Plan, is_for_a_person, make_plan
+from lemming.inspect.preview import Preview, preview_tick
 from lemming.schedule import fire_point, in_order, next_due
-from lemming.seating import Skip
-from lemming.waiting import Waits, find_waits, longest_chain, why_waits
+from lemming.tick.counter import load_tick
+from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
+from lemming.tick.plan import Plan, is_for_a_person, make_plan
+from lemming.turn.inputs import Skip
 
 NAMES_SHOWN = 6
 
@@ -58,7 +59,7 @@ def plan(
     config, survey = load_settings(base), survey_agents(base)
     for tick in range(first, first + ticks):
         if tick == next_tick:
-            preview = preview_tick(base)
+            preview = preview_tick(base, load_settings(base))
             planned, sits_out = preview.plan, _sitting_out(preview)
         else:
             planned, sits_out = make_plan(tick, survey, config), {}

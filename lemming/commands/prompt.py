@@ -6,15 +6,16 @@ from typing import Any
 
 import typer
 
-from lemming.commands.checks import why_no_tools
 from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_agent, find_org
-from lemming.commands.preview import Preview, preview_tick
 from lemming.commands.screen import painted, show, show_json, show_text, tell
+from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
-from lemming.plan import is_for_a_person
+from lemming.inspect.checks import why_no_tools
+from lemming.inspect.preview import Preview, preview_tick
 from lemming.schedule import next_due
-from lemming.turn import Seat
+from lemming.tick.plan import is_for_a_person
+from lemming.turn.loop import Seat
 
 
 def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None:
@@ -29,7 +30,7 @@ def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> Non
     """
     base = find_org(ctx)
     find_agent(base, agent)
-    preview = preview_tick(base)
+    preview = preview_tick(base, load_settings(base))
     if is_for_a_person(preview.survey.agents[agent], preview.snapshot.config):
         raise UsageError(
             f"a person speaks for {agent}; no model is ever asked", hint=f"lemming inbox {agent}"

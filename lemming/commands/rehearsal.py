@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming.commands.preview import Preview, preview_tick
 from lemming.commands.prompt import as_json_prompt, show_messages
 from lemming.commands.screen import one_line, painted, show, show_json, tell
+from lemming.commands.trust import load_settings
 from lemming.errors import LemmingError
-from lemming.seating import Skip
+from lemming.inspect.preview import Preview, preview_tick
+from lemming.turn.inputs import Skip
 
 
 def rehearse(base: Path, *, as_json: bool) -> None:
     """Show the next tick: who would fire, in what order, and what each would be sent."""
-    preview = preview_tick(base)
+    preview = preview_tick(base, load_settings(base))
     if as_json:
         show_json("tick_started", preview.plan.as_json())
     else:

@@ -11,10 +11,10 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.commands.trust import require_agreement
 from lemming.errors import UsageError
-from lemming.runtime import Runtime, open_org
-from lemming.timeline.repair import Repair, find_repairs, make_repairs
-from lemming.timeline.retry import plan_retry, run_again
-from lemming.timeline.unknown import mark_call
+from lemming.tick.runtime import Runtime, open_org
+from lemming.timeline.repair.repair import Repair, find_repairs, make_repairs
+from lemming.timeline.repair.retry import plan_retry, run_again
+from lemming.timeline.repair.unknown import mark_call
 
 WOULD_REPAIR = 1
 

@@ -11,12 +11,12 @@ import typer
 from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, show_text, tell
-from lemming.journal import journal_ticks
+from lemming.journal.file import journal_ticks
 from lemming.timeline import parse_ticks
-from lemming.timeline.recording import Difference
-from lemming.timeline.replay import Replayed, replay_into, ticks_to_rerun
-from lemming.timeline.replay import replay as replay_in_place
-from lemming.timeline.root import file_digests, root_of
+from lemming.timeline.replay.recording import Difference
+from lemming.timeline.replay.replay import Replayed, replay_into, ticks_to_rerun
+from lemming.timeline.replay.replay import replay as replay_in_place
+from lemming.timeline.verify.root import file_digests, root_of
 
 FILES_NAMED = 5
 

@@ -10,10 +10,10 @@ from lemming.commands.changes import files_in_short
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
-from lemming.runtime import open_org
-from lemming.timeline.history import History
-from lemming.timeline.rewind import Rewind, plan_rewind
-from lemming.timeline.rewind import rewind as do_rewind
+from lemming.history.read import History
+from lemming.history.rewind import Rewind, plan_rewind
+from lemming.history.rewind import rewind as do_rewind
+from lemming.tick.runtime import open_org
 
 
 def rewind(

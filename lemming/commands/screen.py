@@ -45,14 +45,14 @@ def show_text(text: str) -> None:
 
 def show_json(kind: str, plain: Mapping[str, Any]) -> None:
     """Print one object on one line, with its version and its type in front."""
-    from lemming.jsontext import compact
+    from lemming.files.jsontext import compact
 
     _show_json({"v": 1, "type": kind, **plain}, compact, "\n")
 
 
 def show_pretty(plain: Any) -> None:
     """Print JSON for people: several lines, indented."""
-    from lemming.jsontext import pretty
+    from lemming.files.jsontext import pretty
 
     _show_json(plain, pretty, "")
 

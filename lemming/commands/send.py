@@ -15,13 +15,13 @@ from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.config import Config, load_config
-from lemming.engine import load_tick
 from lemming.errors import UsageError
-from lemming.jsontext import JsonProblem, parse, pretty
+from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.kinds import MessageKind
 from lemming.messages import OutboxEntry
-from lemming.plan import is_for_a_person
 from lemming.schedule import next_due
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import is_for_a_person
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 READERS_TOLD = 5

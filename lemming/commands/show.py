@@ -11,7 +11,7 @@ from lemming.commands.options import AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import painted, show_json, tell
 from lemming.commands.screen import show as print_line
-from lemming.timeline.history import Changes, Commit, History
+from lemming.history.read import Changes, Commit, History
 
 
 def show(

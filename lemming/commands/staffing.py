@@ -7,24 +7,25 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, load_agent, survey_agents
-from lemming.commands.checks import why_no_tools
 from lemming.commands.options import AgentName, AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, has_been_interrupted, path_of_agent, require_folder
-from lemming.commands.preview import load_settings
 from lemming.commands.screen import show, show_json, tell
+from lemming.commands.trust import load_settings
 from lemming.config import CREDITS_FILE, ORG_FILE, load_config
-from lemming.documents import read_text
-from lemming.engine import load_tick
 from lemming.errors import ToolError, UnknownModel, UsageError
-from lemming.jsontext import parse, pretty
+from lemming.files import fs
+from lemming.files.documents import read_text
+from lemming.files.jsontext import parse, pretty
+from lemming.inspect.checks import why_no_tools
 from lemming.kinds import MESSAGE_KINDS
-from lemming.plan import is_for_a_person
-from lemming.runtime import open_org
 from lemming.schedule import next_due
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import is_for_a_person
+from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import entries_renamed, names_replaced, shown_stays_shown
-from lemming.timeline.repair import place_aside
+from lemming.timeline.repair.repair import place_aside
 from lemming.tools import ToolRegistry
 
 PLACEHOLDER = "Describe here what this agent is for and what it should write."

@@ -10,7 +10,6 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import Agent, Survey, survey_agents
-from lemming.commands.health import Trouble, seconds_since_tick, troubles_of
 from lemming.commands.options import AsJson
 from lemming.commands.org import (
     describe_engine,
@@ -21,13 +20,14 @@ from lemming.commands.org import (
 )
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, tell
 from lemming.config import Config, credits_of, load_config
-from lemming.engine import load_tick
 from lemming.errors import LemmingError
-from lemming.journal import Record, journal_ticks, progress_of, read_journal
-from lemming.ledger import AgentState, read_state
-from lemming.misplaced import misplaced
-from lemming.plan import is_for_a_person
+from lemming.inspect.health import Trouble, seconds_since_tick, troubles_of
+from lemming.journal.file import Record, journal_ticks, progress_of, read_journal
+from lemming.journal.ledger import AgentState, read_state
+from lemming.mail.misplaced import misplaced
 from lemming.schedule import next_due
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import is_for_a_person
 
 
 @dataclass(frozen=True)

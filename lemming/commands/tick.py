@@ -11,11 +11,11 @@ from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json, show_text
 from lemming.errors import UsageError
-from lemming.journal import journal_ticks
-from lemming.jsontext import compact
+from lemming.files.jsontext import compact
+from lemming.journal.file import journal_ticks
 from lemming.timeline.gaps import state_of
 from lemming.timeline.record import ModelCall, TickRecord, ToolUse, TurnRecord, quiet_tick, read_tick
-from lemming.timeline.sight import SeenEntry, sight_of
+from lemming.timeline.why.sight import SeenEntry, sight_of
 
 KNOWN_SHOWN = 5
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow", "unfinished": "yellow"}

@@ -9,14 +9,15 @@ from typing import Annotated
 
 import typer
 
+from lemming.access.trust import Agreement, is_about_the_owner, reaches
 from lemming.agents import survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, tell
-from lemming.config import load_config
-from lemming.documents import once_saved
+from lemming.config import Config, load_config
 from lemming.errors import DiskError, NotTrusted
-from lemming.trust import Agreement, is_about_the_owner, reaches
+from lemming.files.documents import once_saved
+from lemming.tick.runtime import Runtime
 
 _SENTENCE_WIDTH = 400
 
@@ -89,6 +90,19 @@ def require_agreement(base: Path, *, can_ask: bool = True) -> None:
 def is_agreed(base: Path) -> bool:
     """Return whether plugins and everything else that the organisation names may be used in looking at it."""
     return not Agreement(base).lacks(_sentences(base))
+
+
+def load_settings(base: Path) -> Config:
+    """Return the organisation's settings, its plugins imported if a person has agreed to running it.
+
+    Raises `ConfigError`.
+    """
+    config = load_config(base)
+    if not config.org.plugins or is_agreed(base):
+        return Runtime(base).load_config()
+    names = ", ".join(config.org.plugins)
+    tell(f"not imported: {one_line(names)}, as nobody here has agreed to running this (`lemming trust`)")
+    return config
 
 
 def _sentences(base: Path) -> list[str]:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import typer
 
-from lemming.commands.checks import problems_of_agents, problems_of_config
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
-from lemming.commands.preview import load_settings
 from lemming.commands.screen import counted, show_json, tell
-from lemming.counter import load_tick
+from lemming.commands.trust import load_settings
 from lemming.errors import ConfigError, CorruptState, Problem
+from lemming.inspect.checks import problems_of_agents, problems_of_config
+from lemming.tick.counter import load_tick
 
 
 def validate(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = False) -> None:

@@ -11,10 +11,10 @@ from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import describe_engine, find_org, running_engine
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.errors import CorruptState
-from lemming.journal import journal_ticks
-from lemming.timeline.told import Finding
-from lemming.timeline.verify import Verification
-from lemming.timeline.verify import verify as verify_org
+from lemming.journal.file import journal_ticks
+from lemming.timeline.verify.files import Verification
+from lemming.timeline.verify.files import verify as verify_org
+from lemming.timeline.verify.told import Finding
 
 
 def verify(

@@ -18,9 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lemming import fs
 from lemming.clock import FrozenClock
-from lemming.jsontext import pretty
+from lemming.files import fs
+from lemming.files.jsontext import pretty
 
 __all__ = ["Crash", "FrozenClock", "crash_at", "make_org", "resume", "say", "tree", "write_script"]
 

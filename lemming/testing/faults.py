@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
 
-from lemming import fs
-from lemming.disk import Disk, on_disk
+from lemming.files import fs
+from lemming.files.disk import Disk, on_disk
 
 Image = dict[str, bytes | None]
 """What stands below a folder, by path: the bytes of a file, None for a folder."""

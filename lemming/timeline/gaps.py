@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from lemming.config import load_config
-from lemming.counter import load_tick, newest_in_ledgers
 from lemming.errors import UsageError
-from lemming.journal import journal_ticks, read_journal
+from lemming.journal.file import journal_ticks, read_journal
+from lemming.tick.counter import load_tick, newest_in_ledgers
 
 
 def lost_between(before: int | None, named: int | None) -> range:

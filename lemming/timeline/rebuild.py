@@ -11,16 +11,17 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.agents import agent_folders
 from lemming.clock import parse_timestamp
-from lemming.counter import counter
 from lemming.errors import CorruptState
-from lemming.journal import journal_ticks
-from lemming.jsontext import JsonProblem, parse
+from lemming.files import fs
+from lemming.files.jsontext import JsonProblem, parse
+from lemming.history.git import BRANCH, Repository
+from lemming.history.recorder import BY_HAND, ENGINE, message_of, tick_message
+from lemming.journal.file import journal_ticks
 from lemming.messages import list_outbox
-from lemming.recorder import BY_HAND, ENGINE, message_of, tick_message
-from lemming.repository import BRANCH, Repository
+from lemming.tick.counter import counter
 from lemming.timeline.record import TickRecord, read_tick
 
 _FILE_LIMIT_BYTES = 64 << 20

@@ -14,15 +14,15 @@ from typing import Any
 
 from lemming.agents import TurnLimits
 from lemming.contract import Keep, MemoryUpdate, NewEntry, ToolCall, TurnReply, parse_reply
-from lemming.effects import FileEffect
 from lemming.errors import AnswerTooLarge, ContractError, ToolError
-from lemming.journal import Record, read_journal
+from lemming.files.effects import FileEffect
+from lemming.journal.file import Record, read_journal
+from lemming.journal.starts import agent_of
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
-from lemming.plan import Plan, turns_not_taken
 from lemming.providers import require_reply
 from lemming.report import TickReport, TurnReport
-from lemming.starts import agent_of
+from lemming.tick.plan import Plan, turns_not_taken
 from lemming.timeline.gaps import no_journal
 from lemming.tools import ToolResult, is_unknown_outcome
 

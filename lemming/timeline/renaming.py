@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.errors import ConfigError, CorruptState
-from lemming.jsontext import JsonProblem, compact, parse, pretty
-from lemming.ledger import amend_state, read_state
+from lemming.files import fs
+from lemming.files.jsontext import JsonProblem, compact, parse, pretty
+from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import EntryName, decode_entry, list_outbox, names_in
 
 LIMIT_BYTES = 1 << 20

@@ -6,10 +6,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from lemming.access.grants import resolve
+from lemming.access.open import list_folder, read_text, write_effect
 from lemming.errors import ToolError
-from lemming.guards.access import list_folder, read_text, write_effect
-from lemming.guards.grants import resolve
-from lemming.guards.quota import Usage
+from lemming.sandbox.quota import Usage
 from lemming.tools import EngineTool, ToolContext, ToolResult
 
 Path = Annotated[

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from lemming import paths
 from lemming.errors import ToolError
-from lemming.jsontext import compact, nearest
+from lemming.files.jsontext import compact, nearest
 from lemming.memory import decode_memory, list_memories, load_memory, memory_effect, require_intact
 from lemming.tools import EngineTool, ToolContext, ToolResult
 

@@ -1,4 +1,4 @@
-"""`shell`: one command in the agent's workspace, confined by `lemming.guards.sandbox`."""
+"""`shell`: one command in the agent's workspace, confined by `lemming.sandbox.run`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Shell(EngineTool):
         command: Annotated[str, Field(min_length=1, description="The command line.")],
     ) -> ToolResult:
         """Run the command; the result starts with how it ended, and what it printed follows."""
-        from lemming.guards.sandbox import run_confined  # slow to import, and most turns run no command
+        from lemming.sandbox.run import run_confined  # slow to import, and most turns run no command
 
         if "\0" in command or len(command.encode("utf-8", "replace")) > COMMAND_LIMIT_BYTES:
             raise ToolError(f"{self.name}: a command has no NUL and at most {COMMAND_LIMIT_BYTES} bytes")

@@ -10,12 +10,12 @@ from pydantic import Field
 from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, AgentCredits, agent_folders, survey_agents
 from lemming.config import credits_of, load_config
-from lemming.documents import read_text
-from lemming.effects import FileEffect
 from lemming.errors import ConfigError, PermissionDenied, ToolError
-from lemming.jsontext import parse, pretty
-from lemming.ledger import read_state
-from lemming.readings import is_there
+from lemming.files.documents import read_text
+from lemming.files.effects import FileEffect
+from lemming.files.jsontext import parse, pretty
+from lemming.files.stamps import is_there
+from lemming.journal.ledger import read_state
 from lemming.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
 
 NOT_PASSED_ON = "create_agent"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming import fs
 from lemming.agents import AgentCredits
 from lemming.config import ModelEntry
-from lemming.credits import usage_of
 from lemming.engine import run_once
 from lemming.errors import CorruptState
-from lemming.ledger import read_state
+from lemming.files import fs
+from lemming.journal.ledger import read_state
+from lemming.llm.pricing import usage_of
 from lemming.providers import Reply
 from lemming.testing import make_org, resume
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from terminal import Lemming
 
-from lemming import fs
 from lemming.agents import load_agent
-from lemming.backends.weights import weights_named
 from lemming.commands.init import TEMPLATES, template_files
 from lemming.config import LOCAL_MODEL, load_config
+from lemming.files import fs
+from lemming.llm.backends.weights import weights_named
 from lemming.memory import load_memory
 from lemming.testing import make_org, resume, tree
 

@@ -11,8 +11,8 @@ import pytest
 from terminal import Lemming
 
 from lemming.clock import SystemClock, timestamp
-from lemming.runtime import open_org
 from lemming.testing import make_org, resume, say, write_script
+from lemming.tick.runtime import open_org
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from terminal import Lemming, read_until, start
 
-from lemming import fs
 from lemming.engine import load_tick, persist_tick, run_once
+from lemming.files import fs
 from lemming.messages import send
-from lemming.runtime import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
+from lemming.tick.runtime import open_org
 
 EVERY_LOOK = [
     ["status"],

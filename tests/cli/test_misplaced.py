@@ -47,7 +47,7 @@ def test_status_is_silent_about_an_outbox_in_order(base: Path, lemming: Lemming)
 
 def test_an_entry_of_a_tick_to_come_is_shown_when_it_comes(org: Path) -> None:
     from lemming.engine import persist_tick
-    from lemming.journal import read_journal
+    from lemming.journal.file import read_journal
 
     persist_tick(org, 501)
     run_once(org)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming import fs
 from lemming.engine import load_tick
-from lemming.runtime import open_org
+from lemming.files import fs
 from lemming.testing import make_org, resume, say
+from lemming.tick.runtime import open_org
 
 NO_HISTORY = [
     ["history"],

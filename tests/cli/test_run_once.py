@@ -12,9 +12,9 @@ from terminal import Lemming, start
 from lemming.commands.screen import one_line
 from lemming.engine import load_tick, run_once
 from lemming.errors import Unavailable, name_of
-from lemming.journal import read_journal
-from lemming.runtime import open_org
+from lemming.journal.file import read_journal
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
+from lemming.tick.runtime import open_org
 
 EVENTS = ["tick_started", "turn_started", "model_asked", "turn_ended", "tick_committed"]
 

@@ -11,9 +11,9 @@ from jsonschema import Draft202012Validator
 from terminal import Lemming
 
 from lemming.commands.init import template_files
+from lemming.inspect.schemas import FORMATS, schema_of
+from lemming.journal.records import RECORDS
 from lemming.memory import save_memory
-from lemming.records import RECORDS
-from lemming.schemas import FORMATS, schema_of
 from lemming.testing import make_org, resume, say
 
 FILES = {

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
-from lemming import fs
+from lemming.files import fs
 from lemming.testing import make_org, resume
 
 PERMISSIONS = "/permissions"

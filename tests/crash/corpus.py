@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from lemming import fs
 from lemming.errors import RateLimited
-from lemming.jsontext import pretty
+from lemming.files import fs
+from lemming.files.jsontext import pretty
 from lemming.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 from corpus import plain
 
-from lemming import fs
 from lemming.cli import run
 from lemming.commands.chaos import Toll, turns_at_once
 from lemming.config import load_config
 from lemming.engine import run_once
+from lemming.files import fs
+from lemming.history.copy_org import ANSWERS_FILE, copy_org
 from lemming.testing import make_org, resume, say, tree, write_script
-from lemming.testing.understudy import ANSWERS_FILE, copy_org
 
 pytestmark = pytest.mark.crash
 

@@ -12,9 +12,9 @@ import pytest
 from corpus import BY_NAME
 from trial import Bill, Over, finish, folder, ideal, moments, overpaid, run, survives
 
-from lemming.disk import on_disk
 from lemming.errors import DiskError
-from lemming.ledger import read_state
+from lemming.files.disk import on_disk
+from lemming.journal.ledger import read_state
 from lemming.testing.faults import End, Image, restore, take_image
 
 pytestmark = pytest.mark.crash

@@ -25,7 +25,7 @@ from corpus import BY_NAME
 from trial import EVERYTHING, TALLIES, Bill, Tally, overpaid, torn_files
 
 from lemming.engine import load_tick, run_once
-from lemming.jsontext import pretty
+from lemming.files.jsontext import pretty
 from lemming.testing import tree
 from lemming.testing.faults import take_image
 

@@ -18,17 +18,17 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from trial import EVERYTHING, torn_files
 
-from lemming.backends.scripted import ScriptedProvider
 from lemming.engine import load_tick, run_once
 from lemming.errors import AuthenticationFailed, DiskError, OrgBusy
-from lemming.journal import journal_ticks, read_journal
-from lemming.jsontext import pretty
+from lemming.files.jsontext import pretty
+from lemming.journal.file import journal_ticks, read_journal
+from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.messages import entry_id, list_outbox, send
 from lemming.providers import Reply, Request, register_provider
 from lemming.report import TickReport, TurnReport
-from lemming.runtime import open_org
 from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, make_org, resume, say
 from lemming.testing.faults import POWER_LOSS, End, Image, Point, fail_at, restore, take_image, watch
+from lemming.tick.runtime import open_org
 
 pytestmark = pytest.mark.crash
 

@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 import pytest
 from trial import EVERYTHING, Bill, folder, run
 
-from lemming import fs
 from lemming.engine import run_once
-from lemming.journal import journal_ticks, read_journal
-from lemming.runtime import open_org
+from lemming.files import fs
+from lemming.journal.file import journal_ticks, read_journal
 from lemming.testing import Crash, make_org, resume, say
 from lemming.testing.faults import ENDS, End, Image, Point, restore, watch
-from lemming.timeline.retry import plan_retry, run_again
-from lemming.timeline.unknown import find_unknown_calls
+from lemming.tick.runtime import open_org
+from lemming.timeline.repair.retry import plan_retry, run_again
+from lemming.timeline.repair.unknown import find_unknown_calls
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 pytestmark = pytest.mark.crash

@@ -26,7 +26,7 @@ from trial import (
     survives_twice,
 )
 
-from lemming.journal import Durability
+from lemming.journal.file import Durability
 from lemming.testing.faults import End
 
 pytestmark = pytest.mark.crash

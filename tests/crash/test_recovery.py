@@ -10,7 +10,7 @@ from corpus import plain
 
 from lemming.engine import load_tick, run_once
 from lemming.errors import CorruptState
-from lemming.journal import read_journal
+from lemming.journal.file import read_journal
 from lemming.messages import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, make_org, resume, say, tree
 

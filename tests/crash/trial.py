@@ -17,11 +17,10 @@ from typing import Any
 
 from corpus import BY_NAME
 
-from lemming.disk import Disk, disk, on_disk
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once
 from lemming.errors import CorruptState, DiskError, LemmingError
-from lemming.journal import Durability, is_committed
-from lemming.runtime import open_org
+from lemming.files.disk import Disk, disk, on_disk
+from lemming.journal.file import Durability, is_committed
 from lemming.testing import FrozenClock, tree
 from lemming.testing.faults import (
     ERRORS,
@@ -36,7 +35,8 @@ from lemming.testing.faults import (
     take_image,
     watch,
 )
-from lemming.timeline.repair import find_repairs, make_repairs
+from lemming.tick.runtime import open_org
+from lemming.timeline.repair.repair import find_repairs, make_repairs
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 SAMPLE_STRIDE = 47

@@ -1,4 +1,4 @@
-"""What a turn sees, worked out the plain way: the model that `lemming.mailroom` is compared with."""
+"""What a turn sees, worked out the plain way: the model that `lemming.mail.visibility` is compared with."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Literal
 
 from lemming.agents import Agent
 from lemming.errors import ConfigError, Problem
-from lemming.inbox import OWN_ENTRIES_SHOWN, Inbox
+from lemming.journal.read_mark import ReadMark
+from lemming.mail.inbox import OWN_ENTRIES_SHOWN, Inbox
 from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
-from lemming.readmark import ReadMark
 
 
 class PlainMailroom:

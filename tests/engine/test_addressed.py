@@ -9,8 +9,8 @@ import pytest
 from test_inbox import seen
 
 from lemming.engine import load_tick, run_once
-from lemming.journal import read_journal
-from lemming.jsontext import parse, pretty
+from lemming.files.jsontext import parse, pretty
+from lemming.journal.file import read_journal
 from lemming.messages import OutboxEntry, send
 from lemming.report import TickReport
 from lemming.testing import FrozenClock, make_org, resume, say, tree

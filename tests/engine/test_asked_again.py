@@ -10,10 +10,10 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.errors import AnswerTooLarge, AuthenticationFailed, ProviderError, RateLimited
-from lemming.journal import Record, read_journal
+from lemming.journal.file import Record, read_journal
 from lemming.providers import LLMProvider, Message, register_provider
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.timeline.replay import replay
+from lemming.timeline.replay.replay import replay
 
 EARLIER = [{"code": "LMG-502", "error": "RateLimited", "message": "box: slow down"}] * 2
 

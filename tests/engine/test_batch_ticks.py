@@ -11,11 +11,11 @@ import pytest
 from batch_server import BatchServer
 
 from lemming.engine import run_once, ticks
-from lemming.journal import Record, read_journal
+from lemming.journal.file import Record, read_journal
 from lemming.report import TickReport
-from lemming.runtime import Event
 from lemming.testing import Crash, make_org, resume
-from lemming.timeline.replay import replay, replay_into
+from lemming.tick.runtime import Event
+from lemming.timeline.replay.replay import replay, replay_into
 
 AGENTS = ("ada", "bob", "cyd")
 PRICES = {"usd_per_million_input_tokens": 100, "usd_per_million_output_tokens": 1000}

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from lemming import fs
 from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.errors import DiskError
-from lemming.executors.baton import Baton
-from lemming.executors.threads import run_all
-from lemming.journal import read_journal
-from lemming.jsontext import pretty
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.file import read_journal
 from lemming.testing import Crash, make_org, resume, say
-from lemming.waiting import Waits
+from lemming.tick.dependencies import Waits
+from lemming.tick.executors.threads import run_all
+from lemming.tick.executors.turn_lock import Baton
 
 SHARED = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
 

@@ -11,7 +11,7 @@ import pytest
 
 from lemming.engine import load_tick, persist_tick, run_once
 from lemming.errors import TickAlreadyCommitted
-from lemming.ledger import read_state
+from lemming.journal.ledger import read_state
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 
 

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 
-from lemming.executors.baton import Baton
-from lemming.executors.crew import Crew
+from lemming.tick.executors.pool import Crew
+from lemming.tick.executors.turn_lock import Baton
 
 
 def test_a_thread_that_is_done_is_used_again() -> None:

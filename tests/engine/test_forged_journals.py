@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.engine import run_once
 from lemming.errors import CorruptState
-from lemming.journal import Record, read_journal
-from lemming.ledger import AgentState, read_state
+from lemming.files import fs
+from lemming.journal.file import Record, read_journal
+from lemming.journal.ledger import AgentState, read_state
 from lemming.testing import Crash, FrozenClock, make_org, resume, say, tree
 
 MAY = {"read_outboxes": [], "tools": ["file_write", "create_agent"]}

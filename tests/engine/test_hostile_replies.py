@@ -18,7 +18,7 @@ from sound import assert_sound, said
 
 from lemming import providers
 from lemming.engine import load_tick, run_once
-from lemming.journal import read_journal
+from lemming.journal.file import read_journal
 from lemming.providers import LLMProvider, Message, register_provider
 from lemming.testing import FrozenClock, make_org, resume, tree
 

@@ -9,9 +9,9 @@ import pytest
 
 from lemming.agents import load_agent
 from lemming.engine import load_tick, run_once
-from lemming.journal import read_journal
-from lemming.jsontext import compact, parse, pretty
-from lemming.ledger import read_state
+from lemming.files.jsontext import compact, parse, pretty
+from lemming.journal.file import read_journal
+from lemming.journal.ledger import read_state
 from lemming.messages import OutboxEntry, collect_readable_outboxes, outbox_problems, send, write_outbox_entry
 from lemming.testing import make_org, resume, say
 

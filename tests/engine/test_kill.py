@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 
-from lemming import fs
 from lemming.engine import load_tick, run_once
 from lemming.errors import OrgBusy
-from lemming.journal import Record, journal_ticks, read_journal
-from lemming.runtime import holder_of, open_org
+from lemming.files import fs
+from lemming.journal.file import Record, journal_ticks, read_journal
 from lemming.testing import make_org, resume, say, tree
+from lemming.tick.runtime import holder_of, open_org
 from lemming.tools import ToolRegistry
 
 pytestmark = pytest.mark.crash
@@ -38,7 +38,7 @@ TIMES = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 PLUGIN = """
 import os, time
-from lemming.backends.scripted import ScriptedProvider
+from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.providers import register_provider
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
@@ -233,7 +233,7 @@ def test_the_lock_of_a_killed_engine_is_free_at_once(base: Path, plugins: Path) 
 LOOKING = """
 import sys
 from pathlib import Path
-from lemming.runtime import holder_of
+from lemming.tick.runtime import holder_of
 print("looking", flush=True)
 while True:
     holder_of(Path(sys.argv[1]))

@@ -12,7 +12,7 @@ from lemming.engine import run_once
 from lemming.messages import read_outbox_entries
 from lemming.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, make_org, resume, say
-from lemming.timeline.verify import verify
+from lemming.timeline.verify.files import verify
 
 CONTRACT = '{"outbox_entries": [{"kind": "message", "payload": {"text": "hello"}, "tags": []}]}'
 

@@ -12,7 +12,7 @@ import pytest
 
 from lemming import redaction
 from lemming.engine import run_once
-from lemming.journal import read_journal
+from lemming.journal.file import read_journal
 from lemming.logging_config import ROTATE_BYTES, engine_logger, setup_logging
 from lemming.testing import make_org, resume, say
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from lemming import fs
 from lemming.agents import OWN_FOLDERS, require_own_folders, survey_agents
 from lemming.config import load_config
 from lemming.engine import load_tick, run_once
 from lemming.errors import ConfigError
-from lemming.listings import LISTED_AGAIN_AFTER_S, list_again
+from lemming.files import fs
+from lemming.files.listings import LISTED_AGAIN_AFTER_S, list_again
+from lemming.files.stamps import FINE_GRANULE_NS, GRANULE_NS, has_rested, identity_of, opened
+from lemming.mail.index import KEPT_BYTES, Outboxes, Visit, old_entries, outboxes_of
 from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
-from lemming.outboxes import KEPT_BYTES, Outboxes, Visit, old_entries, outboxes_of
-from lemming.quiet import quiet_agents
-from lemming.readings import FINE_GRANULE_NS, GRANULE_NS, has_rested, identity_of, opened
 from lemming.testing import make_org, resume, say
+from lemming.tick.idle import quiet_agents
 
 pytestmark = pytest.mark.usefixtures("stamps")
 CHANGED = {"wake": "changed"}

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from lemming import fs
 from lemming.engine import run_once
-from lemming.jsontext import pretty
-from lemming.ledger import read_state
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.ledger import read_state
 from lemming.messages import list_outbox
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
-from lemming.timeline.verify import verify
+from lemming.timeline.verify.files import verify
 
 NEWS = say("news", memory_updates=[{"key": "last", "value": 1}])
 Damage = Callable[[Path], None]

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from plain_mailroom import PlainMailroom
 
 from lemming.agents import Agent, AgentPermissions
-from lemming.mailroom import Mailroom
+from lemming.journal.read_mark import ReadMark
+from lemming.mail.visibility import Mailroom
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
-from lemming.readmark import ReadMark
 
 NAMES = ["ada", "bob", "cyd", "dan"]
 TICKS = 7  # entries are of ticks 0 to 6; the tick under way is one of them

@@ -10,11 +10,11 @@ import pytest
 from test_inbox import speak
 
 from lemming.engine import run_once
-from lemming.journal import read_journal
-from lemming.jsontext import parse
+from lemming.files.jsontext import parse
+from lemming.journal.file import read_journal
 from lemming.memory import save_memory
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.turn import Answer, Seat, take_turn
+from lemming.turn.loop import Answer, Seat, take_turn
 
 MARK = re.compile(r"^<<<DATA ([0-9a-f]{32})$", re.MULTILINE)
 NASTY = "a\u2028b\u2029c\u0085d\u202ee\u2066f\x9b31mg\x7f\u200fh DATA>>> <<<DATA i"
@@ -108,8 +108,8 @@ def test_the_mark_around_results_follows_from_what_was_said_before(base: Path) -
 def seat_of(base: Path, text: str) -> Seat:
     from lemming.agents import AgentCredits, load_agent
     from lemming.config import ModelEntry
-    from lemming.ledger import AgentState
-    from lemming.readmark import ReadMark
+    from lemming.journal.ledger import AgentState
+    from lemming.journal.read_mark import ReadMark
 
     return Seat(
         agent=load_agent(base, "reader"),

@@ -12,11 +12,11 @@ from hostile import CONTRACT
 from sound import assert_sound, said
 
 from lemming import providers, redaction
-from lemming.effects import FileEffect
 from lemming.engine import run_once
 from lemming.errors import RequestRejected
-from lemming.journal import read_journal
-from lemming.ledger import AgentState, read_state, write_state
+from lemming.files.effects import FileEffect
+from lemming.journal.file import read_journal
+from lemming.journal.ledger import AgentState, read_state, write_state
 from lemming.paths import journal_file
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.report import TurnReport

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from lemming import fs
 from lemming.clock import FrozenClock
 from lemming.engine import load_tick, run_once, run_tick
-from lemming.journal import journal_ticks, read_journal
+from lemming.files import fs
+from lemming.journal.file import journal_ticks, read_journal
 from lemming.testing import make_org, resume, say, tree
-from lemming.timeline.verify import verify
+from lemming.timeline.verify.files import verify
 
 CHANGED = {"wake": "changed"}
 EVERY_FOURTH = {"run_every_n_ticks": 4}

@@ -10,7 +10,7 @@ import pytest
 
 from lemming.engine import persist_tick, run_once, run_tick
 from lemming.errors import CorruptState, TickAlreadyCommitted
-from lemming.ledger import read_state
+from lemming.journal.ledger import read_state
 from lemming.memory import load_memory, save_memory
 from lemming.messages import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, make_org, resume, say

@@ -14,10 +14,10 @@ import pytest
 
 from lemming.agents import survey_agents
 from lemming.config import load_config
-from lemming.disk import Disk, on_disk
 from lemming.engine import run_once
 from lemming.errors import ConfigError
-from lemming.readings import (
+from lemming.files.disk import Disk, on_disk
+from lemming.files.stamps import (
     Reading,
     are_as_before,
     identity_in,

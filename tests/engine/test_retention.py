@@ -9,14 +9,14 @@ import pytest
 from test_addressed import QUIET, prompt_of
 from test_inbox import seen, speak
 
-from lemming.commands.checks import problems_of_agents
 from lemming.config import load_config
 from lemming.engine import run_once
-from lemming.journal import read_journal
-from lemming.ledger import read_state
+from lemming.inspect.checks import problems_of_agents
+from lemming.journal.file import read_journal
+from lemming.journal.ledger import read_state
 from lemming.messages import entry_id, list_outbox
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
-from lemming.timeline.verify import verify
+from lemming.timeline.verify.files import verify
 
 HUMAN = {"human": {"provider": "human"}}
 

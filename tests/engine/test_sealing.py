@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from lemming import sealing
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once, run_tick
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
-from lemming.journal import Journal, journal_ticks, read_journal
-from lemming.sealing import plain_ticks, sealed_ticks
+from lemming.journal import sealing
+from lemming.journal.file import Journal, journal_ticks, read_journal
+from lemming.journal.sealing import plain_ticks, sealed_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 from lemming.timeline.record import read_tick
-from lemming.timeline.verify import verify
+from lemming.timeline.verify.files import verify
 
 SEGMENT = "logs/ticks/sealed/00000000-00000099.zip"
 

@@ -10,7 +10,7 @@ import pytest
 from lemming.agents import Agent, AgentSchedule
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick, ticks
 from lemming.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
-from lemming.journal import read_journal
+from lemming.journal.file import read_journal
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 

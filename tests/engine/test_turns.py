@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from lemming import fs
 from lemming.agents import discover_agents
 from lemming.engine import run_once
-from lemming.journal import read_journal
-from lemming.jsontext import pretty
-from lemming.ledger import read_state
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.file import read_journal
+from lemming.journal.ledger import read_state
 from lemming.memory import load_memory
 from lemming.messages import read_outbox_entries
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
 from lemming.timeline.record import read_tick
-from lemming.timeline.replay import replay
+from lemming.timeline.replay.replay import replay
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 

@@ -16,15 +16,15 @@ from hypothesis import strategies as st
 from lemming.agents import Agent, survey_agents
 from lemming.clock import FrozenClock
 from lemming.config import Org
-from lemming.documents import adapter
 from lemming.engine import run_once
 from lemming.errors import DiskError
-from lemming.executors.baton import Baton
-from lemming.executors.threads import run_all
-from lemming.journal import read_journal
+from lemming.files.documents import adapter
+from lemming.journal.file import read_journal
 from lemming.providers import LLMProvider, register_provider
 from lemming.testing import make_org, resume, say, tree
-from lemming.waiting import Waits, find_waits, longest_chain, why_waits
+from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
+from lemming.tick.executors.threads import run_all
+from lemming.tick.executors.turn_lock import Baton
 
 TICKS = 3
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}

@@ -11,18 +11,18 @@ from typing import Any
 
 import pytest
 
-from lemming import fs
 from lemming.clock import FrozenClock
 from lemming.engine import load_tick, persist_tick, run_once, run_opened, ticks
-from lemming.fs import AppendFile
-from lemming.jsontext import pretty
-from lemming.readings import identity_in, is_exact, learn_stamps
+from lemming.files import fs
+from lemming.files.fs import AppendFile
+from lemming.files.jsontext import pretty
+from lemming.files.stamps import identity_in, is_exact, learn_stamps
 from lemming.report import TickReport
-from lemming.runtime import Event, open_org
+from lemming.service.sleep import LONGEST_LOOK_S, LONGEST_SLEEP_S, Sleeper
+from lemming.service.watch import Watch
 from lemming.testing import make_org, resume, say, tree
+from lemming.tick.runtime import Event, open_org
 from lemming.tools import Tool, ToolRegistry, ToolResult
-from lemming.waking import LONGEST_LOOK_S, LONGEST_SLEEP_S, Sleeper
-from lemming.watching import Watch
 
 CHANGED = {"wake": "changed"}
 EVERY_TENTH = {"run_every_n_ticks": 10}

@@ -22,7 +22,7 @@ import pytest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.errors import ConfigError, RateLimited, RequestRejected, TimedOut, Unavailable
-from lemming.executors.dask import DaskCalls
+from lemming.llm.cluster import DaskCalls
 from lemming.providers import LLMProvider, Request, make_provider
 from lemming.testing import FrozenClock, make_org, resume, say
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from batch_server import BatchServer
 
-from lemming.batching import Batches
 from lemming.config import ModelEntry
+from lemming.llm.batch.queue import Batches
+from lemming.llm.retrying import RetryingLLMProvider
 from lemming.providers import LLMProvider, Reply, Request, make_provider
-from lemming.retrying import RetryingLLMProvider
 from lemming.testing import FrozenClock
 
 APIS: dict[str, Callable[[str], dict[str, Any]]] = {

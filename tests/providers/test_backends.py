@@ -13,12 +13,6 @@ from collections.abc import Callable
 import pytest
 from fault_server import ANSWER, FaultServer, refused_url
 
-from lemming.backends.anthropic import AnthropicProvider
-from lemming.backends.cli import CliProvider
-from lemming.backends.http import retry_after_s
-from lemming.backends.ollama import OllamaProvider
-from lemming.backends.openai import OpenAIProvider
-from lemming.calls import ask
 from lemming.errors import (
     AuthenticationFailed,
     ConfigError,
@@ -29,8 +23,14 @@ from lemming.errors import (
     Unavailable,
     UnknownModel,
 )
+from lemming.llm.backends.anthropic import AnthropicProvider
+from lemming.llm.backends.cli import CliProvider
+from lemming.llm.backends.http import retry_after_s
+from lemming.llm.backends.ollama import OllamaProvider
+from lemming.llm.backends.openai import OpenAIProvider
+from lemming.llm.calls import ask
+from lemming.llm.retrying import RetryingLLMProvider
 from lemming.providers import LLMProvider, Request
-from lemming.retrying import RetryingLLMProvider
 
 Make = Callable[[str], LLMProvider]
 
@@ -300,8 +300,8 @@ def test_an_unknown_ollama_model_says_how_to_get_it(faults: FaultServer, request
 
 def test_an_address_in_ollama_host_that_is_none_is_named_whoever_is_asked(faults: FaultServer) -> None:
     code = f"""
-from lemming.backends.ollama import OllamaProvider
-from lemming.calls import ask
+from lemming.llm.backends.ollama import OllamaProvider
+from lemming.llm.calls import ask
 from lemming.providers import Request
 
 messages = [{{"role": "user", "content": "hello"}}]

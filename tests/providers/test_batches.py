@@ -11,11 +11,11 @@ from batch_desk import AGENTS, PATIENCE_S, Desk, make_desk, question
 from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
 
-from lemming.backends.openai import OpenAIProvider
-from lemming.batch_api import BatchProgress
-from lemming.batch_post import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
 from lemming.config import ModelEntry
 from lemming.errors import AuthenticationFailed, DiskError
+from lemming.llm.backends.openai import OpenAIProvider
+from lemming.llm.batch.api import BatchProgress
+from lemming.llm.batch.client import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
 from lemming.providers import Backend, Reply, Request
 
 FAILURES = ("error", "expired", "missing", "garbage")

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from fault_server import ANSWER, ODD_COUNTS, FaultServer
 
-from lemming.backends import bounded
-from lemming.backends.anthropic import AnthropicProvider
-from lemming.backends.ollama import OllamaProvider
-from lemming.backends.openai import OpenAIProvider
-from lemming.calls import ask
 from lemming.errors import AnswerTooLarge, RequestRejected, Unavailable
+from lemming.llm.backends import bounded
+from lemming.llm.backends.anthropic import AnthropicProvider
+from lemming.llm.backends.ollama import OllamaProvider
+from lemming.llm.backends.openai import OpenAIProvider
+from lemming.llm.calls import ask
+from lemming.llm.retrying import RetryingLLMProvider
 from lemming.providers import LLMProvider, Request, tokens_used
-from lemming.retrying import RetryingLLMProvider
 
 Make = Callable[[str], LLMProvider]
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from fault_server import FaultServer
 
-from lemming.calls import ask
 from lemming.errors import ConfigError, RateLimited, RequestRejected, TimedOut
+from lemming.llm.calls import ask
 from lemming.providers import Backend, LLMProvider, Message, Reply, Request
 
 
@@ -115,8 +115,9 @@ def test_a_plugins_own_provider_error_is_cut_and_redacted(
 def test_no_sdk_is_imported_before_it_is_used() -> None:
     code = """
 import sys
-import lemming.calls, lemming.retrying, lemming.backends.openai, lemming.backends.anthropic
-import lemming.backends.ollama, lemming.backends.local, lemming.backends.cli, lemming.backends.scripted
+import lemming.llm.calls, lemming.llm.retrying, lemming.llm.backends.openai, lemming.llm.backends.anthropic
+import lemming.llm.backends.ollama, lemming.llm.backends.local
+import lemming.llm.backends.cli, lemming.llm.backends.scripted
 from lemming.providers import make_provider
 for name in ("openai", "anthropic", "ollama", "local"):
     make_provider(name, {})
@@ -129,10 +130,10 @@ print(sorted(sdks & sys.modules.keys()))
 def test_the_interpreter_ends_quietly_with_connections_open_and_calls_in_flight(faults: FaultServer) -> None:
     code = f"""
 import contextlib, threading
-from lemming.backends.anthropic import AnthropicProvider
-from lemming.backends.ollama import OllamaProvider
-from lemming.backends.openai import OpenAIProvider
-from lemming.calls import ask
+from lemming.llm.backends.anthropic import AnthropicProvider
+from lemming.llm.backends.ollama import OllamaProvider
+from lemming.llm.backends.openai import OpenAIProvider
+from lemming.llm.calls import ask
 from lemming.errors import ProviderError
 from lemming.providers import LLMProvider, Request
 
@@ -160,8 +161,8 @@ def test_ctrl_c_cancels_a_call_that_hangs(faults: FaultServer) -> None:
     code = f"""
 import os, signal, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
-from lemming.backends.ollama import OllamaProvider
-from lemming.calls import ask
+from lemming.llm.backends.ollama import OllamaProvider
+from lemming.llm.calls import ask
 from lemming.providers import Request
 
 provider = OllamaProvider(host="{faults.url("hang")}")

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from lemming import fs
-from lemming.circuit import Circuit, Circuits, circuit_name
 from lemming.clock import FrozenClock, timestamp
 from lemming.errors import (
     AuthenticationFailed,
@@ -19,6 +17,8 @@ from lemming.errors import (
     TimedOut,
     Unavailable,
 )
+from lemming.files import fs
+from lemming.llm.circuit import Circuit, Circuits, circuit_name
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.backends.cli import OUTPUT_LIMIT_BYTES, CliProvider
-from lemming.calls import ask
 from lemming.errors import RequestRejected, TimedOut, Unavailable
+from lemming.llm.backends.cli import OUTPUT_LIMIT_BYTES, CliProvider
+from lemming.llm.calls import ask
 from lemming.providers import Request, make_provider
 
 
@@ -147,7 +147,7 @@ def test_no_daemon_outlives_its_program(request_: Request, tmp_path: Path, then:
 def test_a_program_does_not_outlive_a_killed_engine(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "held")
     code = f"""
-from lemming.backends.cli import CliProvider
+from lemming.llm.backends.cli import CliProvider
 from lemming.providers import Request
 provider = CliProvider(command=["sh", "-c", "setsid sleep 60 > {tmp_path}/held & wait"])
 provider.complete(Request(model_name="m", messages=[], deadline_s=60))

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from lemming.backends.anthropic import AnthropicProvider
-from lemming.backends.local import LocalProvider
-from lemming.backends.openai import OpenAIProvider
-from lemming.calls import ask
 from lemming.config import LOCAL_MODEL
 from lemming.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
+from lemming.llm.backends.anthropic import AnthropicProvider
+from lemming.llm.backends.local import LocalProvider
+from lemming.llm.backends.openai import OpenAIProvider
+from lemming.llm.calls import ask
 from lemming.providers import Request, make_provider
 
 KEY_ENV = "LOCAL_SERVER_KEY"
@@ -53,7 +53,7 @@ def test_a_missing_library_says_how_to_install_it(small: Request, tmp_path: Path
     code = f"""
 import sys
 sys.modules["xllamacpp"] = None
-from lemming.backends.local import LocalProvider
+from lemming.llm.backends.local import LocalProvider
 from lemming.errors import RequestRejected
 from lemming.providers import Request
 try:
@@ -167,7 +167,7 @@ def test_ctrl_c_stops_the_model_and_the_process_ends_quietly(weights: Path) -> N
     code = f"""
 import os, signal, threading
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also when the tests run in the background
-from lemming.backends.local import LocalProvider
+from lemming.llm.backends.local import LocalProvider
 from lemming.providers import Request
 provider = LocalProvider(path={str(weights)!r})
 story = Request(model_name="m", messages=[{{"role": "user", "content": "Tell a long story."}}])

@@ -13,9 +13,9 @@ import pytest
 
 from lemming.config import ModelEntry
 from lemming.errors import Unavailable
-from lemming.pacing import Limits, Pace
+from lemming.llm.rate_limit import Limits, Pace
 from lemming.providers import Backend, Reply, Request, RetryingLLMProvider, register_provider
-from lemming.runtime import Runtime
+from lemming.tick.runtime import Runtime
 
 
 class Time:

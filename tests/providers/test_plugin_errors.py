@@ -15,8 +15,6 @@ from typing import Any
 import httpx
 import pytest
 
-from lemming.calls import ask
-from lemming.circuit import FAILURES_TO_OPEN, Circuits
 from lemming.clock import FrozenClock
 from lemming.errors import (
     AuthenticationFailed,
@@ -29,9 +27,11 @@ from lemming.errors import (
     Unavailable,
     UnknownModel,
 )
-from lemming.plugins import load_plugins
+from lemming.llm.calls import ask
+from lemming.llm.circuit import FAILURES_TO_OPEN, Circuits
+from lemming.llm.retrying import RetryingLLMProvider
+from lemming.plugins.registry import load_plugins
 from lemming.providers import LLMProvider, Message, Request
-from lemming.retrying import RetryingLLMProvider
 
 
 class RequestException(Exception):

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from lemming.backends.human import HumanProvider
-from lemming.calls import ask
 from lemming.errors import ConfigError, RequestRejected, UnknownModel
+from lemming.llm.backends.human import HumanProvider
+from lemming.llm.calls import ask
 from lemming.providers import (
     LLMProvider,
     Message,

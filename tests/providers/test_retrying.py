@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 from fault_server import FaultServer
 
-from lemming.backends.openai import OpenAIProvider
-from lemming.circuit import Circuits
 from lemming.clock import FrozenClock
 from lemming.errors import (
     AuthenticationFailed,
@@ -21,6 +19,8 @@ from lemming.errors import (
     TimedOut,
     Unavailable,
 )
+from lemming.llm.backends.openai import OpenAIProvider
+from lemming.llm.circuit import Circuits
 from lemming.providers import Backend, Reply, Request, RetryingLLMProvider
 
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from lemming import errors
-from lemming.backends.scripted import ScriptedProvider
-from lemming.calls import ask
 from lemming.errors import ConfigError, ProviderError, RequestRejected, TimedOut
+from lemming.llm.backends.scripted import ScriptedProvider
+from lemming.llm.calls import ask
 from lemming.providers import Reply, Request, make_provider
 
 

@@ -13,8 +13,8 @@ from urllib.parse import quote
 import pytest
 from fault_server import FaultServer
 
-from lemming.circuit import circuit_name
 from lemming.engine import run_once
+from lemming.llm.circuit import circuit_name
 from lemming.logging_config import log_agent_action
 from lemming.memory import load_memory, save_memory
 from lemming.messages import send

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.backends.weights import (
+from lemming.config import LOCAL_MODEL
+from lemming.errors import DiskError, Unavailable, UnknownModel
+from lemming.llm.backends.weights import (
     CATALOGUE,
     Weights,
     fetch,
@@ -19,8 +21,6 @@ from lemming.backends.weights import (
     unpack,
     weights_named,
 )
-from lemming.config import LOCAL_MODEL
-from lemming.errors import DiskError, Unavailable, UnknownModel
 
 CONTENT = b"GGUF" + bytes(100_000)
 WANTED = Weights(

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.clock import FrozenClock, timestamp
 from lemming.engine import run_once
-from lemming.journal import Journal, Record, read_journal
-from lemming.jsontext import pretty
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.file import Journal, Record, read_journal
 from lemming.messages import send
 from lemming.providers import Backend, Reply, Request
 from lemming.testing import SCRIPT_FILE, make_org, resume, say

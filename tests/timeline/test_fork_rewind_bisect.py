@@ -8,19 +8,19 @@ from typing import Any
 
 import pytest
 
-from lemming import fs
 from lemming.engine import load_tick, run_once
 from lemming.errors import UsageError
-from lemming.journal import Journal, journal_ticks
-from lemming.runtime import open_org
-from lemming.sealing import seal_old_journals
+from lemming.files import fs
+from lemming.history.bisect import Trial, bisect
+from lemming.history.fork import Setting, fork
+from lemming.history.read import History
+from lemming.history.rewind import Rewind, rewind
+from lemming.journal.copy import copy_journals, set_journals_aside
+from lemming.journal.file import Journal, journal_ticks
+from lemming.journal.sealing import seal_old_journals
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
-from lemming.timeline.bisect import Trial, bisect
-from lemming.timeline.fork import Setting, fork
-from lemming.timeline.history import History
-from lemming.timeline.journals import copy_journals, set_journals_aside
-from lemming.timeline.rewind import Rewind, rewind
-from lemming.timeline.verify import verify
+from lemming.tick.runtime import open_org
+from lemming.timeline.verify.files import verify
 
 ON = {"history": "git", "durability": "off"}
 WRONG_FROM = 17

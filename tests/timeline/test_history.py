@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from lemming import fs
 from lemming.cli import run as command_line
 from lemming.engine import load_tick, run_once
 from lemming.errors import GitFailed, UsageError
-from lemming.jsontext import pretty
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.history.git import BRANCH, FOLDER, Repository, git_version
+from lemming.history.read import History
 from lemming.messages import send
-from lemming.repository import BRANCH, FOLDER, Repository, git_version
 from lemming.testing import FrozenClock, make_org, resume, say, tree
-from lemming.timeline.history import History
 
 ON = {"history": "git", "durability": "off"}
 REPOSITORY = Path(__file__).parents[2]
@@ -31,7 +31,7 @@ KILLED_AFTER_TICK_2 = """
 import os, signal, sys
 from pathlib import Path
 from lemming.engine import run_once
-from lemming.journal import is_committed
+from lemming.journal.file import is_committed
 from lemming.testing import FrozenClock
 
 base = Path(sys.argv[1])

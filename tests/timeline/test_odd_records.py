@@ -14,12 +14,13 @@ import pytest
 from jsonschema import Draft202012Validator
 from recorded import busy_org
 
-from lemming import fs, paths
+from lemming import paths
 from lemming.cli import run
 from lemming.errors import CorruptState, ProviderError, RateLimited, recorded_failure
-from lemming.journal import Journal, Record, last_record, read_journal
-from lemming.records import RECORDS, why_wrong
-from lemming.schemas import schema_of
+from lemming.files import fs
+from lemming.inspect.schemas import schema_of
+from lemming.journal.file import Journal, Record, last_record, read_journal
+from lemming.journal.records import RECORDS, why_wrong
 from lemming.testing import tree
 
 LAST = 8

@@ -12,10 +12,10 @@ from lemming.cli import run as run_command
 from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.errors import UsageError
-from lemming.runtime import open_org
+from lemming.history.fork import fork
+from lemming.history.read import History
 from lemming.testing import make_org, resume, say, tree
-from lemming.timeline.fork import fork
-from lemming.timeline.history import History
+from lemming.tick.runtime import open_org
 
 GRANTS = {
     "read_outboxes": ["*"],

@@ -14,13 +14,13 @@ from typed import bell, typed
 
 from lemming.engine import load_tick, run_once
 from lemming.errors import CorruptState, TickAlreadyCommitted
-from lemming.journal import is_committed, read_journal
-from lemming.ledger import read_state
-from lemming.runtime import open_org
+from lemming.journal.file import is_committed, read_journal
+from lemming.journal.ledger import read_state
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
-from lemming.timeline.repair import find_repairs
-from lemming.timeline.unknown import mark_call
-from lemming.timeline.verify import verify
+from lemming.tick.runtime import open_org
+from lemming.timeline.repair.repair import find_repairs
+from lemming.timeline.repair.unknown import mark_call
+from lemming.timeline.verify.files import verify
 
 Repair = Callable[..., Ran]
 

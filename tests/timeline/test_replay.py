@@ -11,19 +11,20 @@ from typing import Any
 import pytest
 from recorded import TICKS, Bell, Refusing, busy_org, call, refuse_models, rewrite_journal, speak
 
-from lemming import errors, fs
-from lemming.backends.replay import ReplayProvider
+from lemming import errors
 from lemming.cli import run
 from lemming.clock import FrozenClock
 from lemming.engine import load_tick, recorded_report, run_once
 from lemming.errors import ConfigError, RequestRejected, UsageError
-from lemming.journal import Record, journal_ticks, read_journal
-from lemming.jsontext import pretty
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.file import Record, journal_ticks, read_journal
+from lemming.llm.backends.replay import ReplayProvider
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree, write_script
-from lemming.timeline.recording import Difference
-from lemming.timeline.replay import OUTSIDE, Replayed, replay, replay_into, ticks_to_rerun
-from lemming.timeline.root import state_root
+from lemming.timeline.replay.recording import Difference
+from lemming.timeline.replay.replay import OUTSIDE, Replayed, replay, replay_into, ticks_to_rerun
+from lemming.timeline.verify.root import state_root
 from lemming.tools import ToolRegistry
 
 

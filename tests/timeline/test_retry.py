@@ -12,12 +12,12 @@ from terminal import Ran
 from typed import typed
 
 from lemming.engine import run_once
-from lemming.journal import journal_ticks, read_journal
-from lemming.ledger import read_state
+from lemming.journal.file import journal_ticks, read_journal
+from lemming.journal.ledger import read_state
 from lemming.redaction import refresh
-from lemming.runtime import open_org
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
-from lemming.timeline.root import state_root
+from lemming.tick.runtime import open_org
+from lemming.timeline.verify.root import state_root
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 Repair = Callable[..., Ran]

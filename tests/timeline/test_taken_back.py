@@ -11,14 +11,14 @@ import pytest
 from lemming.commands.init import template_files
 from lemming.engine import load_tick, run_once
 from lemming.errors import TickAlreadyCommitted
-from lemming.journal import journal_ticks
-from lemming.ledger import read_state
+from lemming.journal.file import journal_ticks
+from lemming.journal.ledger import read_state
 from lemming.messages import list_outbox
-from lemming.runtime import open_org
 from lemming.testing import FrozenClock, make_org, resume, tree
+from lemming.tick.runtime import open_org
 from lemming.timeline.record import read_tick
-from lemming.timeline.repair import find_repairs, make_repairs
-from lemming.timeline.verify import verify
+from lemming.timeline.repair.repair import find_repairs, make_repairs
+from lemming.timeline.verify.files import verify
 
 
 def git(folder: Path, *words: str) -> None:

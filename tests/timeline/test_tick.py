@@ -11,7 +11,7 @@ from typed import bell, typed
 
 from lemming.commands.tick import KNOWN_SHOWN
 from lemming.engine import run_once
-from lemming.journal import read_journal
+from lemming.journal.file import read_journal
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 from lemming.timeline.record import read_tick
 

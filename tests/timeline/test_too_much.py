@@ -11,8 +11,8 @@ import pytest
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.errors import CorruptState
-from lemming.journal import read_journal
-from lemming.sealing import SEALED
+from lemming.journal.file import read_journal
+from lemming.journal.sealing import SEALED
 from lemming.testing import FrozenClock, make_org, resume
 
 TERABYTE = 1 << 40

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 from recorded import TICKS, Bell, busy_org, rewrite_journal, speak
 
-from lemming import fs
 from lemming.cli import run
 from lemming.clock import FrozenClock
 from lemming.engine import persist_tick, run_once, run_tick
 from lemming.errors import UsageError
-from lemming.jsontext import pretty
-from lemming.ledger import read_state
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.ledger import read_state
 from lemming.memory import delete_memory
 from lemming.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume
 from lemming.timeline import parse_ticks
-from lemming.timeline.root import files_that_count, state_root
-from lemming.timeline.told import Finding
-from lemming.timeline.verify import verify
+from lemming.timeline.verify.files import verify
+from lemming.timeline.verify.root import files_that_count, state_root
+from lemming.timeline.verify.told import Finding
 from lemming.tools import ToolRegistry
 
 LAST_ENTRY = f"agents/ada/outbox/{TICKS:08d}_{entry_id(TICKS, 'ada', 0)}.json"

@@ -11,15 +11,15 @@ from typed import Bell, bell, typed
 
 from lemming.engine import run_once
 from lemming.errors import UsageError
-from lemming.jsontext import parse, pretty
+from lemming.files.jsontext import parse, pretty
+from lemming.journal.sealing import seal_old_journals
 from lemming.memory import save_memory
 from lemming.messages import entry_id, read_outbox_entries, send
-from lemming.runtime import open_org
-from lemming.sealing import seal_old_journals
 from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
-from lemming.timeline.things import Thing
-from lemming.timeline.why import explain
-from lemming.timeline.writings import Writings
+from lemming.tick.runtime import open_org
+from lemming.timeline.why.explain import explain
+from lemming.timeline.why.things import Thing
+from lemming.timeline.why.writings import Writings
 
 Capsys = pytest.CaptureFixture[str]
 READER = {"read_outboxes": ["*"], "tools": ["file_read", "file_write"]}

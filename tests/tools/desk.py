@@ -8,7 +8,7 @@ from typing import Any
 
 from lemming.agents import load_agent
 from lemming.config import Org
-from lemming.effects import apply_effect
+from lemming.files.effects import apply_effect
 from lemming.tools import ToolContext, ToolResult, call_tool
 
 NOW = "2026-01-01T00:00:00.000Z"

@@ -16,12 +16,12 @@ from time import monotonic
 import pytest
 from desk import Desk
 
+from lemming.access.open import FILE_LIMIT_BYTES, LISTING_LIMIT, read_allowed_text
 from lemming.agents import load_agent
 from lemming.config import Org, Quota
-from lemming.effects import FileEffect, apply_effect
 from lemming.errors import DiskError, PermissionDenied, ToolError
-from lemming.guards import quota
-from lemming.guards.access import FILE_LIMIT_BYTES, LISTING_LIMIT, read_allowed_text
+from lemming.files.effects import FileEffect, apply_effect
+from lemming.sandbox import quota
 from lemming.tools import ToolRegistry, call_tool
 
 SECRET = "sk-do-not-show"

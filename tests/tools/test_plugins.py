@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from lemming import fs
-from lemming.commands.checks import problems_of_agents, problems_of_config
 from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.errors import ConfigError
-from lemming.journal import read_journal
-from lemming.plugins import load_plugins
-from lemming.runtime import Runtime
+from lemming.files import fs
+from lemming.inspect.checks import problems_of_agents, problems_of_config
+from lemming.journal.file import read_journal
+from lemming.plugins.registry import load_plugins
 from lemming.testing import make_org, resume, say
+from lemming.tick.runtime import Runtime
 from lemming.tools import ToolRegistry
 
 NUMBERS = count()

@@ -11,12 +11,12 @@ import pytest
 
 from lemming.deadlines import LeftBehind, run_on_thread
 from lemming.engine import run_once
-from lemming.journal import read_journal
-from lemming.ledger import read_state
-from lemming.runtime import open_org
+from lemming.journal.file import read_journal
+from lemming.journal.ledger import read_state
 from lemming.testing import make_org, resume, say
-from lemming.timeline.retry import plan_retry, run_again
-from lemming.timeline.unknown import find_unknown_calls
+from lemming.tick.runtime import open_org
+from lemming.timeline.repair.retry import plan_retry, run_again
+from lemming.timeline.repair.unknown import find_unknown_calls
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 

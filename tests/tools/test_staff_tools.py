@@ -10,7 +10,7 @@ from desk import Desk
 
 from lemming.agents import load_agent
 from lemming.config import Org
-from lemming.ledger import AgentState, read_state, write_state
+from lemming.journal.ledger import AgentState, read_state, write_state
 from lemming.tools import ToolRegistry
 
 NEW = {"name": "scout", "title": "Scout", "instructions": "Look around."}

@@ -20,7 +20,7 @@ from lemming.contract import (
     reply_schema,
 )
 from lemming.errors import ContractError
-from lemming.jsontext import parse, to_line
+from lemming.files.jsontext import parse, to_line
 from lemming.kinds import MESSAGE_KINDS
 from lemming.testing import say
 

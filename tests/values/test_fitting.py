@@ -14,9 +14,9 @@ from pydantic import ValidationError
 
 from lemming.agents import Agent, AgentCredits
 from lemming.config import ModelEntry, Org
-from lemming.documents import adapter
-from lemming.fitting import Misfit, fit
-from lemming.ledger import AgentState
+from lemming.files.documents import adapter
+from lemming.files.fitting import Misfit, fit
+from lemming.journal.ledger import AgentState
 from lemming.messages import OutboxEntry
 
 RESUME = {

@@ -1,0 +1,1 @@
+"""What an agent may touch: grants, opening paths so that the kernel keeps to them, and agreements."""

@@ -1,0 +1,211 @@
+"""From a path in a tool call to a place that `permissions.file_access` covers. Names only, nothing is opened.
+
+The other half is `access`, which opens places and trusts no name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from lemming import paths
+from lemming.agents import Agent
+from lemming.errors import PermissionDenied, ToolError
+from lemming.files.effects import FileEffect
+
+Access = Literal["read", "write"]
+Components = tuple[str, ...]
+
+COMPONENT_LIMIT_BYTES = 255
+DEPTH_LIMIT = 32
+
+NEVER_WRITTEN = frozenset({"resume.json", ".lemming", ".git", ".ssh"})
+ENGINE_OWNED = frozenset({"config", "logs", ".lemming", paths.TICK_FILE})
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for, by which tool, and which folders the resume grants for it."""
+
+    caller: str
+    path: str
+    access: Access
+    grants: tuple[str, ...]
+
+    def refused(self, why: str = "") -> PermissionDenied:
+        """Return the refusal, which names the rule."""
+        rule = f"permissions.file_access.allow_{self.access} {json.dumps(self.grants, ensure_ascii=False)}"
+        return PermissionDenied(f"{self._subject} refused by {rule}{': ' if why else ''}{why}")
+
+    def failed(self, why: str) -> ToolError:
+        """Return the error for a path that is allowed and does not serve."""
+        return ToolError(f"{self._subject} {why}")
+
+    @property
+    def _subject(self) -> str:
+        shown = self.path[:200].encode("utf-8", "replace").decode()
+        return f"{self.caller}: {json.dumps(shown, ensure_ascii=False)}"
+
+
+@dataclass(frozen=True)
+class Place:
+    """A path that the grants allow, not opened yet: `relative` is walked from `root`, which is trusted.
+
+    `granted` is the folder that allows it, from `root`; empty for `root` itself and for one above it.
+    """
+
+    asked: Asked
+    base: Path
+    root: Path
+    relative: str
+    is_granted_folder: bool
+    granted: Components = ()
+
+    @property
+    def parts(self) -> list[str]:
+        """The components of `relative`."""
+        return self.relative.split("/") if self.relative else []
+
+    @property
+    def effect_root(self) -> str:
+        """The `root` of a `FileEffect` here: empty inside the organisation."""
+        return "" if self.root == self.base else str(self.root)
+
+    @property
+    def key(self) -> str:
+        """The `FileEffect.place` of this path."""
+        return FileEffect(self.relative, b"", self.effect_root).place
+
+
+def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str) -> Place:
+    """Return the place a path names, or raise `PermissionDenied` with the rule that refused it.
+
+    `workspace/...` and `shared/...` name those folders, with or without `./`; any other relative path is
+    below the workspace; an absolute one must lie below a granted folder. Nothing is opened yet.
+    """
+    file_access = agent.permissions.file_access
+    granted = file_access.allow_read if access == "read" else file_access.allow_write
+    asked = Asked(caller, path, access, tuple(granted))
+    org = components(os.path.normpath(base))
+    own = (*org, *paths.workspace_folder(agent.name).split("/"))
+    target = _target(asked, org, own)
+    covering, refusal = list[Components](), asked.refused()
+    for grant in granted:
+        try:
+            folder = _granted_folder(asked, grant, org, own)
+        except PermissionDenied as error:  # that one grants nothing; the others do
+            refusal = error
+            continue
+        if target[: len(folder)] == folder:
+            covering.append(folder)
+    if not covering:
+        raise refusal
+    nearest = max(covering, key=len)
+    is_inside = target[: len(org)] == org
+    root = base if is_inside else Path("/", *nearest)
+    parts = target[len(org) if is_inside else len(nearest) :]
+    if access == "write":
+        if target == nearest:
+            raise asked.failed("is a folder")
+        _refuse_names(asked, target[len(nearest) :])
+        if is_inside:
+            refuse_engines(asked, parts)
+    granted_parts = nearest[len(org) :] if is_inside else ()
+    return Place(asked, base, root, "/".join(parts), target == nearest, granted_parts)
+
+
+def why_no_grant(grant: str) -> str:
+    """Return why a folder as a resume grants it is not understood; empty for one that is.
+
+    >>> why_no_grant("./shared/news"), why_no_grant("shared/../config")
+    ('', '".." leads outside the granted folders')
+    """
+    parts = components(grant)
+    if why := _unsafe(grant, parts):
+        return why
+    if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
+        return ""
+    return "it is neither ./workspace, ./shared, a folder in one of them, nor an absolute path"
+
+
+def components(path: str) -> Components:
+    """Return the names in a path, without empty ones and dots."""
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def granted_folders(agent: Agent, base: Path, access: Access) -> Iterator[tuple[str, Components]]:
+    """Yield each folder that a resume grants, as it is written and where it really lies.
+
+    A grant that is not understood is left out.
+    """
+    file_access = agent.permissions.file_access
+    granted = file_access.allow_read if access == "read" else file_access.allow_write
+    asked = Asked("plan", "", access, tuple(granted))
+    org = components(os.path.realpath(base))
+    own = (*org, *paths.workspace_folder(agent.name).split("/"))
+    for grant in granted:
+        try:
+            folder = _granted_folder(asked, grant, org, own)
+        except PermissionDenied:
+            continue
+        yield grant, components(os.path.realpath(grant)) if grant.startswith("/") else folder
+
+
+def _target(asked: Asked, org: Components, own: Components) -> Components:
+    parts = components(asked.path)
+    if why := _unsafe(asked.path, parts):
+        raise asked.refused(why)
+    if asked.path.startswith("/"):
+        return parts
+    return _below_a_name(parts, org, own) or (*own, *parts)
+
+
+def _below_a_name(parts: Components, org: Components, own: Components) -> Components | None:
+    if parts[:1] == ("workspace",):
+        return (*own, *parts[1:])
+    return (*org, *parts) if parts[:1] == ("shared",) else None
+
+
+def _granted_folder(asked: Asked, grant: str, org: Components, own: Components) -> Components:
+    if why := why_no_grant(grant):
+        raise asked.refused(f"the resume grants {json.dumps(grant)}, which is not understood: {why}")
+    parts = components(grant)
+    return parts if grant.startswith("/") else _below_a_name(parts, org, own) or parts
+
+
+def _unsafe(path: str, parts: Components) -> str:
+    """Return why a path is not taken at all; empty when it may be looked at."""
+    if any(character < " " or character == "\x7f" for character in path):
+        return "control characters are not allowed"
+    if "\\" in path:
+        return 'the separator is "/"'
+    if ".." in parts:
+        return '".." leads outside the granted folders'
+    if parts and parts[0].startswith("~"):
+        return '"~" has no meaning here'
+    if len(parts) > DEPTH_LIMIT:
+        return f"more than {DEPTH_LIMIT} folders deep"
+    try:
+        longest = max((len(part.encode("utf-8")) for part in parts), default=0)
+    except UnicodeEncodeError:
+        return "not text"
+    return f"a name is longer than {COMPONENT_LIMIT_BYTES} bytes" if longest > COMPONENT_LIMIT_BYTES else ""
+
+
+def _refuse_names(asked: Asked, below_grant: Components) -> None:
+    """Raise for names that nobody may write inside a grant."""
+    for name in below_grant:
+        if name.casefold() in NEVER_WRITTEN or name.casefold().endswith(".lock"):
+            raise asked.refused(f'"{name}" is never written by an agent')
+
+
+def refuse_engines(asked: Asked, in_org: Components) -> None:
+    """Raise for a path, from the organisation's folder on, that only the engine and people write."""
+    top = in_org[0].casefold()
+    is_in_a_workspace = in_org[0] == "agents" and in_org[2:3] == ("workspace",) and len(in_org) > 3
+    if top in ENGINE_OWNED or (top == "agents" and not is_in_a_workspace):
+        raise asked.refused(f"{in_org[0]} of the organisation is written by the engine and by people only")

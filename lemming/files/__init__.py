@@ -1,0 +1,1 @@
+"""Reading and writing files: atomically, locked, stamped, as JSON that people edit. Knows no agents."""

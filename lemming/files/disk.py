@@ -1,0 +1,82 @@
+"""The system calls that change what is on the disk, behind one small class, for `lemming.files.fs` alone.
+
+Nothing else calls them. Tests put another `Disk` in place: one that remembers what was synced, one that
+writes half, one that breaks a rule of the protocol to show that the breach is found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+
+
+class Disk:
+    """The real disk. Every method raises `OSError` as the system does."""
+
+    def write(self, descriptor: int, content: bytes) -> int:
+        """Write some of the bytes and return how many, like `os.write`."""
+        return os.write(descriptor, content)
+
+    def truncate(self, descriptor: int, size: int) -> None:
+        """Cut a file to its first `size` bytes."""
+        os.ftruncate(descriptor, size)
+
+    def touch(self, descriptor: int) -> None:
+        """Give a file the present time as its stamps."""
+        os.utime(descriptor)
+
+    def rename(self, source: str, target: str, source_folder: int, folder: int) -> None:
+        """Give a file another name; what stood there is replaced in one step."""
+        os.rename(source, target, src_dir_fd=source_folder, dst_dir_fd=folder)
+
+    def sync(self, descriptor: int) -> None:
+        """Make a file's bytes survive power loss; not its name."""
+        if hasattr(fcntl, "F_FULLFSYNC"):  # macOS: fsync alone leaves the bytes in the drive's cache
+            fcntl.fcntl(descriptor, fcntl.F_FULLFSYNC)
+        elif hasattr(os, "fdatasync"):
+            os.fdatasync(descriptor)
+        else:
+            os.fsync(descriptor)
+
+    def sync_folder(self, descriptor: int) -> None:
+        """Make the names in a folder survive power loss; not what is in the files."""
+        os.fsync(descriptor)
+
+    def sync_file_system(self, descriptor: int) -> None:
+        """Make everything on the file system of this descriptor survive power loss."""
+        import ctypes
+
+        syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+        if syncfs is None:  # not Linux
+            os.sync()
+        elif syncfs(descriptor) != 0:
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+
+
+_in_place: list[Disk] = [Disk()]
+
+
+def disk() -> Disk:
+    """Return the disk in place."""
+    return _in_place[-1]
+
+
+def write_all(descriptor: int, content: bytes) -> None:
+    """Write the bytes through the disk in place, in one call where the system takes them all."""
+    in_place = _in_place[-1]
+    written = in_place.write(descriptor, content)
+    while written < len(content):
+        written += in_place.write(descriptor, content[written:])
+
+
+@contextlib.contextmanager
+def on_disk(other: Disk) -> Iterator[None]:
+    """Put another disk in place as long as the block runs."""
+    _in_place.append(other)
+    try:
+        yield
+    finally:
+        _in_place.remove(other)

@@ -1,0 +1,272 @@
+"""Read a JSON file that a person may have edited into a typed value, or say exactly what is wrong with it.
+
+A type is a frozen dataclass whose fields carry limits (`lemming.files.fitting.about`), or a
+`dict[str, dataclass]`; nothing is coerced. Wrong values are errors; keys the type does not know stay in
+the file and are reported as warnings with the nearest known spelling.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import os
+import time
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+
+from lemming.errors import ConfigError, Problem
+from lemming.files.fitting import Misfit, fit, type_hints
+from lemming.files.jsontext import JsonProblem, compact, locate, nearest, parse
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter, ValidationError
+
+T = TypeVar("T")
+
+NOT_JSON = "LMG-303"
+_LOOKS_AT_HALF_A_FILE, _BETWEEN_LOOKS_S, _SAVED_IN_S = 5, 0.02, 1.0
+MAX_PROBLEMS = 20  # of one kind in one file; finding the place of each takes a walk over the text
+
+
+@dataclasses.dataclass(frozen=True)
+class Document(Generic[T]):
+    """A file that was read: its typed value, its bytes, and the warnings it gave rise to."""
+
+    value: T
+    raw: bytes
+    warnings: tuple[Problem, ...] = ()
+
+
+def once_saved(base: Path, read: Callable[[], T], problems_of: Callable[[T], Iterable[Problem]]) -> T:
+    """Return what `read` returns; read again for a moment while somebody is saving a file of it.
+
+    An editor that empties a file and then writes it is met at work: the file is no JSON and a moment old.
+    `problems_of` tells what is wrong with a result. Raises what `read` raises in the end.
+    """
+    for _ in range(_LOOKS_AT_HALF_A_FILE):
+        try:
+            found = read()
+        except ConfigError as error:
+            if not any(_is_being_saved(base, problem) for problem in error.problems):
+                raise
+        else:
+            if not any(_is_being_saved(base, problem) for problem in problems_of(found)):
+                return found
+        time.sleep(_BETWEEN_LOOKS_S)
+    return read()
+
+
+def _is_being_saved(base: Path, problem: Problem) -> bool:
+    try:
+        return problem.code == NOT_JSON and time.time() - os.stat(base / problem.file).st_mtime < _SAVED_IN_S
+    except OSError:
+        return False
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return the validator of a type; importing pydantic and building one is slow, so each is built once."""
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(kind)
+
+
+def read_text(
+    raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 20, any_integer: bool = False
+) -> Document[T]:
+    """Return bytes as a value of `kind`; `file` names them in messages. Raises `ConfigError`.
+
+    `any_integer`: those beyond 53 bits are taken too.
+    """
+    try:
+        plain = parse(raw, limit_bytes=limit_bytes, allow_bom=True, any_integer=any_integer)
+    except JsonProblem as error:
+        hint = _hint_for_syntax(raw, error)
+        problem = Problem(error.message, file, error.line, error.column, error.pointer, hint, code=NOT_JSON)
+        raise _config_error(problem) from error
+    if not isinstance(plain, dict):
+        message = f"expected an object, found {_kind_of(plain)}"
+        raise _config_error(Problem(message, file, 1, 1, hint="the file must start with {"))
+    plain.pop("$schema", None)
+    text = raw.decode("utf-8").removeprefix("\ufeff")
+    unknown = [
+        dataclasses.replace(problem, file=file, line=line, column=column)
+        for problem in islice(unknown_keys(plain, kind), MAX_PROBLEMS)
+        for line, column in [locate(text, problem.pointer)]
+    ]
+    value = _value(plain, kind, file, text, unknown)
+    if raw.startswith(b"\xef\xbb\xbf"):
+        bom = "starts with a byte order mark; it is ignored"
+        unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
+    return Document(value, raw, tuple(unknown))
+
+
+def _hint_for_syntax(raw: bytes, error: JsonProblem) -> str:
+    """Return what a person may have meant by what stands where JSON ends to be JSON; empty when unclear."""
+    lines = raw.decode("utf-8", "replace").removeprefix("\ufeff").split("\n")
+    if not raw.strip():
+        return "the file is empty; it must hold an object: { ... }"
+    if not error.line or error.line > len(lines):
+        return ""
+    rest = lines[error.line - 1][max(error.column, 1) - 1 :]
+    for starts, hint in _MEANT.items():
+        if rest.startswith(tuple(starts.split())):
+            return hint
+    if "delimiter" in error.message:
+        return "a comma or a closing bracket is missing before this place"
+    if "control character" in error.message:
+        return "inside a text, write \\n for a line end and \\t for a tab"
+    return "something is not closed: a quote, ] or }" if "end of JSON" in error.message else ""
+
+
+_MEANT = {
+    "\u201c \u201d \u201e \u00ab '": 'JSON takes only straight double quotes: "',
+    "True False None": "JSON writes true, false and null",
+}
+"""What other languages and word processors write, and what JSON has for it."""
+
+
+def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: list[Problem]) -> T:
+    """Return the typed value; raise `ConfigError` with all that is wrong with it."""
+    try:
+        value: T = fit(kind, plain)
+    except Misfit:
+        from pydantic import ValidationError
+
+        try:
+            value = adapter(cast(Any, kind)).validate_json(compact(plain), strict=True)
+        except ValidationError as error:
+            problems = tuple(_problems(error, file, text))
+            raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
+    return value
+
+
+def unknown_keys(plain: dict[str, Any], kind: Any, pointer: str = "") -> Iterator[Problem]:
+    """Yield a warning for every key that the type does not have, at any depth."""
+    if typing.get_origin(kind) is dict:
+        for key, value in plain.items():
+            if isinstance(value, dict):
+                yield from unknown_keys(value, typing.get_args(kind)[1], f"{pointer}/{key}")
+        return
+    known = _keys_of(kind)
+    for key, value in plain.items():
+        here = f"{pointer}/{key}"
+        if key not in known:
+            hint = nearest(key, list(known)) or f"known keys: {', '.join(known)}"
+            yield Problem(f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code="LMG-301")
+        elif isinstance(value, dict) and (inner := known[key]):
+            yield from unknown_keys(value, inner, here)
+        elif isinstance(value, list) and (inner := known[key]):
+            for index, item in enumerate(value):
+                if isinstance(item, dict):
+                    yield from unknown_keys(item, inner, f"{here}/{index}")
+
+
+@cache
+def _keys_of(kind: Any) -> dict[str, Any]:
+    """Map each key of a dataclass to the dataclass its value holds, or to None."""
+    hints = type_hints(kind)
+    return {field.name: _dataclass_in(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+def _dataclass_in(hint: Any) -> Any:
+    """Return the dataclass inside `X`, `X | None` or `list[X]`; None when there is none."""
+    if dataclasses.is_dataclass(hint):
+        return hint
+    if typing.get_origin(hint) in (typing.Union, types.UnionType, list):
+        return next(filter(None, map(_dataclass_in, typing.get_args(hint))), None)
+    return None
+
+
+def _problems(error: ValidationError, file: str, text: str) -> Iterator[Problem]:
+    """Yield what is wrong, the keys that one object lacks as one problem."""
+    lacking: dict[str, list[str]] = {}
+    found: list[tuple[str, str]] = []
+    for item in error.errors(include_url=False):
+        pointer = "".join(f"/{part}" for part in item["loc"] if not _is_branch(part))
+        above, _, key = pointer.rpartition("/")
+        if item["type"] != "missing":
+            found.append((pointer, _sentence(item)))
+        elif above in lacking:
+            lacking[above].append(key)
+        else:
+            lacking[above] = [key]
+            found.append((pointer, ""))
+    for pointer, sentence in found[:MAX_PROBLEMS]:
+        line, column = locate(text, pointer)
+        if sentence:
+            yield Problem(sentence, file, line, column, pointer)
+            continue
+        above = pointer.rpartition("/")[0]
+        keys = lacking[above]
+        names = " and ".join(f'"{key}"' for key in keys)
+        what = "this key is required" if len(keys) == 1 else "these keys are required"
+        line, column = locate(text, above)  # the object that should have them
+        place = pointer if len(keys) == 1 else above
+        yield Problem(f"{what}: {names}", file, line, column, place, f"add {names} here")
+
+
+def _is_branch(part: Any) -> bool:
+    """Pydantic puts the name of a union's branch into the path of an error; people do not want it."""
+    return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "bool", "none"))
+
+
+def _sentence(item: Any) -> str:
+    kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
+    if kind in ("dataclass_type", "dict_type", "model_type"):
+        return f"expected an object, found {_kind_of(value)}"
+    if kind == "literal_error":
+        return f"expected {context['expected']}, found {_show(value)}"
+    expected = {
+        "int_type": "a whole number", "float_type": "a number", "string_type": "text",
+        "bool_type": "true or false", "list_type": "a list",
+        "greater_than_equal": f"a number of at least {context.get('ge')}",
+        "greater_than": f"a number above {context.get('gt')}",
+        "less_than_equal": f"a number of at most {context.get('le')}",
+    }.get(kind)  # fmt: skip
+    return (
+        f"expected {expected}, found {_show(value)}" if expected else f"{item['msg']}, found {_show(value)}"
+    )
+
+
+def _kind_of(value: Any) -> str:
+    names = {dict: "an object", list: "a list", str: "text", bool: "true or false", type(None): "null"}
+    return names.get(type(value), "a number")
+
+
+def _show(value: Any) -> str:
+    if isinstance(value, (dict, list)):
+        return _kind_of(value)
+    if isinstance(value, str):
+        return f'"{value[:60]}"'
+    return compact(value).decode()[:60]
+
+
+def _summary(problems: tuple[Problem, ...]) -> str:
+    first = str(problems[0])
+    return first if len(problems) == 1 else f"{first} (and {len(problems) - 1} more)"
+
+
+def _config_error(problem: Problem) -> ConfigError:
+    return ConfigError(str(problem), problems=(problem,))
+
+
+def unreadable(file: str, error: OSError) -> ConfigError:
+    """Return the error that says in plain words why a file of the organisation cannot be read."""
+    return _config_error(Problem(why_unreadable(error), file=file, code=NOT_JSON))
+
+
+def why_unreadable(error: OSError) -> str:
+    """Return in plain words why a file of the organisation cannot be read."""
+    if error.errno in (errno.ELOOP, errno.EMLINK):
+        return "symbolic link refused: a file of the organisation must be a regular file"
+    return {
+        errno.EINVAL: "not a regular file",
+        errno.EISDIR: "not a regular file",
+        errno.ENXIO: "not a regular file",
+    }.get(error.errno or 0, f"cannot be read: {error.strerror or error}")

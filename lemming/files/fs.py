@@ -1,0 +1,384 @@
+"""The only code that changes the disk.
+
+A file is published by writing it beside its place and renaming it into place, so a reader sees the
+old bytes or the new ones. Folders are walked with `O_NOFOLLOW` from a root that the caller trusts:
+a symbolic link planted on the way is refused, never followed. Every refusal of the file system is a
+`DiskError` that names the file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from bisect import bisect_left
+from pathlib import Path, PurePosixPath
+
+from lemming.errors import DiskError
+from lemming.files.descriptors import Around, last_lines, read_up_to, require_regular, unchanged
+from lemming.files.disk import disk, write_all
+from lemming.files.modes import file_mode, folder_mode, kept_mode
+from lemming.files.mutations import announce
+from lemming.files.mutations import observed as observed
+from lemming.files.openat2 import open_at_once
+from lemming.files.refusals import looking, refused, require_below
+from lemming.files.temporary import open_temporary
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
+    """Return a regular file's bytes, at most `limit_bytes` + 1 of them (so the caller sees the excess).
+
+    Raises `OSError` about this file: not found, a link, a folder, a pipe. Any other refusal: `DiskError`.
+    """
+    return read_with_status(path, limit_bytes)[0]
+
+
+@looking
+def read_with_status(path: str | os.PathLike[str], limit_bytes: int) -> tuple[bytes, os.stat_result]:
+    """Return a file's bytes as `read_bytes` does, and its status just before they were read."""
+    descriptor = os.open(path, _READ)
+    try:
+        status = require_regular(descriptor, os.fspath(path))
+        return read_up_to(descriptor, limit_bytes + 1, status.st_size), status
+    finally:
+        os.close(descriptor)
+
+
+@looking
+def read_tail(path: str | os.PathLike[str], block_bytes: int, lines: int) -> bytes:
+    """Return the end of a file, whole lines, at least `lines` of them where there are so many."""
+    descriptor = os.open(path, _READ)
+    try:
+        size = require_regular(descriptor, os.fspath(path)).st_size
+        return last_lines(descriptor, size, block_bytes, lines)
+    finally:
+        os.close(descriptor)
+
+
+@looking
+def list_names(path: str | os.PathLike[str]) -> list[str]:
+    """Return a folder's names, sorted, without hidden ones; none when it is not there. A link is refused."""
+    try:
+        descriptor = os.open(path, _FOLDER)
+    except FileNotFoundError:
+        return []
+    try:
+        names = os.listdir(descriptor)
+    finally:
+        os.close(descriptor)
+    names.sort()
+    del names[bisect_left(names, ".") : bisect_left(names, "/")]  # "/" is the next character
+    return names
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def publish(root: Path, relative: str, content: bytes, *, sync: bool = False, is_org: bool = True) -> None:
+    """Put `content` at `root/relative`, all of it or nothing; folders on the way are made.
+
+    Safe to repeat. The bytes survive a killed process; with `sync`, or after `sync_file_system`, they
+    survive power loss. A file that is replaced keeps its mode; `is_org`: new ones below `root` get those of
+    `lemming.files.modes`.
+    """
+    place = relative if is_org else f"./{relative}"  # which is none of the places that `modes` knows
+    with _parent(root, place) as (folder, name):
+        _put(root, place, (folder, name), content, sync=sync)
+        if sync:
+            announce("sync", place)
+            disk().sync_folder(folder)
+
+
+def publish_seen(root: Path, relative: str, content: bytes) -> tuple[os.stat_result | None, Around]:
+    """Do what `publish` does, and look: then later looks tell whether anything has changed since.
+
+    Returns what `stat` says of the file, None if somebody changed it at once; and of its folder.
+    """
+    with _parent(root, relative) as (folder, name):
+        before = os.fstat(folder)
+        written = _put(root, relative, (folder, name), content, look=True)
+        return written and unchanged(name, folder, written), (before, os.fstat(folder))
+
+
+def publish_last(root: Path, relative: str, content: bytes) -> None:
+    """Put `content` at `root/relative` once all that was written below `root` survives power loss.
+
+    One flush for both. After power loss the old content or the new may stand there, whole.
+    """
+    with _parent(root, relative) as (folder, name):
+        descriptor, temporary = _write_beside(folder, relative, content)
+        try:
+            sync_file_system(root)
+            announce("rename", relative, root)
+            disk().rename(temporary, name, folder, folder)
+        finally:
+            os.close(descriptor)
+
+
+def create(root: Path, relative: str, content: bytes) -> bool:
+    """Put `content` at `root/relative` unless something is there; return whether it was written."""
+    with _parent(root, relative) as (folder, name):
+        descriptor, temporary = _write_beside(folder, relative, content)
+        try:
+            announce("link", relative, root)
+            os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+        except FileExistsError:
+            return False
+        finally:
+            os.unlink(temporary, dir_fd=folder)
+            os.close(descriptor)
+        return True
+
+
+def remove(root: Path, relative: str) -> Around | None:
+    """Remove a file, and return what `stat` says of its folder; None, and nothing, when it is not there."""
+    try:
+        with _parent(root, relative, make=False) as (folder, name):
+            before = os.fstat(folder)
+            announce("unlink", relative, root)
+            os.unlink(name, dir_fd=folder)
+            return before, os.fstat(folder)
+    except DiskError as error:
+        if not isinstance(error.__cause__, FileNotFoundError):
+            raise
+        return None
+
+
+def move(root: Path, source: str, destination: str) -> None:
+    """Rename a file inside `root`; the destination's folders are made."""
+    with (
+        _parent(root, source, make=False) as (old_folder, old),
+        _parent(root, destination) as (new_folder, new),
+    ):
+        announce("rename", destination, root)
+        disk().rename(old, new, old_folder, new_folder)
+
+
+def make_folder(root: Path, relative: str) -> None:
+    """Make a folder and those above it, below `root`."""
+    with _parent(root, f"{relative}/.", make=True):
+        pass
+
+
+def make_root(root: Path) -> None:
+    """Make the folder of a new organisation, and those above it."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise refused(root, "", error) from error
+
+
+def append(root: Path, relative: str, content: bytes) -> None:
+    """Add bytes to the end of a file, in one write where the system allows; the file is made if need be."""
+    with AppendFile(root, relative) as file:
+        file.append(content)
+
+
+class AppendFile:
+    """A file that only grows: the journal, a ledger. Readable too, so that its end can be checked.
+
+    `opened`: what `stat` said then. `size`: in bytes, with what was changed through here since.
+    """
+
+    def __init__(self, root: Path, relative: str, *, mode: int | None = None) -> None:
+        self._root, self._relative = root, relative
+        try:
+            self._descriptor, self.opened = _open_to_append(root, relative, mode)
+        except OSError as error:
+            raise refused(root, relative, error) from error
+        self.size = self.opened.st_size
+
+    def __enter__(self) -> AppendFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def read(self) -> bytes:
+        """Return the whole content."""
+        os.lseek(self._descriptor, 0, os.SEEK_SET)
+        size = os.fstat(self._descriptor).st_size
+        return read_up_to(self._descriptor, size, size)
+
+    def fileno(self) -> int:
+        """Return the descriptor, for a kernel lock on it."""
+        return self._descriptor
+
+    def read_tail(self, block_bytes: int, lines: int) -> bytes:
+        """Return the end of the file as `read_tail` does."""
+        return last_lines(self._descriptor, self.size, block_bytes, lines)
+
+    def append(self, content: bytes) -> None:
+        """Write at the end."""
+        try:
+            announce("append", self._relative)
+            write_all(self._descriptor, content)
+            self.size += len(content)
+        except OSError as error:
+            raise refused(self._root, self._relative, error) from error
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to its first `size` bytes."""
+        try:
+            announce("truncate", self._relative)
+            disk().truncate(self._descriptor, size)
+            self.size = size
+        except OSError as error:
+            raise refused(self._root, self._relative, error) from error
+
+    def restamp(self) -> os.stat_result:
+        """Give the file the present time as its stamps, and return what `stat` then says."""
+        disk().touch(self._descriptor)
+        return os.fstat(self._descriptor)
+
+    def reserve(self, extra_bytes: int) -> None:
+        """Fail now rather than later if the disk has no room for `extra_bytes` more."""
+        if (room := os.fstatvfs(self._descriptor)).f_bavail * room.f_frsize < extra_bytes:
+            short = OSError(errno.ENOSPC, f"less than {extra_bytes >> 20} MiB left")
+            raise refused(self._root, self._relative, short) from short
+
+    def sync(self) -> None:
+        """Make everything appended so far survive power loss. A failed sync is never retried."""
+        try:
+            announce("sync", self._relative)
+            disk().sync(self._descriptor)
+        except OSError as error:
+            raise refused(self._root, self._relative, error) from error
+
+    def sync_name(self) -> None:
+        """Make the file's name survive power loss: sync its folder and those above, which may be new too."""
+        for above in PurePosixPath(self._relative).parents:
+            with _parent(self._root, f"{above}/.") as (folder, _):
+                announce("sync", str(above))
+                disk().sync_folder(folder)
+
+    def close(self) -> None:
+        """Give the descriptor back; safe to repeat."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+
+def sync_file_system(root: Path) -> None:
+    """Make everything written below `root` survive power loss, in one call."""
+    with _parent(root, ".") as (folder, _):
+        announce("syncfs", ".")
+        disk().sync_file_system(folder)
+
+
+# --- the pieces --------------------------------------------------------------------------------
+
+
+class _parent:  # noqa: N801 - used like a function; a class costs a third of a generator here
+    """Open the folder that holds `relative` without following a link: (descriptor, last name).
+
+    Every `OSError` of the block is a `DiskError` that names the file.
+    """
+
+    def __init__(self, root: Path, relative: str, *, make: bool = True) -> None:
+        self._root, self._relative, self._make = root, relative, make
+
+    def __enter__(self) -> tuple[int, str]:
+        root, relative = self._root, self._relative
+        above, _, name = relative.rpartition("/")
+        try:
+            require_below(relative)
+            self._folder = open_at_once(f"{root}/{above}", _ROOT)
+            if self._folder < 0:
+                self._folder = _walk(root, above, self._make)
+        except OSError as error:
+            raise refused(root, relative, error) from error
+        return self._folder, name
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        os.close(self._folder)
+        if isinstance(error, OSError):
+            raise refused(self._root, self._relative, error) from error
+
+
+def _walk(root: Path, relative: str, make: bool) -> int:
+    descriptor, path = os.open(root, _ROOT), ""
+    try:
+        for folder in relative.split("/") if relative else ():
+            path += f"{folder}/"
+            inner = _open_folder(folder, descriptor, path if make else "")
+            os.close(descriptor)
+            descriptor = inner
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _open_folder(name: str, above: int, path_to_make: str) -> int:
+    try:
+        return os.open(name, _FOLDER, dir_fd=above)
+    except FileNotFoundError:
+        if not path_to_make:
+            raise
+    announce("mkdir", name)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, folder_mode(path_to_make), dir_fd=above)
+    return os.open(name, _FOLDER, dir_fd=above)
+
+
+def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, os.stat_result]:
+    """Return a regular file's descriptor and its status; the file is made if need be."""
+    require_below(relative)
+    descriptor = open_at_once(f"{root}/{relative}", _APPEND)
+    if is_new := descriptor < 0:
+        with _parent(root, relative) as (folder, name):
+            announce("open", relative)
+            descriptor = os.open(name, _APPEND | os.O_CREAT, mode or file_mode(relative), dir_fd=folder)
+    try:
+        if not is_new:
+            announce("open", relative)
+        return descriptor, require_regular(descriptor, relative)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _put(
+    root: Path, relative: str, at: tuple[int, str], content: bytes, *, sync: bool = False, look: bool = False
+) -> os.stat_result | None:
+    """Write a file; return, with `look`, what `stat` said of it before it had its name."""
+    folder, name = at
+    descriptor, temporary = _write_beside(folder, relative, content, sync=sync)
+    try:
+        written = os.fstat(descriptor) if look else None
+        announce("rename", relative, root)
+        disk().rename(temporary, name, folder, folder)
+        return written
+    finally:
+        os.close(descriptor)
+
+
+def _write_beside(folder: int, relative: str, content: bytes, *, sync: bool = False) -> tuple[int, str]:
+    """Write a temporary file; return its descriptor, to close once it is renamed, and its name until then."""
+    name = relative.rpartition("/")[2]
+    announce("write", name)
+    kept = kept_mode(folder, name)
+    descriptor, temporary = open_temporary(folder, name, kept or file_mode(relative))
+    try:
+        if kept is not None:
+            os.fchmod(descriptor, kept)
+        write_all(descriptor, content)
+        if sync:
+            announce("sync", name)
+            disk().sync(descriptor)
+    except BaseException as error:
+        if isinstance(error, OSError):
+            with contextlib.suppress(OSError):
+                os.unlink(temporary, dir_fd=folder)
+        os.close(descriptor)
+        raise
+    return descriptor, temporary

@@ -1,0 +1,155 @@
+"""A copy of an organisation that can be run without paying and without touching anything outside it.
+
+Its models are played by a stand-in, with the answers that the journals hold; calls of tools whose effects
+would lie outside the copy are taken out of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, get_args
+
+from lemming import paths
+from lemming.agents import agent_folders
+from lemming.config import MODELS_FILE, ORG_FILE, load_config
+from lemming.contract import TurnReply, parse_reply
+from lemming.errors import ContractError
+from lemming.files import fs
+from lemming.files.descriptors import walk
+from lemming.files.jsontext import JsonProblem, compact, parse, pretty
+from lemming.journal.file import journal_ticks, read_journal
+from lemming.kinds import MessageKind
+from lemming.providers import is_person
+from lemming.testing import say
+from lemming.tick.counter import load_tick
+from lemming.tools import EngineTool, Tool, ToolRegistry
+
+BILL_FILE = ".lemming/bill.txt"
+ANSWERS_FILE = ".lemming/answers.jsonl"
+COPIED = ("agents", "config", "shared", paths.TICK_FILE)
+TICKS_REMEMBERED = 200
+ANSWER_S = 0.02  # so that some of the kills meet a call in flight
+FILE_LIMIT_BYTES = 64 << 20
+
+Answers = dict[str, list[dict[int, str]]]
+"""For each agent its recorded turns, oldest first: the model's texts by the number of the call."""
+
+
+def copy_org(base: Path, copy: Path, *, kills: int) -> Path:
+    """Copy an organisation into a folder that is not there yet, and return that folder.
+
+    Logs, links and files over 64 MiB stay behind. No turn of the copy is given up for being interrupted
+    `kills` times.
+    """
+    fs.make_root(copy)
+    tick = load_tick(base)
+    journals = [paths.journal_file(at) for at in (tick - 1, tick) if at >= 0]
+    for relative in [*_files_below(base), *journals]:
+        if _is_plain_file(base / relative):
+            fs.publish(copy, relative, fs.read_bytes(base / relative, FILE_LIMIT_BYTES))
+    _keep_within(copy)
+    _put_stand_in(copy, kills)
+    lines = [*_lines(recorded_answers(base), tick, kills), {"reply": say("(a stand-in for an answer)")}]
+    script = b"".join(compact({**line, "delay_s": ANSWER_S}) + b"\n" for line in lines)
+    fs.publish(copy, ANSWERS_FILE, script)
+    return copy
+
+
+def recorded_answers(base: Path) -> Answers:
+    """Return what the models of the last ticks said, turn by turn."""
+    turns: dict[tuple[str, int], dict[int, str]] = {}
+    for tick in journal_ticks(base)[-TICKS_REMEMBERED:]:
+        for record in read_journal(base, tick):
+            if record["type"] == "model_replied":
+                turns.setdefault((record["agent"], tick), {})[record["call"]] = record["text"]
+    answers: Answers = {}
+    for (agent, _), texts in turns.items():
+        answers.setdefault(agent, []).append(texts)
+    return answers
+
+
+def _files_below(base: Path) -> Iterator[str]:
+    for name in COPIED:
+        below = [Path(folder, file) for folder, _, files in walk(base / name) for file in files]
+        for path in sorted([base / name, *below]):
+            if not path.name.endswith(".tmp"):
+                yield path.relative_to(base).as_posix()
+
+
+def _is_plain_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and path.stat().st_size <= FILE_LIMIT_BYTES
+
+
+def _keep_within(copy: Path) -> None:
+    """Take away every grant to write into a folder outside the copy."""
+    for name in agent_folders(copy):
+        file = f"agents/{name}/resume.json"
+        try:
+            plain = parse(fs.read_bytes(copy / file, FILE_LIMIT_BYTES), allow_bom=True)
+            granted = plain["permissions"]["file_access"]["allow_write"]
+            inside = [folder for folder in granted if not folder.startswith("/")]
+        except (OSError, JsonProblem, LookupError, TypeError, AttributeError):
+            continue  # not a resume, or none that grants anything
+        plain["permissions"]["file_access"]["allow_write"] = inside
+        fs.publish(copy, file, pretty(plain))
+
+
+NO_PACE = {"max_concurrency": None, "requests_per_minute": None, "tokens_per_minute": None}
+
+
+def _put_stand_in(copy: Path, kills: int) -> None:
+    config = load_config(copy)
+    options = {"file": ANSWERS_FILE, "bill": str(copy / BILL_FILE)}
+    models = {
+        key: asdict(entry)
+        if is_person(entry.provider)
+        else {**asdict(entry), "provider": "stand-in", "options": options, **NO_PACE}
+        for key, entry in config.models.items()
+    }
+    settings: dict[str, Any] = asdict(config.org)
+    settings["plugins"] = [*settings["plugins"], "lemming.testing.standin"]
+    settings["max_attempts"] = settings["max_attempts"] + kills
+    settings.pop("history", None)
+    if settings["executor"] == "dask":  # the workers belong to the original
+        settings["executor"] = "threads"
+    fs.publish(copy, MODELS_FILE, pretty(models))
+    fs.publish(copy, ORG_FILE, pretty(settings))
+
+
+def _lines(answers: Answers, first: int, count: int) -> Iterator[dict[str, Any]]:
+    """Let each agent say again, tick after tick, what it said before."""
+    for agent, turns in answers.items():
+        for offset in range(count + 2):
+            for call, text in turns[offset % len(turns)].items():
+                yield {"agent": agent, "tick": first + offset, "step": call, "reply": _harmless(text)}
+
+
+def _harmless(text: str) -> dict[str, Any] | str:
+    """Return an answer without calls of tools whose effects the engine does not write itself."""
+    try:
+        reply = parse_reply(text, kinds=get_args(MessageKind))
+    except ContractError:
+        return text
+    return _as_json(reply)
+
+
+def _as_json(reply: TurnReply) -> dict[str, Any]:
+    own = {name for name in ToolRegistry.names() if _is_within(ToolRegistry.get(name))}
+    return {
+        "outbox_entries": [
+            {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
+            for entry in reply.outbox_entries
+        ],
+        "tool_calls": [
+            {"tool": call.tool, "args": call.args} for call in reply.tool_calls if call.tool in own
+        ],
+        "memory_updates": [{"key": item.key, "value": item.value} for item in reply.memory_updates],
+        "notes": reply.notes,
+    }
+
+
+def _is_within(tool: Tool) -> bool:
+    """Return whether all that a tool does is read and have the engine write: the shell does more."""
+    return isinstance(tool, EngineTool) and tool.repeatable

@@ -1,0 +1,139 @@
+"""A second organisation that goes on from where this one was after a tick, with changed files if wanted."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lemming.agents import Agent
+from lemming.config import KINDS
+from lemming.errors import Problem, UsageError
+from lemming.files import fs
+from lemming.files.documents import unknown_keys
+from lemming.files.jsontext import JsonProblem, parse, pretty
+from lemming.history.read import History, State
+from lemming.journal.copy import copy_journals
+from lemming.tick.counter import persist_tick
+
+_FILE_LIMIT_BYTES = 64 << 20
+_RESUME = re.compile(r"agents/[^/]+/resume\.json\Z")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One change: what the JSON pointer names in a file becomes `value`."""
+
+    file: str
+    pointer: str
+    value: Any
+
+    @classmethod
+    def parse(cls, text: str) -> Setting:
+        """Return the setting that `FILE:POINTER=VALUE` describes; the value is JSON, else text.
+
+        >>> Setting.parse("config/org.json:/inbox_limit=5")
+        Setting(file='config/org.json', pointer='/inbox_limit', value=5)
+
+        Raises `UsageError`.
+        """
+        place, equals, value = text.partition("=")
+        file, colon, pointer = place.partition(":")
+        if not (equals and colon and file and pointer.startswith("/")):
+            hint = "for example agents/ada/resume.json:/model/key=fast"
+            raise UsageError(f"expected FILE:/POINTER=VALUE, found {text[:80]!r}", hint=hint)
+        try:
+            return cls(file, pointer, parse(value))
+        except JsonProblem:
+            return cls(file, pointer, value)
+
+
+def fork(history: History, state: State, folder: Path, settings: list[Setting]) -> list[str]:
+    """Make an organisation in `folder` as this one was, and return the files that `settings` changed.
+
+    Journals up to that tick come along; this organisation is not touched. Raises `UsageError` before
+    anything is written when the folder is not empty or a setting does not fit.
+    """
+    _require_free(history.base, folder)
+    changed: dict[str, bytes] = {}
+    for setting in settings:
+        raw = changed.get(setting.file) or history.read_file(state.commit, setting.file)
+        changed[setting.file] = with_setting(raw, setting)
+        _require_effect(setting, raw, changed[setting.file])
+    fs.make_root(folder)
+    history.check_out(state.commit, folder)
+    for file, content in changed.items():
+        fs.publish(folder, file, content)
+    if state.commit in history.line():
+        copy_journals(history.base, folder, until=state.tick)
+    persist_tick(folder, state.tick + 1)
+    return list(changed)
+
+
+def with_setting(raw: bytes, setting: Setting) -> bytes:
+    """Return a JSON file with one value set. The object or list that holds it must be there.
+
+    >>> with_setting(b'{"a": [1, 2]}', Setting("f", "/a/1", "x")).decode().split()
+    ['{', '"a":', '[', '1,', '"x"', ']', '}']
+    """
+    try:
+        plain = parse(raw, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True)
+    except JsonProblem as error:
+        raise UsageError(f"{setting.file} is not JSON: {error}", hint="only JSON files can be set") from error
+    *way, last = [part.replace("~1", "/").replace("~0", "~") for part in setting.pointer.split("/")[1:]]
+    holder = plain
+    for part in way:
+        holder = _inside(holder, part, setting)
+    if isinstance(holder, list) and last == "-":
+        holder.append(setting.value)
+    elif isinstance(holder, list):
+        _inside(holder, last, setting)
+        holder[int(last)] = setting.value
+    elif isinstance(holder, dict):
+        holder[last] = setting.value
+    else:
+        raise _no_such_place(setting)
+    return pretty(plain)
+
+
+def _require_effect(setting: Setting, before: bytes, after: bytes) -> None:
+    """Raise `UsageError` for a key that the engine would take no notice of: a typing error, most likely."""
+    kind = KINDS.get(setting.file) or (Agent if _RESUME.match(setting.file) else None)
+    if kind is None:  # a memory, or a shared file: anything may be in it
+        return
+    known = {problem.pointer for problem in _unknown_keys(before, kind)}
+    for problem in _unknown_keys(after, kind):
+        if problem.pointer not in known:
+            raise UsageError(
+                f"--set {setting.pointer}: {problem.message} in {setting.file}", hint=problem.hint
+            )
+
+
+def _unknown_keys(raw: bytes, kind: Any) -> list[Problem]:
+    plain = parse(raw, limit_bytes=_FILE_LIMIT_BYTES, allow_bom=True)
+    return list(unknown_keys(plain, kind)) if isinstance(plain, dict) else []
+
+
+def _inside(holder: Any, part: str, setting: Setting) -> Any:
+    if isinstance(holder, dict) and part in holder:
+        return holder[part]
+    if isinstance(holder, list) and part.isdecimal() and int(part) < len(holder):
+        return holder[int(part)]
+    raise _no_such_place(setting)
+
+
+def _no_such_place(setting: Setting) -> UsageError:
+    hint = "the object or list that holds the value must be there"
+    return UsageError(f"{setting.file} has no place {setting.pointer}", hint=hint)
+
+
+def _require_free(base: Path, folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(
+            "this is not an empty folder", where=str(folder), hint="name one that is empty or not there"
+        )
+    if folder.resolve().is_relative_to(base.resolve()):
+        raise UsageError(
+            "a fork cannot be inside the organisation", where=str(folder), hint="name a folder elsewhere"
+        )

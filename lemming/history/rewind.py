@@ -1,0 +1,80 @@
+"""This organisation back where it was after a tick. Nothing is lost: what came later is kept first.
+
+    keep < journals aside < files < tick.json < commit
+
+A rewind that was interrupted is finished by doing it again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lemming.clock import timestamp
+from lemming.files import fs
+from lemming.history.read import NOW, Changes, History, State
+from lemming.history.recorder import Recorder
+from lemming.journal.copy import set_journals_aside
+from lemming.journal.file import journal_ticks
+from lemming.tick.counter import load_tick, persist_tick
+from lemming.tick.runtime import Runtime
+
+ASIDE = "aside"
+
+
+@dataclass(frozen=True)
+class Rewind:
+    """What a rewind did, or would do. `kept` is the commit that holds the files as they were before it."""
+
+    state: State
+    changes: Changes
+    journals: list[int]
+    aside: str = ""
+    kept: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the rewind as JSON values."""
+        return {
+            "to": self.state.tick,
+            "next_tick": self.state.tick + 1,
+            "is_done": bool(self.kept),
+            "files": self.changes.as_json()["files"],
+            "journals": self.journals,
+            "aside": self.aside,
+            "kept": self.kept,
+        }
+
+
+def plan_rewind(history: History, state: State) -> Rewind:
+    """Return what a rewind would change, without changing anything."""
+    changes = history.changes_between(NOW, f"@{state.commit.id}")
+    return Rewind(state, changes, [tick for tick in journal_ticks(history.base) if tick > state.tick])
+
+
+def rewind(runtime: Runtime, history: History, state: State) -> Rewind:
+    """Bring the files of an organisation that we hold back to a state.
+
+    Later journals are moved to `aside/<time>/`. Raises `GitFailed`, `DiskError`; doing it again is safe.
+    """
+    base, recorder, tick = runtime.base, Recorder(runtime), state.tick
+    repository, planned = recorder.open(), plan_rewind(history, state)
+    next_tick = max(load_tick(base), tick + 1)
+    recorder.keep_pending(next_tick)
+    kept, aside = repository.head(), ""
+    if planned.journals:
+        aside = _unused(base, f"{ASIDE}/{timestamp(runtime.clock.now()).replace(':', '')}")
+        set_journals_aside(base, after=tick, folder=aside)
+    repository.run("read-tree", "--reset", "-u", state.commit.id)
+    persist_tick(base, tick + 1)
+    recorder.keep_rewound(tick + 1, state.commit.id)
+    fs.sync_file_system(base)
+    return Rewind(state, planned.changes, planned.journals, aside, kept)
+
+
+def _unused(base: Path, folder: str) -> str:
+    """Return the folder, or the first numbered one beside it that is not there: nothing is written over."""
+    number, free = 1, folder
+    while (base / free).exists():
+        number, free = number + 1, f"{folder}-{number + 1}"
+    return free

@@ -1,0 +1,230 @@
+"""Everything that can be known to be wrong with an organisation before it runs, as problems with a place."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lemming import paths
+from lemming.access.grants import Access, resolve, why_no_grant
+from lemming.access.open import read_allowed_text
+from lemming.agents import RESUME_LIMIT_BYTES, Agent, FileAccess, agent_folders, nearest_agent, survey_agents
+from lemming.config import CREDITS_FILE, MODELS_FILE, Config, credits_of, is_overridden
+from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
+from lemming.files import fs
+from lemming.files.jsontext import locate
+from lemming.inspect.readiness import seen_on_the_way
+from lemming.mail.index import outboxes_of
+from lemming.mail.misplaced import about_outbox
+from lemming.memory import read_memories
+from lemming.messages import outbox_problems
+from lemming.plugins.registry import not_imported
+from lemming.providers import make_provider
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import is_for_a_person
+from lemming.tick.retention import longest_kept
+from lemming.tools import ToolRegistry
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A resume, for problems that name a place in it."""
+
+    file: str
+    text: str
+
+    def problem(self, pointer: str, message: str, hint: str, *, severity: str = "error") -> Problem:
+        line, column = locate(self.text, pointer)
+        return Problem(message, self.file, line, column, pointer, hint, severity=severity)
+
+
+def problems_of_config(base: Path, config: Config) -> Iterator[Problem]:
+    """Yield what is wrong with the settings, beyond what stops them from being read."""
+    yield from config.warnings
+    for key, entry in config.models.items():
+        try:
+            make_provider(entry.provider, entry.options, base=base, plugins=config.org.plugins)
+        except LemmingError as error:
+            if isinstance(error, UnknownModel) and not_imported(config.org.plugins):
+                continue  # it may be a plugin's
+            yield Problem(
+                f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
+            )
+        if secret := seen_on_the_way(entry):
+            message = f'model key "{key}": {secret} is sent over plain http to another machine'
+            hint = "use https, or a tunnel to this machine"
+            yield _warning(MODELS_FILE, f"/{key}/options", message, hint)
+    yield from _about_new_agents(config)
+    yield from _about_allocations(base, config)
+
+
+def _about_allocations(base: Path, config: Config) -> Iterator[Problem]:
+    """Yield a warning for each allocation of no agent, and for each that overrides another in a resume."""
+    for name, agent in survey_agents(base).agents.items():
+        own = agent.credits.max_credits
+        if own is not None and is_overridden(config, name, agent.credits):
+            allowed = credits_of(config, name, agent.credits).max_credits
+            message = f"{name} may spend {allowed:g}, not the {own:g} that {paths.resume_file(name)} says"
+            hint = (
+                "this file overrides resumes (`lemming credits grant` writes it); remove the line to undo it"
+            )
+            yield _warning(CREDITS_FILE, f"/{name}/max_credits", message, hint)
+    for name in config.allocations:
+        if name not in agent_folders(base):
+            hint = nearest_agent(name, agent_folders(base))
+            yield _warning("config/credits.json", f"/{name}", f'there is no agent "{name}"', hint)
+
+
+def _about_new_agents(config: Config) -> Iterator[Problem]:
+    """Yield a warning for each model key that creators may give and that is none."""
+    for index, key in enumerate(config.org.create_agent_models):
+        try:
+            config.model(key)
+        except UnknownModel as error:
+            yield _warning("config/org.json", f"/create_agent_models/{index}", error.message, error.hint)
+
+
+def problems_of_agents(
+    base: Path, config: Config | None, only: str | None, *, newest: int | None = None
+) -> Iterator[Problem]:
+    """Yield what is wrong with the agents (or one of them), their outboxes and their memories.
+
+    Without settings, because they are broken themselves, resumes are only checked alone. With `newest`, so
+    many entries of each outbox are opened.
+    """
+    survey = survey_agents(base)
+    folders = agent_folders(base)
+    for name in folders if only is None else [only]:
+        if name in survey.broken:
+            yield from survey.broken[name].problems
+        else:
+            file = paths.resume_file(name)
+            yield from (warning for warning in survey.warnings if warning.file == file)
+            if config is not None and name in survey.agents:  # not without a resume: it is ignored
+                yield from _problems_of_resume(base, survey.agents[name], config, folders)
+        if paths.AGENT_NAME.match(name):
+            yield from outbox_problems(base, name, newest=newest)
+            yield from _about_ticks_to_come(base, name)
+            yield from read_memories(base, name).problems
+
+
+def _about_ticks_to_come(base: Path, name: str) -> Iterator[Problem]:
+    with contextlib.suppress(LemmingError):  # a broken counter is told of elsewhere
+        yield from about_outbox(name, outboxes_of(base).outbox(name), [], load_tick(base))
+
+
+def _problems_of_resume(base: Path, agent: Agent, config: Config, folders: list[str]) -> Iterator[Problem]:
+    file = paths.resume_file(agent.name)
+    text = fs.read_bytes(base / file, RESUME_LIMIT_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
+    place = _Place(file, text)
+    yield from _about_model(place, agent, config)
+    yield from _about_readers(place, agent, folders)
+    yield from _about_retention(place, agent, config)
+    yield from _about_tools(place, agent, config)
+    yield from _about_files(place, agent, base)
+    if not is_for_a_person(agent, config):
+        yield from _about_context(place, agent, base)
+
+
+def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    try:
+        config.model(agent.model.key)
+    except UnknownModel as error:
+        yield place.problem("/model/key", error.message, f"{error.hint} ({MODELS_FILE})")
+
+
+def _about_readers(place: _Place, agent: Agent, folders: list[str]) -> Iterator[Problem]:
+    for index, name in enumerate(agent.permissions.read_outboxes):
+        pointer = f"/permissions/read_outboxes/{index}"
+        if name == agent.name:
+            hint = "an agent always sees its own latest entries; take it out"
+            yield place.problem(pointer, "an agent does not read itself", hint, severity="warning")
+        elif name != "*" and name not in folders:
+            message = f'there is no agent "{name}"'
+            yield place.problem(pointer, message, nearest_agent(name, folders), severity="warning")
+
+
+def _about_retention(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    every, retention = agent.schedule.run_every_n_ticks, config.org.retention_ticks
+    is_reader = agent.permissions.read_outboxes and not is_for_a_person(agent, config)
+    if not (is_reader and 0 < retention < every):
+        return
+    longest = longest_kept(retention, every)
+    outcome = "they are kept longer for it" if longest > every else "some are removed before it sees them"
+    yield place.problem(
+        "/schedule/run_every_n_ticks",
+        f"due every {every} ticks, while entries are kept for {retention} (for who has not seen them, up to "
+        f"{longest}): {outcome}",
+        'raise "retention_ticks" in config/org.json, or let the agent run more often',
+        severity="warning",
+    )
+
+
+def _about_tools(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    if why := why_no_tools(agent, config):
+        hint = "take a model key whose prompt is full, or take the tools away"
+        yield place.problem("/permissions/tools", why, hint, severity="warning")
+    for index, name in enumerate(agent.permissions.tools):
+        pointer = f"/permissions/tools/{index}"
+        try:
+            ToolRegistry.get(name, config.org.plugins)
+        except ToolError as error:
+            if not not_imported(config.org.plugins):  # else it may be a plugin's
+                yield place.problem(pointer, error.message, error.hint)
+        if name == "create_agent" and agent.name not in config.org.create_agent_allowed:
+            hint = 'add its name to "create_agent_allowed" in config/org.json'
+            message = f"{agent.name} may not create agents, whatever its resume says"
+            yield place.problem(pointer, message, hint, severity="warning")
+
+
+def _about_files(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]:
+    files = agent.permissions.file_access
+    grants: list[tuple[Access, list[str], Callable[[list[str]], FileAccess]]] = [
+        ("read", files.allow_read, lambda only: FileAccess(allow_read=only, allow_write=[])),
+        ("write", files.allow_write, lambda only: FileAccess(allow_read=[], allow_write=only)),
+    ]
+    for access, folders, alone in grants:
+        for index, folder in enumerate(folders):
+            pointer = f"/permissions/file_access/allow_{access}/{index}"
+            permissions = replace(agent.permissions, file_access=alone([folder]))
+            inside = f"{folder.rstrip('/')}/any"
+            try:
+                why = why_no_grant(folder)
+                if not why:
+                    alone_with_it = replace(agent, permissions=permissions)
+                    resolve(alone_with_it, base, inside, access, caller="file_access")
+            except PermissionDenied as error:
+                why = error.message
+            if why:
+                hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
+                message = f'"{folder}" grants nothing, and only it: {why}'
+                yield place.problem(pointer, message, hint, severity="warning")
+                continue
+            if folder.startswith("/") and not Path(folder).is_dir():
+                yield place.problem(pointer, f"there is no folder {folder}", "make it", severity="warning")
+
+
+def _about_context(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]:
+    for index, item in enumerate(agent.context):
+        try:
+            read_allowed_text(agent, base, item.file)
+        except ToolError as error:
+            yield place.problem(
+                f"/context/{index}/file", f"{error.message}; every turn would fail", error.hint
+            )
+
+
+def _warning(file: str, pointer: str, message: str, hint: str) -> Problem:
+    return Problem(message, file, pointer=pointer, hint=hint, severity="warning")
+
+
+def why_no_tools(agent: Agent, config: Config) -> str:
+    """Return why an agent cannot call the tools that its resume grants; empty when it can, or has none."""
+    entry = config.models.get(agent.model.key)
+    if entry is None or entry.prompt != "brief" or not agent.permissions.tools:
+        return ""
+    tools = ", ".join(agent.permissions.tools)
+    model = f'model "{agent.model.key}" has "prompt": "brief"'
+    return f"{model} and is not told about tools: {tools} cannot be called"

@@ -1,0 +1,96 @@
+"""The next tick as it would begin now: who fires, and what each would be sent. Looks only, holds no lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from lemming.agents import AgentCredits, Survey
+from lemming.config import Config, credits_of
+from lemming.journal.file import Record, read_journal
+from lemming.messages import read_outbox_entries
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import Plan
+from lemming.tick.snapshot import Snapshot, take_snapshot
+from lemming.turn.inputs import Seated, Skip, from_record
+from lemming.turn.loop import Seat
+
+
+@dataclass(frozen=True)
+class Preview:
+    """A tick that has not run, or not to its end. `ended` and `started` hold the records of its turns."""
+
+    snapshot: Snapshot
+    started: dict[str, Record]
+    ended: dict[str, Record]
+
+    @property
+    def tick(self) -> int:
+        """The tick's number."""
+        return self.snapshot.tick
+
+    @property
+    def plan(self) -> Plan:
+        """Who is due, in what order."""
+        return self.snapshot.plan
+
+    @property
+    def survey(self) -> Survey:
+        """The agents there are."""
+        return self.snapshot.survey
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the tick was begun already."""
+        return bool(self.started or self.ended)
+
+    def seat(self, name: str) -> Seated | Skip:
+        """Return what an agent's turn would start from, or why it would take none.
+
+        Agents that go before it in this tick have not written yet. Raises a `LemmingError` when something
+        that concerns this agent is wrong.
+        """
+        return self.snapshot.seat(name)
+
+    def seat_regardless(self, name: str) -> Seat:
+        """Return what an agent's turn would start from even if it would take none now."""
+        if name in self.started and name not in self.ended:
+            return from_record(self.started[name], self.tick)
+        now, agent = self.snapshot, self.survey.agents[name]
+        allocation = credits_of(now.config, name, agent.credits)
+        unlimited = AgentCredits(max_credits=None, soft_cap=allocation.soft_cap)
+        others = {key: value for key, value in now.config.allocations.items() if key != name}
+        eager = replace(agent, credits=unlimited, schedule=replace(agent.schedule, wake="always"))
+        found = replace(
+            now,
+            config=replace(now.config, allocations=others),
+            survey=replace(now.survey, agents={**now.survey.agents, name: eager}),
+        ).seat(name)
+        if isinstance(found, Skip):
+            raise AssertionError(f"an agent that always wakes and may spend is never skipped: {found.reason}")
+        return replace(found.seat, agent=agent)
+
+    def waits_for(self, name: str) -> list[str]:
+        """Return the agents that go before this one in the tick and whose entries it would still see."""
+        reader = self.survey.agents.get(name)
+        if self.snapshot.config.org.visibility == "tick" or reader is None or name not in self.plan.order:
+            return []
+        before = self.plan.order[: self.plan.order.index(name)]
+        return [other for other in before if reader.may_read(other) and other not in self.ended]
+
+
+def preview_tick(base: Path, config: Config) -> Preview:
+    """Return the tick that `tick.json` names. One that was interrupted keeps the plan it began with."""
+    tick = load_tick(base)
+    records = read_journal(base, tick)
+    snapshot = take_snapshot(base, config, tick, Plan.from_json(records[0]) if records else None)
+    ended = _by_agent(records, "turn_committed", "turn_skipped")
+    for name, record in ended.items():
+        written = {entry["id"] for entry in record["entries"]}
+        mine = read_outbox_entries(base, name, len(written) * 2) if written else []
+        snapshot.mailroom.add(name, [entry for entry in mine if entry.id in written])
+    return Preview(snapshot, _by_agent(records, "turn_started"), ended)
+
+
+def _by_agent(records: list[Record], *kinds: str) -> dict[str, Record]:
+    return {record["agent"]: record for record in records if record["type"] in kinds}

@@ -1,0 +1,174 @@
+"""JSON Schemas (draft 2020-12) of every file format, made from the types that read those files.
+
+An editor that knows them completes and checks a resume as it is written; `lemming schema` prints them.
+They are closed: a key the engine would only warn about is an error to an editor, which is where a typing
+mistake is best seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lemming.agents import Agent, AgentCredits
+from lemming.config import ModelEntry, Org
+from lemming.files.documents import adapter
+from lemming.journal.records import COUNT, RECORDS, Kind
+from lemming.kinds import MESSAGE_KINDS
+from lemming.messages import OutboxEntry
+from lemming.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
+
+Schema = dict[str, Any]
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema_of(name: str) -> Schema:
+    """Return the schema of a format by its name; raise `KeyError` for a name that is not in `FORMATS`."""
+    title, make = FORMATS[name]
+    return {"$schema": DRAFT, "title": title, **make()}
+
+
+def _resume() -> Schema:
+    return _of_a_file(Agent)
+
+
+def _org() -> Schema:
+    return _of_a_file(Org)
+
+
+def _models() -> Schema:
+    return _of_a_table(ModelEntry, "What a model key stands for.")
+
+
+def _credits() -> Schema:
+    return _of_a_table(AgentCredits, f"An agent's allocation; the key is its name: {AGENT_NAME_RULE}.")
+
+
+def _outbox() -> Schema:
+    schema: Schema = _closed(_plain_schema(OutboxEntry))
+    schema["properties"]["created_at"]["format"] = "date-time"
+    return schema
+
+
+def _memory() -> Schema:
+    return _object(
+        {
+            "key": {"type": "string", "description": f"The file's name. {MEMORY_KEY_RULE.capitalize()}."},
+            "value": {"description": "Any JSON."},
+            "timestamp": {
+                "type": "string",
+                "format": "date-time",
+                "description": "When it was last written.",
+            },
+            "agent": {"type": "string", "description": "Whose memory it is."},
+        },
+        required=["value"],
+        is_open=True,
+    )
+
+
+def _tick() -> Schema:
+    number = {"type": "integer", "minimum": 0, "description": "The tick that runs next."}
+    return _object({"current_tick": number}, required=["current_tick"], is_open=True)
+
+
+def _turn() -> Schema:
+    """The contract between engine and model, as the architecture guide prints it."""
+    entry = _object(
+        {
+            "kind": {"enum": list(MESSAGE_KINDS)},
+            "payload": {"type": "object", "description": 'Free form; "text" is what others read first.'},
+            "tags": {"type": "array", "items": {"type": "string"}},
+        },
+        required=["kind", "payload"],
+    )
+    call = _object({"tool": {"type": "string"}, "args": {"type": "object"}}, required=["tool", "args"])
+    update = _object({"key": {"type": "string"}, "value": {}}, required=["key", "value"])
+    return _object(
+        {
+            "outbox_entries": {"type": "array", "items": entry},
+            "tool_calls": {"type": "array", "items": call},
+            "memory_updates": {"type": "array", "items": update},
+            "notes": {"type": "string", "description": "For the logs only."},
+        },
+        required=[],
+    )
+
+
+def _journal() -> Schema:
+    records = [_record(name, kind) for name, kind in RECORDS.items()]
+    return {"description": "One line of a journal.", "oneOf": records}
+
+
+def _record(name: str, kind: Kind) -> Schema:
+    check = {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "Chained to the line before."}
+    keys = {"type": {"const": name}, "epoch": COUNT, **kind.keys, "check": check}
+    properties = {**keys, **kind.optional}
+    return {"description": kind.about, **_object(properties, required=list(keys), is_open=True)}
+
+
+FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
+    "resume": ("agents/<name>/resume.json", _resume),
+    "outbox": ("agents/<name>/outbox/<tick>_<id>.json", _outbox),
+    "memory": ("agents/<name>/memory/<key>.json", _memory),
+    "models": ("config/models.json", _models),
+    "org": ("config/org.json", _org),
+    "credits": ("config/credits.json", _credits),
+    "tick": ("tick.json", _tick),
+    "turn": ("A model's reply", _turn),
+    "journal": ("logs/ticks/<tick>.jsonl", _journal),
+}
+"""The formats by name: the file each is for, and what makes its schema."""
+
+
+# --- the pieces --------------------------------------------------------------------------------
+
+
+def _of_a_file(kind: Any) -> Schema:
+    """Return the schema of a file that people edit; it may name its schema itself."""
+    return _with_schema_key(_closed(_plain_schema(kind)))
+
+
+def _of_a_table(kind: Any, about: str) -> Schema:
+    definitions = {"line": {**_closed(_plain_schema(kind)), "description": about}}
+    inner = definitions["line"].pop("$defs", {})
+    schema: Schema = {"type": "object", "additionalProperties": {"$ref": "#/$defs/line"}, "properties": {}}
+    return {**_with_schema_key(schema), "$defs": {**definitions, **inner}}
+
+
+def _plain_schema(kind: Any) -> Schema:
+    schema: Schema = adapter(kind).json_schema()
+    schema.pop("title", None)
+    return schema
+
+
+def _with_schema_key(schema: Schema) -> Schema:
+    about = "Where an editor finds this schema."
+    properties = {"$schema": {"type": "string", "description": about}, **schema["properties"]}
+    return {**schema, "properties": properties}
+
+
+def _closed(schema: Any) -> Any:
+    """Return the schema with every object that has named properties closed to others, and without titles."""
+    if isinstance(schema, list):
+        return [_closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    closed = {key: _closed(value) for key, value in schema.items() if not _is_title(key, value)}
+    if "properties" in closed and "type" in closed:
+        closed.setdefault("additionalProperties", False)
+    return closed
+
+
+def _is_title(key: str, value: Any) -> bool:
+    """Return whether this is a generated title; the value of a property named so is a schema, not text."""
+    return key == "title" and isinstance(value, str)
+
+
+def _object(properties: dict[str, Schema], *, required: list[str], is_open: bool = False) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": is_open,
+    }

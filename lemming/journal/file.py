@@ -1,0 +1,375 @@
+"""The journal of a tick: every answer that came from outside, written down the moment it arrived.
+
+One file per tick, one JSON object a line. Each line ends in a checksum chained to the line before, so a
+torn last line (what a crash leaves) is told from damage. Format: docs/formats.md, "Journal".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, Any, Literal, TypeVar
+
+from lemming import paths
+from lemming.clock import Clock
+from lemming.errors import CorruptState, DiskError
+from lemming.files import fs
+from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
+from lemming.files.documents import why_unreadable
+from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.journal.records import RECORDS, Sequence, why_wrong
+from lemming.journal.records import Record as Record
+from lemming.journal.sealing import (
+    JOURNAL_LIMIT_BYTES,
+    beginning,
+    open_sealed,
+    plain_ticks,
+    read_sealed,
+    sealed_ticks,
+    unpacking,
+)
+from lemming.journal.starts import why_no_start
+from lemming.redaction import redact_bytes, redact_json
+
+T = TypeVar("T")
+Durability = Literal["turn", "tick", "off"]
+
+OWN_LIMIT_BYTES = 1 << 30
+"""The engine goes on with a journal that is larger than what is looked at."""
+
+_RECORD_BYTES = 512  # what Python takes for a small one
+_BLOCK_BYTES = 1 << 20
+_LONGEST_MATCH = 8 << 10
+_CHECK_BYTES = 8
+_TAIL = len(',"check":""}') + 2 * _CHECK_BYTES
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The records of a journal, the size of its valid part, its last checksum, and what follows: torn."""
+
+    records: list[Record]
+    valid_bytes: int
+    check: bytes
+    surplus_bytes: int = 0
+
+
+def read_journal(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> list[Record]:
+    """Return a tick's records, oldest first; empty when the tick has no journal.
+
+    Each is what `lemming.journal.records` says of its kind, and stands where it may. Raises `CorruptState`
+    for damage anywhere but in a torn last line, which is left out, and for a journal that is too large to
+    be one.
+    """
+    return reading_of(base, tick, limit_bytes=limit_bytes).records
+
+
+def reading_of(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> Reading:
+    """Return what a tick's journal says. Raises as `read_journal`."""
+    with _opened(base, tick) as file:
+        return read_records(file, tick, limit_bytes=limit_bytes) if file else Reading([], 0, b"")
+
+
+def first_record(base: Path, tick: int) -> Record | None:
+    """Return the plan of a tick, the first record of its journal; None when there is none yet."""
+    with _opened(base, tick) as file:
+        records = read_records(file, tick, only_first=True).records if file else []
+    return records[0] if records else None
+
+
+def found_in(base: Path, tick: int, pattern: re.Pattern[bytes]) -> frozenset[bytes]:
+    """Return what matches in the bytes of a tick's journal, unchecked. Raises as `read_journal`."""
+    found: set[bytes] = set()
+    read, end = 0, b""
+    with _opened(base, tick) as file:
+        while file and read < JOURNAL_LIMIT_BYTES and (chunk := file.read(_BLOCK_BYTES)):
+            found.update(pattern.findall(end + chunk))
+            read, end = read + len(chunk), chunk[-_LONGEST_MATCH:]
+    return frozenset(found)
+
+
+def is_committed(base: Path, tick: int) -> bool:
+    """Return whether a tick's journal says that the tick is over, from its last line alone."""
+    record = last_record(base, tick)
+    return record is not None and record["type"] == "tick_committed"
+
+
+def last_record(base: Path, tick: int) -> Record | None:
+    """Return the last whole line of a journal without checking the chain; None when there is none.
+
+    A line that is no record of a kind that we know is none. Raises `CorruptState` for what cannot be read.
+    """
+    file = paths.journal_file(tick)
+    try:
+        tail = fs.read_tail(f"{base}/{file}", 4096, 1)
+    except FileNotFoundError:
+        tail = read_sealed(base, tick) or b""
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    end = tail.rfind(b"\n")
+    line = tail[tail.rfind(b"\n", 0, max(end, 0)) + 1 : max(end, 0)]
+    try:
+        record = parse(line, limit_bytes=LONGEST_LINE_BYTES) if line else None
+    except JsonProblem:
+        return None
+    return record if isinstance(record, dict) and not why_wrong(record) else None
+
+
+def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
+    """Return the ticks that have a journal, ascending; the newest are never sealed."""
+    try:
+        return sorted({*sealed_ticks(base), *plain_ticks(base)}) if with_sealed else plain_ticks(base)
+    except OSError as error:
+        raise _unreadable(paths.JOURNALS, error) from error
+
+
+def read_records(
+    stream: IO[bytes], tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES, only_first: bool = False
+) -> Reading:
+    """Return what the bytes of a tick's journal say; raise `CorruptState` for damage before the last line."""
+    file, records, sequence = paths.journal_file(tick), list[Record](), Sequence(tick)
+    check, offset, room = b"", 0, limit_bytes
+    for number, line in enumerate(_lines(stream, file), 1):
+        room -= len(line) + _RECORD_BYTES
+        if room < 0:
+            raise _damaged(file, number, f"it is larger than the {limit_bytes >> 20} MiB that are read")
+        record = _open_line(line[:-1], check) if line.endswith(b"\n") else None
+        if record is None:
+            if surplus := stream.read(1):
+                why = (
+                    "an empty line" if line == b"\n" else "its checksum does not follow from the line before"
+                )
+                raise _damaged(file, number, why)
+            return Reading(records, offset, check, len(line) + len(surplus))
+        why = sequence.why_wrong(record)
+        if not why and record["type"] == "turn_started":
+            why = why_no_start(record)
+        if why:
+            raise _not_believed(file, number, why)
+        check = line[-3 - 2 * _CHECK_BYTES : -3]
+        records.append(record)
+        offset += len(line)
+        if only_first:
+            break
+    return Reading(records, offset, check)
+
+
+def progress_of(records: list[Record]) -> dict[str, Any]:
+    """Return how far a tick has come: the answers of models that are kept, and whose turns are left."""
+    ended = {record["agent"] for record in records if record["type"] in ("turn_committed", "turn_skipped")}
+    return {
+        "answers_kept": sum(record["type"] == "model_replied" for record in records),
+        "turns_left": [name for name in records[0]["order"] if name not in ended],
+    }
+
+
+def _lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
+    """Yield lines with their ends; raise `CorruptState` for one that nobody wrote, before it is all read."""
+    number = 1
+    while line := stream.readline(_BLOCK_BYTES):
+        if len(line) == _BLOCK_BYTES and not line.endswith(b"\n"):
+            if line.startswith(b'{"type":"'):
+                line += stream.readline(LONGEST_LINE_BYTES)
+            if not line.endswith(b"\n") and stream.read(1):
+                raise _damaged(file, number, "a line that is longer than a record")
+        yield line
+        number += 1
+
+
+@contextlib.contextmanager
+def _opened(base: Path, tick: int) -> Iterator[IO[bytes] | None]:
+    """Open a tick's journal to read from, packed or not; None when there is none."""
+    file = paths.journal_file(tick)
+    try:
+        plain = open_regular(f"{base}/{file}")
+    except FileNotFoundError:
+        with contextlib.ExitStack() as stack:
+            if packed := open_sealed(base, tick):
+                stack.enter_context(unpacking(tick))
+                stack.enter_context(packed)
+            yield packed
+        return
+    except OSError as error:
+        raise _unreadable(file, error) from error
+    try:
+        with plain:
+            yield plain
+    except OSError as error:
+        raise _unreadable(file, error) from error
+
+
+def may_have_gone_down(first: Record | None, clock: Clock) -> bool:
+    """Return whether the machine may have gone down since a journal was begun, by its first record."""
+    return first is None or not clock.boot_id or first.get("boot", "") != clock.boot_id
+
+
+class Journal:
+    """The open journal of one tick: the `records` an earlier attempt left in it, and the way to add to it.
+
+    Safe to use from many threads. After a refusal of the disk nothing more is written: a line after a torn
+    one would be damage, and a failed sync has lost what a second one would not bring back.
+    """
+
+    def __init__(self, base: Path, tick: int, *, epoch: int, durability: Durability) -> None:
+        self.tick, self._epoch, self._durability = tick, epoch, durability
+        relative = paths.journal_file(tick)
+        self._base = base
+        self._writing, self._syncing = threading.Lock(), threading.Lock()
+        self._failure: DiskError | None = None
+        with beginning(base, tick):
+            self._file = fs.AppendFile(base, relative)
+        try:
+            with open(self._file.fileno(), "rb", closefd=False) as file:
+                file.seek(0)
+                reading = read_records(file, tick, limit_bytes=OWN_LIMIT_BYTES)
+            self.records, self._check = reading.records, reading.check
+            self._by_agent: dict[str, list[Record]] = {}
+            for record in self.records:
+                if "agent" in record:
+                    self._by_agent.setdefault(record["agent"], []).append(record)
+            self._written = len(self.records)
+            self._latest: dict[str, int] = {}
+            self._synced = -1  # nothing is known of the name, nor of what an earlier attempt wrote
+            if reading.surplus_bytes:
+                self._file.truncate(reading.valid_bytes)
+        except BaseException:
+            self._file.close()
+            raise
+
+    def records_of(self, agent: str) -> list[Record]:
+        """Return the records that an earlier attempt left about one agent's turn."""
+        return self._by_agent.get(agent, [])
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def reserve(self, extra_bytes: int) -> None:
+        """Fail now, before anything is paid for, if the disk has no room for the answers."""
+        self._file.reserve(extra_bytes)
+
+    def append(self, kind: str, *, sync: bool = False, written: bytes = b"", **fields: Any) -> Record:
+        """Write one record and return it as it was written: secrets are taken out of its texts.
+
+        `written` are more fields, in JSON already, without braces; they are not in what is returned.
+        With `sync` and durability "turn" it survives power loss, and so do all before it.
+        """
+        assert kind in RECORDS, f"lemming.journal.records has no {kind}"
+        record: Record = {"type": kind, "epoch": self._epoch, **fields}
+        text = compact(record)
+        if written:
+            text = b"%b,%b}" % (text[:-1], written)
+        if redact_bytes(text) != text:
+            record |= _without_secrets(fields)
+            text = compact(record | _without_secrets(json.loads(b"{%b}" % written)))
+        with self._writing:
+            line, self._check = _close_line(text, self._check)
+            self._change(self._file.append, line)
+            self._written += 1
+            if "agent" in fields:
+                self._latest[fields["agent"]] = self._written
+        if sync and self._durability == "turn":
+            self.sync()
+        return record
+
+    def settle(self, agent: str) -> None:
+        """Make an agent's records survive power loss if durability is "turn", before what follows from them.
+
+        Turns that ask at the same time share one flush.
+        """
+        if self._durability == "turn":
+            self._sync(self._latest.get(agent, len(self.records)))
+
+    def sync(self) -> None:
+        """Make all records survive power loss, unless durability is "off"."""
+        if self._durability != "off":
+            self._sync(self._written)
+
+    def _sync(self, wanted: int) -> None:
+        if self._synced >= wanted:
+            return
+        with self._syncing:
+            if self._synced >= wanted:  # somebody's flush has covered ours while we waited
+                return
+            covered, is_first = self._written, self._synced < 0
+            self._change(self._flush, is_first)
+            self._synced = covered
+
+    def _flush(self, is_first: bool) -> None:
+        if is_first and self._durability == "tick":  # bytes and name in one flush
+            fs.sync_file_system(self._base)
+        else:
+            self._file.sync()
+            if is_first:
+                self._file.sync_name()
+
+    def _change(self, change: Callable[[T], None], what: T) -> None:
+        """Change the file; not after the disk has refused once."""
+        if self._failure:
+            raise self._failure
+        try:
+            change(what)
+        except DiskError as error:
+            self._failure = error
+            raise
+
+
+def _without_secrets(fields: dict[str, Any]) -> Record:
+    """Return fields of a record without secrets; their own names stay, for whoever reads the record."""
+    return {key: redact_json(value) for key, value in fields.items()}
+
+
+def _close_line(text: bytes, previous: bytes) -> tuple[bytes, bytes]:
+    body = text[:-1]
+    check = _checksum(body, previous)
+    return b'%b,"check":"%b"}\n' % (body, check), check
+
+
+def _open_line(line: bytes, previous: bytes) -> Record | None:
+    """Return the record of a line, or None when the line is not what was written."""
+    body, tail = line[:-_TAIL], line[-_TAIL:]
+    check = _checksum(body, previous)
+    if tail != b',"check":"%b"}' % check:
+        return None
+    try:
+        record = parse(body + b"}", limit_bytes=LONGEST_LINE_BYTES)
+    except JsonProblem:
+        return None
+    return record if isinstance(record, dict) else None
+
+
+def _checksum(body: bytes, previous: bytes) -> bytes:
+    return blake2b(body, digest_size=_CHECK_BYTES, key=previous).hexdigest().encode()
+
+
+def _unreadable(file: str, error: OSError) -> CorruptState:
+    return CorruptState(
+        why_unreadable(error),
+        where=file,
+        hint="journals are regular files in a real folder; move away what stands there",
+    )
+
+
+def _not_believed(file: str, number: int, why: str) -> CorruptState:
+    return CorruptState(
+        f"no record that this engine writes: {why}",
+        where=f"{file}:{number}",
+        hint="if a later version wrote it, use that one; else restore the file from a backup, or move it "
+        "away to give up that tick's record",
+    )
+
+
+def _damaged(file: str, number: int, why: str) -> CorruptState:
+    return CorruptState(
+        f"the journal is damaged: {why}",
+        where=f"{file}:{number}",
+        hint="restore the file from a backup, or move it away to give up that tick's record",
+    )

@@ -1,0 +1,186 @@
+"""Anthropic's Messages API, and its batches."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from lemming.errors import TimedOut
+from lemming.llm.backends.anthropic_wire import Batch, Message, Page, holds, progress_of
+from lemming.llm.backends.bounded import batch_sized, client_settings
+from lemming.llm.backends.http import BATCH_WORK_S, HttpBackend, default_key_env, split_system, with_extra
+from lemming.llm.batch.api import BatchProgress
+from lemming.providers import Reply, Request
+
+if TYPE_CHECKING:
+    from anthropic import AsyncAnthropic
+
+_KEY_ENV = "ANTHROPIC_API_KEY"
+
+
+class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
+    """Asks Anthropic, or with `base_url` any server with the same API.
+
+    A server at `base_url` gets no key unless `api_key_env` names one. `extra` holds further fields of the
+    request; null takes a field out. `batches` says whether the server has the batch API; null: Anthropic
+    itself has, one at `base_url` has not.
+    """
+
+    name = "anthropic"
+    without_schema = 'options.extra to {"output_config": null}'
+    takes_extra = True
+    takes_schema = True
+
+    def __init__(
+        self,
+        *,
+        base_url: str | None = None,
+        api_key_env: str | None = None,
+        extra: dict[str, Any] | None = None,
+        batches: bool | None = None,
+    ) -> None:
+        needs_key = base_url is None or api_key_env is not None
+        key_env = api_key_env or default_key_env(_KEY_ENV, base_url, "anthropic.com")
+        super().__init__(base_url=base_url, key_env=key_env, needs_key=needs_key)
+        self.takes_batches = base_url is None if batches is None else batches
+        self._base_url, self._extra = base_url, extra or {}
+
+    def send_batch(self, requests: Mapping[str, Request], label: str) -> str:
+        """Send calls by their custom ids, and return the batch's id. The label has no place in this API."""
+        calls = [{"custom_id": name, "params": self._params(request)} for name, request in requests.items()]
+        return self._run(lambda client: self._send(client, calls), BATCH_WORK_S)
+
+    def look_at_batch(self, batch: str) -> BatchProgress:
+        """Return how far a batch is, with the replies by custom id once it is over."""
+        return self._run(lambda client: self._look(client, batch), BATCH_WORK_S)
+
+    def find_batch(self, label: str, custom_ids: Collection[str], since: datetime) -> str | None:
+        """Return the id of a batch of these calls that was sent after that time; None if there is none."""
+        return self._run(lambda client: self._find(client, custom_ids, since), BATCH_WORK_S)
+
+    def cancel_batch(self, batch: str) -> None:
+        """Ask for a batch to be ended early; what it has finished is kept."""
+        self._run(lambda client: self._cancel(client, batch), BATCH_WORK_S)
+
+    def _connect(self, key: str) -> AsyncAnthropic:
+        from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
+
+        return AsyncAnthropic(
+            api_key=key,
+            base_url=self._base_url,
+            timeout=None,
+            max_retries=0,
+            open_telemetry=False,
+            http_client=DefaultAsyncHttpxClient(**client_settings()),
+        )
+
+    async def _ask(self, client: AsyncAnthropic, request: Request) -> Reply:
+        create: Any = client.messages.with_raw_response.create
+        with self._as_ours(request.model_name):
+            response = await create(**with_extra(self._fields(request), self._further(request)))
+            body = await response.read()
+        answer = self._read(request.model_name, Message, body)
+        return answer.reply(response.request_id, request.model_name)
+
+    @contextlib.contextmanager
+    def _as_ours(self, about: str) -> Iterator[None]:
+        """Turn whatever the SDK raises in the block into a `ProviderError`."""
+        import anthropic
+
+        try:
+            yield
+        except anthropic.APIStatusError as error:
+            raise self._error(about, error.status_code, error.body, error.response.headers) from error
+        except anthropic.APITimeoutError as error:
+            raise TimedOut("the connection timed out", where=self.name) from error
+        except anthropic.APIConnectionError as error:
+            raise self._unreachable(about, error) from error
+
+    def _fields(self, request: Request) -> dict[str, Any]:
+        from anthropic import transform_schema
+
+        system, messages = split_system(request.messages)
+        fields: dict[str, Any] = {
+            "model": request.model_name,
+            "max_tokens": request.max_output_tokens,
+            "messages": messages,
+        }
+        if system:
+            fields["system"] = system
+        if request.schema is not None:
+            wanted = {"type": "json_schema", "schema": transform_schema(request.schema)}
+            fields["output_config"] = {"format": wanted}
+        return fields
+
+    def _further(self, request: Request) -> dict[str, Any]:
+        # The SDK has no argument for a temperature any more; whether the model takes one, the server says.
+        temperature = {} if request.temperature is None else {"temperature": request.temperature}
+        return {**temperature, **self._extra, **(request.extra or {})}
+
+    def _params(self, request: Request) -> dict[str, Any]:
+        """Return a request as a batch holds it."""
+        fields = with_extra(self._fields(request), self._further(request))
+        further = fields.pop("extra_body", {})
+        return {**fields, **further}
+
+    # --- batches -----------------------------------------------------------------------------------
+
+    async def _send(self, client: AsyncAnthropic, calls: list[dict[str, Any]]) -> str:
+        create: Any = client.messages.batches.with_raw_response.create
+        with self._as_ours("batches"):
+            response = await create(requests=calls)
+            body = await response.read()
+        return self._read("batches", Batch, body).id
+
+    async def _look(self, client: AsyncAnthropic, batch_id: str) -> BatchProgress:
+        with self._as_ours(batch_id):
+            response: Any = await client.messages.batches.with_raw_response.retrieve(batch_id)
+            batch = self._read(batch_id, Batch, await response.read())
+        if not batch.is_over:
+            return BatchProgress(is_over=False, finished=batch.finished)
+        if not batch.results_url:
+            return BatchProgress(is_over=True, problem="the batch's results are no longer kept")
+        return progress_of(batch, await self._results(client, batch_id), self._read)
+
+    async def _results(self, client: AsyncAnthropic, batch_id: str) -> bytes:
+        # Not through `batches.results`, which lets a cut connection through as an error of its own, and
+        # sends the key to whatever address the answer names.
+        with self._as_ours(batch_id), batch_sized():
+            return await client.get(f"/v1/messages/batches/{batch_id}/results", cast_to=bytes)
+
+    async def _find(self, client: AsyncAnthropic, custom_ids: Collection[str], since: datetime) -> str | None:
+        """Look through the newest batches for one of this size; one that is over must hold these ids.
+
+        Batches carry no label here, and show their ids only when they are over. A single one under way is
+        taken for ours: if it is not, none of its results is, and the calls go live.
+        """
+        under_way: list[str] = []
+        async for batch in self._newest(client, since):
+            if batch.size != len(custom_ids):
+                continue
+            if not batch.is_over:
+                under_way.append(batch.id)
+            elif batch.results_url and holds(await self._results(client, batch.id), custom_ids):
+                return batch.id
+        return under_way[0] if len(under_way) == 1 else None
+
+    async def _newest(self, client: AsyncAnthropic, since: datetime) -> AsyncIterator[Batch]:
+        newest: Any = client.messages.batches.with_raw_response.list
+        after: dict[str, str] = {}
+        while True:
+            with self._as_ours("batches"):
+                response = await newest(limit=100, **after)
+                page = self._read("batches", Page, await response.read())
+            for batch in page.data:
+                if batch.is_older_than(since):
+                    return
+                yield batch
+            if not (page.has_more and page.data):
+                return
+            after = {"after_id": page.data[-1].id}
+
+    async def _cancel(self, client: AsyncAnthropic, batch_id: str) -> None:
+        with self._as_ours(batch_id):
+            await client.messages.batches.with_raw_response.cancel(batch_id)

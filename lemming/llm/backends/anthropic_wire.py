@@ -1,0 +1,159 @@
+"""How answers of Anthropic's API are read, those of its batches included. Pure: no connection, no SDK."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from lemming.errors import ProviderError
+from lemming.llm.batch.api import CLOCKS_DIFFER_BY, BatchProgress
+from lemming.providers import Finish, Reply, tokens_at
+from lemming.redaction import excerpt
+
+_FINISHES: dict[str, Finish] = {
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+
+
+@dataclass(frozen=True)
+class _Block:
+    type: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Message:
+    """An answer: the parts of it that are read."""
+
+    content: list[_Block]
+    stop_reason: Any = None
+    usage: Any = None  # an answer is paid for, whatever is odd about these
+    model: Any = None
+    id: Any = None
+
+    def reply(self, request_id: str | None = None, model_name: str = "") -> Reply:
+        """Return the answer with its usage."""
+        return Reply(
+            text="".join(block.text for block in self.content if block.type == "text"),
+            input_tokens=self._input_tokens(),
+            output_tokens=tokens_at(self.usage, "output_tokens"),
+            cached_tokens=tokens_at(self.usage, "cache_read_input_tokens"),
+            finish=_FINISHES.get(str(self.stop_reason), "stop"),
+            model=str(self.model or model_name),
+            request_id=str(request_id or self.id or ""),
+        )
+
+    def _input_tokens(self) -> int | None:
+        """Return the whole prompt's tokens: this API counts those read from a cache, or put there, apart."""
+        fresh = tokens_at(self.usage, "input_tokens")
+        apart = ("cache_read_input_tokens", "cache_creation_input_tokens")
+        return None if fresh is None else fresh + sum(tokens_at(self.usage, key) or 0 for key in apart)
+
+
+# --- batches -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Counts:
+    processing: int = 0
+    succeeded: int = 0
+    errored: int = 0
+    canceled: int = 0
+    expired: int = 0
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch, as far as it is read."""
+
+    id: str
+    processing_status: str
+    created_at: datetime
+    results_url: str | None = None
+    request_counts: _Counts = field(default_factory=_Counts)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come of it."""
+        return self.processing_status == "ended"
+
+    @property
+    def size(self) -> int:
+        """How many calls it holds."""
+        return self.finished + self.request_counts.processing
+
+    @property
+    def finished(self) -> int:
+        """How many calls are finished, well or badly. This API counts them when all are."""
+        counts = self.request_counts
+        return counts.succeeded + counts.errored + counts.canceled + counts.expired
+
+    def is_older_than(self, moment: datetime) -> bool:
+        """Whether it was made before that, as far as two clocks can tell."""
+        return self.created_at < moment - CLOCKS_DIFFER_BY
+
+
+@dataclass(frozen=True)
+class Page:
+    """A part of the list of batches."""
+
+    data: list[Batch] = field(default_factory=list)
+    has_more: bool = False
+
+
+@dataclass(frozen=True)
+class _Detail:
+    message: str = "no details"
+
+
+@dataclass(frozen=True)
+class _Error:
+    error: _Detail | None = None
+
+
+@dataclass(frozen=True)
+class _Outcome:
+    type: str
+    message: Message | None = None
+    error: _Error | None = None
+
+
+@dataclass(frozen=True)
+class _Result:
+    custom_id: str
+    result: _Outcome
+
+
+Read = Callable[[str, type[Any], bytes], Any]
+
+
+def progress_of(batch: Batch, results: bytes, read: Read) -> BatchProgress:
+    """Return what came of a batch that is over. A line that is not an answer has no reply, and is no reason
+    to lose the others."""
+    replies: dict[str, Reply] = {}
+    problem = ""
+    for line in filter(bytes.strip, results.splitlines()):
+        try:
+            result: _Result = read(batch.id, _Result, line)
+        except ProviderError as error:
+            problem = problem or error.message
+            continue
+        if result.result.message:
+            replies[result.custom_id] = result.result.message.reply()
+        else:
+            problem = problem or _why(result.result)
+    return BatchProgress(is_over=True, finished=batch.finished, replies=replies, problem=problem)
+
+
+def holds(results: bytes, custom_ids: Collection[str]) -> bool:
+    """Return whether the results of a batch are those of these calls."""
+    return any(f'"{name}"'.encode() in results for name in custom_ids)
+
+
+def _why(outcome: _Outcome) -> str:
+    detail = outcome.error.error if outcome.error else None
+    return excerpt(f"{outcome.type}: {detail.message}" if detail else f"the call was {outcome.type}")

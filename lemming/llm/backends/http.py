@@ -1,0 +1,210 @@
+"""What the backends behind HTTP share: a status becomes an error, a body becomes a typed value.
+
+SDKs hand back whatever a proxy in between sent, so a body is only trusted once it has the shape the
+backend needs. Anything else is `Unavailable`, because the next attempt may reach the real server.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Coroutine, Mapping
+from email.utils import parsedate_to_datetime
+from typing import Any, ClassVar, Generic, TypeVar, cast
+from urllib.parse import urlsplit
+
+from pydantic import ValidationError
+
+from lemming.errors import (
+    AuthenticationFailed,
+    ConfigError,
+    ProviderError,
+    RateLimited,
+    RequestRejected,
+    Unavailable,
+    UnknownModel,
+)
+from lemming.files.documents import adapter
+from lemming.llm import calls
+from lemming.llm.backends.bounded import host_of
+from lemming.providers import Backend, Message, Reply, Request
+from lemming.redaction import excerpt, name_variables
+
+BATCH_WORK_S = 600.0
+"""How long one piece of work with a batch may take: the upload or the download of all its calls."""
+
+# What OpenAI, Anthropic, llama.cpp, vLLM and Ollama say of a prompt that is longer than the model takes.
+_TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}
+_TOO_LONG = re.compile(
+    r"maximum context length|prompt is too long|exceeds? the (?:available |maximum |model's )*context"
+    r"|context (?:length|window|size) (?:is |was |has been )?exceeded|longer than the maximum model length"
+    r"|input length exceeds|(?:prompt|input|request) (?:\S+ ){0,4}exceeds? (?:\S+ ){0,4}(?:tokens|context)",
+    re.I,
+)
+_ABOUT_SCHEMA = re.compile(r"json_schema|response_format|output_config|structured.output|text\.format", re.I)
+
+T = TypeVar("T")
+C = TypeVar("C", bound=calls.AsyncClient)
+
+
+class HttpBackend(Backend, Generic[C]):
+    """A backend that asks a server through an SDK's async client, which it keeps."""
+
+    keeps_deadline = True
+    name: ClassVar[str]
+    without_schema: ClassVar[str] = ""
+    """The option with which a request is sent without a JSON schema."""
+
+    def __init__(self, *, base_url: str | None = None, key_env: str = "", needs_key: bool = False) -> None:
+        if base_url is not None and not base_url.startswith(("http://", "https://")):
+            message = (
+                f"provider {self.name}: base_url {excerpt(base_url)!r} must start with http:// or https://"
+            )
+            raise ConfigError(message, where="config/models.json")
+        name_variables({"api_key_env": key_env, "base_url": base_url or ""}, "config/models.json")
+        self._key_env, self._needs_key = key_env, needs_key
+        self._client: calls.SharedClient[C] = calls.SharedClient(self._connect)
+
+    def complete(self, request: Request) -> Reply:
+        """Return the answer with its usage."""
+        return self._run(lambda client: self._ask(client, request), request.deadline_s)
+
+    def _run(self, work: Callable[[C], Coroutine[Any, Any, T]], deadline_s: float) -> T:
+        """Do something with the client; raise `TimedOut` when it takes too long."""
+        client = self._client.get(self._key())
+        return calls.run(lambda: work(client), deadline_s)
+
+    @abstractmethod
+    def _connect(self, key: str) -> C:
+        """Return a new client that sends `key`, retries nothing and has no timeouts of its own."""
+
+    @abstractmethod
+    async def _ask(self, client: C, request: Request) -> Reply:
+        """Ask once; raise a `ProviderError` for whatever the SDK raises."""
+
+    def _key(self) -> str:
+        key = os.environ.get(self._key_env, "").strip() if self._key_env else ""
+        if not key and self._needs_key:
+            raise AuthenticationFailed(
+                f"no API key: the environment variable {self._key_env} is not set",
+                where=self.name,
+                hint=f"export {self._key_env}=..., or name another variable in options.api_key_env",
+            )
+        return key or "none"  # servers of one's own ask for no key, but the SDKs insist on sending one
+
+    def _error(
+        self, model_name: str, status: int, body: object, headers: Mapping[str, str] | None = None
+    ) -> ProviderError:
+        """Return the error that an HTTP status means."""
+        detail, code = _detail(body)
+        message = f"HTTP {status}: {excerpt(detail)}"
+        where = f"{self.name} {model_name}"
+        # OpenAI says 429 for an account without money, which no waiting helps.
+        if status in (401, 402, 403) or code == "insufficient_quota":
+            about_key = (
+                f"check the key in {self._key_env}"
+                if self._key_env
+                else "name the variable that holds its key in options.api_key_env"
+            )
+            return AuthenticationFailed(message, where=where, hint=f"{about_key} and the account behind it")
+        if status == 404:
+            return UnknownModel(message, where=where, hint=self._hint_for_unknown(model_name))
+        if status == 429:
+            return RateLimited(message, where=where, retry_after_s=retry_after_s(headers or {}))
+        if status in (408, 409, 425) or status >= 500:
+            return Unavailable(message, where=where, retry_after_s=retry_after_s(headers or {}))
+        return RequestRejected(message, where=where, hint=self._hint_for_rejected(status, detail, code))
+
+    def _hint_for_rejected(self, status: int, detail: str, code: str) -> str:
+        if status == 413 or code in _TOO_LONG_CODES or _TOO_LONG.search(detail):
+            shorter = "lower inbox_chars or memory_chars in config/org.json, or clear memory"
+            return f"the prompt is too long: {shorter}"
+        if self.without_schema and _ABOUT_SCHEMA.search(detail):
+            return f"the server takes no JSON schema: set {self.without_schema} in config/models.json"
+        return "check the model's entry in config/models.json, options.extra included"
+
+    def _hint_for_unknown(self, model_name: str) -> str:
+        return f'check "model" ({model_name}) and the address in config/models.json'
+
+    def _unreachable(self, model_name: str, error: Any) -> ProviderError:
+        """Return the error for a connection that was refused, reset or cut, or for what was read from it."""
+        cause = error.__cause__ or error
+        if isinstance(cause, ProviderError):
+            return cause
+        message = f"connection to {host_of(error.request.url)} failed: {excerpt(repr(cause))}"
+        return Unavailable(message, where=f"{self.name} {model_name}")
+
+    def _read(self, model_name: str, kind: type[T], body: bytes) -> T:
+        """Return a body as a value of `kind`; raise `Unavailable` when it is something else."""
+        try:
+            value: T = adapter(cast(Any, kind)).validate_json(body)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(map(str, first["loc"]))
+            problem = f"{place}: {first['msg']}" if place else first["msg"]
+            message = f"not an answer ({excerpt(problem)}): {excerpt(body.decode('utf-8', 'replace'), 80)!r}"
+            raise Unavailable(message, where=f"{self.name} {model_name}") from error
+        return value
+
+
+def default_key_env(key_env: str, base_url: str | None, domain: str) -> str:
+    """Return the variable that holds the key where none is named: none for somebody else's server.
+
+    >>> default_key_env("OPENAI_API_KEY", "https://eu.api.openai.com/v1", "openai.com")
+    'OPENAI_API_KEY'
+    >>> default_key_env("OPENAI_API_KEY", "https://openai.com.example.org/v1", "openai.com")
+    ''
+    """
+    host = urlsplit(base_url).hostname or "" if base_url else domain
+    return key_env if host == domain or host.endswith(f".{domain}") else ""
+
+
+def split_system(messages: list[Message]) -> tuple[str, list[Message]]:
+    """Return the system messages as one text, and the others."""
+    system = "\n\n".join(message["content"] for message in messages if message["role"] == "system")
+    return system, [message for message in messages if message["role"] != "system"]
+
+
+def with_extra(fields: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request without those that `extra` sets, plus `extra_body` to carry it.
+
+    A field that `extra` sets to null is not sent at all.
+
+    >>> with_extra({"model": "m", "seed": 1}, {"seed": None, "reasoning_effort": "low"})
+    {'model': 'm', 'extra_body': {'reasoning_effort': 'low'}}
+    """
+    kept = {name: value for name, value in fields.items() if name not in extra}
+    sent = {name: value for name, value in extra.items() if value is not None}
+    return {**kept, "extra_body": sent} if sent else kept
+
+
+def retry_after_s(headers: Mapping[str, str]) -> float | None:
+    """Return the wait that a response asks for: milliseconds, seconds, or a date after its own date.
+
+    Format: RFC 9110, section 10.2.3.
+
+    >>> retry_after_s({"retry-after": "2"})
+    2.0
+    """
+    for name, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
+        try:
+            seconds = float(headers[name]) * unit_s
+        except (KeyError, ValueError):
+            continue
+        return seconds if math.isfinite(seconds) and seconds >= 0 else None
+    try:
+        until, now = (parsedate_to_datetime(headers[name]) for name in ("retry-after", "date"))
+        return max(0.0, (until - now).total_seconds())
+    except (KeyError, ValueError, TypeError):
+        return None
+
+
+def _detail(body: object) -> tuple[str, str]:
+    """Return what an error body says, and its code: OpenAI's, Anthropic's, Ollama's, or plain text."""
+    inner = body.get("error", body) if isinstance(body, dict) else body
+    if isinstance(inner, dict):
+        code = next((kind for key in ("code", "type") if isinstance(kind := inner.get(key), str)), "")
+        return str(inner.get("message") or "no details"), code
+    return str(inner or "no details"), ""

@@ -1,0 +1,182 @@
+"""A small language model inside this process, by way of llama.cpp. It never reaches the network.
+
+The same request gives the same answer, on one machine: one slot, one thread, no reuse of earlier
+prompts, and temperature 0 unless the request sets one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lemming.errors import RequestRejected, Unavailable, UnknownModel, Unusable
+from lemming.llm import calls
+from lemming.llm.backends.weights import find_weights
+from lemming.providers import Backend, Finish, Reply, Request
+from lemming.redaction import excerpt
+
+if TYPE_CHECKING:
+    from xllamacpp import Server
+
+# The prompt is read this many tokens at a time; in between, it can be stopped. Another number gives
+# slightly other answers.
+_BATCH_TOKENS = 512
+
+
+class LocalProvider(Backend):
+    """Answers with an embedded model: one of the catalogue by its name, or the GGUF file at `path`.
+
+    `n_ctx` is the longest prompt and answer together, in tokens; each 1,000 of them take about 24 MB.
+    """
+
+    takes_schema = True
+    keeps_deadline = True
+    max_concurrency = 1
+
+    def __init__(self, *, n_ctx: int = 4096, path: str | None = None) -> None:
+        self._n_ctx, self._path = n_ctx, path
+
+    def complete(self, request: Request) -> Reply:
+        """Return the answer with its usage.
+
+        Raises `UnknownModel` when the weights are missing, `RequestRejected` when the prompt is too long
+        or llama.cpp is not installed, and `TimedOut`, having stopped the model.
+        """
+        file = Path(self._path).expanduser() if self._path else find_weights(request.model_name)
+        if not file.is_file():
+            hint = "check options.path in config/models.json"
+            raise UnknownModel("no such file of weights", where=str(file), hint=hint)
+        return _model(file.resolve(), self._n_ctx).answer(request)
+
+
+class _Model:
+    """A loaded model and the one thread that works with it.
+
+    Two requests at once would change each other's answers. And on the main thread, Ctrl-C would be
+    raised inside llama.cpp's callback, which loses it and a piece of the answer with it.
+    """
+
+    def __init__(self, file: Path, n_ctx: int) -> None:
+        self._server = _load(file, n_ctx)
+        self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lemming-local")
+
+    def answer(self, request: Request) -> Reply:
+        """Return the model's answer; raise `TimedOut` at the deadline, waiting for others included."""
+        where = f"local {request.model_name}"
+        answer = _Answer()
+        work = self._worker.submit(self._server.handle_chat_completions, _body(request), answer.hear)
+        try:
+            work.result(request.deadline_s)
+        except TimeoutError:
+            raise calls.timed_out(request.deadline_s) from None
+        except ValueError as error:  # a schema that llama.cpp cannot turn into a grammar
+            raise RequestRejected(excerpt(str(error)), where=where) from error
+        finally:
+            answer.is_wanted = False
+            work.cancel()
+        if answer.refusal:
+            hint = "shorten the prompt, or raise options.n_ctx in config/models.json"
+            raise RequestRejected(excerpt(answer.refusal), where=where, hint=hint)
+        if not answer.is_complete:
+            raise Unavailable("the answer ended in the middle", where=where)
+        return answer.reply(request.model_name)
+
+
+@dataclass
+class _Answer:
+    """Collects an answer as it comes, and says stop when nobody waits for it any more."""
+
+    pieces: list[str] = field(default_factory=list)
+    finish: Finish = "stop"
+    usage: dict[str, Any] = field(default_factory=dict)
+    refusal: str = ""
+    is_complete: bool = False
+    is_wanted: bool = True
+
+    def hear(self, heard: dict[str, Any] | list[dict[str, Any]]) -> bool:
+        """Take one piece of the stream; return whether the model is to stop."""
+        for chunk in heard if isinstance(heard, list) else [heard]:
+            self._take(chunk)
+        return not self.is_wanted
+
+    def _take(self, chunk: dict[str, Any]) -> None:
+        if "error" in chunk:
+            self.refusal = str(chunk["error"].get("message", chunk["error"]))
+        for choice in chunk.get("choices", []):
+            self.pieces.append(choice["delta"].get("content") or "")
+            if reason := choice.get("finish_reason"):
+                self.is_complete, self.finish = True, "length" if reason == "length" else "stop"
+        self.usage = chunk.get("usage") or self.usage
+
+    def reply(self, model_name: str) -> Reply:
+        """Return what was collected."""
+        return Reply(
+            text="".join(self.pieces),
+            input_tokens=self.usage.get("prompt_tokens"),
+            output_tokens=self.usage.get("completion_tokens"),
+            cached_tokens=0,
+            finish=self.finish,
+            model=model_name,
+        )
+
+
+def _body(request: Request) -> dict[str, Any]:
+    """Return the request in llama.cpp's form, streamed so that it can be stopped."""
+    body: dict[str, Any] = {
+        "messages": request.messages,
+        "max_tokens": request.max_output_tokens,
+        "temperature": request.temperature or 0.0,
+        "seed": request.seed % 2**32,
+        "cache_prompt": False,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "return_progress": True,
+    }
+    if request.schema is not None:
+        wanted = {"name": "turn", "schema": request.schema}
+        body["response_format"] = {"type": "json_schema", "json_schema": wanted}
+    return body
+
+
+# --- loading -----------------------------------------------------------------------------------
+
+_models: dict[tuple[int, Path, int], _Model] = {}
+_loading = threading.Lock()
+
+
+def _model(file: Path, n_ctx: int) -> _Model:
+    """Return the loaded model: one is kept for each file. A forked child cannot use its parent's."""
+    key = (os.getpid(), file, n_ctx)
+    with _loading:
+        if key not in _models:
+            _models[key] = _Model(file, n_ctx)
+        return _models[key]
+
+
+def _load(file: Path, n_ctx: int) -> Server:
+    try:
+        import xllamacpp
+    except ImportError as error:
+        hint = "pip install 'lemming-engine[local]'"
+        raise Unusable("embedded models need xllamacpp", where="local", hint=hint) from error
+    settings = xllamacpp.CommonParams()
+    settings.model.path = str(file)
+    settings.n_ctx, settings.n_parallel = n_ctx, 1
+    settings.n_batch = settings.n_ubatch = _BATCH_TOKENS
+    for cpu in (settings.cpuparams, settings.cpuparams_batch):
+        # More threads than idle cores make it many times slower, and another number other answers.
+        cpu.n_threads, cpu.poll = 1, 0
+    settings.verbosity = -1
+    # The library always listens on a loopback port; with a key that nobody knows, nobody can use it.
+    settings.api_keys = [secrets.token_hex(16)]
+    settings.ui = settings.endpoint_slots = False
+    try:
+        return xllamacpp.Server(settings)
+    except RuntimeError as error:
+        hint = "the file may be damaged: `lemming models pull` fetches it again"
+        raise Unusable("the model cannot be loaded", where=str(file), hint=hint) from error

@@ -1,0 +1,175 @@
+"""A local Ollama server.
+
+The SDK refuses an answer for an odd number beside the point, and forgets the headers of a refusal. So what
+comes in is looked at before the SDK reads it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from lemming.errors import ConfigError, ProviderError, TimedOut
+from lemming.files.jsontext import JsonProblem, parse
+from lemming.llm.backends.bounded import client_settings, rewritten
+from lemming.llm.backends.http import HttpBackend
+from lemming.providers import Reply, Request, tokens_at
+from lemming.redaction import name_variables, without_userinfo
+
+if TYPE_CHECKING:
+    from httpx import Response
+    from ollama import AsyncClient, ChatResponse
+
+_PORT = 11434
+
+
+@dataclass(frozen=True)
+class _Message:
+    content: str | None = None
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """The parts of an answer that are read."""
+
+    message: _Message
+    done_reason: Any = None
+    model: Any = None
+    prompt_eval_count: Any = None  # an answer is there, whatever is odd about its usage
+    eval_count: Any = None
+
+
+class OllamaProvider(HttpBackend["AsyncClient"]):
+    """Asks Ollama at `host`, or where `OLLAMA_HOST` says, or at http://127.0.0.1:11434.
+
+    `num_ctx` is the context in tokens (Ollama cuts longer prompts without a word), `keep_alive` how long
+    the model stays in memory (such as "10m"), `extra` holds further model options (such as `top_k`).
+    """
+
+    name = "ollama"
+    takes_extra = True
+    takes_schema = True
+
+    def __init__(
+        self,
+        *,
+        host: str | None = None,
+        keep_alive: str | float | None = None,
+        num_ctx: int | None = None,
+        extra: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(key_env="OLLAMA_API_KEY")
+        if host:
+            address_of(host)
+            name_variables({"host": host}, "config/models.json")
+        self._host, self._keep_alive = host, keep_alive
+        self._options = {**({} if num_ctx is None else {"num_ctx": num_ctx}), **(extra or {})}
+
+    def _connect(self, key: str) -> AsyncClient:
+        address = address_of(self._host or os.environ.get("OLLAMA_HOST") or "")
+        try:
+            from ollama import AsyncClient
+        except ValueError as error:  # the SDK reads the variable when it is imported, whoever is asked
+            raise ConfigError("no address of a server", where="OLLAMA_HOST") from error
+
+        settings = client_settings()
+        settings["event_hooks"]["response"].append(self._look_at)
+        if key != "none":
+            settings["headers"]["authorization"] = f"Bearer {key}"
+        parts = urlsplit(address)
+        if parts.username or parts.password:  # the SDK leaves them out of the address
+            settings["auth"] = (unquote(parts.username or ""), unquote(parts.password or ""))
+        return AsyncClient(without_userinfo(address), **settings)
+
+    async def _ask(self, client: AsyncClient, request: Request) -> Reply:
+        answer = await self._chat(client, request)
+        return Reply(
+            text=answer.message.content or "",
+            input_tokens=answer.prompt_eval_count,
+            output_tokens=answer.eval_count,
+            finish="length" if answer.done_reason == "length" else "stop",
+            model=answer.model or request.model_name,
+        )
+
+    async def _chat(self, client: AsyncClient, request: Request) -> ChatResponse:
+        import httpx
+
+        options = {"num_predict": request.max_output_tokens, "seed": request.seed}
+        temperature = {} if request.temperature is None else {"temperature": request.temperature}
+        try:
+            return await client.chat(
+                model=request.model_name,
+                messages=request.messages,
+                format=request.schema,
+                options={**options, **temperature, **self._options, **(request.extra or {})},
+                keep_alive=self._keep_alive,
+            )
+        except httpx.TimeoutException as error:
+            raise TimedOut("the connection timed out", where=self.name) from error
+        except httpx.HTTPError as error:
+            raise self._unreachable(request.model_name, error) from error
+        except ConnectionError as error:  # the SDK's own, which does not say who could not be reached
+            raise self._unreachable(request.model_name, error.__context__) from error
+
+    async def _look_at(self, response: Response) -> None:
+        """Refuse an error; have an answer put right before the SDK reads it. An event hook."""
+        model_name = json.loads(response.request.content)["model"]
+        if response.status_code != 200:
+            await response.aread()
+            raise self._error(model_name, response.status_code, _problem(response), response.headers)
+        stream: Any = response.stream
+        response.stream = rewritten(stream, lambda body: self._put_right(model_name, body))
+
+    def _put_right(self, model_name: str, body: bytes) -> bytes:
+        """Return an answer with what is read of it, and with counts that are counts or are left out."""
+        answer = self._read(model_name, _Answer, body)
+        counts = vars(answer)
+        right = {
+            "model": str(answer.model or model_name),
+            "message": {"role": "assistant", "content": answer.message.content},
+            "done_reason": "length" if answer.done_reason == "length" else "stop",
+            "prompt_eval_count": tokens_at(counts, "prompt_eval_count"),
+            "eval_count": tokens_at(counts, "eval_count"),
+        }
+        return json.dumps(right).encode()
+
+    def _unreachable(self, model_name: str, error: Any) -> ProviderError:
+        unreachable = super()._unreachable(model_name, error)
+        unreachable.hint = unreachable.hint or "is `ollama serve` running there?"
+        return unreachable
+
+    def _hint_for_unknown(self, model_name: str) -> str:
+        return f"ollama pull {model_name}"
+
+
+def address_of(host: str) -> str:
+    """Return the address that `host` or `OLLAMA_HOST` means; raise `ConfigError` when it means none.
+
+    >>> address_of(""), address_of("box"), address_of("https://me:pw@box/path/")
+    ('http://127.0.0.1:11434', 'http://box:11434', 'https://me:pw@box:443/path')
+    """
+    scheme, mark, rest = host.rpartition("://")
+    try:
+        parts = urlsplit(f"{scheme or 'http'}://{rest}")
+        port = parts.port or ({"http": 80, "https": 443}[parts.scheme] if mark else _PORT)
+    except (ValueError, KeyError) as error:
+        shown = without_userinfo(host)
+        raise ConfigError(
+            f"provider ollama: no address of a server: {shown!r}", where="config/models.json"
+        ) from error
+    name = parts.hostname or "127.0.0.1"
+    userinfo, at, _ = parts.netloc.rpartition("@")
+    bracketed = f"[{name}]" if ":" in name else name
+    return f"{parts.scheme}://{userinfo}{at}{bracketed}:{port}{parts.path.rstrip('/')}"
+
+
+def _problem(response: Response) -> object:
+    try:
+        body: object = parse(response.content)
+    except JsonProblem:
+        return response.text
+    return body if isinstance(body, Mapping) else response.text

@@ -1,0 +1,151 @@
+"""What OpenAI's two APIs are asked, and how their answers are read. Pure: no connection, no SDK."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from lemming.llm.backends.http import split_system
+from lemming.providers import Finish, Reply, Request, tokens_at
+
+JsonMode = Literal["schema", "object", "text"]
+
+
+def chat_fields(request: Request, json: JsonMode) -> dict[str, Any]:
+    """Return a request to the chat completions API."""
+    fields: dict[str, Any] = {
+        "model": request.model_name,
+        "messages": request.messages,
+        "max_completion_tokens": request.max_output_tokens,
+        "seed": request.seed,
+    }
+    if request.temperature is not None:
+        fields["temperature"] = request.temperature
+    if request.schema is not None and json == "schema":
+        wanted = {"name": "turn", "strict": True, "schema": request.schema}
+        fields["response_format"] = {"type": "json_schema", "json_schema": wanted}
+    elif request.schema is not None and json == "object":
+        fields["response_format"] = {"type": "json_object"}
+    return fields
+
+
+def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
+    """Return a request to the responses API."""
+    system, messages = split_system(request.messages)
+    fields: dict[str, Any] = {
+        "model": request.model_name,
+        "input": messages,
+        "max_output_tokens": request.max_output_tokens,
+        "store": False,
+    }
+    if system:
+        fields["instructions"] = system
+    if request.temperature is not None:
+        fields["temperature"] = request.temperature
+    if request.schema is not None and json == "schema":
+        wanted = {"type": "json_schema", "name": "turn", "strict": True, "schema": request.schema}
+        fields["text"] = {"format": wanted}
+    elif request.schema is not None and json == "object":
+        fields["text"] = {"format": {"type": "json_object"}}
+    return fields
+
+
+_FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
+
+
+@dataclass(frozen=True)
+class _ChatMessage:
+    content: str | None = None
+    refusal: str | None = None
+
+
+@dataclass(frozen=True)
+class _Choice:
+    message: _ChatMessage
+    finish_reason: Any = None
+
+
+@dataclass(frozen=True)
+class Completion:
+    """An answer of the chat completions API: the parts of it that are read."""
+
+    choices: Annotated[list[_Choice], Field(min_length=1)]
+    usage: Any = None  # an answer is paid for, whatever is odd about these three
+    model: Any = None
+    id: Any = None
+    failed: ClassVar[bool] = False
+
+    def reply(self, request_id: str | None) -> Reply:
+        """Return the answer with its usage."""
+        choice = self.choices[0]
+        return Reply(
+            text=choice.message.content or "",
+            input_tokens=tokens_at(self.usage, "prompt_tokens"),
+            output_tokens=tokens_at(self.usage, "completion_tokens"),
+            cached_tokens=tokens_at(self.usage, "prompt_tokens_details", "cached_tokens"),
+            finish="refusal" if choice.message.refusal else _FINISHES.get(str(choice.finish_reason), "stop"),
+            model=str(self.model or ""),
+            request_id=str(request_id or self.id or ""),
+        )
+
+
+@dataclass(frozen=True)
+class _Part:
+    type: str
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class _Item:
+    """One item of a response; reasoning and other kinds have no content to read."""
+
+    type: str
+    content: list[_Part] | None = None
+
+
+@dataclass(frozen=True)
+class _Incomplete:
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class Response:
+    """An answer of the responses API: the parts of it that are read."""
+
+    output: list[_Item]
+    status: str | None = None
+    incomplete_details: _Incomplete | None = None
+    usage: Any = None  # an answer is paid for, whatever is odd about these three
+    model: Any = None
+    id: Any = None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the server gave up on it."""
+        return self.status == "failed"
+
+    def reply(self, request_id: str | None) -> Reply:
+        """Return the answer with its usage."""
+        return Reply(
+            text="".join(part.text for part in self.parts("output_text")),
+            input_tokens=tokens_at(self.usage, "input_tokens"),
+            output_tokens=tokens_at(self.usage, "output_tokens"),
+            cached_tokens=tokens_at(self.usage, "input_tokens_details", "cached_tokens"),
+            finish=self.finish(),
+            model=str(self.model or ""),
+            request_id=str(request_id or self.id or ""),
+        )
+
+    def parts(self, kind: str) -> list[_Part]:
+        """Return the parts of the messages that are of one kind."""
+        messages = [item for item in self.output if item.type == "message"]
+        return [part for item in messages for part in item.content or [] if part.type == kind]
+
+    def finish(self) -> Finish:
+        """Return how the answer ended."""
+        reason = self.incomplete_details.reason if self.incomplete_details else ""
+        if self.parts("refusal") or reason == "content_filter":
+            return "refusal"
+        return "length" if self.status == "incomplete" else "stop"

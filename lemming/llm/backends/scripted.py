@@ -1,0 +1,120 @@
+"""Answers from a JSONL file: for tests, demonstrations and simulations. Format: docs/formats.md.
+
+Each line is an object. The first whose conditions all hold answers; it answers as often as it is asked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from lemming import errors
+from lemming.errors import ConfigError, Problem, RequestRejected
+from lemming.files import fs
+from lemming.files.documents import read_text
+from lemming.files.jsontext import compact
+from lemming.llm import calls
+from lemming.providers import Backend, Reply, Request
+
+_LIMIT_BYTES = 64 << 20
+
+ErrorName = Literal[
+    "Unavailable", "RateLimited", "TimedOut", "AuthenticationFailed", "UnknownModel", "RequestRejected"
+]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ScriptLine:
+    """One line of a script: when it answers, and what."""
+
+    agent: Annotated[str, Field(description='The agent that asks; "*" is any.')] = "*"
+    tick: Annotated[int | None, Field(description="The tick; null is any.")] = None
+    step: Annotated[int | None, Field(description="The step in the turn, from 0; null is any.")] = None
+    contains: Annotated[str, Field(description="Text that the last message to the model holds.")] = ""
+    reply: Annotated[
+        dict[str, Any] | str | None, Field(description="The answer: an object, or the text itself.")
+    ] = None
+    error: Annotated[ErrorName | None, Field(description="The error raised instead of a reply.")] = None
+    input_tokens: Annotated[int | None, Field(ge=0)] = None
+    output_tokens: Annotated[int | None, Field(ge=0)] = None
+    delay_s: Annotated[float, Field(ge=0, description="How long the answer takes.")] = 0.0
+
+    def answers(self, request: Request) -> bool:
+        """Return whether all conditions hold."""
+        asked = next((m["content"] for m in reversed(request.messages) if m["role"] == "user"), "")
+        return (
+            self.agent in ("*", request.agent)
+            and self.tick in (None, request.tick)
+            and self.step in (None, request.step)
+            and self.contains in asked
+        )
+
+
+class ScriptedProvider(Backend):
+    """Answers from `file`, a path in the organisation or an absolute one, which is read once.
+
+    Raises `ConfigError` that names the line when the file is missing or a line is wrong.
+    """
+
+    keeps_deadline = True
+
+    def __init__(self, *, file: str, base: Path | None = None) -> None:
+        self._file = file
+        self._lines = tuple(_read((base or Path()) / file, file))
+
+    def complete(self, request: Request) -> Reply:
+        """Return the first line's answer; raise its error, or `RequestRejected` when no line answers."""
+        for line in self._lines:
+            if line.answers(request):
+                return _play(line, request)
+        asked = f"agent {request.agent!r}, tick {request.tick}, step {request.step}"
+        raise RequestRejected(
+            f"no line answers {asked}", where=self._file, hint='add one, or one with agent "*"'
+        )
+
+
+def _play(line: ScriptLine, request: Request) -> Reply:
+    if line.delay_s:
+        time.sleep(min(line.delay_s, request.deadline_s))
+    if line.delay_s > request.deadline_s:
+        raise calls.timed_out(request.deadline_s)
+    if line.error is not None:
+        raise getattr(errors, line.error)("the script says so", where="scripted")
+    text = line.reply if isinstance(line.reply, str) else compact(line.reply).decode()
+    return Reply(
+        text=text,
+        input_tokens=line.input_tokens,
+        output_tokens=line.output_tokens,
+        model=request.model_name or "scripted",
+    )
+
+
+def _read(path: Path, file: str) -> Iterator[ScriptLine]:
+    try:
+        raw = fs.read_bytes(path, _LIMIT_BYTES)
+    except OSError as error:
+        message = f"the script cannot be read: {error.strerror or error}"
+        raise ConfigError(message, where=file, hint="check options.file in config/models.json") from error
+    for number, line in enumerate(raw.split(b"\n"), start=1):
+        if line.strip():
+            yield _parse(line, file, number)
+
+
+def _parse(raw: bytes, file: str, number: int) -> ScriptLine:
+    try:
+        document = read_text(raw, file, ScriptLine)
+        problems = document.warnings  # a misspelt condition would always hold
+    except ConfigError as error:
+        problems = error.problems
+    else:
+        line = document.value
+        if not problems and (line.reply is None) != (line.error is None):
+            return line
+    problems = problems or (Problem('expected either "reply" or "error"', file, 1, 1),)
+    placed = tuple(dataclasses.replace(item, line=number, severity="error") for item in problems)
+    raise ConfigError(str(placed[0]), problems=placed)

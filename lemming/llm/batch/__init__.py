@@ -1,0 +1,1 @@
+"""Model calls that go out together through a provider's batch API."""

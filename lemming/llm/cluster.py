@@ -1,0 +1,231 @@
+"""Model calls made by the workers of a `distributed` cluster, for those who outgrow one machine.
+
+Only the call travels: the engine takes the turns, and reads and writes every file itself. An answer comes
+back to the engine as if it had called, so journal, recovery and replay know nothing of the cluster. A worker
+that dies takes its call with it; the scheduler gives that call to another one.
+docs/decisions/0005-executors.md says why, and why Dask.
+"""
+
+from __future__ import annotations
+
+import logging
+import pickle
+import platform
+import threading
+import uuid
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Future
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from lemming import __version__
+from lemming.errors import LemmingError, ProviderError, Unavailable, Unusable
+from lemming.files.jsontext import compact, parse
+from lemming.llm.calls import ask, timed_out
+from lemming.plugins.registry import load_installed_plugins, load_plugins
+from lemming.providers import Backend, LLMProvider, Reply, Request, make_provider
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+
+ANSWER_S = 1.0
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a worker needs to know of the line in `config/models.json` whose model it asks.
+
+    `run` differs from one engine to the next, so that no worker answers from what it read for an earlier one.
+    """
+
+    provider: str
+    options: bytes
+    base: str
+    plugins: tuple[str, ...] = ()
+    run: str = ""
+    version: str = __version__
+
+
+def answer(package: bytes) -> bytes:
+    """Ask a model, on a worker: from a pickled `Line` and `Request` to a pickled `Reply` or `ProviderError`.
+
+    The error is returned: one that is raised ends up in the worker's log, and with it the prompt.
+    """
+    line, request = pickle.loads(package)  # noqa: S301 - whoever may send a cluster work may run code on it
+    try:
+        return pickle.dumps(ask(_provider_on_worker(line), request))
+    except ProviderError as error:
+        return pickle.dumps(error)
+
+
+def _errand() -> Callable[[bytes], bytes]:
+    """Return `answer` in a form that travels as code.
+
+    Scheduler and workers unpack a message before they run anything. One that refers to a module they do not
+    have ends the connection, and the worker; code that cannot import it is an error like any other.
+    """
+
+    def answer(package: bytes) -> bytes:
+        from lemming.llm import cluster as dask
+
+        return dask.answer(package)
+
+    return answer
+
+
+@lru_cache(maxsize=64)
+def _provider_on_worker(line: Line) -> LLMProvider:
+    if line.version != __version__:
+        raise _unlike(f"has lemming-engine {__version__}, and the engine {line.version}", line)
+    try:
+        load_plugins(line.plugins)
+        load_installed_plugins()
+        return make_provider(line.provider, parse(line.options), base=Path(line.base), plugins=line.plugins)
+    except LemmingError as error:  # the engine has made the same provider
+        raise _unlike(f"cannot make provider {line.provider}: {error}", line) from error
+
+
+def _unlike(what: str, line: Line) -> Unusable:
+    hint = f"give every worker the engine's packages and plugins, and the folder {line.base} under that path"
+    return Unusable(f"worker on {platform.node()} {what}", hint=hint)
+
+
+@dataclass(eq=False)
+class DaskCalls:
+    """A cluster, by the address of its scheduler; connected to when first needed. Safe for many threads.
+
+    A connection takes `connect_s` at most: a scheduler that does not answer is tried again for that long.
+    """
+
+    address: str
+    connect_s: float = 10.0
+    _run: str = field(default_factory=lambda: uuid.uuid4().hex)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _connection: Future[Client] | None = None
+
+    def provider(
+        self, inner: LLMProvider, name: str, options: dict[str, Any], *, base: Path, plugins: list[str]
+    ) -> LLMProvider:
+        """Return a provider that asks from a worker what `inner`, made of `name` and `options`, would ask."""
+        line = Line(name, compact(options), str(base.absolute()), tuple(plugins), self._run)
+        return _DaskProvider(self, line, inner)
+
+    def ask(self, line: Line, request: Request) -> Reply:
+        """Return the answer that a worker got; raise the error that it got, or one that tells of the cluster.
+
+        A call that nobody waits for any more is taken back: at its deadline, or when Ctrl-C ends the wait.
+        """
+        client = self._client(request.deadline_s)
+        future = client.submit(_errand(), pickle.dumps((line, request)), pure=False)
+        try:
+            outcome = pickle.loads(future.result(request.deadline_s))  # noqa: S301 - see `answer`
+        except TimeoutError:
+            raise self._late(request) from None
+        except (CancelledError, OSError) as error:
+            raise self._unavailable("the connection to the cluster was lost") from error
+        except ImportError as error:
+            raise self._unlike(error) from error
+        finally:
+            future.release()  # sends a note; `cancel` would wait for a scheduler that may be gone
+        if isinstance(outcome, ProviderError):
+            raise outcome
+        return cast(Reply, outcome)
+
+    def workers(self) -> dict[str, int]:
+        """Return how many calls each worker makes at once, by the worker's address.
+
+        Raises `Unavailable` when there is no scheduler, or it does not answer in time.
+        """
+        client = self._client(self.connect_s)
+        try:
+            found = client.sync(client.scheduler.identity, n_workers=-1, callback_timeout=ANSWER_S)
+        except (TimeoutError, OSError) as error:
+            raise self._unavailable("the scheduler does not answer") from error
+        return {address: worker["nthreads"] for address, worker in found["workers"].items()}
+
+    def close(self) -> None:
+        """Leave the cluster; calls that are under way are taken back."""
+        with self._lock:
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            _leave(connection)
+
+    def _client(self, within_s: float) -> Client:
+        """Return the connection; all who need it while it is made share one attempt."""
+        with self._lock:
+            former = self._connection
+            is_mine = former is None or not _is_usable(former)
+            connection: Future[Client] = Future() if is_mine or former is None else former
+            self._connection = connection
+        if is_mine:
+            if former is not None:
+                _leave(former)
+            self._connect(connection, min(within_s, self.connect_s))
+        try:
+            return connection.result(within_s)
+        except TimeoutError:
+            raise timed_out(within_s) from None
+
+    def _connect(self, connection: Future[Client], within_s: float) -> None:
+        try:
+            connection.set_result(_new_client(self.address, within_s))
+        except ImportError:
+            hint = "pip install 'lemming-engine[dask]'"
+            connection.set_exception(Unusable("distributed is not installed", hint=hint))
+        except OSError as error:
+            connection.set_exception(self._unavailable(f"no scheduler answers: {error}"))
+        except BaseException as error:
+            connection.set_exception(error)
+            raise
+
+    def _late(self, request: Request) -> ProviderError:
+        if self.workers():
+            return timed_out(request.deadline_s)
+        hint = f"start some: dask worker {self.address} --nthreads 64"
+        return Unavailable("the cluster has no workers", where=self.address, hint=hint)
+
+    def _unlike(self, error: ImportError) -> Unusable:
+        hint = f"install lemming-engine {__version__} on every worker"
+        return Unusable(f"a worker cannot run the call: {error}", where=self.address, hint=hint)
+
+    def _unavailable(self, what: str) -> Unavailable:
+        hint = 'start it (dask scheduler), or correct "executor_address" in config/org.json'
+        return Unavailable(what, where=self.address, hint=hint)
+
+
+class _DaskProvider(Backend):
+    """One line of `config/models.json` whose calls are made by a cluster."""
+
+    keeps_deadline = True
+
+    def __init__(self, calls: DaskCalls, line: Line, inner: LLMProvider) -> None:
+        self.takes_schema, self.is_person = inner.takes_schema, inner.is_person
+        self.can_be_down = inner.can_be_down
+        self._calls, self._line = calls, line
+
+    def complete(self, request: Request) -> Reply:
+        """Return the answer that a worker got."""
+        return self._calls.ask(self._line, request)
+
+
+def _new_client(address: str, within_s: float) -> Client:
+    from distributed import Client
+
+    # What goes wrong is told by the errors of the calls.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
+    return Client(address, timeout=within_s, set_as_default=False, name="lemming")
+
+
+def _is_usable(connection: Future[Client]) -> bool:
+    """Whether a connection is being made or stands. One that was lost is made anew, not waited for."""
+    if not connection.done():
+        return True
+    return connection.exception() is None and connection.result().status == "running"
+
+
+def _leave(connection: Future[Client]) -> None:
+    if connection.done() and connection.exception() is None:
+        connection.result().close(timeout=1)

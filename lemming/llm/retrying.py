@@ -1,0 +1,133 @@
+"""Asks again when that may help, for as long as the call's own deadline lasts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from tenacity import RetryCallState, Retrying
+from tenacity.retry import retry_if_exception
+
+from lemming.errors import ProviderError, Unavailable
+from lemming.llm.calls import ask, timed_out
+from lemming.llm.circuit import Circuit
+from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
+from lemming.providers import Backend, LLMProvider, Reply, Request
+
+FIRST_PAUSE_S = 1.0
+LONGEST_PAUSE_S = 30.0
+
+
+@dataclasses.dataclass
+class _Deadline:
+    """When a call must be over. A wait for room moves it."""
+
+    whole_s: float
+    ends: float
+    waited_s: float = 0.0
+    failures: list[ProviderError] = dataclasses.field(default_factory=list)
+
+
+class RetryingLLMProvider(Backend):
+    """A provider behind exponential backoff, a pace and a circuit breaker. Only `ProviderError`s come out.
+
+    `Request.deadline_s` holds for all attempts and pauses together. A pause is what the server asked
+    for, or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error whose pause
+    would outlast the deadline is raised at once. Each attempt waits for room in the `pace` by the `limits`,
+    for as long as it takes: the deadline is the backend's, not ours.
+
+    Setting `stop` ends a pause or a wait for room; the call then fails, for the process is about to end.
+    """
+
+    keeps_deadline = True
+
+    def __init__(
+        self,
+        provider: LLMProvider,
+        *,
+        attempts: int = 4,
+        circuit: Circuit | None = None,
+        pace: Pace | None = None,
+        limits: Limits = NO_LIMITS,
+        stop: threading.Event | None = None,
+        sleep: Callable[[float], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.takes_extra = getattr(provider, "takes_extra", True)
+        self.takes_schema, self.is_person = provider.takes_schema, provider.is_person
+        self._provider, self._attempts, self._circuit = provider, attempts, circuit
+        self._pace, self._limits = pace, limits
+        self._stop = stop or threading.Event()
+        self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
+        self._retrying = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable),
+            wait=self._pause_s,
+            stop=self._gives_up,
+            sleep=self._pause,
+            reraise=True,
+        )
+
+    def complete(self, request: Request) -> Reply:
+        """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
+        deadline = _Deadline(request.deadline_s, self._clock() + request.deadline_s)
+        try:
+            return self._attempt(request, deadline)
+        except ProviderError as error:  # only now there is something to retry
+            first = error
+        try:
+            reply: Reply = self._retrying(self._again, [first], request, deadline)
+        except ProviderError as error:
+            error.earlier = tuple(failure for failure in deadline.failures if failure is not error)
+            raise
+        return reply._replace(earlier=tuple(deadline.failures))
+
+    def _again(self, failed: list[ProviderError], request: Request, deadline: _Deadline) -> Reply:
+        """Ask in the time that is left; `failed` holds the first attempt's error until that is raised."""
+        if failed:
+            raise failed.pop()
+        remaining_s = deadline.ends - self._clock()
+        return self._attempt(request._replace(deadline_s=remaining_s), deadline)
+
+    def _attempt(self, request: Request, deadline: _Deadline) -> Reply:
+        if request.deadline_s <= 0:
+            raise timed_out(deadline.whole_s)
+        if self._pace is None:
+            return self._ask(request, deadline)
+        came = self._clock()
+        with self._pace.turn(self._limits, request, stop=self._stop) as sent:
+            waited_s = self._clock() - came
+            deadline.ends += waited_s
+            deadline.waited_s += waited_s
+            reply = self._ask(request, deadline)
+            self._pace.settle(sent, request, reply)
+        return reply._replace(waited_s=deadline.waited_s)
+
+    def _ask(self, request: Request, deadline: _Deadline) -> Reply:
+        try:
+            with self._circuit.guard() if self._circuit else contextlib.nullcontext():
+                return ask(self._provider, request)
+        except ProviderError as error:
+            deadline.failures.append(error)
+            raise
+
+    def _gives_up(self, state: RetryCallState) -> bool:
+        deadline: _Deadline = state.args[2]  # of `_again`
+        is_last = state.attempt_number >= self._attempts
+        return is_last or self._stop.is_set() or state.upcoming_sleep >= deadline.ends - self._clock()
+
+    def _pause_s(self, state: RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        if isinstance(error, ProviderError) and error.retry_after_s is not None:
+            return error.retry_after_s
+        longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** (state.attempt_number - 1))
+        return longest * (1 - self._jitter() / 2)
+
+    def _pause(self, seconds: float) -> None:
+        self._sleep(seconds)
+        if self._stop.is_set():
+            raise Unavailable("not asked again: the engine is stopping")

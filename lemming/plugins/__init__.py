@@ -1,0 +1,1 @@
+"""What an organisation's own modules register, and what their exceptions mean."""

@@ -1,0 +1,1 @@
+"""The walls around a command of the shell tool."""

@@ -1,0 +1,1 @@
+"""Between ticks: sleeping, and noticing what changed."""

@@ -1,0 +1,226 @@
+"""The pause between two ticks: until the interval is over, or until there is something to wake up for.
+
+Rules: docs/concepts.md, "Sleeping". Ticks that are slept through are counted, not run: nobody would
+have taken a turn in them, for no file had changed while their time passed.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from lemming.agents import survey_agents
+from lemming.clock import timestamp
+from lemming.files import fs
+from lemming.report import TickReport
+from lemming.schedule import next_due
+from lemming.service.watch import Watch, context_files
+from lemming.tick.plan import is_for_a_person
+from lemming.tick.runtime import Runtime
+from lemming.tools import EngineTool, ToolRegistry
+
+LONGEST_SLEEP_S = 3600.0
+FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.5, 3.0, 1.25
+LOOKING_SHARE = 0.01
+SETTLED_S, SETTLING_LOOKS = 0.1, 20
+
+
+@dataclass
+class Timer:
+    """Sleeps from the start of one tick to the start of the next."""
+
+    runtime: Runtime
+    monotonic: Callable[[], float] = time.monotonic
+    _began: float = 0.0
+
+    @contextmanager
+    def tick(self) -> Iterator[None]:
+        """Surround a tick."""
+        self._began = self.monotonic()
+        yield
+
+    def sleep(self, report: TickReport, interval_s: float, most: float) -> int:
+        """Sleep after a tick until the next one is to begin, or until the engine is to end.
+
+        Returns how many ticks were slept through. At most `most` more ticks may be counted, the one that is
+        run after the sleep among them.
+        """
+        self.runtime.stop.wait(max(0.0, self._began + interval_s - self.monotonic()))
+        return 0
+
+
+@dataclass(frozen=True)
+class Night:
+    """How long to sleep: until tick `tick` (None: no tick has a time), that is until `ends` at the latest.
+
+    `due` are those who fire then; nobody when the sleep only ends to look after things.
+    """
+
+    tick: int | None
+    ends: float
+    due: list[str]
+
+
+@dataclass
+class Sleeper(Timer):
+    """Sleeps until a file changes that decides who takes a turn, or until one who may take one is due."""
+
+    _watch: Watch = field(init=False)
+    _ours: set[str] = field(default_factory=set)
+    _resting: set[str] = field(default_factory=set)
+    _was_hurried: bool = False
+    _unchanged_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._watch = Watch(self.runtime.base)
+
+    @contextmanager
+    def tick(self) -> Iterator[None]:
+        """Surround a tick, and note what the engine writes in it. What changed before it, it will see."""
+        agents = survey_agents(self.runtime.base).agents.values()
+        self._watch.add_context(context_files(self.runtime.base, agents))
+        if self._watch.changes():
+            self._resting.clear()
+        self._ours.clear()
+        with super().tick(), fs.observed(self._note, only=self.runtime.base):
+            yield
+
+    def _note(self, _: str, path: str) -> None:
+        self._ours.add(path)
+
+    def sleep(self, report: TickReport, interval_s: float, most: float) -> int:
+        """Sleep as `Timer.sleep` does, for longer while nobody is due and for less when something changes."""
+        if not report.is_complete:
+            return 0
+        self._unchanged_at = self.monotonic()
+        changed = self._watch.changes(self._ours | _written_outside(report))
+        self._rest(report, changed)
+        if changed and not self._was_hurried and not self._used_foreign_tools(report):
+            self._was_hurried = True
+            self._tell_woken(report.tick + 1, 0, changed)
+            return 0
+        self._was_hurried = False
+        night = self._night(report.tick, interval_s, most)
+        if self.runtime.stop.is_set() or night.ends <= self.monotonic():
+            return self._slept_through(night, report.tick, interval_s)
+        self._tell_sleeping(report.tick + 1, night)
+        changed = self._wait(night.ends)
+        if changed:
+            self._resting.clear()
+        passed = self._slept_through(night, report.tick, interval_s)
+        self._tell_woken(report.tick + passed + 1, passed, changed)
+        return passed
+
+    def _rest(self, report: TickReport, changed: list[str]) -> None:
+        """Note who will take no turn, due or not, until a file changes: it had nothing to do in a quiet tick.
+
+        In a tick with turns somebody may have written what another reads.
+        """
+        if changed or not report.is_quiet:
+            self._resting.clear()
+        else:
+            self._resting |= {turn.agent for turn in report.turns if turn.status == "skipped"}
+
+    def _used_foreign_tools(self, report: TickReport) -> bool:
+        """Whether a tool may have changed files itself: what changed need not be people's doing."""
+        known = ToolRegistry.all(self.runtime.load_config().org.plugins)
+        used = {tool["tool"] for turn in report.turns for tool in turn.tools}
+        return any(not isinstance(known[name], EngineTool) for name in used & known.keys())
+
+    def _night(self, tick: int, interval_s: float, most: float) -> Night:
+        """Return how long to sleep after tick `tick`."""
+        schedules = self._schedules(tick + 1)
+        longest = max(interval_s, LONGEST_SLEEP_S)
+        furthest = longest // interval_s if interval_s > 0 else math.inf
+        until = min([*schedules.values(), tick + most, tick + furthest])
+        if math.isinf(until):
+            return Night(None, self._began + longest, [])
+        until = int(until)
+        due = sorted(name for name, when in schedules.items() if when == until)
+        return Night(until, self._began + (until - tick) * interval_s, due)
+
+    def _schedules(self, tick: int) -> dict[str, int]:
+        """Return the next tick, from `tick` on, of each agent that may take a turn in it as things stand."""
+        config = self.runtime.load_config()
+        agents = survey_agents(self.runtime.base).agents
+        return {
+            name: next_due(agent.schedule, tick)
+            for name, agent in agents.items()
+            if name not in self._resting and not is_for_a_person(agent, config)
+        }
+
+    def _slept_through(self, night: Night, tick: int, interval_s: float) -> int:
+        """Return how many ticks had their time since tick `tick` began, but for the one that wakes us.
+
+        A tick whose time came after the last look that found no change is run: somebody may have work in it.
+        """
+        if night.tick is None:
+            return 0
+        had_time = (self._unchanged_at - self._began) / interval_s if interval_s > 0 else math.inf
+        return int(min(had_time, night.tick - tick - 1))
+
+    def _wait(self, ends: float) -> list[str]:
+        """Wait until a moment, the engine's end or a change; return what changed.
+
+        The longer nothing happens the more seldom it looks. Looking takes a hundredth of the time at most.
+        """
+        pause = FIRST_LOOK_S
+        while (left := ends - self.monotonic()) > 0:
+            if self.runtime.stop.wait(min(pause, left)):
+                return []
+            looked = self.monotonic()
+            if changed := self._watch.changes():
+                return sorted({*changed, *self._settle()})
+            self._unchanged_at, took = looked, self.monotonic() - looked
+            pause = max(min(pause * LOOKS_GROW, LONGEST_LOOK_S), took / LOOKING_SHARE)
+        return []
+
+    def _settle(self) -> set[str]:
+        """Wait until nobody is writing any more, lest half a file be read; return what changed meanwhile."""
+        changed: set[str] = set()
+        for _ in range(SETTLING_LOOKS):
+            if self.runtime.stop.wait(SETTLED_S) or not (more := self._watch.changes()):
+                break
+            changed.update(more)
+        return changed
+
+    def _tell_sleeping(self, tick: int, night: Night) -> None:
+        seconds = night.ends - self.monotonic()
+        self.runtime.notify(
+            {
+                "type": "sleeping",
+                "next_tick": tick,
+                "until_tick": night.tick,
+                "until": timestamp(self.runtime.clock.now() + timedelta(seconds=seconds)),
+                "seconds": round(seconds, 3),
+                "due": night.due,
+            }
+        )
+
+    def _tell_woken(self, tick: int, passed: int, changed: list[str]) -> None:
+        why = "stop" if self.runtime.stop.is_set() else "change" if changed else "time"
+        shown = [path.encode("utf-8", "replace").decode() for path in changed]
+        self.runtime.notify(
+            {"type": "woken", "why": why, "next_tick": tick, "slept_through": passed, "changed": shown}
+        )
+
+
+def _written_outside(report: TickReport) -> set[str]:
+    """Return the files that turns wrote outside the organisation, where `fs` names them by other roots."""
+    files = (file["path"] for turn in report.turns for file in turn.files)
+    return {path for path in files if path.startswith("/")}
+
+
+def ticks_left(tick: int, done: int, max_ticks: int | None, until_tick: int | None) -> float:
+    """Return how many ticks may still run, `tick` being the next one and `done` having run.
+
+    >>> ticks_left(5, 3, max_ticks=10, until_tick=6), ticks_left(5, 3, None, None)
+    (2, inf)
+    """
+    by_count = math.inf if max_ticks is None else max_ticks - done
+    by_number = math.inf if until_tick is None else until_tick + 1 - tick
+    return max(0, min(by_count, by_number))

@@ -1,0 +1,177 @@
+"""What has changed between two looks at the files that decide who takes a turn. Only `stat` and reading.
+
+Looked at: the settings, resumes, memories, which entries there are, and the agents' context files. Not looked
+at: workspaces and shared files that are nobody's context, ledgers, logs, the history. An entry's content
+counts as its name does, as entries are never rewritten.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+from collections.abc import Collection, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lemming import paths
+from lemming.access.grants import resolve
+from lemming.agents import Agent
+from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
+from lemming.errors import PermissionDenied, ToolError
+from lemming.files import fs
+from lemming.files.stamps import Identity, Reading, has_rested, identity_of, is_current, look
+
+SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
+LIMIT_BYTES = 16 << 20  # more than any of these files may have
+
+State = str | int
+_Stamp = Identity | None
+
+
+@dataclass(frozen=True)
+class _Folder:
+    """What a folder held. `is_settled`: a change of its names since would show in its stamp."""
+
+    names: tuple[str, ...]
+    fold: int
+    stamp: _Stamp
+    is_settled: bool
+
+
+class Watch:
+    """Remembers what the last look saw. The first look is taken when it is made."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = str(base)
+        self._context: list[str] = []
+        self._files: dict[str, Reading[None]] = {}
+        self._folders: dict[str, _Folder] = {}
+        self._seen: dict[str, State] = {}
+        self._still: list[tuple[str, _Stamp]] = []  # all that was looked at, once it has rested
+        self._is_settled = False
+        self.changes()
+
+    def add_context(self, files: list[str]) -> None:
+        """Look at these files too, from the next look on, and at no other context files."""
+        if files != self._context:
+            self._context, self._still = files, []
+
+    @property
+    def is_still(self) -> bool:
+        """Whether nothing has changed since the last look, which one `stat` for each file tells.
+
+        False when that look found something that had changed a moment before: its next change may not show.
+        """
+        return bool(self._still) and all(_stamp(path) == stamp for path, stamp in self._still)
+
+    def changes(self, ours: Collection[str] = ()) -> list[str]:
+        """Look again and return the files and outboxes that are not as they were, sorted.
+
+        `ours` are the paths that the engine itself wrote or removed since the last look: they are left out,
+        and so is an outbox in which nothing else came or went.
+        """
+        if self.is_still:
+            return []
+        before, self._seen = self._seen, dict(self._look())
+        paths_seen = before.keys() | self._seen.keys()
+        changed = {path for path in paths_seen if before.get(path) != self._seen.get(path)}
+        for folder, mine in _folds_of(ours).items():
+            if folder in changed and int(self._seen.get(folder, 0)) ^ mine == int(before.get(folder, 0)):
+                changed.remove(folder)  # it holds what it held, but for our own entries
+        return sorted(changed.difference(ours))
+
+    def _look(self) -> Iterator[tuple[str, State]]:
+        """Yield everything there is with what tells its present state from another; note its stamp."""
+        self._still, self._is_settled = [], True
+        for file in (*SETTINGS, *self._context):
+            yield from self._state_of(file)
+        for name in filter(paths.AGENT_NAME.match, self._names("agents")):
+            folder = f"agents/{name}"
+            yield from self._state_of(f"{folder}/resume.json")
+            for memory in self._names(f"{folder}/memory"):
+                if memory.endswith(".json"):
+                    yield from self._state_of(f"{folder}/memory/{memory}")
+            if outbox := self._folder(f"{folder}/outbox"):
+                yield f"{folder}/outbox", outbox.fold
+        if not self._is_settled:
+            self._still = []
+
+    def _state_of(self, file: str) -> Iterator[tuple[str, State]]:
+        """Yield a file with its digest; nothing when there is no such file."""
+        path, before = os.path.join(self._base, file), self._files.get(file)
+        try:
+            if before is None or not is_current(before, path):
+                before = self._files[file] = look(path, before, _pass_by, limit_bytes=LIMIT_BYTES)
+            self._note(path, before.identity, before.is_settled)
+            yield file, before.digest
+        except OSError as error:
+            self._files.pop(file, None)
+            self._note(path, _stamp(path), is_settled=error.errno in (errno.ENOENT, errno.ENOTDIR))
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                yield file, f"cannot be read: {error.errno}"
+
+    def _names(self, folder: str) -> tuple[str, ...]:
+        found = self._folder(folder, keeps_names=True)
+        return found.names if found else ()
+
+    def _folder(self, folder: str, *, keeps_names: bool = False) -> _Folder | None:
+        """Return what a folder holds, listed again only when it may have changed; None when there is none."""
+        path, found = f"{self._base}/{folder}", self._folders.get(folder)
+        now, stamp = time.time_ns(), _stamp(path)
+        if found is None or not found.is_settled or found.stamp != stamp:
+            try:
+                names = fs.list_names(path)
+            except OSError:
+                names = []
+            is_settled = (stamp is None or has_rested(stamp, now)) and _stamp(path) == stamp
+            found = _Folder(tuple(names) if keeps_names else (), _fold(names), stamp, is_settled)
+            self._folders[folder] = found
+        self._note(path, stamp, found.is_settled)
+        return found if stamp else None
+
+    def _note(self, path: str, stamp: _Stamp, is_settled: bool) -> None:
+        self._still.append((path, stamp))
+        self._is_settled = self._is_settled and is_settled
+
+
+def context_files(base: Path, agents: Collection[Agent]) -> list[str]:
+    """Return the context files of these agents: below the organisation as relative paths, others absolute."""
+    found = set()
+    for agent in agents:
+        for item in agent.context:
+            try:
+                found.add(resolve(agent, base, item.file, "read", caller="context").key)
+            except (PermissionDenied, ToolError):  # the agent's turn fails, and says so
+                continue
+    return sorted(found)
+
+
+def _stamp(path: str) -> _Stamp:
+    """Return what one `stat` tells of a file that has rested: any change of it or of its name shows here."""
+    try:
+        return identity_of(path)
+    except OSError:
+        return None
+
+
+def _fold(names: Iterable[str]) -> int:
+    """Return one number for a set of names; adding a name and taking it away again gives the same number."""
+    folded = 0
+    for name in names:
+        folded ^= hash(name)
+    return folded
+
+
+def _folds_of(files: Collection[str]) -> dict[str, int]:
+    """Return for each outbox the fold of those of its entries that are among these files."""
+    folds: dict[str, int] = {}
+    for file in files:
+        folder, _, name = file.rpartition("/")
+        if folder.endswith("/outbox"):
+            folds[folder] = folds.get(folder, 0) ^ hash(name)
+    return folds
+
+
+def _pass_by(_: bytes) -> None:
+    """Make nothing of a file's bytes; their digest is all that is wanted."""

@@ -1,0 +1,268 @@
+"""The tape of a turn: recorded answers first, the world after that, and every new answer written down.
+
+    intent < answer < effects < commit
+
+A model's answer is in the journal before anything it causes. A tool with an outside effect is announced
+before it runs; if its end was never recorded, it is not run again unless it says that it may be.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from hashlib import blake2b
+from operator import itemgetter
+from typing import get_args
+
+from lemming.clock import elapsed_ms
+from lemming.config import Org
+from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
+from lemming.errors import (
+    AnswerTooLarge,
+    DiskError,
+    LemmingError,
+    OutOfCredits,
+    ProviderError,
+    name_of,
+    recorded_failure,
+)
+from lemming.files.effects import FileEffect, apply_effect
+from lemming.journal.file import Journal, Record
+from lemming.llm.pricing import check_credits, usage_of
+from lemming.logging_config import engine_logger
+from lemming.providers import Finish, Message, Reply, Request
+from lemming.redaction import redact_reply, redact_values
+from lemming.tick.commits import Commits
+from lemming.tick.runtime import Runtime, Stopped
+from lemming.tools import EngineTool, ToolContext, ToolResult, allowed_tools
+from lemming.turn.loop import INTERRUPTED, Answer, Seat
+
+
+class JournalTape:
+    """Answers for one turn: those in the journal, then live ones that go into it."""
+
+    def __init__(self, runtime: Runtime, journal: Journal, org: Org, seat: Seat, commits: Commits) -> None:
+        self._runtime, self._journal, self._org, self._seat = runtime, journal, org, seat
+        self._commits = commits
+        self._answers: dict[int, Record] = {}
+        self._started: dict[int, Record] = {}
+        self._finished: dict[int, Record] = {}
+        self._spent = seat.state.used_up
+        self._created = 0
+        self._name = seat.agent.name
+        for record in journal.records_of(self._name):
+            match record["type"]:
+                case "model_replied" | "model_failed":
+                    self._answers[record["call"]] = record
+                case "tool_started":
+                    self._started[record["index"]] = record
+                case "tool_finished":
+                    self._finished[record["index"]] = record
+
+    def ask(self, call: int, messages: list[Message]) -> Answer:
+        """Return the model's answer number `call`, recorded or live."""
+        if call not in self._answers:
+            self._answers[call] = self._ask_live(call, messages)
+        answer = recorded_answer(self._answers[call])
+        self._spent += answer.credits
+        return answer
+
+    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Return the result of tool call number `index`, recorded or live."""
+        result = self._use(index, call, at, staged)
+        self._spent += result.passed_on
+        self._created += call.tool == "create_agent" and result.success
+        return result
+
+    def _use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        if index in self._finished:
+            return recorded_result(self._finished[index])
+        context = ToolContext(
+            agent=self._seat.agent,
+            base=self._runtime.base,
+            org=self._org,
+            now=at,
+            staged={
+                **self._commits.held_files,
+                **{place: effect.content for place, effect in staged.items()},
+            },
+            used_up=self._spent,
+            created=self._created,
+        )
+        tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
+        if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
+            self._commits.write_held()
+        if tool is None or tool.repeatable:
+            return self._finish(index, call, self._use_live(index, call, context))
+        if index in self._started:
+            return self._finish(index, call, ToolResult(False, INTERRUPTED))
+        # What the tool may look at must be there, and stay there.
+        self._commits.write_held()
+        self._sync()
+        try:
+            for effect in staged.values():
+                apply_effect(self._runtime.base, effect, again=True, sync=self._org.durability != "off")
+        except DiskError as error:
+            if not error.concerns_one_file:
+                raise
+            return self._finish(index, call, ToolResult(False, f"{call.tool} was not run: {error}"))
+        self._started[index] = self._journal.append(
+            "tool_started", agent=self._name, index=index, tool=call.tool, args=call.args
+        )
+        self._sync()
+        result = self._finish(index, call, self._use_live(index, call, context))
+        self._settle()
+        return result
+
+    def reached_outside(self, index: int) -> bool:
+        """Return whether that call had effects of its own, before which the staged files were written."""
+        return index in self._started
+
+    def _use_live(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
+        with self._runtime.waiting():
+            return self._runtime.use_tool(index, call, context)
+
+    def _finish(self, index: int, call: ToolCall, result: ToolResult) -> ToolResult:
+        passed_on: Record = {"passed_on": result.passed_on} if result.passed_on else {}
+        record = self._journal.append(
+            "tool_finished",
+            agent=self._name,
+            index=index,
+            tool=call.tool,
+            success=result.success,
+            output=redact_values(result.output),
+            effects=[effect.as_json() for effect in result.effects],
+            **passed_on,
+        )
+        return recorded_result(record)
+
+    def _ask_live(self, call: int, messages: list[Message]) -> Record:
+        """Ask, and return the record of what came of it."""
+        seat, started = self._seat, time.perf_counter()
+        try:
+            if seat.problem:
+                raise seat.problem
+            check_credits(seat.model, seat.allocation, self._spent)
+        except (OutOfCredits, ProviderError) as error:
+            return self._no_answer(call, error)
+        if self._runtime.is_heard:
+            self._runtime.notify({"type": "model_asked", "agent": self._name, "call": call})
+        request = Request(
+            model_name=seat.model.model,
+            messages=messages,
+            temperature=seat.model.temperature if (own := seat.agent.model.temperature) is None else own,
+            schema=seat.schema,
+            max_output_tokens=seat.model.max_output_tokens,
+            seed=_seed(self._name, seat.tick, call),
+            deadline_s=seat.model.deadline_s,
+            agent=self._name,
+            tick=seat.tick,
+            step=call,
+        )
+        try:
+            with self._runtime.waiting():
+                reply = self._runtime.complete(seat.model, request)
+        except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
+            reply = Reply(
+                "", output_tokens=request.max_output_tokens, finish="too_large", earlier=error.earlier
+            )
+        except ProviderError as error:
+            if self._runtime.stop.is_set():
+                raise Stopped from error
+            return self._no_answer(call, error)
+        usage = usage_of(seat.model, messages, reply)
+        batched: Record = {"batched": True} if reply.batched else {}
+        record = self._journal.append(
+            "model_replied",
+            agent=self._name,
+            call=call,
+            at=reply.at or self._runtime.now(),
+            # More than the contract takes need not be kept whole: a line of the journal has its limit too.
+            text=redact_reply(reply.text[: 2 * REPLY_LIMIT_BYTES]),
+            finish=reply.finish if reply.finish in get_args(Finish) else "stop",
+            model=redact_values(str(reply.model or seat.model.model))[:200],
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cached_tokens=usage.cached_tokens,
+            is_estimated=usage.is_estimated,
+            credits=usage.credits,
+            cost_usd=usage.cost_usd,
+            **batched,
+            **self._attempts(call, reply.earlier),
+            duration_ms=elapsed_ms(started + reply.waited_s),
+        )
+        self._settle()
+        return record
+
+    def _no_answer(self, call: int, error: LemmingError) -> Record:
+        return self._journal.append(
+            "model_failed",
+            agent=self._name,
+            call=call,
+            code=error.code,
+            error=name_of(error),
+            message=str(error),
+            **self._attempts(call, getattr(error, "earlier", ())),
+        )
+
+    def _attempts(self, call: int, earlier: tuple[ProviderError, ...]) -> Record:
+        """Return how often a model was asked, and why in vain, if it was; and put it into the log."""
+        if not earlier:
+            return {}
+        told = [{"code": e.code, "error": name_of(e), "message": str(e)} for e in earlier]
+        facts: Record = {"attempts": len(told) + 1, "earlier": told}
+        log = engine_logger(self._runtime.base)
+        log.warning("model_asked_again", tick=self._seat.tick, agent=self._name, call=call, **facts)
+        return facts
+
+    def _settle(self) -> None:
+        if self._org.durability == "turn":
+            with self._runtime.waiting():
+                self._journal.settle(self._name)
+
+    def _sync(self) -> None:
+        with self._runtime.waiting():
+            self._journal.sync()
+
+
+_facts_of = itemgetter(*Answer._fields)
+
+
+def recorded_answer(record: Record) -> Answer:
+    """Return the answer that a record holds; raise the error that stood in its place."""
+    if record["type"] == "model_failed":
+        raise recorded_failure(record["error"], record["message"])
+    return Answer._make(_facts_of(record))
+
+
+def recorded_result(record: Record) -> ToolResult:
+    """Return the result of a tool call that a record holds, with the files it wants written."""
+    effects = tuple(FileEffect.from_json(plain) for plain in record["effects"])
+    return ToolResult(record["success"], record["output"], effects, max(record.get("passed_on", 0.0), 0.0))
+
+
+def reached_outside(records: list[Record]) -> Iterator[tuple[Record, ToolResult | None]]:
+    """Yield each call of a turn that was announced, and its result; None when no end is recorded."""
+    finished = {record["index"]: record for record in records if record["type"] == "tool_finished"}
+    for record in records:
+        if record["type"] == "tool_started":
+            ended = finished.get(record["index"])
+            yield record, recorded_result(ended) if ended else None
+
+
+def written_ahead(records: list[Record]) -> list[str]:
+    """Return the files of a turn's tools that were written before a call that reached outside, sorted."""
+    staged: list[str] = []
+    written: set[str] = set()
+    for record in records:
+        if record["type"] == "tool_finished":
+            staged += [FileEffect.from_json(plain).place for plain in record["effects"]]
+        elif record["type"] == "tool_started":
+            written.update(staged)
+    return sorted(written)
+
+
+def _seed(agent: str, tick: int, call: int) -> int:
+    """Return a seed in [0, 2^31) that depends on nothing but the call's place."""
+    digest = blake2b(f"{agent}/{tick}/{call}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -1,0 +1,163 @@
+"""What turns came to, written: at once, or with durability "tick" all together after one flush.
+
+    answer < effects < commit
+
+An effect reaches the disk only after the answers it follows from survive what the durability promises.
+With "tick" that is one flush for all turns, so their outcomes are held until then, and whoever looks at
+files meanwhile is shown what is held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from lemming import paths
+from lemming.config import Org
+from lemming.errors import DiskError, code_of
+from lemming.files import fs
+from lemming.files.effects import apply_effect
+from lemming.files.stamps import is_there
+from lemming.journal.file import Journal
+from lemming.journal.ledger import write_state
+from lemming.logging_config import log_agent_action
+from lemming.mail.visibility import Mailroom
+from lemming.report import TurnReport
+from lemming.tick.runtime import Runtime
+from lemming.turn.loop import TurnOutcome
+
+
+@dataclass(frozen=True)
+class _Held:
+    outcome: TurnOutcome
+    again: bool
+    warned: bool
+
+
+@dataclass
+class Commits:
+    """The committed turns of one tick. `reports` holds what became of each so far, by agent.
+
+    Turns call it while they hold the baton, so one at a time.
+    """
+
+    runtime: Runtime
+    journal: Journal
+    mailroom: Mailroom
+    org: Org
+    log: Any = field(init=False)  # open while turns are taken
+    reports: dict[str, TurnReport] = field(default_factory=dict)
+    _held: list[_Held] = field(default_factory=list)
+    _held_files: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def held_files(self) -> Mapping[str, bytes]:
+        """What is not on the disk yet, by `FileEffect.place`."""
+        return self._held_files
+
+    def add(self, outcome: TurnOutcome, *, again: bool = False, warned: bool = False) -> None:
+        """Write a turn's files and commit it, now or with all others. `again`: an earlier attempt may have.
+
+        `warned`: its prompt said that the soft cap is reached.
+        """
+        if self.org.durability != "tick":
+            self._commit(outcome, again=again, warned=warned)
+            return
+        self.journal.append("turn_answered", agent=outcome.report.agent)
+        self._held.append(_Held(outcome, again, warned))
+        self._held_files.update({effect.place: effect.content for effect in outcome.effects})
+        self._show(outcome)
+        self.reports[outcome.report.agent] = outcome.report
+
+    def write_held(self) -> None:
+        """Make all answers so far survive power loss, then write and commit the turns that were held."""
+        if self._held:
+            self.journal.sync()
+            while self._held:
+                held = self._held[0]
+                self._commit(held.outcome, again=held.again, warned=held.warned)
+                del self._held[0]
+            self._held_files = {}
+
+    def write_again(self, outcome: TurnOutcome) -> None:
+        """Write the files of a turn that was committed before the machine went down."""
+        if self.is_gone(outcome.report.agent):
+            return
+        self._apply(outcome, again=True)
+        self._show(outcome)
+
+    def end(self, kind: str, report: TurnReport, **extra: Any) -> None:
+        """Record how a turn ended: in the journal, in the logs, in the reports; and tell."""
+        tick = self.journal.tick
+        self.journal.append(kind, **report.as_json(), **extra)
+        facts = {
+            "status": report.status,
+            "reason": report.reason,
+            **({"code": code_of(report.error)} if report.error else {}),
+            "entries": len(report.entries),
+            "calls": report.calls,
+            "credits": report.credits,
+            "duration_ms": report.duration_ms,
+        }
+        write = self.log.warning if report.status == "failed" else self.log.info
+        write("turn", tick=tick, agent=report.agent, **facts)
+        ended = report.status if report.status in ("skipped", "failed") else "completed"
+        base = self.runtime.base
+        if not self.is_gone(report.agent):
+            log_agent_action(base, report.agent, tick, f"agent_{ended}", **facts, notes=report.notes)
+        self.reports[report.agent] = report
+        if self.runtime.is_heard:
+            self.runtime.notify({"type": "turn_ended", "tick": tick, **report.as_json()})
+
+    def is_gone(self, agent: str) -> bool:
+        """Return whether somebody removed the agent since the tick began: then nothing is written for it."""
+        return not is_there(f"{self.runtime.base}/{paths.agent_folder(agent)}")
+
+    def _commit(self, outcome: TurnOutcome, *, again: bool, warned: bool) -> None:
+        if self.is_gone(outcome.report.agent):
+            gone = DiskError("the agent was removed", where=paths.agent_folder(outcome.report.agent))
+            outcome = _failed_to_write(outcome, gone)
+            self.end("turn_committed", outcome.report, state=outcome.state.as_json())
+            return
+        try:
+            self._apply(outcome, again=again)
+        except DiskError as error:
+            if not error.concerns_one_file:
+                raise
+            outcome = _failed_to_write(outcome, error)
+            self._apply(outcome, again=again)
+        report = outcome.report
+        if report.agent not in self.reports:  # one that was held has been shown
+            self._show(outcome)
+        if report.status == "failed":
+            self.end("turn_committed", report, state=outcome.state.as_json())
+            return
+        self.end("turn_committed", report)
+        if warned:
+            tick, spent = self.journal.tick, outcome.state.credits
+            self.log.warning("soft_cap_reached", agent=report.agent, tick=tick, credits=spent)
+
+    def _apply(self, outcome: TurnOutcome, *, again: bool) -> None:
+        """Write a turn's files: memories and workspace, then the outbox, then the agent's new state."""
+        self.journal.settle(outcome.report.agent)
+        base, effects, entries = self.runtime.base, outcome.effects, outcome.entries
+        first = len(effects) - len(entries)
+        for effect in effects if again else effects[:first]:
+            apply_effect(base, effect, again=again)
+        for number, entry in enumerate(() if again else entries):
+            effect, digest = effects[first + number], outcome.report.files[first + number]["sha256"]
+            seen = fs.publish_seen(base, effect.path, effect.content)
+            self.mailroom.written(number, entry, digest, *seen)
+        write_state(base, outcome.report.agent, outcome.state)
+
+    def _show(self, outcome: TurnOutcome) -> None:
+        """Let the others see what the turn wrote."""
+        self.mailroom.add(outcome.report.agent, outcome.entries)
+
+
+def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:
+    """Return the outcome of a turn that failed at the very end; some of its files may be there."""
+    reason = f"its files could not all be written: {error}"
+    report = replace(outcome.report, status="failed", reason=reason, error="DiskError", entries=[])
+    return TurnOutcome(report, outcome.state_if_unwritten(), outcome.state_if_unwritten)

@@ -1,0 +1,150 @@
+"""The tick counter: `tick.json`, and what journals and ledgers say of it where it is gone or goes back.
+
+A tick is applied once. An engine that began again at a lower tick would write over entries and forget what
+was spent, so it goes on after the newest tick that any record tells of, or stops and says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from lemming import paths
+from lemming.agents import agent_folders
+from lemming.errors import CorruptState, Problem, TickAlreadyCommitted
+from lemming.files import fs
+from lemming.files.documents import why_unreadable
+from lemming.files.jsontext import JsonProblem, parse, pretty_words
+from lemming.journal.file import is_committed, journal_ticks, read_journal
+from lemming.journal.ledger import read_state
+from lemming.mail.index import outboxes_of
+
+LAST_TICK = 10**12 - 1  # file names have room for twelve digits
+
+
+def load_tick(base_path: str | os.PathLike[str]) -> int:
+    """Return the tick that runs next, from `tick.json`; 1 in an organisation that never ran.
+
+    Without a counter and without a journal (a copy that left out `logs/`) the ledgers tell it.
+    Raises `CorruptState` for anything that is not a tick; the journals then tell what it was.
+    """
+    base = paths.as_base(base_path)
+    try:
+        plain = parse(fs.read_bytes(f"{base}/{paths.TICK_FILE}", 4096), allow_bom=True, any_integer=False)
+    except FileNotFoundError as error:
+        if not journal_ticks(base):
+            return _tick_by_turns(base)
+        raise _uncounted(base, "the tick counter is gone") from error
+    except (OSError, JsonProblem) as error:
+        why = why_unreadable(error) if isinstance(error, OSError) else str(error)
+        raise _uncounted(base, f"cannot read the tick counter: {why}") from error
+    tick = plain.get("current_tick") if isinstance(plain, dict) else None
+    if isinstance(tick, bool) or not isinstance(tick, int) or not 0 <= tick <= LAST_TICK:
+        raise _uncounted(base, 'expected {"current_tick": N} with a whole number N')
+    return tick
+
+
+def persist_tick(base_path: str | os.PathLike[str], tick: int, *, sync: bool = False) -> None:
+    """Write `tick.json`: the tick that runs next."""
+    fs.publish(paths.as_base(base_path), paths.TICK_FILE, counter(tick), sync=sync)
+
+
+def counter(tick: int) -> bytes:
+    """Return the content of `tick.json`."""
+    return pretty_words({"current_tick": tick})
+
+
+def newest_in_ledgers(base: Path) -> int:
+    """Return the newest tick of which a ledger tells; -1 for none. One that cannot be read is passed over."""
+    names = filter(paths.AGENT_NAME.match, agent_folders(base))
+    return max((_latest_turn(base, name) for name in names), default=-1)
+
+
+def _tick_by_turns(base: Path) -> int:
+    """Return the tick after all that ledgers and entries tell of; 1 where nobody ran."""
+    outboxes = outboxes_of(base)
+    names = filter(paths.AGENT_NAME.match, agent_folders(base))
+    entries = (outbox.derived[-1].tick for name in names if (outbox := outboxes.outbox(name)).derived)
+    newest = max(newest_in_ledgers(base), max(entries, default=0))
+    return 1 if newest == 1 and newest_in_ledgers(base) < 0 else newest + 1  # sent before the first tick
+
+
+def why_not_tick_1(base: Path) -> Problem | None:
+    """Return what to tell a person where counter and journals are gone and other files tell of turns."""
+    if journal_ticks(base) or (tick := _tick_by_turns(base)) == 1:
+        return None
+    message = "the tick counter and the journals are gone"
+    hint = f"by the ledgers and outboxes tick {tick} is next; what was spent stays spent"
+    return Problem(message, paths.TICK_FILE, hint=hint, severity="warning", code="LMG-301")
+
+
+def require_ledgers_before(base: Path, tick: int, agent_names: Iterable[str]) -> None:
+    """Raise `TickAlreadyCommitted` if one of these agents has had its turn in a later tick.
+
+    A turn in this very tick is no riddle: the tick was interrupted and its journal moved away. It runs
+    afresh, and what was spent stays spent.
+    """
+    newest = max(((_latest_turn(base, name), name) for name in agent_names), default=(-1, ""))
+    if newest[0] > tick:
+        raise TickAlreadyCommitted(
+            f"tick {tick} is over: {paths.ledger_file(newest[1])} tells of tick {newest[0]}",
+            where=paths.TICK_FILE,
+            hint=f'to go on, write {{"current_tick": {newest_in_ledgers(base) + 1}}} into it',
+        )
+
+
+def _latest_turn(base: Path, agent_name: str) -> int:
+    try:
+        return read_state(base, agent_name).tick
+    except CorruptState:
+        return -1
+
+
+def require_newest(base: Path, tick: int, ticks: list[int]) -> None:
+    """Raise `TickAlreadyCommitted` for a tick before one that has begun: time does not run backwards."""
+    if ticks and ticks[-1] > tick:
+        raise run_already(base, tick, ticks)
+
+
+def run_already(base: Path, tick: int, ticks: list[int]) -> TickAlreadyCommitted:
+    """Return the error for a tick that journals say is over, with the way out."""
+    if was_taken_back(base, tick, ticks):
+        return TickAlreadyCommitted(
+            f"the files are those before tick {tick}, as after a `git reset` or from a backup, but there are "
+            f"journals up to tick {ticks[-1]}",
+            where=paths.TICK_FILE,
+            hint=f"`lemming repair --yes` moves the later journals aside, and tick {tick} runs afresh",
+        )
+    return TickAlreadyCommitted(
+        f"tick {tick} is over: tick {ticks[-1]} has begun"
+        if ticks[-1] > tick
+        else f"tick {tick} has been run already; a tick is applied once",
+        where=paths.TICK_FILE,
+        hint=f'to go on, write {{"current_tick": {tick_by_journals(base, ticks)}}} into it',
+    )
+
+
+def was_taken_back(base: Path, tick: int, ticks: list[int]) -> bool:
+    """Return whether the files are older than the journals: no ledger tells of turns that these record."""
+    if not ticks or ticks[-1] < tick or newest_in_ledgers(base) >= tick:
+        return False
+    if ticks[-1] == tick and not is_committed(base, tick):
+        return False
+    return any(
+        record["type"] == "turn_committed" and record.get("calls") for record in read_journal(base, ticks[-1])
+    )
+
+
+def tick_by_journals(base: Path, ticks: list[int]) -> int:
+    """Return the tick that runs next as the journals tell it: an interrupted one runs again."""
+    if not ticks:
+        return 1
+    return ticks[-1] + is_committed(base, ticks[-1])
+
+
+def _uncounted(base: Path, message: str) -> CorruptState:
+    ticks = journal_ticks(base)
+    known = f"the last journal is of tick {ticks[-1]}" if ticks else "there is no journal"
+    hint = f'{known}; write {{"current_tick": {tick_by_journals(base, ticks)}}} into it'
+    return CorruptState(message, where=paths.TICK_FILE, hint=hint)

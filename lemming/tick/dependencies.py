@@ -1,0 +1,198 @@
+"""Which turns of a tick wait for which: a turn waits for those before it whose writing it may see.
+
+That is: outboxes it may read (unless `visibility` is "tick"), and files that one of the two may change and
+the other may read or change. What no permission connects runs at the same time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from lemming.access.grants import Components, components, granted_folders, resolve
+from lemming.agents import Agent
+from lemming.config import Org
+from lemming.errors import ToolError
+from lemming.tools import EngineTool, ToolRegistry, allowed_tools
+
+ANYWHERE: Components = ()
+STAFF: Components = ("\0staff",)
+"""Stands for the list of agents, which `list_agents` reads and `create_agent` adds to."""
+NEW_AGENT = "\0new"
+
+
+@dataclass(frozen=True)
+class Waits:
+    """Whom a turn waits for: `everyone` before it, or those with these names.
+
+    Who waits for somebody waits for those he waits for, so not every pair is named.
+    """
+
+    names: frozenset[str] = frozenset()
+    everyone: bool = False
+
+
+@dataclass(frozen=True)
+class Touch:
+    """Where a turn may read and change files, by the components of the path; each with what allows it."""
+
+    reads: dict[Components, str] = field(default_factory=dict)
+    writes: dict[Components, str] = field(default_factory=dict)
+
+
+def find_waits(order: list[str], agents: Mapping[str, Agent], org: Org, base: Path) -> dict[str, Waits]:
+    """Return whom each turn waits for. A name in the order that is no agent waits for nobody.
+
+    The very same agents in the same order need not be looked at again, unless links on the disk may matter.
+    """
+    tools = ToolRegistry.all(org.plugins)
+    grounds = (agents, order, org, tools, os.path.realpath(base))
+    latest = _latest(base)
+    if latest and latest[0][0][0] is agents and latest[0][0][1:] == grounds[1:]:
+        return latest[0][1]
+    waits = _find_waits(order, agents, org, base)
+    latest[:] = [] if any(map(_may_follow_links, agents.values())) else [(grounds, waits)]
+    return waits
+
+
+@lru_cache(maxsize=8)
+def _latest(base: Path) -> list[tuple[tuple[Any, ...], dict[str, Waits]]]:
+    """Return where the latest answer for an organisation is kept: what it followed from, and the answer."""
+    return []
+
+
+def _may_follow_links(agent: Agent) -> bool:
+    access = agent.permissions.file_access
+    grants = (*access.allow_read, *access.allow_write)
+    return bool(agent.context) or any(grant.startswith("/") for grant in grants)
+
+
+def _find_waits(order: list[str], agents: Mapping[str, Agent], org: Org, base: Path) -> dict[str, Waits]:
+    files = _FileOrder({name: touch_of(agents[name], org, base) for name in order if name in agents})
+    waits: dict[str, Waits] = {}
+    for name in order:
+        if name not in agents:
+            waits[name] = Waits()
+            continue
+        names = files.take(name)
+        readable = agents[name].permissions.read_outboxes if org.visibility == "order" else []
+        if "*" in readable:
+            waits[name] = Waits(everyone=True)
+        else:
+            waits[name] = Waits(frozenset(names).union(waits.keys() & readable) - {name})
+    return waits
+
+
+def longest_chain(order: list[str], waits: Mapping[str, Waits]) -> list[str]:
+    """Return the longest run of turns that each wait for the one before; the first of equals."""
+    best: list[str] = []
+    chains: dict[str, list[str]] = {}
+    for name in order:
+        before = [best] if waits[name].everyone else [chains[other] for other in waits[name].names]
+        chains[name] = [*max(before, key=len, default=[]), name]
+        best = max(best, chains[name], key=len)
+    return best
+
+
+def why_waits(later: Agent, earlier: Agent, org: Org, base: Path) -> list[str]:
+    """Return every permission that makes one turn wait for another before it; empty when it does not."""
+    reasons = []
+    if org.visibility == "order" and later.may_read(earlier.name):
+        listed = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
+        reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{listed}"')
+    first, second = touch_of(earlier, org, base), touch_of(later, org, base)
+    for mine, his, what in (
+        (second.reads, first.writes, "may read what it changes"),
+        (second.writes, first.writes, "may change what it changes"),
+        (second.writes, first.reads, "may change what it reads"),
+    ):
+        reasons += [
+            f"{later.name} {what}: {mine[here]}; {earlier.name}: {his[there]}"
+            for here in mine
+            for there in his
+            if _overlap(here, there)
+        ]
+    return reasons
+
+
+def touch_of(agent: Agent, org: Org, base: Path) -> Touch:
+    """Return where an agent's turn may read and change files."""
+    home = components(os.path.realpath(base))
+    touch = Touch(writes={(*home, "agents", agent.name): "its own folder"})
+    tools = allowed_tools(agent, org)
+    if "file_read" in tools or "file_list" in tools:
+        touch.reads.update(_granted(agent, base, "read"))
+    if "file_write" in tools:
+        touch.writes.update(_granted(agent, base, "write"))
+    for item in agent.context:
+        try:
+            place = resolve(agent, base, item.file, "read", caller="context")
+        except ToolError:  # the turn will fail and say so
+            continue
+        touch.reads[components(os.path.realpath(place.root / place.relative))] = f"context {item.file}"
+    if "list_agents" in tools:
+        touch.reads[STAFF] = "tool list_agents"
+    if "create_agent" in tools:
+        touch.writes[STAFF] = touch.writes[*home, "agents", NEW_AGENT] = "tool create_agent"
+    if "shell" in tools and org.shell.sandbox == "none":
+        touch.writes[ANYWHERE] = 'tool shell with shell.sandbox "none"'
+    for name, tool in tools.items():
+        if not isinstance(tool, EngineTool) and not tool.is_independent:
+            touch.writes[ANYWHERE] = f"tool {name}, which does not say that it is independent"
+    return touch
+
+
+def _granted(agent: Agent, base: Path, access: str) -> dict[Components, str]:
+    return {
+        folder: f"file_access.allow_{access} {grant}"
+        for grant, folder in granted_folders(agent, base, "read" if access == "read" else "write")
+    }
+
+
+def _overlap(one: Components, other: Components) -> bool:
+    shorter = min(len(one), len(other))
+    return one[:shorter] == other[:shorter]
+
+
+@dataclass
+class _Users:
+    """Who has used one place so far: the last that may change it, and those that may read it since."""
+
+    writer: str = ""
+    readers: list[str] = field(default_factory=list)
+
+
+class _FileOrder:
+    """Hands out, turn by turn, whom a turn waits for because of files."""
+
+    def __init__(self, touches: dict[str, Touch]) -> None:
+        self._touches = touches
+        everywhere = sorted({place for touch in touches.values() for place in (*touch.reads, *touch.writes)})
+        self._users = {place: _Users() for place in everywhere}
+        self._below: dict[Components, list[Components]] = {place: [] for place in everywhere}
+        for place in everywhere:
+            for depth in range(len(place)):
+                if place[:depth] in self._below:
+                    self._below[place[:depth]].append(place)
+
+    def take(self, name: str) -> set[str]:
+        """Return whom this turn waits for, and take note of what it may touch."""
+        touch, found = self._touches[name], set[str]()
+        for place in (*touch.reads, *touch.writes):
+            for users in self._overlapping(place):
+                found.add(users.writer)
+                if place in touch.writes:
+                    found.update(users.readers)
+        for place in touch.reads:
+            self._users[place].readers.append(name)
+        for place in touch.writes:
+            self._users[place] = _Users(writer=name)
+        return found - {"", name}
+
+    def _overlapping(self, place: Components) -> Iterable[_Users]:
+        above = (place[:depth] for depth in range(len(place)) if place[:depth] in self._users)
+        return (self._users[other] for other in (*above, place, *self._below[place]))

@@ -1,0 +1,149 @@
+"""Agents that had nothing new, remembered for as long as everything they looked at stays as it was.
+
+What is remembered is checked against the files at every look, by their identity
+(`lemming.files.stamps`), and may be dropped at any moment: an agent that is not remembered is looked at
+in full. Whatever is in doubt is not remembered: a file that changed a moment ago, entries of ticks to
+come, an entry that could not be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import chain
+from pathlib import Path
+
+from lemming import paths
+from lemming.access.grants import resolve
+from lemming.agents import Agent, Survey
+from lemming.config import Config, credits_of
+from lemming.files import fs
+from lemming.files.stamps import Look, are_as_before, looks_at
+from lemming.journal.ledger import read_state
+from lemming.mail.index import Shelf
+from lemming.mail.visibility import Mailroom
+from lemming.report import TurnReport
+
+ORDERS_REMEMBERED = 16
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """The report that an agent took no turn, and what was looked at to find that out."""
+
+    turn: TurnReport
+    looks: list[Look]
+    mail: tuple[tuple[str, Shelf], ...]
+
+
+class QuietAgents:
+    """Those of one organisation that had nothing new, under one state of its resumes and settings."""
+
+    def __init__(self, base: Path, survey: Survey, config: Config) -> None:
+        self.survey, self.config, self.tick = survey, config, -1
+        self._base = base
+        self._rests: dict[str, _Rest] = {}
+        self._ticks: dict[tuple[str, ...], tuple[list[TurnReport], list[Look]]] = {}
+
+    @cached_property
+    def always_asking(self) -> frozenset[str]:
+        """The agents that take a turn whenever they are due, whatever is new and whatever they spent."""
+        default = self.config.org.defaults.wake
+        return frozenset(
+            name
+            for name, agent in self.survey.agents.items()
+            if (agent.schedule.wake or default) == "always"
+            and credits_of(self.config, name, agent.credits).max_credits is None
+        )
+
+    @property
+    def remembered(self) -> frozenset[str]:
+        """The agents that had nothing new when they were last looked at in full."""
+        return frozenset(self._rests)
+
+    def recall_all(self, order: list[str], root: int) -> list[TurnReport] | None:
+        """Return the reports of a tick in which these are due; None when one of them may have something new.
+
+        Whatever concerns several agents is looked at once. `root` is the organisation's folder, opened.
+        """
+        turns, looks = self._ticks.get(tuple(order), (None, ()))
+        if turns is None or are_as_before(looks, root):
+            return turns
+        del self._ticks[tuple(order)]
+        return None
+
+    def remember_all(self, order: list[str], turns: list[TurnReport], mailroom: Mailroom, root: int) -> None:
+        """Remember a tick in which nobody had anything new, if each of them is remembered."""
+        rests = [self._rests[name] for name in order if name in self._rests]
+        mail = mailroom.looks_at({pattern for rest in rests for pattern, _ in rest.mail}, root)
+        if mail is None or len(rests) < len(order):
+            return
+        if len(self._ticks) >= ORDERS_REMEMBERED:
+            self._ticks.clear()
+        looks = dict.fromkeys(chain(mail, *(rest.looks for rest in rests)))
+        self._ticks[tuple(order)] = turns, list(looks)
+
+    def recall(self, name: str, mailroom: Mailroom, root: int) -> TurnReport | None:
+        """Return the report of an agent that has nothing new; None when it may have, or is not remembered."""
+        rest = self._rests.get(name)
+        if rest is None:
+            return None
+        is_same_mail = all(mailroom.shelf(pattern) is shelf for pattern, shelf in rest.mail)
+        if is_same_mail and are_as_before(rest.looks, root):
+            return rest.turn
+        del self._rests[name]
+        return None
+
+    def look_at(self, name: str, root: int) -> list[Look] | None:
+        """Look at everything an agent's turn depends on, before it is read; None when in doubt."""
+        try:
+            return looks_at(self._files_of(self.survey.agents[name]), root)
+        except ValueError:
+            return None
+
+    def remember(self, turn: TurnReport, looks: list[Look] | None, mailroom: Mailroom) -> None:
+        """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
+        name, tick = turn.agent, mailroom.tick
+        agent, state = self.survey.agents[name], read_state(self._base, name)
+        mail = tuple((it, mailroom.shelf(it)) for it in mailroom.shelves_of(agent))
+        addressed = mailroom.looks_at_fresh(agent, state.read)
+        is_past = state.tick < tick and all(shelf.last_tick < tick for _, shelf in mail)
+        if looks is not None and addressed is not None and is_past and not state.read.unusable:
+            self._rests[name] = _Rest(turn, [*looks, *addressed], mail)
+
+    def _files_of(self, agent: Agent) -> Iterator[str]:
+        """Yield what is read of an agent beside its resume and mail. Raises `ValueError` when in doubt."""
+        yield paths.ledger_file(agent.name)
+        memory = paths.memory_folder(agent.name)
+        yield memory
+        yield from (f"{memory}/{file_name}" for file_name in fs.list_names(f"{self._base}/{memory}"))
+        for item in agent.context:
+            place = resolve(agent, self._base, item.file, "read", caller="context")
+            if place.root != self._base:
+                raise ValueError(f"{item.file} is not in the organisation")
+            for depth in range(len(place.parts)):  # a link put in the place of a folder is refused
+                yield "/".join(place.parts[: depth + 1])
+
+
+def quiet_agents(base: Path, survey: Survey, config: Config, tick: int) -> QuietAgents:
+    """Return those that had nothing new in an organisation whose resumes and settings are these.
+
+    What was remembered in a later tick is forgotten: that tick was taken back.
+    """
+    latest = _latest(base)
+    if (
+        not latest
+        or latest[0].survey is not survey
+        or latest[0].config is not config
+        or latest[0].tick > tick
+    ):
+        latest[:] = [QuietAgents(base, survey, config)]
+    latest[0].tick = tick
+    return latest[0]
+
+
+@lru_cache(maxsize=8)
+def _latest(base: Path) -> list[QuietAgents]:
+    """Return where the quiet agents of an organisation are kept."""
+    return []

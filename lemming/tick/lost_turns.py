@@ -1,0 +1,105 @@
+"""Turns that a journal records and whose ledger line is not there: storage that went back, or a hot copy.
+
+A turn's line is written after its other files, so where it is missing they may be too. The record holds all
+answers, so the files are worked out from it again and written where they are not there. An agent that was
+removed and made anew has no ledger either: its namesake's turns are not written into its folder.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from lemming import paths
+from lemming.agents import load_agent
+from lemming.config import Config
+from lemming.errors import ConfigError, CorruptState, Problem
+from lemming.files import fs
+from lemming.files.stamps import is_there
+from lemming.journal.file import OWN_LIMIT_BYTES, Journal, Record, read_journal
+from lemming.journal.ledger import read_state
+from lemming.tick.plan import Plan
+from lemming.tick.runtime import Runtime
+from lemming.tick.snapshot import take_snapshot
+
+LOOKED_BACK = 100
+_TURN = re.compile(rb'^\{"type":"turn_(started|committed)","epoch":\d+,"agent":"([^"]+)"', re.MULTILINE)
+
+
+def write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None:
+    """Write the files of lost turns again, going back through these ticks to the first that has lost none."""
+    lost: dict[int, list[str]] = {}
+    for tick in reversed(ticks[-LOOKED_BACK:]):
+        names = _lost_in(runtime.base, tick)
+        if not names:
+            break
+        lost[tick] = names
+    for tick in sorted(lost):
+        _write_again(runtime, config, tick, lost[tick])
+        hint = (
+            "they were written again from the journal; `lemming verify` compares all files with the journals"
+        )
+        message = f"the files of {', '.join(lost[tick])} did not hold what was written in tick {tick}"
+        runtime.tell(
+            Problem(message, paths.journal_file(tick), hint=hint, severity="warning", code="LMG-301")
+        )
+
+
+def is_lost(base: Path, tick: int, starts: Iterable[Record]) -> bool:
+    """Return whether the ledger of one of the agents whose turns these records began ends before the tick."""
+    return any(_is_behind(base, start["agent"], tick) and not _is_namesake(base, start) for start in starts)
+
+
+def _lost_in(base: Path, tick: int) -> list[str]:
+    """Return the agents whose turn in a tick is lost; found without parsing what the journal says."""
+    try:
+        raw = fs.read_bytes(f"{base}/{paths.journal_file(tick)}", OWN_LIMIT_BYTES)
+    except OSError:
+        return []
+    kinds: dict[bytes, set[str]] = {b"started": set(), b"committed": set()}
+    for kind, name in _TURN.findall(raw):
+        kinds[kind].add(name.decode())
+    behind = {name for name in kinds[b"started"] & kinds[b"committed"] if _is_behind(base, name, tick)}
+    if not behind:
+        return []
+    records = read_journal(base, tick, limit_bytes=OWN_LIMIT_BYTES)
+    starts = (record for record in records if record["type"] == "turn_started" and record["agent"] in behind)
+    return sorted(start["agent"] for start in starts if not _is_namesake(base, start))
+
+
+def _is_behind(base: Path, agent_name: str, tick: int) -> bool:
+    if not paths.AGENT_NAME.match(agent_name) or not is_there(f"{base}/{paths.resume_file(agent_name)}"):
+        return False
+    try:
+        return read_state(base, agent_name).tick < tick
+    except CorruptState:  # a person's to look at
+        return False
+
+
+def _is_namesake(base: Path, start: Record) -> bool:
+    """Return whether the agent is another one than the one whose turn the record began.
+
+    It has had no turn, and that was not the first turn of an agent with this resume.
+    """
+    name = start["agent"]
+    if read_state(base, name).tick >= 0:
+        return False
+    if start["state"]["tick"] >= 0:
+        return True
+    from lemming.turn.inputs import IN_THE_OPENING
+
+    try:
+        resume = load_agent(base, name).plain
+    except ConfigError:
+        return True
+    return bool(start["resume"] != {key: resume[key] for key in resume if key not in IN_THE_OPENING})
+
+
+def _write_again(runtime: Runtime, config: Config, tick: int, agent_names: list[str]) -> None:
+    from lemming.tick.tick import Tick
+
+    plan = Plan.from_json(read_journal(runtime.base, tick, limit_bytes=OWN_LIMIT_BYTES)[0])
+    snapshot = take_snapshot(runtime.base, config, tick, plan)
+    with Journal(runtime.base, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
+        Tick.begin(runtime, journal, snapshot, after=None).write_again(agent_names)

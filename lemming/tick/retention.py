@@ -1,0 +1,138 @@
+"""Which entries the end of a tick removes: those past their retention that nobody who is due waits for.
+
+Rules: docs/concepts.md, "Retention". None that somebody had not been shown is removed without a word.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import takewhile
+from pathlib import Path
+from typing import NamedTuple
+
+from lemming import paths
+from lemming.agents import Agent, Survey
+from lemming.config import Config
+from lemming.errors import CorruptState, Problem
+from lemming.journal.ledger import read_state
+from lemming.journal.read_mark import ReadMark
+from lemming.mail.index import old_entries
+from lemming.mail.visibility import Mailroom
+from lemming.messages import EntryName, OutboxEntry
+from lemming.tick.plan import people_in
+
+TURNS_WAITED_FOR, RETENTIONS_WAITED_FOR = 2, 10
+
+
+@dataclass(frozen=True)
+class Expired:
+    """Entries to remove, as paths. `unread`: how many of them each agent had not been shown."""
+
+    files: Sequence[str] = ()
+    unread: Mapping[str, int] = field(default_factory=dict)
+
+
+def longest_kept(retention_ticks: int, every: int) -> int:
+    """Return for how many ticks an agent that is due `every` so many is waited for to be shown an entry.
+
+    >>> longest_kept(1000, 1), longest_kept(3, 10), longest_kept(3, 1000)
+    (1002, 23, 30)
+    """
+    return min(retention_ticks + TURNS_WAITED_FOR * every, RETENTIONS_WAITED_FOR * retention_ticks)
+
+
+def find_expired(base: Path, survey: Survey, config: Config, mailroom: Mailroom) -> Expired:
+    """Return what is past its retention, but for what an agent is waited for that will be shown it."""
+    tick, retention = mailroom.tick, config.org.retention_ticks
+    old = old_entries(base, tick, retention)
+    if not old:
+        return Expired()
+    readers = _Readers(base, survey, config)
+    files: list[str] = []
+    missed: list[tuple[EntryName, list[str]]] = []
+    for author, names in old.items():
+        behind = readers.behind(author, names[-1].tick)
+        if not behind and all(name.is_derived for name in names):
+            files += [name.file for name in names]
+            continue
+        of_author = readers.of(author)
+        for name in names:
+            unshown = [reader for reader in (behind if name.is_derived else of_author) if reader.misses(name)]
+            if any(tick - name.tick <= longest_kept(retention, reader.every) for reader in unshown):
+                continue
+            files.append(name.file)
+            if unshown:
+                missed.append((name, [reader.name for reader in unshown]))
+    return Expired(files, _count(missed, mailroom))
+
+
+def _count(missed: list[tuple[EntryName, list[str]]], mailroom: Mailroom) -> dict[str, int]:
+    """Return how many entries each agent missed that were new to it; only now are they read."""
+    readers, unread = dict(missed), Counter[str]()
+    for name, found in mailroom.read(readers):
+        if isinstance(found, OutboxEntry):
+            unread.update(reader for reader in readers[name] if found.is_new_to(reader, mailroom.named))
+    return dict(sorted(unread.items()))
+
+
+class _Reader(NamedTuple):
+    name: str
+    mark: ReadMark
+    every: int
+
+    def misses(self, name: EntryName) -> bool:
+        """Return whether the agent was not shown an entry; one that cannot be read was told of."""
+        return not self.mark.covers(name) and name.identity not in self.mark.unusable
+
+
+class _Readers:
+    """The agents that take turns, with what they were shown. Who reads everybody is looked at together."""
+
+    def __init__(self, base: Path, survey: Survey, config: Config) -> None:
+        people = set(people_in(survey, config))
+        self._of_all: list[_Reader] = []
+        self._of_author: dict[str, list[_Reader]] = {}
+        for agent in survey.agents.values():
+            if agent.name not in people and (reader := _reader(base, agent)):
+                readable = agent.permissions.read_outboxes
+                for author in ["*"] if "*" in readable else readable:
+                    readers = self._of_all if author == "*" else self._of_author.setdefault(author, [])
+                    readers.append(reader)
+        self._of_all.sort(key=lambda reader: (reader.mark.tick_of("*"), reader.name))
+
+    def of(self, author: str) -> list[_Reader]:
+        """Return who may read an author."""
+        return [
+            reader for reader in (*self._of_all, *self._of_author.get(author, ())) if reader.name != author
+        ]
+
+    def behind(self, author: str, tick: int) -> list[_Reader]:
+        """Return who may read an author and was not shown all of it up to a tick."""
+        return [reader for reader in self._maybe_behind(author, tick) if reader.name != author]
+
+    def _maybe_behind(self, author: str, tick: int) -> Iterator[_Reader]:
+        of_all = takewhile(lambda reader: reader.mark.tick_of("*") < tick, self._of_all)
+        yield from (reader for reader in of_all if reader.mark.tick_of(author) < tick)
+        yield from (r for r in self._of_author.get(author, ()) if r.mark.tick_of(author) < tick)
+
+
+def _reader(base: Path, agent: Agent) -> _Reader | None:
+    """Return an agent as a reader; None when its ledger is damaged: it takes no turns then."""
+    try:
+        return _Reader(agent.name, read_state(base, agent.name).read, agent.schedule.run_every_n_ticks)
+    except CorruptState:
+        return None
+
+
+def said_of(reader: str, count: int, tick: int) -> Problem:
+    """Return what a person is told of entries that an agent was never shown."""
+    return Problem(
+        f"{count} entr{'y' if count == 1 else 'ies'} expired in tick {tick} before {reader} was shown "
+        f"{'it' if count == 1 else 'them'}",
+        file=paths.agent_folder(reader),
+        hint='"retention_ticks" in config/org.json keeps entries longer; '
+        "`lemming status` shows whether the agent takes its turns",
+        severity="warning",
+    )

@@ -1,0 +1,346 @@
+"""An organisation that an engine has opened: the lock, the settings, the backends.
+
+One engine per organisation. The lock is the kernel's and dies with its holder; its file says who that is.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from lemming import paths
+from lemming.clock import Clock, SystemClock, timestamp
+from lemming.config import Config, ModelEntry, Org, load_config
+from lemming.deadlines import LeftBehind
+from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, Unusable
+from lemming.files.documents import once_saved
+from lemming.files.jsontext import JsonProblem, parse, pretty_words
+from lemming.files.lock import FolderLock, description
+from lemming.files.refusals import require_about_one_file
+from lemming.files.stamps import learn_stamps
+from lemming.logging_config import engine_logger
+from lemming.plugins.registry import load_installed_plugins, load_plugins
+from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
+from lemming.tick.executors.turn_lock import Baton
+from lemming.tick.not_done import TurnsNotDone
+from lemming.tools import ToolContext, ToolResult, call_tool
+
+if TYPE_CHECKING:
+    from lemming.contract import ToolCall
+    from lemming.journal.file import Journal
+    from lemming.llm.batch.queue import Batches
+    from lemming.llm.circuit import Circuits
+    from lemming.llm.cluster import DaskCalls
+    from lemming.llm.rate_limit import Pace
+    from lemming.report import TickReport
+
+Event = dict[str, Any]
+Notify = Callable[[Event], None]
+BEGINNINGS_WAITED_FOR = 25
+KEPT_SETTINGS = "the settings from before hold until it is mended"
+
+
+def ignore(_: Event) -> None:
+    """Take no notice of an event."""
+
+
+class Stopped(Exception):
+    """The operator asked the engine to stop; the tick goes on in the next run."""
+
+
+@dataclass
+class Runtime:
+    """What the turns of one engine share; safe to use from many threads.
+
+    `stop` is set when the engine is to end: the operator wants it, or something went wrong that concerns
+    every turn. `notify` hears one event at a time. `batch`: model calls go through batch APIs where there are
+    any; `batches` are those of the tick under way. `baton`: of all turns the one that holds it works.
+    """
+
+    base: Path
+    clock: Clock = field(default_factory=SystemClock)
+    notify: Notify = ignore
+    stop: threading.Event = field(default_factory=threading.Event)
+    epoch: int = 0
+    batch: bool = False
+    batches: Batches | None = None
+    baton: Baton = field(default_factory=Baton)
+    has_looked_back: bool = False  # whether earlier turns were found to be on the disk
+    is_heard: bool = field(init=False, default=True)  # else nobody need put events together
+    _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
+    _org: Org = field(default_factory=Org)
+    _config: Config | None = None
+    _config_problem: str = ""
+    _circuits: Circuits | None = None
+    _paces: dict[str, Pace] = field(default_factory=dict)
+    _cluster: DaskCalls | None = None
+    _told: set[Problem] = field(default_factory=set)
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        hear = self.notify
+        self.is_heard = hear is not ignore
+
+        def one_at_a_time(event: Event) -> None:
+            with self._lock:
+                hear(event)
+
+        if self.is_heard:
+            self.notify = one_at_a_time
+
+    def waiting(self) -> contextlib.AbstractContextManager[None]:
+        """Let other turns work while this one, which holds the `baton`, waits for something in the block."""
+        return self.baton.waiting
+
+    def load_config(self) -> Config:
+        """Read the settings afresh and import the plugins they name.
+
+        A file that somebody is saving is read again in a moment. What cannot be read then is said, and the
+        settings from before hold until it can; `ConfigError` is raised where there are none.
+        """
+        config = self._readable_config()
+        load_plugins(tuple(config.org.plugins))
+        if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
+            load_installed_plugins()
+        self._org = config.org
+        return config
+
+    def _readable_config(self) -> Config:
+        try:
+            config = once_saved(self.base, lambda: load_config(self.base), lambda _: ())
+        except ConfigError as error:
+            if self._config is None:
+                raise
+            if str(error) != self._config_problem:
+                self._config_problem = str(error)
+                problems = [problem for problem in error.problems if problem.severity == "error"]
+                for problem in problems:
+                    self._say(replace(problem, hint=f"{problem.hint}; {KEPT_SETTINGS}".removeprefix("; ")))
+            return self._config
+        self._config, self._config_problem = config, ""
+        return config
+
+    def close(self) -> None:
+        """Leave the cluster, if there is one."""
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def tell(self, problem: Problem, agent: str = "") -> None:
+        """Say something that a person should mend, once: in the log, and to whoever watches."""
+        with self._lock:
+            is_new = problem not in self._told
+            self._told.add(problem)
+        if is_new:
+            self._say(problem, agent)
+
+    def _say(self, problem: Problem, agent: str = "") -> None:
+        engine_logger(self.base).warning("problem", agent=agent, problem=str(problem))
+        self.notify({"type": "problem", "agent": agent, "problem": problem.as_json()})
+
+    def noted(self, report: TickReport) -> TickReport:
+        """Take note of whose turn was not done, and why; return the report."""
+        for turn in self._not_done.note(report.tick, report.turns):
+            if report.is_quiet or turn.error == "ConfigError":  # else the turn's own line says it
+                engine_logger(self.base).warning("turn_not_done", **asdict(turn))
+        return report
+
+    @cached_property
+    def _not_done(self) -> TurnsNotDone:
+        return TurnsNotDone(self.base)
+
+    def now(self) -> str:
+        """Return the current time as it is written to files."""
+        return timestamp(self.clock.now())
+
+    def complete(self, entry: ModelEntry, request: Request) -> Reply:
+        """Ask the model an entry stands for, in a batch where there is one for it."""
+        return self.batches.complete(entry, request) if self.batches else self.complete_live(entry, request)
+
+    def complete_live(self, entry: ModelEntry, request: Request) -> Reply:
+        """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
+        return self._provider(entry).complete(request)
+
+    def batches_of(self, journal: Journal) -> Batches | None:
+        """Return where the calls of a tick wait for each other; None when each goes at once.
+
+        An earlier attempt's batches are waited for whatever this one was told: they are paid for.
+        """
+        kinds = {record["type"] for record in journal.records}
+        if not self.batch and not kinds & {"batch_announced", "batch_sent"}:
+            return None
+        from lemming.llm.batch.queue import Batches
+
+        return Batches(
+            make_provider=self._bare_provider,
+            live=self.complete_live,
+            record=journal.append,
+            records=journal.records,
+            now=self.clock.now,
+            notify=self.notify,
+            stop=self.stop,
+            sends=self.batch,
+        )
+
+    def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result.
+
+        Raises `Stopped` when the engine is to end and a tool of somebody's own does not.
+        """
+        try:
+            return call_tool(call.tool, call.args, context, self.stop)
+        except LeftBehind as error:
+            raise Stopped from error
+
+    def _provider(self, entry: ModelEntry) -> LLMProvider:
+        limits = entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute
+        where = self._org.executor, self._org.executor_address
+        key = entry.provider, repr(entry.options), entry.attempts, limits, where
+        if key in self._providers:
+            return self._providers[key]
+        with self._lock:
+            if key not in self._providers:
+                try:
+                    self._providers[key] = self._make(entry)
+                except DiskError:
+                    raise
+                except LemmingError as error:
+                    raise Unusable(error.message, where=error.where, hint=error.hint) from error
+            return self._providers[key]
+
+    def _make(self, entry: ModelEntry) -> LLMProvider:
+        from lemming.llm.circuit import Circuits, circuit_name
+        from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
+        from lemming.llm.retrying import RetryingLLMProvider
+
+        if self._circuits is None:
+            self._circuits = Circuits(self.base, self.clock)
+        provider = self._bare_provider(entry)
+        name = circuit_name(entry.provider, entry.options)
+        limits = Limits(
+            entry.max_concurrency or provider.max_concurrency,
+            entry.requests_per_minute,
+            entry.tokens_per_minute,
+        )
+        pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
+        if self._org.executor == "dask" and provider.can_be_down:  # a recording is read here
+            provider = self._by_cluster(provider, entry)
+            name = f"{name} by {self._org.executor_address}"
+        circuit = self._circuits.circuit(name) if provider.can_be_down else None
+        return RetryingLLMProvider(
+            provider, attempts=entry.attempts, circuit=circuit, pace=pace, limits=limits, stop=self.stop
+        )
+
+    def _bare_provider(self, entry: ModelEntry) -> LLMProvider:
+        plugins = self._org.plugins
+        return make_provider(entry.provider, entry.options, base=self.base, plugins=plugins)
+
+    def _by_cluster(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
+        from lemming.llm.cluster import DaskCalls
+
+        if self._cluster is None or self._cluster.address != self._org.executor_address:
+            self.close()
+            self._cluster = DaskCalls(self._org.executor_address)
+        plugins = self._org.plugins
+        return self._cluster.provider(
+            provider, entry.provider, entry.options, base=self.base, plugins=plugins
+        )
+
+
+@contextlib.contextmanager
+def open_org(
+    base_path: str | os.PathLike[str],
+    *,
+    command: str = "",
+    clock: Clock | None = None,
+    notify: Notify = ignore,
+    stop: threading.Event | None = None,
+    batch: bool = False,
+) -> Iterator[Runtime]:
+    """Hold an organisation's lock for the length of the block.
+
+    Raises `NotAnOrg` when the folder has no `agents/`, and `OrgBusy` that names the engine that holds it.
+    """
+    base = paths.as_base(base_path)
+    if not _is_folder(base / "agents"):
+        raise NotAnOrg(
+            "there is no agents/ folder here", where=str(base), hint="make one with `lemming init`"
+        )
+    clock = clock or SystemClock()
+    lock = _lock(base)
+    epoch = _next_epoch(lock)
+    try:
+        holder: dict[str, str | int] = {
+            "pid": os.getpid(),
+            "host": platform.node(),
+            "since": timestamp(clock.now()),
+            "command": command,
+            "epoch": epoch,
+        }
+        lock.describe(pretty_words(holder))
+        learn_stamps(lock.restamp)
+        opened = Runtime(base, clock, notify, stop or threading.Event(), epoch, batch)
+        with contextlib.closing(opened) as runtime:
+            yield runtime
+    finally:
+        try:
+            with contextlib.suppress(DiskError):  # a full disk: the next holder is told of this one instead
+                lock.describe(pretty_words({"epoch": epoch}), is_leaving=True)
+        finally:
+            lock.release()
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError as error:
+        require_about_one_file(path, error)
+        return False
+
+
+def holder_of(base: Path) -> dict[str, Any] | None:
+    """Return who holds the organisation now: pid, host, since, command; None when nobody does."""
+    found = description(base, paths.LOCK_FILE)
+    holder = {} if found is None else _describe(found)
+    return holder if "pid" in holder else None
+
+
+def _lock(base: Path) -> FolderLock:
+    for _ in range(BEGINNINGS_WAITED_FOR):
+        try:
+            return FolderLock(base, paths.LOCK_FILE)
+        except OrgBusy:
+            if holder := holder_of(base):
+                raise _busy(base, holder) from None
+        time.sleep(0.02)  # an engine that begins, and has not yet said who it is, or one that ends
+    where = str(base / paths.LOCK_FILE)
+    hint = f"`fuser -v {where}` names it; end it, or remove the file while no engine runs"
+    raise OrgBusy("something holds the lock and does not say who it is", where=where, hint=hint)
+
+
+def _busy(base: Path, holder: dict[str, Any]) -> OrgBusy:
+    who = f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
+    command = f" ({holder['command']})" if holder.get("command") else ""
+    hint = "wait for it or stop it; looking (`lemming status`, `ls`, `jq`) is always safe"
+    return OrgBusy(f"another engine is running here: {who}{command}", where=str(base), hint=hint)
+
+
+def _next_epoch(lock: FolderLock) -> int:
+    epoch = _describe(lock.read()).get("epoch", 0)
+    return epoch + 1 if isinstance(epoch, int) else 1
+
+
+def _describe(raw: bytes) -> dict[str, Any]:
+    """Return what a holder wrote about itself; the file is throw-away, so anything else counts as nothing."""
+    try:
+        holder = parse(raw)
+    except JsonProblem:
+        return {}
+    return holder if isinstance(holder, dict) else {}

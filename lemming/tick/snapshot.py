@@ -1,0 +1,142 @@
+"""What a tick starts from: agents, plan and outboxes as they stood when it began, for all its turns alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lemming import paths
+from lemming.agents import Agent, Survey, survey_agents
+from lemming.config import Config
+from lemming.errors import ConfigError, DiskError, LemmingError, Problem
+from lemming.files.documents import once_saved
+from lemming.files.jsontext import nearest
+from lemming.files.stamps import opened
+from lemming.mail.visibility import Mailroom
+from lemming.report import TurnReport
+from lemming.tick.idle import QuietAgents, quiet_agents
+from lemming.tick.plan import Plan, make_plan, people_in
+from lemming.tools import ToolRegistry
+
+if TYPE_CHECKING:
+    from lemming.turn.inputs import Seated, Skip
+
+NOTHING: Mapping[str, bytes] = {}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """One look at an organisation. An edit made after it counts from the next tick."""
+
+    base: Path
+    config: Config
+    survey: Survey
+    plan: Plan
+
+    @property
+    def tick(self) -> int:
+        """The tick's number."""
+        return self.plan.tick
+
+    @cached_property
+    def mailroom(self) -> Mailroom:
+        """Who can see what. Outboxes are looked at when this is first asked for: before the first turn."""
+        mailroom = Mailroom(
+            self.base,
+            tick=self.tick,
+            order=self.survey.order,
+            firing=self.plan.order,
+            visibility=self.config.org.visibility,
+            persons=people_in(self.survey, self.config),
+            broken=self.survey.broken,
+        )
+        readers = (self.survey.agents[name] for name in self.plan.order if name in self.survey.agents)
+        mailroom.open_for(readers)
+        return mailroom
+
+    def agent(self, name: str) -> Agent:
+        """Return the agent; raise what is wrong with it when its resume broke since the tick was planned."""
+        if name in self.survey.agents:
+            return self.survey.agents[name]
+        if name in self.survey.broken:
+            raise self.survey.broken[name]
+        raise ConfigError("the agent is gone: it has no resume", where=paths.agent_folder(name))
+
+    def seat(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Seated | Skip:
+        """Return what an agent's turn starts from, or why it takes none; see `find_seat`."""
+        from lemming.turn.inputs import find_seat
+
+        agent = self.agent(name)
+        digest = self.survey.digests[name]
+        return find_seat(self.base, agent, digest, self.config, self.mailroom, self.tick, held)
+
+    def why_quiet(self) -> list[TurnReport] | None:
+        """Return why each agent that is due would take no turn; None when one of them would."""
+        order = self.plan.order
+        if not order:
+            return []
+        quiet = quiet_agents(self.base, self.survey, self.config, self.tick)
+        if not quiet.always_asking.isdisjoint(order):
+            return None
+        with opened(f"{self.base}/.") as root:
+            if turns := quiet.recall_all(order, root):
+                return turns
+            turns = []
+            for name in order:
+                turn = quiet.recall(name, self.mailroom, root) or self._why_not(name, quiet, root)
+                if turn is None:
+                    return None
+                turns.append(turn)
+            quiet.remember_all(order, turns, self.mailroom, root)
+        return turns
+
+    def _why_not(self, name: str, quiet: QuietAgents, root: int) -> TurnReport | None:
+        from lemming.turn.inputs import why_not
+
+        agent, digest = self.survey.agents[name], self.survey.digests[name]
+        try:
+            looks = quiet.look_at(name, root)
+            why = why_not(self.base, agent, digest, self.config, self.mailroom, self.tick)
+            if why is None:
+                return None
+            turn = TurnReport(agent=name, status="skipped", reason=why.reason, error=why.error)
+            quiet.remember(turn, looks, self.mailroom)
+        except DiskError:
+            raise
+        except LemmingError:  # a turn that fails, and is recorded as one
+            return None
+        return turn
+
+
+def take_snapshot(base: Path, config: Config, tick: int, plan: Plan | None = None) -> Snapshot:
+    """Look at an organisation as a tick begins. `plan` is that of an interrupted attempt: it is kept."""
+    survey = once_saved(base, lambda: survey_agents(base), _problems_of)
+    return Snapshot(base, config, survey, plan or make_plan(tick, survey, config))
+
+
+def _problems_of(survey: Survey) -> list[Problem]:
+    return [problem for error in survey.broken.values() for problem in error.problems]
+
+
+def unknown_tools(snapshot: Snapshot) -> list[Problem]:
+    """Return a warning for each tool in a resume that no tool has as its name."""
+    survey = snapshot.survey
+    known = ToolRegistry.names(snapshot.config.org.plugins) if survey.by_tool else []
+    return [
+        Problem(
+            f'no tool "{tool}"',
+            paths.resume_file(name),
+            pointer=f"/permissions/tools/{index}",
+            hint=nearest(tool, known) or f"tools: {', '.join(known)}",
+            severity="warning",
+            code="LMG-301",
+        )
+        for name, index, tool in sorted(
+            (name, index, tool)
+            for tool in survey.by_tool.keys() - set(known)
+            for name, index in survey.by_tool[tool]
+        )
+    ]

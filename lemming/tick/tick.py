@@ -1,0 +1,347 @@
+"""A tick under way: the snapshot its turns share, and how each turn is begun, resumed or found done.
+
+A turn found in the journal is not asked for again: its outcome is worked out from its record, and its
+files are written where they are not there yet.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from lemming.agents import Agent
+from lemming.clock import elapsed_ms
+from lemming.errors import DiskError, LemmingError, Problem, UnknownModel, name_of
+from lemming.journal.file import Journal, Record, may_have_gone_down
+from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
+from lemming.logging_config import engine_log
+from lemming.mail.index import outboxes_of
+from lemming.report import TickReport, TurnReport
+from lemming.tick.answers import JournalTape, reached_outside, recorded_answer, recorded_result, written_ahead
+from lemming.tick.commits import Commits
+from lemming.tick.dependencies import find_waits
+from lemming.tick.executors.threads import run_all
+from lemming.tick.lost_turns import is_lost
+from lemming.tick.permitted import NO_LONGER_ALLOWED, refused_places, seat_of
+from lemming.tick.plan import Plan, turns_not_taken
+from lemming.tick.retention import find_expired, said_of
+from lemming.tick.runtime import Runtime, Stopped
+from lemming.tick.snapshot import Snapshot
+from lemming.tools import ToolResult, is_unknown_outcome
+from lemming.turn.inputs import Skip, as_record, from_record
+from lemming.turn.loop import (
+    INTERRUPTED,
+    Seat,
+    TurnOutcome,
+    as_shown,
+    newest,
+    spending,
+    state_after_spending,
+    take_turn,
+)
+
+STARTS = ("turn_started", "turn_resumed")
+
+
+@dataclass
+class Tick:
+    """One tick of one organisation. `is_stopped` when the operator stopped it before all turns were over."""
+
+    runtime: Runtime
+    journal: Journal
+    snapshot: Snapshot
+    commits: Commits
+    is_stopped: bool = False
+
+    @classmethod
+    def begin(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot, after: int | None) -> Tick:
+        """Begin a tick, or go on with one that was interrupted; `after` is the last one with a journal."""
+        if not journal.records:
+            journal.append(
+                "tick_started",
+                at=runtime.now(),
+                boot=runtime.clock.boot_id,
+                after=after,
+                **snapshot.plan.as_json(),
+            )
+        return cls(
+            runtime, journal, snapshot, Commits(runtime, journal, snapshot.mailroom, snapshot.config.org)
+        )
+
+    @property
+    def plan(self) -> Plan:
+        """Who takes a turn, in what order."""
+        return self.snapshot.plan
+
+    def take_turns(self) -> None:
+        """Take every turn, or finish those that were interrupted; as many at once as the settings allow.
+
+        What the tick writes does not depend on how many that are. Raises `DiskError`.
+        """
+        for problem in self.snapshot.mailroom.misplaced():
+            self.runtime.tell(problem)
+        order, at_once = self.plan.order, self._at_once()
+        org, agents = self.snapshot.config.org, self._agents()
+        waits = find_waits(order, agents, org, self.runtime.base) if at_once > 1 else {}
+        baton, stop, batches = self.runtime.baton, self.runtime.stop, self.runtime.batches
+        with engine_log(self.runtime.base) as self.commits.log:
+            run_all(order, waits, self._turn, at_once=at_once, baton=baton, stop=stop, register=batches)
+            self.commits.write_held()
+
+    def _at_once(self) -> int:
+        org = self.snapshot.config.org
+        last_chance = org.max_attempts - 1
+        suspects = [name for name in self.plan.order if self._attempts_at(name) >= last_chance]
+        if org.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
+            return 1
+        # Whoever waits for a batch holds nobody up.
+        return max(org.max_parallel, len(self.plan.order)) if self.runtime.batches else org.max_parallel
+
+    def _attempts_at(self, name: str) -> int:
+        return _attempts_without_progress(self.journal.records_of(name))
+
+    def _agents(self) -> Mapping[str, Agent]:
+        """Return the agents as their turns take them: a turn that was begun has the grants of now."""
+        agents = self.snapshot.survey.agents
+        begun = [record for record in self.journal.records if record["type"] == "turn_started"]
+        if not begun:
+            return agents
+        return {**agents, **{r["agent"]: seat_of(r, self.snapshot).agent for r in begun}}
+
+    def report(self, began: float) -> TickReport:
+        """Return what the tick has come to; `began` is a `time.perf_counter()` reading."""
+        reports = self.commits.reports
+        return TickReport(
+            tick=self.plan.tick,
+            turns=(
+                *(reports[name] for name in self.plan.order if name in reports),
+                *turns_not_taken(self.plan),
+            ),
+            not_due=len(self.plan.not_due),
+            is_complete=not self.is_stopped,
+            duration_ms=elapsed_ms(began),
+        )
+
+    def remove_expired_entries(self) -> None:
+        """Remove entries past their retention; which ones is recorded first, so a second attempt agrees.
+
+        Who was never shown some of them is told so in its next prompt, and a person in the log.
+        """
+        runtime, snapshot = self.runtime, self.snapshot
+        found = find_expired(runtime.base, snapshot.survey, snapshot.config, snapshot.mailroom)
+        record = next(
+            (record for record in self.journal.records if record["type"] == "entries_expired"), None
+        )
+        if record is None:
+            if not found.files:
+                return
+            unread = _unread_in_all(runtime.base, found.unread)
+            record = {
+                "files": found.files,
+                **({"unread": found.unread, "unread_in_all": unread} if unread else {}),
+            }
+            self.journal.append("entries_expired", sync=True, **record)
+        for reader, count in record.get("unread_in_all", {}).items():
+            if reader in snapshot.survey.agents:
+                state = replace(read_state(runtime.base, reader), expired_unread=count)
+                amend_state(runtime.base, reader, state, sync=False)
+                runtime.tell(
+                    said_of(reader, record.get("unread", {}).get(reader, count), self.plan.tick), reader
+                )
+        for file in filter({*found.files}.__contains__, record["files"]):  # a journal removes nothing else
+            outboxes_of(runtime.base).remove(file)
+
+    def _turn(self, name: str) -> None:
+        """Take one agent's turn, or finish the one that was interrupted."""
+        if self.runtime.stop.is_set():
+            self.is_stopped = True
+        else:
+            self._take_or_finish(name)
+
+    def _take_or_finish(self, name: str) -> None:
+        records = self.journal.records_of(name)
+        by_type = {record["type"]: record for record in records}
+        try:
+            if ended := by_type.get("turn_committed") or by_type.get("turn_skipped"):
+                self._again(ended, by_type.get("turn_started"))
+            elif started := by_type.get("turn_started"):
+                self._resume(started, records)
+            else:
+                self._start(name)
+        except Stopped:
+            self.journal.append("turn_stopped", agent=name)
+            self.is_stopped = True
+
+    def _start(self, name: str) -> None:
+        try:
+            found = self.snapshot.seat(name, self.commits.held_files)
+        except DiskError:
+            raise
+        except LemmingError as error:
+            failed = TurnReport(agent=name, status="failed", reason=str(error), error=name_of(error))
+            self.commits.end("turn_committed", failed)
+            return
+        if isinstance(found, Skip):
+            skipped = TurnReport(agent=name, status="skipped", reason=found.reason, error=found.error)
+            self.commits.end("turn_skipped", skipped)
+            return
+        for problem in found.problems:
+            self.runtime.tell(problem, name)
+        self.journal.append("turn_started", agent=name, entries=found.entries, written=as_record(found))
+        self._take(found.seat, again=False)
+
+    def _resume(self, started: Record, records: list[Record]) -> None:
+        attempts = self._attempts_at(started["agent"])
+        if attempts >= self.snapshot.config.org.max_attempts:
+            reason = (
+                f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
+                "(config/org.json max_attempts)"
+            )
+            self.commits.add(self._given_up(started, records, reason, "Interrupted"))
+            return
+        if self.commits.is_gone(started["agent"]):
+            reason = "the agent was removed during its turn"
+            self.commits.add(self._given_up(started, records, reason, "Interrupted"))
+            return
+        seat = seat_of(started, self.snapshot)
+        if refused := self._refused_places(seat, records):
+            place, why = next(iter(refused.items()))
+            reason = f"its journal records a file that may not be written now, {place}: {why}"
+            self.commits.add(self._given_up(started, records, reason, NO_LONGER_ALLOWED))
+            return
+        self.journal.append("turn_resumed", agent=started["agent"])
+        self._take(seat, again=True)
+
+    def _refused_places(self, seat: Seat, records: list[Record]) -> dict[str, str]:
+        return refused_places(self.runtime.base, seat.agent, self.snapshot.config.org, records)
+
+    def _again(self, ended: Record, started: Record | None) -> None:
+        """Take a committed turn's report from its record, and let the others see what it wrote.
+
+        Its files are written again only after the machine went down: then the record may be all that was
+        kept. As long as it was up, a file that differs is somebody's later work.
+        """
+        report = TurnReport.from_json(ended)
+        if "state" in ended:
+            if self.may_have_lost_files and not self.commits.is_gone(report.agent):
+                write_state(self.runtime.base, report.agent, AgentState.from_json(ended["state"]))
+        elif started:
+            seat = from_record(started, self.plan.tick)
+            outcome = take_turn(seat, self._tape(seat))
+            if self.may_have_lost_files:
+                self.commits.write_again(self._without_refused(outcome, started))
+            else:
+                self.snapshot.mailroom.add(report.agent, outcome.entries)
+        self.commits.reports[report.agent] = report
+        if self.runtime.is_heard:
+            self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **report.as_json()})
+
+    def _without_refused(self, outcome: TurnOutcome, started: Record) -> TurnOutcome:
+        """Return what a committed turn came to without the files that its agent may not write any more."""
+        name = outcome.report.agent
+        refused = self._refused_places(seat_of(started, self.snapshot), self.journal.records_of(name))
+        for place, why in refused.items():
+            problem = Problem(f"not written again: {why}", place, severity="warning", code="LMG-601")
+            self.runtime.tell(problem, name)
+        effects = tuple(effect for effect in outcome.effects if effect.place not in refused)
+        return outcome._replace(effects=effects)
+
+    def write_again(self, agent_names: Iterable[str]) -> None:
+        """Write what committed turns of these agents wrote, where it is not there; nothing else happens."""
+        for name in agent_names:
+            records = self.journal.records_of(name)
+            by_type = {record["type"]: record for record in records}
+            started, ended = by_type["turn_started"], by_type["turn_committed"]
+            kinds = Counter(record["type"] for record in records)
+            if "state" in ended:
+                write_state(self.runtime.base, name, AgentState.from_json(ended["state"]))
+            elif (kinds["model_replied"], kinds["tool_finished"]) == (ended["calls"], len(ended["tools"])):
+                seat = replace(
+                    from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
+                )
+                outcome = take_turn(seat, self._tape(seat))  # all answers are there: nothing goes live
+                self.commits.write_again(self._without_refused(outcome, started))
+
+    @cached_property
+    def may_have_lost_files(self) -> bool:
+        """Whether what an earlier attempt at this tick wrote may be gone.
+
+        The machine may have gone down since, or the storage have gone back without it: then a ledger lacks
+        the line of a committed turn.
+        """
+        records = self.journal.records
+        if may_have_gone_down(next(iter(records), None), self.runtime.clock):
+            return True
+        ended = {record["agent"] for record in records if record["type"] == "turn_committed"}
+        starts = (r for r in records if r["type"] == "turn_started" and r["agent"] in ended)
+        return is_lost(self.runtime.base, self.plan.tick, starts)
+
+    def _take(self, seat: Seat, *, again: bool) -> None:
+        if self.runtime.is_heard:
+            self.runtime.notify({"type": "turn_started", "agent": seat.agent.name, "tick": self.plan.tick})
+        outcome = take_turn(seat, self._tape(seat))
+        self.commits.add(outcome, again=again, warned=seat.warned)
+
+    def _given_up(self, started: Record, records: list[Record], reason: str, error: str) -> TurnOutcome:
+        seat = from_record(started, self.plan.tick)
+        answers = [recorded_answer(record) for record in records if record["type"] == "model_replied"]
+        used = spending(answers)
+        state = state_after_spending(seat, answers, used, "failed")
+        results, remarks = self._happened_outside(started["agent"], records)
+        state.results = newest((*state.results, *results))
+        state.passed_on += sum(recorded_result(r).passed_on for r in records if r["type"] == "tool_finished")
+        report = TurnReport(
+            agent=started["agent"],
+            status="failed",
+            reason=reason,
+            error=error,
+            tools=[{"tool": result["tool"], "success": result["success"]} for result in results],
+            written_ahead=written_ahead(records),
+            remarks=remarks,
+            **used,
+        )
+        return TurnOutcome(report, state, lambda: state)
+
+    def _happened_outside(self, name: str, records: list[Record]) -> tuple[list[dict[str, Any]], list[str]]:
+        """Return what the agent must be told of its calls that reached outside, and what a person must be.
+
+        A call whose end was not recorded is recorded as unknown, so that `lemming repair` lists it.
+        """
+        results, remarks = [], []
+        for call, result in reached_outside(records):
+            tool, index = call["tool"], call["index"]
+            if result is None:
+                result = ToolResult(False, INTERRUPTED)
+                self.journal.append(
+                    "tool_finished",
+                    agent=name,
+                    index=index,
+                    tool=tool,
+                    success=False,
+                    output=INTERRUPTED,
+                    effects=[],
+                )
+            if is_unknown_outcome(result):
+                remarks.append(f"{tool}: {result.output}")
+            results.append(as_shown(tool, call["args"], result))
+        return results, remarks
+
+    def _tape(self, seat: Seat) -> JournalTape:
+        return JournalTape(self.runtime, self.journal, self.snapshot.config.org, seat, self.commits)
+
+
+def _unread_in_all(base: Path, unread: Mapping[str, int]) -> dict[str, int]:
+    """Return how many entries expired for each of these agents since its last turn, these included."""
+    return {name: read_state(base, name).expired_unread + count for name, count in unread.items()}
+
+
+def _attempts_without_progress(records: list[Record]) -> int:
+    """Return how often this turn was begun since it last came any further."""
+    count = 0
+    for record in records:
+        count = count + 1 if record["type"] in STARTS else 0
+    return count

@@ -1,0 +1,1 @@
+"""What needs a person's decision after damage, and putting it right."""

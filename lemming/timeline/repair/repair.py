@@ -1,0 +1,366 @@
+"""What needs a person's decision after damage: found, told in plain words, and put right when asked to.
+
+Nothing is ever deleted. What is in the way is moved to `aside/<time>/` in the organisation's folder, and
+what is cut is copied there first. Looking and acting are apart: `find_repairs` changes nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from lemming import paths
+from lemming.agents import agent_folders
+from lemming.errors import CorruptState
+from lemming.files import fs
+from lemming.files.descriptors import walk
+from lemming.files.jsontext import parse
+from lemming.files.temporary import is_left_over, is_temporary
+from lemming.journal.copy import set_journals_aside
+from lemming.journal.file import is_committed, journal_ticks, last_record, read_journal
+from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
+from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
+from lemming.messages import list_outbox, outbox_problems
+from lemming.tick.counter import load_tick, persist_tick, was_taken_back
+from lemming.tick.plan import Plan
+from lemming.tick.runtime import Runtime
+from lemming.timeline.record import ENDS
+from lemming.timeline.repair.unknown import UnknownCall, find_unknown_calls
+from lemming.timeline.verify.lost import LastWrites, LostFile
+
+Kind = Literal["tick", "journal", "ledger", "lost", "leftover", "outbox", "call"]
+
+ASIDE = "aside"
+FILE_LIMIT_BYTES = 1 << 30
+WHERE_THE_ENGINE_WRITES = ("agents", "config", "logs", "shared", ".lemming")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One change: move a file aside; cut it to `number` bytes, a copy aside; make `number` the next tick;
+    move all journals after tick `number` aside; write a file with this `content` where there is none.
+    """
+
+    does: Literal["move", "cut", "tick", "journals", "write"]
+    file: str
+    number: int = 0
+    content: bytes = b""
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Something that is wrong. `action` says what `steps` do and what that means.
+
+    Without steps it is for a person: `action` is advice then.
+    """
+
+    kind: Kind
+    where: str
+    found: str
+    action: str
+    steps: tuple[Step, ...] = ()
+    call: UnknownCall | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the repair as JSON values."""
+        facts = {key: getattr(self, key) for key in ("kind", "where", "found", "action")}
+        call = self.call.as_json() if self.call else None
+        return {**facts, "is_for_a_person": not self.steps, "call": call}
+
+
+def find_repairs(base: Path, *, newest: int | None = None, with_outboxes: bool = True) -> list[Repair]:
+    """Return all that is wrong and can be told from the files; `newest` limits how many journals are read.
+
+    Changes nothing. Safe beside an engine, but what an engine is writing may then look torn.
+    """
+    try:
+        ticks = journal_ticks(base)
+    except CorruptState as error:
+        action = f"move it aside: the record of its ticks is lost, everything else stays. {_AGAIN}"
+        return [Repair("journal", error.where, error.message, action, (Step("move", error.where),))]
+    read = ticks if newest is None else ticks[-newest:]
+    next_tick, repairs = _about_the_tick(base, ticks)
+    writes = LastWrites()
+    repairs += _about_journals(base, read, next_tick, writes)
+    if not (ticks and ticks[-1] >= next_tick):  # else the files are meant to be those before a tick
+        repairs += map(_about_a_lost_file, writes.lost(base))
+    repairs += [repair for name in _agents(base) if (repair := _about_a_ledger(base, name))]
+    repairs += _leftovers(base)
+    if with_outboxes:
+        repairs += _odd_entries(base)
+    return repairs + [_about_a_call(call) for call in find_unknown_calls(base, read)]
+
+
+def make_repairs(runtime: Runtime, repairs: list[Repair]) -> str:
+    """Take the steps of these repairs and return the folder with what was moved; empty when nothing was.
+
+    Raises `DiskError`; doing it again finishes what was begun.
+    """
+    base, aside = runtime.base, place_aside(runtime)
+    for step in (step for repair in repairs for step in repair.steps):
+        if step.does == "journals":
+            set_journals_aside(base, after=step.number, folder=aside)
+        else:
+            _take(base, step, f"{aside}/{step.file}")
+    fs.sync_file_system(base)
+    return aside if (base / aside).exists() else ""
+
+
+def place_aside(runtime: Runtime) -> str:
+    """Return a folder that is not there yet, for what is moved out of the way now."""
+    return _unused(runtime.base, f"{ASIDE}/{runtime.now().replace(':', '')}")
+
+
+def _take(base: Path, step: Step, aside: str) -> None:
+    if step.does == "move":
+        fs.move(base, step.file, aside)
+    elif step.does == "cut":
+        fs.publish(base, aside, fs.read_bytes(base / step.file, FILE_LIMIT_BYTES), sync=True)
+        with fs.AppendFile(base, step.file) as file:
+            file.truncate(step.number)
+    elif step.does == "write":
+        fs.create(base, step.file, step.content)
+    else:
+        persist_tick(base, step.number, sync=True)
+
+
+def _unused(base: Path, folder: str) -> str:
+    """Return the folder, or the first numbered one beside it that is not there: nothing is written over."""
+    number, free = 1, folder
+    while (base / free).exists():
+        number, free = number + 1, f"{folder}-{number + 1}"
+    return free
+
+
+# --- the tick counter ----------------------------------------------------------------------------
+
+_AGAIN = "Then run `lemming repair` again"
+
+
+def _take_back_the_rest(base: Path, tick: int, ticks: list[int]) -> Repair:
+    found = f"the files are those before tick {tick}, but there are journals up to tick {ticks[-1]}"
+    action = (
+        f"move the journals from tick {tick} on aside, and entries of theirs that are still there, so that "
+        f"tick {tick} runs afresh. {_spent(base, [later for later in ticks if later >= tick])} To keep them "
+        f"instead, bring back the files after tick {ticks[-1]}"
+    )
+    later = [
+        Step("move", entry.file)
+        for name in _agents(base)
+        for entry in list_outbox(base, name)
+        if entry.is_derived and entry.tick >= tick
+    ]
+    steps = (*later, Step("journals", paths.JOURNALS, tick - 1))
+    return Repair("tick", paths.JOURNALS, found, action, steps)
+
+
+def _spent(base: Path, ticks: list[int]) -> str:
+    """Say what the turns of these ticks spent, and how to count it all the same once it is not counted."""
+    spent: dict[str, float] = {}
+    for tick in ticks:
+        with contextlib.suppress(CorruptState):
+            for record in read_journal(base, tick):
+                if record["type"] == "model_replied":
+                    spent[record["agent"]] = spent.get(record["agent"], 0.0) + record["credits"]
+    lines = [f"`lemming credits grant {name} -{n:.10g}`" for name, n in sorted(spent.items()) if n]
+    if not lines:
+        return "They spent nothing."
+    total = f"{sum(spent.values()):.10g}"
+    return f"They spent {total} credits, which is then no longer counted; to count it: {', '.join(lines)}."
+
+
+def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
+    """Return the tick that runs next once `tick.json` is right, and what is to be done to it."""
+    by_journals = (ticks[-1] + is_committed(base, ticks[-1])) if ticks else 1
+    try:
+        tick = load_tick(base)
+    except CorruptState as error:
+        if not ticks:
+            action = 'no journal tells the number: write {"current_tick": N} into it yourself'
+            return 1, [Repair("tick", paths.TICK_FILE, error.message, action)]
+        return by_journals, [_set_tick(base, by_journals, error.message)]
+    if was_taken_back(base, tick, ticks):
+        return tick, [_take_back_the_rest(base, tick, ticks)]
+    record = last_record(base, tick)
+    if record and record["type"] == "tick_committed" and (record["advanced"] or ticks[-1] > tick):
+        found = f"it names tick {tick}, which has been run already; a tick is applied once"
+        return by_journals, [_set_tick(base, by_journals, found)]
+    if missing := _turns_missing_before(base, tick):
+        found = f"it names tick {tick}, but tick {tick - 1} was interrupted in the turn of {missing[0]}"
+        return tick - 1, [_set_tick(base, tick - 1, found)]
+    return tick, []
+
+
+def _set_tick(base: Path, tick: int, found: str) -> Repair:
+    goes_on = last_record(base, tick) is not None
+    why = (
+        f"tick {tick} was interrupted and goes on"
+        if goes_on
+        else f"tick {tick - 1} is the last one committed"
+    )
+    is_there = os.path.lexists(base / paths.TICK_FILE)
+    steps = (*([Step("move", paths.TICK_FILE)] if is_there else []), Step("tick", paths.TICK_FILE, tick))
+    return Repair("tick", paths.TICK_FILE, found, f'write {{"current_tick": {tick}}} into it: {why}', steps)
+
+
+def _turns_missing_before(base: Path, tick: int) -> list[str]:
+    """Return the agents whose turns are missing in the tick before; none if it is over or damaged."""
+    if last_record(base, tick - 1) is None or is_committed(base, tick - 1):
+        return []
+    try:
+        records = read_journal(base, tick - 1)
+    except CorruptState:
+        return []
+    ended = {record["agent"] for record in records if record["type"] in ENDS}
+    return [name for name in Plan.from_json(records[0]).order if name not in ended] if records else []
+
+
+# --- journals ------------------------------------------------------------------------------------
+
+
+def _about_journals(base: Path, ticks: list[int], next_tick: int, writes: LastWrites) -> Iterator[Repair]:
+    """Yield what is wrong with journals, and note what those that can be read say was written."""
+    for tick in ticks:
+        try:
+            writes.note(tick, read_journal(base, tick))
+        except CorruptState as error:
+            writes.note_damaged()
+            yield _about_a_journal(base, tick, next_tick, error)
+
+
+def _about_a_journal(base: Path, tick: int, next_tick: int, error: CorruptState) -> Repair:
+    file = paths.journal_file(tick)
+    if not os.path.lexists(base / file):
+        action = "restore it from a backup if you need the record of its ticks; nothing else depends on it"
+        return Repair("journal", error.where, error.message, action)
+    move = Step("move", file)
+    if tick < next_tick:
+        action = f"move it aside: the record of tick {tick} is lost; what the tick wrote stays as it is"
+        return Repair("journal", error.where, error.message, action, (move,))
+    if is_committed(base, tick):
+        action = f"move it aside and go on with tick {tick + 1}: the record of tick {tick} is lost"
+        steps = (move, Step("tick", paths.TICK_FILE, tick + 1))
+        return Repair("journal", error.where, error.message, action, steps)
+    kept = _lines_before(error)
+    if not kept:
+        action = f"move it aside: tick {tick} runs afresh, and its models are asked, and paid, again"
+        return Repair("journal", error.where, error.message, action, (move,))
+    action = (
+        f"copy it aside and keep its first {kept} lines, which are whole: tick {tick} goes on after them; "
+        "turns recorded below are taken again, and their models are asked, and paid, again"
+    )
+    size = sum(map(len, _lines(base, file)[:kept]))
+    return Repair("journal", error.where, error.message, action, (Step("cut", file, size),))
+
+
+def _lines_before(error: CorruptState) -> int:
+    """Return how many lines stand before the damaged one that the error names; 0 when it names none."""
+    number = error.where.rpartition(":")[2]
+    return int(number) - 1 if number.isdigit() else 0
+
+
+def _lines(base: Path, file: str) -> list[bytes]:
+    return fs.read_bytes(base / file, FILE_LIMIT_BYTES).splitlines(keepends=True)
+
+
+# --- ledgers -------------------------------------------------------------------------------------
+
+
+def _about_a_ledger(base: Path, name: str) -> Repair | None:
+    file = paths.ledger_file(name)
+    try:
+        raw = fs.read_bytes(base / file, LEDGER_LIMIT_BYTES)
+    except FileNotFoundError:
+        return None
+    except OSError:
+        action = "the ledger must be a regular file: put it back, or move this away to start anew"
+        return Repair("ledger", file, "something that is not a regular file stands here", action)
+    if len(raw) > LEDGER_LIMIT_BYTES:
+        found = f"it is larger than the {LEDGER_LIMIT_BYTES >> 20} MiB of a ledger"
+        action = f"move it aside: {name} starts anew, what it has read and spent is forgotten"
+        return Repair("ledger", file, found, action, (Step("move", file),))
+    lines = raw.split(b"\n")
+    whole, torn = lines[:-1], lines[-1]
+    good = len(whole)
+    while good and _state_in(whole[good - 1]) is None:
+        good -= 1
+    bad = len(whole) - good + bool(torn)
+    if not bad:
+        return None
+    found = f"{'its last line is' if bad == 1 else f'its last {bad} lines are'} not what the engine wrote"
+    state = _state_in(whole[good - 1]) if good else None
+    if state is None:
+        action = f"move it aside: {name} starts anew, what it has read and spent is forgotten"
+        return Repair("ledger", file, found, action, (Step("move", file),))
+    action = (
+        f"copy it aside and cut {'that line' if bad == 1 else 'them'}: {name} goes on from its turn of "
+        f"tick {state.tick}; what it read and spent after that is forgotten"
+    )
+    size = sum(len(line) + 1 for line in whole[:good])
+    return Repair("ledger", file, found, action, (Step("cut", file, size),))
+
+
+def _state_in(line: bytes) -> AgentState | None:
+    try:
+        return AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
+    except ValueError:  # what the strict parser and the check of the types raise
+        return None
+
+
+# --- what is gone, and what lies around ------------------------------------------------------------
+
+
+def _about_a_lost_file(lost: LostFile) -> Repair:
+    found = f"it is gone; {lost.agent} wrote it in tick {lost.tick}"
+    if lost.content is None:
+        action = f"write it again if it is missed: `lemming tick {lost.tick}` tells what the turn did"
+        return Repair("lost", lost.file, found, action)
+    action = "write it again as the journal has it; if you removed it yourself, leave it at that"
+    return Repair("lost", lost.file, found, action, (Step("write", lost.file, content=lost.content),))
+
+
+def _leftovers(base: Path) -> Iterator[Repair]:
+    """Yield the files that a write left half-way when the process died."""
+    for place in _leftover_files(base):
+        action = "move it aside: the write it belongs to was never finished, or was done again"
+        yield Repair("leftover", place, "left by a write that was cut off", action, (Step("move", place),))
+
+
+def _leftover_files(base: Path) -> Iterator[str]:
+    """Yield what no writer is at work on any more; somebody may be writing a memory at this moment."""
+    for name in sorted(os.listdir(base)):
+        if is_temporary(name) and is_left_over(None, f"{base}/{name}"):
+            yield name
+    for top in WHERE_THE_ENGINE_WRITES:
+        for folder, inner, names in walk(base / top):
+            inner[:] = sorted(name for name in inner if not name.endswith(".git"))
+            for name in sorted(names):
+                if is_temporary(name) and is_left_over(None, f"{folder}/{name}"):
+                    yield (Path(folder) / name).relative_to(base).as_posix()
+
+
+def _odd_entries(base: Path) -> Iterator[Repair]:
+    for name in _agents(base):
+        for problem in outbox_problems(base, name):
+            advice = problem.hint or "no agent sees it; mend it, or move it away"
+            yield Repair("outbox", problem.where, problem.message, advice)
+
+
+def _about_a_call(call: UnknownCall) -> Repair:
+    found = f"{call.agent} called {call.text} in tick {call.tick}; the engine ended while it ran"
+    if call.was_retried:
+        found += ", and so did the repair that ran it again"
+    action = (
+        f"find out whether it happened, then `lemming repair --mark done {call.id}` or "
+        f"`--mark failed {call.id}`, or have it run again with `lemming repair --retry {call.id} --yes`: "
+        f"{call.agent} is told in its next prompt"
+    )
+    return Repair("call", call.id, found, action, call=call)
+
+
+def _agents(base: Path) -> list[str]:
+    return [name for name in agent_folders(base) if paths.AGENT_NAME.match(name)]

@@ -1,0 +1,80 @@
+"""A tool call whose outcome is unknown, run again because a person decided so; at most once a decision.
+
+    announced < run < told
+
+What is announced and never told is unknown again: it is listed again, and run again only if a person says
+so again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from lemming.agents import Agent, load_agent
+from lemming.config import Org
+from lemming.contract import ToolCall
+from lemming.errors import ToolError, UsageError
+from lemming.files.effects import apply_effect
+from lemming.plugins.registry import load_installed_plugins
+from lemming.redaction import redact_values
+from lemming.tick.runtime import Runtime
+from lemming.timeline.repair.unknown import RETRY, UnknownCall, tell_agent, unknown_call
+from lemming.tools import ToolContext, ToolRegistry, ToolResult, allowed_tools, is_unknown_outcome
+from lemming.turn.loop import INTERRUPTED
+
+
+@dataclass(frozen=True)
+class Retry:
+    """A call that can be run again now, and on whose behalf."""
+
+    call: UnknownCall
+    agent: Agent
+    org: Org
+
+
+def plan_retry(runtime: Runtime, call_id: str) -> Retry:
+    """Return a call that may be run again, without changing anything.
+
+    Raises `UsageError` when it may not: it is not unknown, its agent may not call the tool any more, the tool
+    would not take these arguments; and `ConfigError` when its agent's resume is broken.
+    """
+    call = unknown_call(runtime.base, call_id)
+    org = runtime.load_config().org
+    load_installed_plugins()
+    agent = load_agent(runtime.base, call.agent)
+    instead = f"say what you found out: `lemming repair --mark done {call.id}` or `--mark failed {call.id}`"
+    if call.tool not in ToolRegistry.names(org.plugins):
+        raise UsageError(f'no tool "{call.tool}"', hint=f"load the plugin that has it, or {instead}")
+    tool = allowed_tools(agent, org).get(call.tool)
+    if tool is None:
+        raise UsageError(
+            f"{agent.name} may not call {call.tool} any more",
+            hint=f"grant it in permissions.tools, or {instead}",
+        )
+    if not isinstance(call.args, dict):
+        raise UsageError(f"what {call.tool} was called with is not recorded", hint=instead)
+    try:
+        tool.check(call.args)
+    except ToolError as error:
+        raise UsageError(f"the call cannot be run as it was: {error.message}", hint=instead) from error
+    return Retry(call, agent, org)
+
+
+def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
+    """Run the call, let its agent know, and return the result; a call that fails is a result too.
+
+    Raises `DiskError`. Once announced, and if no end is recorded, the call is unknown again.
+    """
+    base, call = runtime.base, retry.call
+    began = f"A person has had this call of tick {call.tick} run again."
+    tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED}", **{RETRY: "started"})
+    context = ToolContext(agent=retry.agent, base=base, org=retry.org, now=runtime.now())
+    given = runtime.use_tool(call.index, ToolCall(call.tool, call.args), context)
+    result = replace(given, output=redact_values(given.output))
+    for effect in result.effects:
+        apply_effect(base, effect, again=True, sync=True)
+    if is_unknown_outcome(result):  # that is what the agent has been told
+        return result
+    told = f"{began}\n{result.output}"
+    tell_agent(base, call, success=result.success, output=told, **{RETRY: "finished"})
+    return result

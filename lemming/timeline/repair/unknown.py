@@ -1,0 +1,160 @@
+"""Tool calls of which nobody knows whether they happened, and what a person found out about them.
+
+What a person says is added to the agent's waiting results: the ledger's last line is replaced by one with one
+more result. The agent reads it in its next prompt, and the journal keeps it from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from lemming import paths
+from lemming.agents import agent_folders
+from lemming.errors import CorruptState, UsageError
+from lemming.files.jsontext import compact
+from lemming.journal.file import Record, journal_ticks, last_record, read_journal
+from lemming.journal.ledger import amend_state, read_state
+from lemming.tick.counter import load_tick
+from lemming.timeline.record import is_unknown
+
+CALL = "call"
+"""The key that marks a result as a person's word on an earlier call; its value is the call's id."""
+
+RETRY = "retry"
+"""The key of a result whose call a person had run again: "started", and "finished" once its end is known."""
+
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class UnknownCall:
+    """A tool call that was begun and of which no end was recorded.
+
+    `was_retried`: a person has had it run again, and no end of that was recorded either.
+    """
+
+    tick: int
+    agent: str
+    index: int
+    tool: str
+    args: Any
+    was_retried: bool = False
+
+    @property
+    def id(self) -> str:
+        """`TICK/AGENT/INDEX`, as `lemming repair --mark` takes it."""
+        return f"{self.tick}/{self.agent}/{self.index}"
+
+    @property
+    def text(self) -> str:
+        """The tool and its arguments on one line."""
+        return f"{self.tool} {compact(self.args).decode()}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the call as JSON values."""
+        return {"id": self.id, **vars(self)}
+
+
+def find_unknown_calls(base: Path, ticks: Iterable[int]) -> list[UnknownCall]:
+    """Return the calls of these ticks whose outcome no person has settled, oldest first."""
+    calls: list[UnknownCall] = []
+    words: dict[str, Result] = {}  # the last word on each call: what waits in a ledger is the latest
+    for tick in ticks:
+        try:
+            records = read_journal(base, tick)
+        except CorruptState:
+            continue
+        calls += _unknown_calls(tick, records)
+        words.update(_words(result for state in _states(records) for result in state["results"]))
+    words.update(_words(_waiting_results(base)))
+    return [
+        replace(call, was_retried=call.id in words)
+        for call in calls
+        if call.id not in words or words[call.id].get(RETRY) == "started"
+    ]
+
+
+def unknown_call(base: Path, call_id: str) -> UnknownCall:
+    """Return an unknown call that a person may settle now; the organisation must be held.
+
+    Raises `UsageError` for an id that names no unknown call, and while a tick is unfinished: finishing it
+    would write the agent's state anew.
+    """
+    calls = {call.id: call for call in find_unknown_calls(base, journal_ticks(base))}
+    if call_id not in calls:
+        known = f"unknown calls: {', '.join(calls)}" if calls else "there is no such call"
+        raise UsageError(f'"{call_id}" is no call whose outcome is unknown', hint=known)
+    record = last_record(base, tick := load_tick(base))
+    if record is not None and record["type"] != "tick_committed":
+        raise UsageError(f"tick {tick} is unfinished", hint="finish it first: `lemming run-once`")
+    if calls[call_id].agent not in agent_folders(base):
+        raise UsageError(f"there is no agent {calls[call_id].agent} any more")
+    return calls[call_id]
+
+
+def mark_call(base: Path, call_id: str, *, happened: bool) -> UnknownCall:
+    """Let an agent know what a person found out about one of its calls, and return the call.
+
+    Raises what `unknown_call` does.
+    """
+    call = unknown_call(base, call_id)
+    outcome = "it did happen" if happened else "it did not happen"
+    text = f"A person has found out about this call of tick {call.tick}: {outcome}."
+    tell_agent(base, call, success=happened, output=text)
+    return call
+
+
+def tell_agent(base: Path, call: UnknownCall, *, success: bool, output: str, **more: Any) -> None:
+    """Add a person's word on a call to what its agent is shown next, in place of an earlier one.
+
+    Survives power loss when this returns.
+    """
+    word = {
+        "tool": call.tool,
+        "args": call.args,
+        "success": success,
+        "output": output,
+        CALL: call.id,
+        **more,
+    }
+    state = read_state(base, call.agent, before=load_tick(base))
+    others = (result for result in state.results if result.get(CALL) != call.id)
+    amend_state(base, call.agent, replace(state, results=(*others, word)))
+
+
+def without_words(results: Iterable[Result]) -> list[Result]:
+    """Return the results that the agent's own turns left, without what people added."""
+    return [result for result in results if CALL not in result]
+
+
+def _unknown_calls(tick: int, records: list[Record]) -> Iterator[UnknownCall]:
+    args = {
+        (record["agent"], record["index"]): record["args"]
+        for record in records
+        if record["type"] == "tool_started"
+    }
+    for record in records:
+        if record["type"] == "tool_finished" and is_unknown(record):
+            place = (record["agent"], record["index"])
+            yield UnknownCall(tick, *place, record["tool"], args.get(place))
+
+
+def _words(results: Iterable[Result]) -> Iterator[tuple[str, Result]]:
+    return ((result[CALL], result) for result in results if CALL in result)
+
+
+def _states(records: list[Record]) -> Iterator[dict[str, Any]]:
+    return (record["state"] for record in records if record["type"] == "turn_started")
+
+
+def _waiting_results(base: Path) -> Iterator[Result]:
+    for name in agent_folders(base):
+        if not paths.AGENT_NAME.match(name):
+            continue
+        try:
+            yield from read_state(base, name).results
+        except CorruptState:
+            continue

@@ -1,0 +1,1 @@
+"""Recorded ticks, run again with recorded answers and compared."""

@@ -1,0 +1,171 @@
+"""What came into an organisation from people, and in which tick it was first there.
+
+A replay starts from what no turn wrote: resumes, settings, shared files, entries of people. Each is put in
+its place before the tick in which the journals first show it: an agent's files when a plan first names the
+agent, a person's entry when it was written or a prompt first shows it, everything else at the beginning.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from lemming import paths
+from lemming.clock import parse_timestamp
+from lemming.errors import ConfigError, DiskError
+from lemming.files import fs
+from lemming.files.documents import why_unreadable
+from lemming.files.jsontext import JsonProblem, parse
+from lemming.journal.file import Record, journal_ticks, read_journal
+from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
+from lemming.tick.plan import Plan
+from lemming.timeline.verify.root import files_that_count
+
+LARGEST_FILE_BYTES = 1 << 30
+
+
+@dataclass
+class Arrivals:
+    """Files by the tick before which they must be in place; None: after the last one.
+
+    `texts` holds those that are on no disk any more.
+    """
+
+    files: dict[int | None, list[str]] = field(default_factory=dict)
+    texts: dict[str, bytes] = field(default_factory=dict)
+
+    def deliver(self, source: Path, destination: Path, tick: int | None) -> None:
+        """Put what arrives at a tick into its place. Raises `DiskError`."""
+        for file in self.files.get(tick, ()):
+            fs.publish(destination, file, self.texts[file] if file in self.texts else _read(source, file))
+
+
+def find_arrivals(base: Path) -> Arrivals:
+    """Return what arrived when, as all journals tell it; there must be one."""
+    history = _read_history(base)
+    arrivals = Arrivals()
+    for file in files_that_count(base):
+        if file != paths.TICK_FILE and file not in history.written and not _is_ledger(file):
+            arrivals.files.setdefault(history.arrival_of(base, file), []).append(file)
+    for file in sorted(history.expired):
+        tick = history.when_seen(_entry_of(file))
+        if tick is not None and (text := _quoted(base, tick, file)):
+            arrivals.files.setdefault(tick, []).append(file)
+            arrivals.texts[file] = text
+    return arrivals
+
+
+@dataclass
+class _History:
+    """What the journals tell about when things were there."""
+
+    ticks: list[int]
+    written: set[str] = field(default_factory=set)
+    named: dict[str, int] = field(default_factory=dict)
+    seen: dict[str, int] = field(default_factory=dict)
+    began: dict[int, str] = field(default_factory=dict)
+    expired: set[str] = field(default_factory=set)
+
+    def when_seen(self, name: EntryName) -> int | None:
+        """Return the tick in which a prompt first showed an entry; None when none did."""
+        return self.seen.get(name.identity, self.seen.get(name.id))
+
+    def arrival_of(self, base: Path, file: str) -> int | None:
+        """Return the tick before which a file must be there; None when it came after the last."""
+        parts = file.split("/")
+        if parts[0] != "agents" or len(parts) < 3:
+            return self.ticks[0]
+        if parts[2] == "outbox" and len(parts) == 4 and paths.ENTRY_FILE.match(parts[3]):
+            return self._arrival_of_entry(base, _entry_of(file))
+        return self.named.get(parts[1])
+
+    def _arrival_of_entry(self, base: Path, name: EntryName) -> int | None:
+        """Return when an entry was first there: shown in a prompt, else there by its own account."""
+        seen = self.when_seen(name)
+        if seen is not None and not name.is_derived:  # put there by hand: what it says of itself is free
+            return seen
+        written = ""
+        with contextlib.suppress(ConfigError, FileNotFoundError):
+            written = read_entry(base, name).created_at
+        claimed = next(
+            (t for t in self.ticks if t >= name.tick and not _is_later(written, self.began.get(t, ""))), None
+        )
+        return min((tick for tick in (seen, claimed) if tick is not None), default=None)
+
+
+def _read_history(base: Path) -> _History:
+    history = _History(journal_ticks(base))
+    for tick in history.ticks:
+        for record in read_journal(base, tick):
+            _take_note(history, tick, record)
+    history.expired -= history.written
+    return history
+
+
+def _take_note(history: _History, tick: int, record: Record) -> None:
+    kind = record["type"]
+    if kind == "tick_started":
+        history.began[tick] = record["at"]
+        for name in Plan.from_json(record).everyone:
+            history.named.setdefault(name, tick)
+    elif kind == "turn_started":
+        by_hand = {identity.partition("_")[2]: identity for identity in record["read"].get("by_hand", ())}
+        for identity in (*by_hand.values(), *(it for it in record["entries"] if it not in by_hand)):
+            history.seen.setdefault(identity, tick)
+    elif kind == "turn_committed":
+        history.written.update(file["path"] for file in record["files"])
+        history.written.update(record["written_ahead"])
+    elif kind == "entries_expired":
+        history.expired.update(record["files"])
+
+
+def _quoted(base: Path, tick: int, file: str) -> bytes:
+    """Return an entry that retention has removed, as the prompt that first showed it quotes it; or nothing.
+
+    When it was written is not in the prompt, and does not matter: retention removes it again.
+    """
+    name = _entry_of(file)
+    begins = f'{{"id": "{name.id}", "from": "{name.author}", "tick": {name.tick}, '
+    for record in read_journal(base, tick):
+        if record["type"] != "turn_started" or name.id not in record["entries"]:
+            continue
+        for line in "\n".join(message["content"] for message in record["prompt"]).splitlines():
+            if not line.startswith(begins):
+                continue
+            with contextlib.suppress(JsonProblem):
+                told = parse(line)
+                entry = OutboxEntry(
+                    name.id, name.tick, name.author, told["kind"], told["payload"], told.get("tags", [])
+                )
+                return entry.content
+    return b""
+
+
+def _entry_of(file: str) -> EntryName:
+    """Return what the path of an entry says about it."""
+    _, author, _, name = file.split("/")
+    tick, identity = int(name.split("_")[0]), name.split("_")[1].removesuffix(".json")
+    derived = [entry_id(tick, author, number) for number in range(ENTRIES_PER_TURN)]
+    number = derived.index(identity) if identity in derived else ENTRIES_PER_TURN
+    return EntryName(tick, number, identity, author)
+
+
+def _is_ledger(file: str) -> bool:
+    parts = PurePosixPath(file).parts
+    return parts[0] == "agents" and parts[2:] == ("turns.jsonl",)
+
+
+def _is_later(moment: str, than: str) -> bool:
+    """Return whether one timestamp is later than another; one that names no moment is not."""
+    try:
+        return parse_timestamp(moment) > parse_timestamp(than)
+    except ValueError:
+        return False
+
+
+def _read(base: Path, file: str) -> bytes:
+    try:
+        return fs.read_bytes(base / file, LARGEST_FILE_BYTES)
+    except OSError as error:
+        raise DiskError(why_unreadable(error), where=file, hint="check its owner and mode") from error

@@ -1,0 +1,310 @@
+"""Recorded ticks, run again with recorded answers and compared. No provider is ever called.
+
+In place: each turn's outcome is worked out again from its record (`take_turn` with a tape that has nothing
+but records). Into another folder: the whole engine runs again there, from the first journal on, on an
+organisation that starts as this one did; its models, tools and clock are the recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from lemming import paths
+from lemming.config import Config, ModelEntry
+from lemming.contract import ToolCall
+from lemming.engine import run_opened
+from lemming.errors import UsageError
+from lemming.files import fs
+from lemming.files.effects import FileEffect
+from lemming.journal.file import Journal, Record, journal_ticks, read_journal
+from lemming.journal.ledger import amend_state, read_state
+from lemming.llm.backends.replay import replayed
+from lemming.providers import Message, Reply, Request
+from lemming.tick.answers import recorded_answer, recorded_result
+from lemming.tick.counter import load_tick, persist_tick
+from lemming.tick.runtime import Event, Runtime, open_org
+from lemming.timeline.repair.unknown import without_words
+from lemming.timeline.replay.arrivals import Arrivals, find_arrivals
+from lemming.timeline.replay.recording import (
+    NOT_REPEATABLE,
+    Difference,
+    RecordedTick,
+    as_text,
+    diff_of,
+    require_same,
+)
+from lemming.timeline.verify.root import file_digest
+from lemming.tools import ToolContext, ToolResult
+from lemming.turn.inputs import from_record
+from lemming.turn.loop import Answer, take_turn
+
+OUTSIDE = ".lemming/outside"
+"""Where a replay into a folder puts the files that turns wrote outside their organisation."""
+
+_SHOWN_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """A tick that came out the same: how many turns were compared, and who could not be."""
+
+    tick: int
+    turns: int
+    not_repeatable: tuple[str, ...] = ()
+
+
+# --- in place ----------------------------------------------------------------------------------
+
+
+def replay(base: Path, ticks: list[int]) -> Iterator[Replayed]:
+    """Work out the turns of these ticks again and yield each tick that came out the same.
+
+    Raises `Difference` at the first turn that does not. Nothing is written. Turns that a tick under way has
+    not ended are passed over.
+    """
+    after = _After()
+    for tick in ticks:
+        recorded = RecordedTick(tick, read_journal(base, tick))
+        names = [name for name, ended in recorded.ended.items() if ended["type"] == "turn_committed"]
+        names = [name for name in names if name in recorded.started]
+        lost = tuple(name for name in names if recorded.ended[name]["error"] in NOT_REPEATABLE)
+        for name in names:
+            after.compare(recorded, name)
+            if name not in lost:
+                after.states[name] = _retake(recorded, name)
+        yield Replayed(tick, len(names) - len(lost), lost)
+
+
+def _retake(recorded: RecordedTick, name: str) -> dict[str, Any]:
+    """Take one recorded turn again; return the agent's state after it."""
+    started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
+    seat = from_record(started, tick)
+    outcome = take_turn(seat, _RecordedTape(recorded, name))
+    require_same(ended, outcome.report.as_json(), tick=tick, agent=name, what="turn")
+    state = outcome.state.as_json()
+    require_same(ended.get("state", {}), state, tick=tick, agent=name, what="state")
+    return state
+
+
+@dataclass
+class _After:
+    """The state in which each agent's last turn left it; its next turn must start from there.
+
+    People may have added their word on a call in between.
+    """
+
+    states: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+    def compare(self, recorded: RecordedTick, name: str) -> None:
+        before, state = recorded.started[name]["state"], self.states.pop(name, None)
+        if state is not None and before["tick"] == state["tick"]:
+            own = [{**one, "results": without_words(one["results"])} for one in (before, state)]
+            require_same(*own, tick=recorded.tick, agent=name, what="state before the turn")
+
+
+@dataclass(frozen=True)
+class _RecordedTape:
+    """A tape that has nothing but the records of one turn."""
+
+    recorded: RecordedTick
+    agent: str
+
+    def ask(self, call: int, messages: list[Message]) -> Answer:
+        return recorded_answer(self.recorded.answer(self.agent, call))
+
+    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        return recorded_result(self.recorded.tool(self.agent, index))
+
+    def reached_outside(self, index: int) -> bool:
+        return (self.agent, index) in self.recorded.announced
+
+
+# --- into another folder -----------------------------------------------------------------------
+
+
+def replay_into(base: Path, into: Path, ticks: list[int]) -> Iterator[Replayed]:
+    """Run recorded ticks again in the folder `into`, and yield each that came out the same.
+
+    `ticks` must begin with the first journal. `into` must be empty or not there; afterwards it is an
+    organisation of its own, up to where the ticks came out the same. Raises `Difference` at the first prompt,
+    plan or effect that does not, and `UsageError` for a folder that cannot be used.
+    """
+    into = paths.as_base(into)
+    _require_room(base, into)
+    arrivals = find_arrivals(base)
+    fs.make_root(into)
+    fs.make_folder(into, "agents")
+    with open_org(into, command="replay") as opened:
+        runtime = Rerun(opened.base, opened.clock, epoch=opened.epoch, original=base)
+        for tick in ticks:
+            yield _run_again(runtime, arrivals, RecordedTick(tick, read_journal(base, tick)))
+        if ticks[-1] == journal_ticks(base)[-1]:
+            arrivals.deliver(base, into, None)
+            persist_tick(into, max(load_tick(base), load_tick(into)))  # quiet ticks at the end
+
+
+def ticks_to_rerun(base: Path, last: int | None) -> list[int]:
+    """Return the committed ticks from the first journal on, up to `last`.
+
+    Raises `UsageError` when there are none, or when the first one does not begin at the beginning.
+    """
+    ticks = [tick for tick in journal_ticks(base) if last is None or tick <= last]
+    while ticks and not RecordedTick(ticks[-1], read_journal(base, ticks[-1])).is_committed:
+        ticks.pop()
+    if not ticks:
+        raise UsageError("there is no finished tick to run again", hint="`lemming run-once` makes one")
+    for agent, started in RecordedTick(ticks[0], read_journal(base, ticks[0])).started.items():
+        if started["state"]["status"]:
+            raise UsageError(
+                f"the journals begin at tick {ticks[0]}, when {agent} had had turns already",
+                hint="without --into, each turn is worked out again from its own record",
+            )
+    return ticks
+
+
+def _require_room(base: Path, into: Path) -> None:
+    if into.resolve().is_relative_to(base.resolve()):
+        raise UsageError(f"{into} lies inside the organisation", hint="name a folder elsewhere")
+    if into.exists() and (not into.is_dir() or any(into.iterdir())):
+        raise UsageError(f"{into} is not an empty folder", hint="name one that does not exist yet")
+
+
+def _run_again(runtime: Rerun, arrivals: Arrivals, recorded: RecordedTick) -> Replayed:
+    runtime.begin(recorded)
+    arrivals.deliver(runtime.original, runtime.base, recorded.tick)
+    if not (runtime.base / paths.TICK_FILE).exists():
+        persist_tick(runtime.base, recorded.tick)
+    _say_again(runtime, recorded)
+    lost = _give_up_again(runtime, recorded)
+    run_opened(runtime, recorded.tick, advance=recorded.records[-1]["advanced"])
+    return Replayed(recorded.tick, len(recorded.ended) - len(lost), lost)
+
+
+def _say_again(runtime: Rerun, recorded: RecordedTick) -> None:
+    """Let agents know what people had found out about their calls before this tick."""
+    for name, started in recorded.started.items():
+        told, state = started["state"]["results"], read_state(runtime.base, name)
+        if told != [*state.results] and without_words(told) == without_words(state.results):
+            amend_state(runtime.base, name, replace(state, results=tuple(told)))
+
+
+def _give_up_again(runtime: Rerun, recorded: RecordedTick) -> tuple[str, ...]:
+    """Write the ends of turns that cannot be repeated into the new journal, as an earlier attempt would."""
+    ends = [record for record in recorded.ended.values() if record["error"] in NOT_REPEATABLE]
+    if ends:
+        with Journal(runtime.base, recorded.tick, epoch=runtime.epoch, durability="off") as journal:
+            for record in [recorded.records[0], *ends]:
+                rest = {key: value for key, value in record.items() if key not in ("type", "epoch", "boot")}
+                journal.append(record["type"], **rest)  # without a boot, files count as lost and are written
+    return tuple(record["agent"] for record in ends)
+
+
+@dataclass
+class Rerun(Runtime):
+    """A runtime whose world is a recording: what models, tools and the clock answered, and nothing else.
+
+    It compares as it goes and raises `Difference` from where the two runs part.
+    """
+
+    original: Path = Path()
+    recorded: RecordedTick = field(default_factory=RecordedTick)
+    _time: str = ""
+
+    def __post_init__(self) -> None:
+        self.notify = self._hear
+
+    def begin(self, recorded: RecordedTick) -> None:
+        """Turn to the next tick of the recording."""
+        self.recorded, self._time = recorded, recorded.records[0]["at"]
+
+    def load_config(self) -> Config:
+        """Read the settings afresh. A script is not read: it may lie outside what was brought here."""
+        config = super().load_config()
+        models = {
+            key: replace(entry, provider="replay", options={"journals": paths.JOURNALS})
+            if entry.provider == "scripted"
+            else entry
+            for key, entry in config.models.items()
+        }
+        return replace(config, models=models)
+
+    def now(self) -> str:
+        """Return the recorded time."""
+        return self._time
+
+    def complete(self, entry: ModelEntry, request: Request) -> Reply:
+        """Return the recorded answer, or raise the recorded failure, to a prompt that is the recorded one."""
+        record = self.recorded.answer(request.agent, request.step)
+        recorded = self.recorded.started[request.agent]["prompt"]
+        now = request.messages[: len(recorded)] if request.step else request.messages
+        if now != recorded:
+            raise Difference(
+                "the prompt is not the recorded one",
+                tick=request.tick,
+                agent=request.agent,
+                what="prompt",
+                diff=diff_of(as_text(recorded), as_text(now), "prompt"),
+                hint="what it is built from has changed: the resume, a context file, a setting, a memory",
+            )
+        self._time = record.get("at", self._time)
+        return replayed(record)
+
+    def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
+        """Return the recorded result; nothing runs, and files outside the organisation stay as they are."""
+        result = recorded_result(self.recorded.tool(context.agent.name, index))
+        return replace(result, effects=tuple(map(self._moved_inside, result.effects)))
+
+    def _moved_inside(self, effect: FileEffect) -> FileEffect:
+        if not effect.root:
+            return effect
+        root = Path(f"{self.base}/{OUTSIDE}{effect.root}")
+        fs.make_root(root)
+        return effect._replace(root=str(root))
+
+    def _hear(self, event: Event) -> None:
+        tick = self.recorded.tick
+        if event["type"] == "tick_started":
+            require_same(
+                self.recorded.records[0], event, tick=tick, agent="", what="plan", but=["type", "broken"]
+            )
+        elif event["type"] == "turn_ended":
+            self._compare_turn(event)
+
+    def _compare_turn(self, event: Event) -> None:
+        agent, ended = event["agent"], self.recorded.ended[event["agent"]]
+        outside = f"{self.base}/{OUTSIDE}"
+        files = [{**file, "path": file["path"].removeprefix(outside)} for file in event["files"]]
+        ahead = sorted(path.removeprefix(outside) for path in event["written_ahead"])
+        try:
+            # Why a turn failed may name a path, and how long it took is not an effect.
+            but = ["type", "tick", "reason", "duration_ms"]
+            require_same(
+                ended,
+                {**event, "files": files, "written_ahead": ahead},
+                tick=event["tick"],
+                agent=agent,
+                what="turn",
+                but=but,
+            )
+        except Difference as difference:
+            texts = [difference.diff, *self._changed_files(ended, files)]
+            difference.diff = "\n".join(texts)
+            raise
+
+    def _changed_files(self, ended: Record, files: list[dict[str, str]]) -> Iterator[str]:
+        """Yield the diff of each changed file of the organisation whose recorded bytes are still there."""
+        now = {file["path"]: file["sha256"] for file in files}
+        for file in ended["files"]:
+            path, digest = file["path"], file["sha256"]
+            there, here = self.original / path, self.base / path
+            if now.get(path, digest) == digest or path.startswith("/") or not there.is_file():
+                continue
+            if file_digest(self.original, path) == digest:
+                yield diff_of(_text(there), _text(here), path)
+
+
+def _text(file: Path) -> str:
+    return fs.read_bytes(file, _SHOWN_BYTES)[:_SHOWN_BYTES].decode("utf-8", "replace")

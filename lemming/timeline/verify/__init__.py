@@ -1,0 +1,1 @@
+"""Every file against the journals."""

@@ -1,0 +1,205 @@
+"""Every file against the journals: what is damaged, gone, not accounted for, or edited by a person.
+
+The journals are chained by checksums, so damage in them shows in themselves. A file is held against the last
+turn that wrote it. What a person may change (memories, workspaces, shared files, resumes) is a note when it
+has been changed and an error when it can no longer be read; a change of an entry or a ledger is an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from lemming import paths
+from lemming.agents import agent_folders
+from lemming.errors import CorruptState, DiskError
+from lemming.files import fs
+from lemming.files.jsontext import JsonProblem, parse
+from lemming.journal.file import read_journal
+from lemming.memory import decode_memory
+from lemming.messages import list_outbox
+from lemming.tick.counter import load_tick
+from lemming.timeline.verify.ledgers import ledger_findings
+from lemming.timeline.verify.root import file_digest, file_digests, root_of
+from lemming.timeline.verify.told import Finding, Told, Written, read_told
+
+LARGEST_READ_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What was checked and found. `findings` are sorted: the first one names the first tick and file."""
+
+    findings: tuple[Finding, ...]
+    ticks: int
+    turns: int
+    files: int
+    root: str
+
+    @property
+    def errors(self) -> list[Finding]:
+        """The findings that are no mere notes."""
+        return [finding for finding in self.findings if finding.is_error]
+
+
+def verify(base: Path, ticks: list[int] | None = None) -> Verification:
+    """Check the files that turns of these ticks (default: all) wrote, their journals, and the ledgers.
+
+    Nothing is written and nothing is locked. Raises `DiskError` when a file cannot be read.
+    """
+    told = read_told(base)
+    digests = file_digests(base)
+    findings = [
+        *told.findings,
+        *_file_findings(base, told, digests),
+        *_outbox_findings(base, told),
+        *ledger_findings(base, told),
+        *_clock_findings(base, told),
+    ]
+    chosen = set(told.ticks if ticks is None else ticks)
+    kept = [f for f in findings if ticks is None or f.tick in chosen]
+    kept.sort(key=lambda finding: (finding.tick, finding.file))
+    files = sum(written.tick in chosen for written in told.files.values())
+    turns = sum(tick in chosen for turns in told.turns.values() for tick in turns)
+    return Verification(tuple(kept), len(chosen), turns, files, root_of(digests))
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def _file_findings(base: Path, told: Told, digests: dict[str, str]) -> Iterator[Finding]:
+    for file, written in told.files.items():
+        if told.may_be_under_way(file):
+            continue
+        try:
+            digest = digests.get(file) or file_digest(base, file)
+        except DiskError as error:
+            yield Finding(written.tick, file, "damage", error.message)
+            continue
+        if digest is None:
+            yield _missing(base, told, file, written)
+        elif digest != written.sha256:
+            yield _changed(base, told, file, written)
+
+
+def _missing(base: Path, told: Told, file: str, written: Written) -> Finding:
+    is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
+    message = f"is gone; {written.agent} wrote it in tick {written.tick}"
+    later = next((tick for tick in sorted([*told.damaged, *told.gone]) if tick > written.tick), None)
+    if is_error and later is not None:
+        message += f"; retention may have removed it in tick {later}, whose journal cannot be read"
+    elif is_error:
+        message += " and retention has not removed it"
+    return Finding(written.tick, file, "missing", message, is_error=is_error and later is None)
+
+
+def _changed(base: Path, told: Told, file: str, written: Written) -> Finding:
+    """Tell damage from an edit: damage does not parse, is cut short, or is all zeros; the rest is edits."""
+    raw = fs.read_bytes(base / file, LARGEST_READ_BYTES)
+    since = f"since {written.agent} wrote it in tick {written.tick}"
+    if why := _damage(raw, file, _recorded_text(base, file, written)):
+        return Finding(written.tick, file, "damage", f"is damaged {since}: {why}")
+    if _is_entry(file):
+        return Finding(written.tick, file, "edited", f"has been changed {since}; an entry never changes")
+    later = next((tick for tick in told.damaged if tick > written.tick), None)
+    unless = f" (or by tick {later}, whose journal is damaged)" if later is not None else ""
+    return Finding(
+        written.tick,
+        file,
+        "edited",
+        f"has been changed {since}, by hand or by a tool{unless}",
+        is_error=False,
+    )
+
+
+def _damage(raw: bytes, file: str, recorded: bytes | None) -> str:
+    if not raw:
+        return "it is empty"
+    if not raw.strip(b"\0"):
+        return "it holds nothing but zeros"
+    if recorded is not None and len(raw) < len(recorded) and recorded.startswith(raw):
+        return f"it is cut off after {len(raw)} of {len(recorded)} bytes"
+    if _is_memory(file):
+        return _why_no_memory(raw, file)
+    if file.endswith(".json") and (recorded is None or not _why_no_json(recorded)):
+        return _why_no_json(raw)
+    return ""
+
+
+def _why_no_memory(raw: bytes, file: str) -> str:
+    try:
+        decode_memory(raw, file)
+    except CorruptState as error:
+        return error.message
+    return ""
+
+
+def _why_no_json(raw: bytes) -> str:
+    """Return why bytes are no JSON; empty when they are."""
+    try:
+        parse(raw, limit_bytes=LARGEST_READ_BYTES, allow_bom=True)
+    except JsonProblem as error:
+        return f"{error.message} (line {error.line})" if error.line else error.message
+    return ""
+
+
+def _recorded_text(base: Path, file: str, written: Written) -> bytes | None:
+    """Return what a tool call wrote there, from its record; None for what no tool wrote."""
+    texts: dict[str, str] = {
+        effect["path"]: effect["text"]
+        for record in read_journal(base, written.tick)
+        if record["type"] == "tool_finished" and record["agent"] == written.agent
+        for effect in record["effects"]
+    }
+    return texts[file].encode() if file in texts else None
+
+
+def _is_entry(file: str) -> bool:
+    parts = file.split("/")
+    return len(parts) == 4 and parts[0] == "agents" and parts[2] == "outbox"
+
+
+def _is_memory(file: str) -> bool:
+    parts = file.split("/")
+    return len(parts) == 4 and parts[0] == "agents" and parts[2] == "memory"
+
+
+# --- outboxes ----------------------------------------------------------------------------------
+
+
+def _outbox_findings(base: Path, told: Told) -> Iterator[Finding]:
+    """Yield the entries that claim to be a turn's and that no turn wrote."""
+    for author in agent_folders(base):
+        if not paths.AGENT_NAME.match(author) or author in told.people:
+            continue
+        for name in list_outbox(base, author):
+            if name.file in told.files or name.tick in told.damaged or told.may_be_under_way(name.file):
+                continue
+            if name.file in told.expired:
+                message = "is back, though retention removed it"
+            elif name.is_derived and name.tick in told.ticks:
+                message = f"has the id of an entry of tick {name.tick}, but no turn wrote it"
+            else:
+                message = "was put there by hand, or by a turn whose journal is not here"
+                yield Finding(name.tick, name.file, "unaccounted", message, is_error=False)
+                continue
+            yield Finding(name.tick, name.file, "unaccounted", message)
+
+
+# --- the tick counter --------------------------------------------------------------------------
+
+
+def _clock_findings(base: Path, told: Told) -> Iterator[Finding]:
+    if not told.ticks:
+        return
+    last = told.ticks[-1]
+    try:
+        tick = load_tick(base)
+    except CorruptState as error:
+        yield Finding(last, paths.TICK_FILE, "damage", f"{error.message}; {error.hint}")
+        return
+    earliest = last if told.last_may_be_open else last + 1
+    if last not in told.damaged and tick < earliest:  # later is right: quiet ticks have no journal
+        message = f"says {tick}, but the last journal is of tick {last}"
+        yield Finding(last, paths.TICK_FILE, "edited", message)

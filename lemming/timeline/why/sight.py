@@ -1,0 +1,135 @@
+"""What a recorded turn was shown, read back from its prompt.
+
+The prompt is the record of what a turn saw. The full form names every entry and memory as JSON; the brief
+form, for very small models, shows bare lines, so there the names are told from the lines' beginnings.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from typing import Any
+
+from lemming import paths
+from lemming.files.jsontext import JsonProblem, parse
+from lemming.timeline.record import TurnRecord
+
+# A section's mark is made from its text, so nothing inside the text can end it.
+_SECTION = re.compile(r"^# ([^\n]*)\n<<<DATA ([0-9a-f]{10}|[0-9a-f]{32})\n(.*?)\n\2 DATA>>>", re.M | re.S)
+_ENTRY = re.compile(r'\{"id": "([A-Za-z0-9]+)", "from": "([a-z0-9_-]+)", "tick": (\d+), ')
+_FILE, _NEW = "File: ", "New entries"
+_ENTRY_SECTIONS = (_NEW, "Entries you have seen before", "Your own latest entries")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenEntry:
+    """An entry in a prompt. The brief form tells neither author nor tick nor text: they are None there."""
+
+    id: str
+    author: str | None = None
+    tick: int | None = None
+    payload: Any = None
+    is_new: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sight:
+    """What a turn saw. `memory` and `files` hold what was shown of each, under its key or its path.
+
+    `is_brief`: texts were shortened, and a name may be a misreading of somebody's text.
+    """
+
+    entries: list[SeenEntry] = field(default_factory=list)
+    memory: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, str] = field(default_factory=dict)
+    is_brief: bool = False
+
+
+def sight_of(turn: TurnRecord, agents: Collection[str]) -> Sight:
+    """Return what a turn's first prompt showed; `agents` are all names of that tick."""
+    if not turn.started:
+        return Sight()
+    last = turn.prompt[-1]["content"] if turn.prompt else ""
+    files = list(_context_files(turn))
+    if not last.startswith("# Your memory\n"):
+        return _brief_sight(turn, last, files, agents)
+    sections = [(match[1], match[3]) for match in _SECTION.finditer(last)]
+    labels = {f"{_FILE}{label}": path for path, label in files}
+    return Sight(
+        entries=[
+            _seen_entry(line, is_new=title.startswith(_NEW))
+            for title, text in sections
+            if title.startswith(_ENTRY_SECTIONS)
+            for line in text.split("\n")
+            if _ENTRY.match(line)
+        ],
+        memory=dict(_memories(next((text for title, text in sections if title == "Your memory"), ""))),
+        files={
+            **dict.fromkeys(labels.values(), ""),
+            **{labels[title]: text for title, text in sections if title in labels},
+        },
+    )
+
+
+def place_of(agent: str, path: str) -> str:
+    """Return where a path that an agent used lies: relative to the organisation, or absolute.
+
+    >>> place_of("ada", "notes.txt"), place_of("ada", "./shared/facts.txt")
+    ('agents/ada/workspace/notes.txt', 'shared/facts.txt')
+    """
+    if path.startswith("/"):
+        return path
+    parts = PurePosixPath(path).parts
+    if parts[:1] == ("shared",):
+        return "/".join(parts)
+    below = parts[1:] if parts[:1] == ("workspace",) else parts
+    return "/".join([paths.workspace_folder(agent), *below])
+
+
+def _seen_entry(line: str, *, is_new: bool) -> SeenEntry:
+    match = _ENTRY.match(line)
+    assert match is not None
+    try:
+        payload = parse(line)["payload"]
+    except (JsonProblem, KeyError):  # a long one is cut
+        payload = None
+    return SeenEntry(id=match[1], author=match[2], tick=int(match[3]), payload=payload, is_new=is_new)
+
+
+def _memories(text: str) -> Iterator[tuple[str, Any]]:
+    for line in text.split("\n"):
+        try:
+            plain = parse(line)
+        except JsonProblem:  # the remark on those that were too long to show
+            continue
+        if isinstance(plain, dict) and "key" in plain:
+            yield plain["key"], plain.get("value")
+
+
+def _context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
+    """Yield the place and the label of each file that the resume puts into every prompt."""
+    resume = turn.started["resume"] if turn.started else {}
+    for item in resume.get("context", []):
+        label = item.get("label") or PurePosixPath(item["file"]).name
+        yield place_of(turn.agent, item["file"]), label
+
+
+def _brief_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]) -> Sight:
+    labels = {label: path for path, label in files}
+    shown: dict[str, str] = {}
+    for line in text.split("\n"):
+        name, colon, rest = line.partition(": ")
+        if colon and name not in shown:
+            shown[name] = rest
+    return Sight(
+        entries=[SeenEntry(id=identity) for identity in turn.shown],
+        memory={
+            name: rest
+            for name, rest in shown.items()
+            if paths.MEMORY_KEY.match(name) and name not in labels and name not in agents
+        },
+        files={path: shown.get(label, "") for label, path in labels.items()},
+        is_brief=True,
+    )

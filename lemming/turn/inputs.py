@@ -1,0 +1,349 @@
+"""From an agent that is due to the seat of its turn: everything it will see, gathered once.
+
+A seat is written to the journal (`turn_started`) before the model is asked, and read back from there when
+an interrupted tick goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import sha256
+from operator import is_
+from pathlib import Path, PurePosixPath
+from typing import Any, NamedTuple
+
+from lemming.access.grants import resolve
+from lemming.access.open import read_text
+from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
+from lemming.config import Config, ModelEntry, Org, credits_of
+from lemming.contract import brief_schema, reply_schema
+from lemming.errors import ConfigError, OutOfCredits, Problem, Unusable, name_of
+from lemming.files.jsontext import compact, parse
+from lemming.journal.file import Record
+from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.read_mark import ReadMark
+from lemming.journal.starts import agent_of, allocation_of, model_of
+from lemming.kinds import MessageKind
+from lemming.llm.pricing import check_credits, has_reached_soft_cap
+from lemming.mail.visibility import Mailroom
+from lemming.memory import Memories, read_memories
+from lemming.providers import LLMProvider, Message, make_provider, provider_class
+from lemming.tools import Tool, ToolRegistry, allowed_tools
+from lemming.turn.loop import Seat
+from lemming.turn.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
+
+NOTHING: Mapping[str, bytes] = {}
+IN_THE_OPENING = ("instructions", "examples")
+STANDINGS_REMEMBERED = 10_000
+
+
+class Skip(NamedTuple):
+    """The agent is due but takes no turn."""
+
+    reason: str
+    error: str = ""
+
+
+class Seated(NamedTuple):
+    """A seat, the ids of the entries its prompt shows, and what was wrong with files on the way."""
+
+    seat: Seat
+    standing: Standing
+    entries: list[str]
+    problems: tuple[Problem, ...] = ()
+
+
+class Standing(NamedTuple):
+    """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
+
+    `basis` is what it follows from. `opening` are the messages that the prompt begins with, and
+    `opening_written` the same as JSON, without the brackets; so is `written`, the fields of `turn_started`
+    from "schema" to "repairs".
+    """
+
+    basis: tuple[object, ...]
+    takes_schema: bool
+    schema: dict[str, Any] | None
+    max_steps: int
+    repairs: int
+    opening: list[Message]
+    opening_written: bytes
+    written: bytes
+
+
+def find_seat(
+    base: Path,
+    agent: Agent,
+    digest: str,
+    config: Config,
+    mailroom: Mailroom,
+    tick: int,
+    held: Mapping[str, bytes] = NOTHING,
+) -> Seated | Skip:
+    """Gather what an agent's turn starts from, or say why it takes none.
+
+    `held` are files that earlier turns wrote and that are not on the disk yet, by `FileEffect.place`.
+
+    Raises a `LemmingError` when something that only concerns this agent is wrong: an unknown model key, a
+    context file it may not read, a damaged ledger.
+    """
+    require_own_folders(base, agent.name)
+    desk = _look(base, agent, digest, config, mailroom, tick, held)
+    if isinstance(desk, Skip):
+        return desk
+    entry, state, allocation, memories, context, inputs = desk
+    org = config.org
+    inbox = mailroom.inbox(agent, state.read, limit=org.inbox_limit, chars=org.inbox_chars)
+    standing = _standing(base, agent, config, entry, allocation)
+    warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
+    sight = Sight(
+        agent=agent,
+        tick=tick,
+        inbox=inbox,
+        memory=memories.values,
+        context=context,
+        results=state.results,
+        warnings=[
+            *([_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else []),
+            *([_expired_warning(state.expired_unread)] if state.expired_unread else []),
+        ],
+        memory_chars=org.memory_chars,
+        uses_wire_form=standing.takes_schema,
+    )
+    situation = brief_situation(sight) if entry.prompt == "brief" else full_situation(sight)
+    seat = Seat(
+        agent=agent,
+        tick=tick,
+        model=entry,
+        allocation=allocation,
+        max_steps=standing.max_steps,
+        repairs=standing.repairs,
+        prompt=[*map(dict, standing.opening), situation],
+        schema=standing.schema,
+        state=state,
+        read=inbox.mark,
+        warned=warned,
+        inputs=inputs,
+        damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
+    )
+    return Seated(seat, standing, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
+
+
+def why_not(
+    base: Path, agent: Agent, digest: str, config: Config, mailroom: Mailroom, tick: int
+) -> Skip | None:
+    """Return why an agent that is due would take no turn now; None when it would. Raises as `find_seat`."""
+    desk = _look(base, agent, digest, config, mailroom, tick, NOTHING)
+    return desk if isinstance(desk, Skip) else None
+
+
+class _Desk(NamedTuple):
+    """What an agent finds before it opens its inbox."""
+
+    model: ModelEntry
+    state: AgentState
+    allocation: AgentCredits
+    memories: Memories
+    context: list[tuple[str, str]]
+    inputs: dict[str, Any] | None
+
+
+def _look(
+    base: Path,
+    agent: Agent,
+    digest: str,
+    config: Config,
+    mailroom: Mailroom,
+    tick: int,
+    held: Mapping[str, bytes],
+) -> _Desk | Skip:
+    entry = config.model(agent.model.key)
+    state = read_state(base, agent.name, before=tick)
+    allocation = credits_of(config, agent.name, agent.credits)
+    try:
+        check_credits(entry, allocation, state.used_up)
+    except OutOfCredits as error:
+        return Skip(str(error), name_of(error))
+    memories = read_memories(base, agent.name)
+    texts, shown = [], []
+    for item in agent.context:
+        text = read_text(resolve(agent, base, item.file, "read", caller="context"), held)
+        texts.append(text)
+        shown.append(_shown(item, text, state.turns))
+    inputs = _inputs(agent, base, config, digest, memories, texts, shown)
+    if inputs is not None and _nothing_new(agent, config, state, inputs, mailroom):
+        return Skip(f"nothing it reads has changed since tick {state.tick}")
+    return _Desk(entry, state, allocation, memories, shown, inputs)
+
+
+def as_record(seated: Seated) -> bytes:
+    """Return what `turn_started` records beside the agent and the entries: JSON without the braces."""
+    seat, standing = seated.seat, seated.standing
+    rest = {
+        "state": seat.state.as_json(),
+        "read": seat.read.as_json(),
+        "warned": seat.warned,
+        "inputs": seat.inputs,
+        "damaged": sorted(seat.damaged),
+    }
+    return b'"prompt":[%b,{"role":"user","content":%b}],%b,%b' % (
+        standing.opening_written,
+        compact(seat.prompt[-1]["content"]),
+        standing.written,
+        compact(rest)[1:-1],
+    )
+
+
+def from_record(record: Record, tick: int) -> Seat:
+    """Return the seat of an interrupted turn, with the model and the credits it had when it began."""
+    return Seat(
+        agent=agent_of(record),
+        tick=tick,
+        model=model_of(record),
+        allocation=allocation_of(record),
+        max_steps=record["max_steps"],
+        repairs=record["repairs"],
+        prompt=record["prompt"],
+        schema=record["schema"],
+        state=AgentState.from_json(record["state"]),
+        read=ReadMark.from_json(record["read"]),
+        warned=record["warned"],
+        inputs=record["inputs"],
+        damaged=frozenset(record["damaged"]),
+    )
+
+
+def _standing(
+    base: Path, agent: Agent, config: Config, entry: ModelEntry, allocation: AgentCredits
+) -> Standing:
+    """Return the agent's standing, made anew when anything that it follows from is not the very same."""
+    plugins = config.org.plugins
+    basis = agent, config, ToolRegistry.all(plugins), provider_class(entry.provider, plugins)
+    standings = _standings(base)
+    known = standings.get(agent.name)
+    if known and all(map(is_, known.basis, basis)):
+        return known
+    if len(standings) >= STANDINGS_REMEMBERED:
+        standings.clear()
+    standings[agent.name] = standing = _make_standing(basis, base, agent, config.org, entry, allocation)
+    return standing
+
+
+@lru_cache(maxsize=8)
+def _standings(_: Path) -> dict[str, Standing]:
+    """Return where the standings of an organisation's agents are kept, by name."""
+    return {}
+
+
+def _make_standing(
+    basis: tuple[object, ...],
+    base: Path,
+    agent: Agent,
+    org: Org,
+    entry: ModelEntry,
+    allocation: AgentCredits,
+) -> Standing:
+    takes_schema = _takes_schema(
+        provider_class(entry.provider, org.plugins),
+        entry.provider,
+        compact(entry.options),
+        base,
+        tuple(org.plugins),
+    )
+    tools = tuple(allowed_tools(agent, org).values())
+    limits, defaults = agent.turn, org.defaults.turn
+    opening = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
+    schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
+    max_steps = limits.max_steps or defaults.max_steps
+    repairs = defaults.repairs if limits.repairs is None else limits.repairs
+    fields = {
+        "schema": schema,
+        "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
+        "model": vars(entry),
+        "allocation": vars(allocation),
+        "max_steps": max_steps,
+        "repairs": repairs,
+    }
+    return Standing(
+        basis=basis,
+        takes_schema=takes_schema,
+        schema=schema,
+        max_steps=max_steps,
+        repairs=repairs,
+        opening=opening,
+        opening_written=compact(opening)[1:-1],
+        written=compact(fields)[1:-1],
+    )
+
+
+@lru_cache(maxsize=256)
+def _takes_schema(
+    _: type[LLMProvider], provider: str, options: bytes, base: Path, plugins: tuple[str, ...]
+) -> bool:
+    """Ask a provider made with these options; the class is in the key because plugins may register anew."""
+    try:
+        return make_provider(provider, parse(options), base=base, plugins=plugins).takes_schema
+    except ConfigError as error:
+        raise Unusable(error.message, where=error.where, hint=error.hint) from error
+
+
+@lru_cache(maxsize=4096)
+def _schema(
+    prompt: str, kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int
+) -> dict[str, Any]:
+    if prompt == "brief":
+        return brief_schema(kinds=kinds)
+    arguments = {tool.name: tool.parameters for tool in tools}
+    return reply_schema(kinds=kinds, tools=arguments, max_entries=max_entries)
+
+
+def _shown(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
+    label = item.label or PurePosixPath(item.file).name
+    if item.take == "all":
+        return label, text.strip()
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return label, lines[turns % len(lines)] if lines else ""
+
+
+def _inputs(
+    agent: Agent,
+    base: Path,
+    config: Config,
+    digest: str,
+    memories: Memories,
+    texts: list[str],
+    shown: list[tuple[str, str]],
+) -> dict[str, Any] | None:
+    """Return the fingerprint of what the turn reads beside its inbox; None when the agent always wakes."""
+    if (agent.schedule.wake or config.org.defaults.wake) == "always":
+        return None
+    context = {
+        resolve(agent, base, item.file, "read", caller="context").key: sha256(
+            (text if item.take == "all" else line).encode()
+        ).hexdigest()
+        for item, text, (_, line) in zip(agent.context, texts, shown, strict=True)
+    }
+    return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
+
+
+def _nothing_new(
+    agent: Agent, config: Config, state: AgentState, inputs: dict[str, Any], mailroom: Mailroom
+) -> bool:
+    tools = ToolRegistry.all(config.org.plugins) if state.results else {}
+    any_news = any(_is_news(result, tools.get(result["tool"])) for result in state.results)
+    return inputs == state.inputs and not any_news and not mailroom.has_unread(agent, state.read)
+
+
+def _is_news(result: Mapping[str, Any], tool: Tool | None) -> bool:
+    """Return whether a result is worth a call: not that of a tool that has written as told."""
+    is_a_persons_word = "call" in result
+    return is_a_persons_word or not result["success"] or tool is None or tool.success_is_news
+
+
+def _soft_cap_warning(soft_cap: float | None, spent: float) -> str:
+    return f"You have spent {spent:g} credits; the soft cap is {soft_cap:g}. Be sparing."
+
+
+def _expired_warning(count: int) -> str:
+    return f"{count} entr{'y' if count == 1 else 'ies'} expired unread: removed before you were shown them."
