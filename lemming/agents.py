@@ -11,16 +11,16 @@ import os
 import stat
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from lemming import paths
 from lemming.errors import ConfigError, Problem
-from lemming.files.documents import Document, adapter, read_text, unreadable
+from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import LARGEST_AMOUNT, about
-from lemming.files.jsontext import compact, nearest
+from lemming.files.jsontext import compact, nearest, parse
 from lemming.files.stamps import (
     Identity,
     Look,
@@ -157,7 +157,7 @@ class Agent:
     @cached_property
     def plain(self) -> dict[str, Any]:
         """The agent as JSON values, in the resume's own shape."""
-        values: dict[str, Any] = adapter(Agent).dump_python(self, mode="json")
+        values: dict[str, Any] = parse(compact(asdict(self)))
         return values
 
 

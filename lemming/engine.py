@@ -34,7 +34,7 @@ from lemming.journal.file import (
     read_journal,
 )
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
-from lemming.logging_config import engine_logger
+from lemming.logging_config import EngineLog
 from lemming.plugins.registry import load_installed_plugins
 from lemming.report import TickReport, TurnReport
 from lemming.schedule import in_order, is_due
@@ -321,7 +321,7 @@ def _tidy_journals(base: Path, tick: int, config: Config) -> None:
     seal_old_journals(base, tick, config.org.plain_journals)
     if config.org.kept_journals is not None:
         for segment in remove_old_segments(base, tick, config.org.kept_journals):
-            engine_logger(base).info("journals_removed", tick=tick, file=segment)
+            EngineLog(base).info("journals_removed", tick=tick, file=segment)
 
 
 def _announce(runtime: Runtime, snapshot: Snapshot, records: list[Record]) -> None:

@@ -1,6 +1,8 @@
 """Structured logs: JSON lines in `logs/engine.log` and in each agent's `logs/activity.log`.
 
-Logs are for people and tools that watch; nothing reads them back. Secrets are taken out of every line.
+Logs are for people and tools that watch; nothing reads them back. Secrets are taken out of every line. Who
+writes lines of their own gets a structlog logger; the engine's lines need no more than a function
+(docs/decisions/0009).
 """
 
 from __future__ import annotations
@@ -9,9 +11,9 @@ import contextlib
 import json
 import os
 import threading
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from functools import cache, lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,41 +25,73 @@ from lemming.redaction import redact_bytes, redact_json
 ROTATE_BYTES = 8 << 20
 """A log that has grown past this when it is closed becomes `<name>.1`, in the place of the one before."""
 
-_INFO = 20  # logging.INFO; the module is imported with the first line that is written
+_INFO, _WARNING = 20, 30  # as `logging` numbers them, which is imported for whoever sets a level
 _levels: dict[Path, int] = {}
 _moving = threading.Lock()
 
 
 def setup_logging(base_path: str | os.PathLike[str], level: str = "INFO") -> Any:
-    """Set from which level on an organisation's log is written, and return its logger.
+    """Set from which level on an organisation's log is written; return a structlog logger that writes to it.
 
     Raises `ValueError` for a level that `logging` does not know. A tick under way keeps the level it has.
     """
     import logging
+
+    import structlog
 
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
         raise ValueError(f"no log level {level!r}: use DEBUG, INFO, WARNING or ERROR")
     base = paths.as_base(base_path)
     _levels[base] = number
-    return engine_logger(base)
+    return structlog.wrap_logger(
+        _EachLine(base),
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.format_exc_info,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.JSONRenderer(serializer=_dumps, default=str),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+    )
 
 
-def engine_logger(base_path: str | os.PathLike[str]) -> Any:
-    """Return the logger that writes to `logs/engine.log`, and opens it for each line."""
-    base = paths.as_base(base_path)
-    return _logger_at(base, _levels.get(base, _INFO))
+class EngineLog:
+    """Writes the engine's own lines to `logs/engine.log`, from the level that was set for the organisation.
 
-
-@contextlib.contextmanager
-def engine_log(base_path: str | os.PathLike[str]) -> Iterator[Any]:
-    """Give a logger that writes to `logs/engine.log`, and keeps it open until the block ends.
-
-    The file is made again when somebody removes it. Who moves it away takes the block's lines along.
+    As a context it keeps the file open until the block ends, else it is opened for each line. It is made
+    again when somebody removes it. Who moves it away takes the block's lines along.
     """
-    base = paths.as_base(base_path)
-    with _LogFile(base, paths.ENGINE_LOG) as log:
-        yield _logger(log, _levels.get(base, _INFO))
+
+    def __init__(self, base_path: str | os.PathLike[str]) -> None:
+        base = paths.as_base(base_path)
+        self._file = _LogFile(base, paths.ENGINE_LOG)
+        self._level = _levels.get(base, _INFO)
+        self._stays_open = False
+
+    def __enter__(self) -> EngineLog:
+        self._stays_open = True
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stays_open = False
+        self._file.close()
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Write a line about what happened."""
+        if self._level <= _INFO:
+            self._write({**fields, "event": event, "level": "info", "timestamp": _now()})
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Write a line about what a person may want to look at."""
+        if self._level <= _WARNING:
+            self._write({**fields, "event": event, "level": "warning", "timestamp": _now()})
+
+    def _write(self, told: dict[str, Any]) -> None:
+        self._file.write(_dumps(told))
+        if not self._stays_open:
+            self._file.close()
 
 
 def log_agent_action(
@@ -74,30 +108,21 @@ def log_agent_action(
     base = paths.as_base(base_path)
     if _levels.get(base, _INFO) > _INFO:
         return
-    # Without structlog's chain, which costs more than the line: every turn writes one.
-    told = {
-        "agent": agent_name,
-        "tick": tick,
-        **fields,
-        "level": "info",
-        "timestamp": _now(),
-        "event": action,
-    }
-    with _LogFile(base, paths.activity_log(agent_name)) as log:
-        log.msg(_dumps(told))
+    told = {"agent": agent_name, "tick": tick, **fields}
+    file = _LogFile(base, paths.activity_log(agent_name))
+    file.write(_dumps({**told, "level": "info", "timestamp": _now(), "event": action}))
+    file.close()
 
 
 class _LogFile:
-    """The end of a structlog chain: a file that is opened with the first line. One write a line."""
+    """A log that is opened with the first line after it was closed. One write a line."""
 
     def __init__(self, base: Path, relative: str) -> None:
         self._base, self._relative = base, relative
         self._file: fs.AppendFile | None = None
 
-    def __enter__(self) -> _LogFile:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """Close the file, and move it out of the way when it is full."""
         file, self._file = self._file, None
         if file is None:
             return
@@ -106,7 +131,8 @@ class _LogFile:
         if is_full:
             self._move_away()
 
-    def msg(self, line: bytes) -> None:
+    def write(self, line: bytes) -> None:
+        """Add a line, without secrets."""
         try:
             self._opened().append(_without_secrets(line) + b"\n")
         except DiskError as error:
@@ -130,8 +156,6 @@ class _LogFile:
             except DiskError as error:
                 _overlook_odd_file(error)
 
-    debug = info = warning = error = critical = msg
-
 
 class _EachLine:
     """The end of a structlog chain: the file is opened for each line."""
@@ -140,8 +164,10 @@ class _EachLine:
         self._base = base
 
     def msg(self, line: bytes) -> None:
-        with _LogFile(self._base, paths.ENGINE_LOG) as log:
-            log.msg(line)
+        """Add a line to the engine's log."""
+        file = _LogFile(self._base, paths.ENGINE_LOG)
+        file.write(line)
+        file.close()
 
     debug = info = warning = error = critical = msg
 
@@ -156,33 +182,16 @@ def _overlook_odd_file(error: DiskError) -> None:
         raise error
 
 
-@lru_cache(maxsize=4096)
-def _logger_at(base: Path, level: int) -> Any:
-    return _logger(_EachLine(base), level)
-
-
-def _logger(end: _LogFile | _EachLine, level: int) -> Any:
-    import structlog
-
-    bound = structlog.make_filtering_bound_logger(level)
-    return structlog.wrap_logger(end, processors=[_render], wrapper_class=bound).bind()
-
-
-def _render(_: object, level: str, event: MutableMapping[str, Any]) -> bytes:
-    """Return an event as a line; one processor instead of structlog's three, as every turn writes one."""
-    event["level"], event["timestamp"] = level, _now()
-    return _dumps(event)
-
-
 def _now() -> str:
     return datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
 
-def _dumps(event: Mapping[str, Any]) -> bytes:
+def _dumps(event: Mapping[str, Any], default: Callable[[Any], Any] = str) -> bytes:
+    """Return an event as a line; `default` turns what JSON has no word for into what it has one for."""
     try:
-        return _writer()(event, fallback=str)
+        return _writer()(event, fallback=default)
     except ValueError:  # half of a surrogate pair, as in a file's name that is not UTF-8
-        return json.dumps(event, ensure_ascii=False, default=str).encode("utf-8", "replace")
+        return json.dumps(event, ensure_ascii=False, default=default).encode("utf-8", "replace")
 
 
 @cache

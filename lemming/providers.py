@@ -22,8 +22,8 @@ from lemming.errors import (
     ProviderError,
     UnknownModel,
 )
-from lemming.files.documents import adapter
-from lemming.files.jsontext import compact, nearest
+from lemming.files.documents import value_of
+from lemming.files.jsontext import nearest
 from lemming.plugins.errors import place_of
 from lemming.plugins.registry import Registry
 from lemming.redaction import name_variables, redact
@@ -319,24 +319,19 @@ def make_provider(
 
 def _check_types(name: str, provider: type[LLMProvider], options: dict[str, Any]) -> None:
     """Raise `ConfigError` for an option whose value does not fit the constructor's annotation."""
-    from pydantic import ValidationError
-    from pydantic.errors import PydanticUserError
-
     try:
         parameters = inspect.signature(provider, eval_str=True).parameters
     except NameError:  # a plugin's annotation that only its type checker understands
         return
     for option in options.keys() & parameters.keys():
         annotation = parameters[option].annotation
+        kind = Any if annotation is inspect.Parameter.empty else annotation
         try:
-            fits = adapter(Any if annotation is inspect.Parameter.empty else annotation)
-        except PydanticUserError:  # a class of the plugin's own
+            value_of(kind, options[option])
+        except TypeError:  # a class of the plugin's own
             continue
-        try:
-            fits.validate_json(compact(options[option]), strict=True)
-        except ValidationError as error:
-            problem = error.errors(include_url=False)[0]["msg"]
-            raise ConfigError(f'provider {name}: option "{option}": {problem}', where=_MODELS_FILE) from error
+        except ValueError as error:
+            raise ConfigError(f'provider {name}: option "{option}": {error}', where=_MODELS_FILE) from error
 
 
 def _load(place: str) -> Any:

@@ -76,6 +76,31 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+def value_of(kind: Any, plain: Any) -> Any:
+    """Return JSON values as a value of a type; raise `ValueError` that names the first thing that is wrong.
+
+    Raises `TypeError` for a type whose values cannot come from JSON.
+    """
+    try:
+        return fit(kind, plain)
+    except Misfit:
+        return _validated(kind, plain)
+
+
+def _validated(kind: Any, plain: Any) -> Any:
+    from pydantic import ValidationError
+    from pydantic.errors import PydanticUserError
+
+    try:
+        return adapter(kind).validate_json(compact(plain), strict=True)
+    except PydanticUserError as error:
+        raise TypeError(str(error)) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = "/".join(map(str, first["loc"]))
+        raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from error
+
+
 def read_text(
     raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 20, any_integer: bool = False
 ) -> Document[T]:

@@ -7,6 +7,7 @@ a whole idle tick, says what is wrong. `fit` must never accept what pydantic's s
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import operator
 import types
@@ -57,7 +58,7 @@ def _fitter(kind: Any) -> Fitter:
         return lambda value: value
     if kind is float:
         return _fit_float
-    if kind in (str, int, bool):
+    if kind in (str, int, bool, type(None)):
         return lambda value: value if type(value) is kind else _refuse()
     if dataclasses.is_dataclass(kind):
         return _fitter_of_dataclass(kind)
@@ -68,6 +69,8 @@ def _fitter(kind: Any) -> Fitter:
         case types.UnionType | typing.Union if len(inner) == 2 and inner[1] is type(None):
             fit_inner = _fitter(inner[0])
             return lambda value: None if value is None else fit_inner(value)
+        case types.UnionType | typing.Union:
+            return _fitter_of_union([_fitter(branch) for branch in inner])
         case builtin if builtin in (list, frozenset) or (builtin is tuple and inner[1:] == (...,)):
             fit_item = _fitter(inner[0])
             return lambda value: builtin(map(fit_item, value)) if type(value) is list else _refuse()
@@ -81,6 +84,17 @@ def _fitter(kind: Any) -> Fitter:
 
 def _refuse() -> Any:
     raise Misfit
+
+
+def _fitter_of_union(fitters: list[Fitter]) -> Fitter:
+    def fit_branch(value: Any) -> Any:
+        fitted = []
+        for fitter in fitters:
+            with contextlib.suppress(Misfit):
+                fitted.append(fitter(value))
+        return fitted[0] if len(fitted) == 1 else _refuse()  # which of two is pydantic's to say
+
+    return fit_branch
 
 
 def _fit_float(value: Any) -> float:

@@ -15,7 +15,7 @@ from lemming.clock import timestamp
 from lemming.errors import GitFailed, LemmingError
 from lemming.history.git import BRANCH, FOLDER, Repository
 from lemming.journal.file import Record, journal_ticks, last_record, read_journal
-from lemming.logging_config import engine_logger
+from lemming.logging_config import EngineLog
 from lemming.report import STATUSES, TickReport, TurnReport
 from lemming.tick.runtime import Runtime
 
@@ -95,7 +95,7 @@ class Recorder:
             self._tell(error)
 
     def _tell(self, error: LemmingError) -> None:
-        engine_logger(self._runtime.base).warning("history_not_kept", problem=str(error))
+        EngineLog(self._runtime.base).warning("history_not_kept", problem=str(error))
         self._runtime.notify({"type": "history_not_kept", "problem": error.as_json()})
 
     def _mend(self, found: GitFailed) -> None:

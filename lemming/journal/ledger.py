@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 from lemming import paths
 from lemming.errors import CorruptState
 from lemming.files import fs
-from lemming.files.documents import adapter, why_unreadable
-from lemming.files.fitting import LARGEST_AMOUNT, Misfit, fit
+from lemming.files.documents import value_of, why_unreadable
+from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import compact, parse
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import Identity, identity_in, identity_of, is_exact, status_of
@@ -81,10 +81,7 @@ class AgentState:
 
         Raises `ValueError` when a value is of another type than the engine writes.
         """
-        try:
-            state: AgentState = fit(AgentState, plain)
-        except Misfit:
-            state = adapter(AgentState).validate_python(plain)
+        state: AgentState = value_of(AgentState, plain)
         return state
 
 
@@ -125,9 +122,9 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
             continue
         try:
             state = AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
-        except ValueError as error:  # JsonProblem and pydantic's ValidationError are
+        except ValueError as error:
             raise CorruptState(
-                f"the last line is not a turn: {_why(error)}",
+                f"the last line is not a turn: {error}",
                 where=relative,
                 hint="remove that line by hand; the agent then continues from the one before",
             ) from error
@@ -233,12 +230,3 @@ def _newest(lines: list[bytes]) -> list[bytes]:
             break
         kept += 1
     return lines[len(lines) - kept :]
-
-
-def _why(error: ValueError) -> str:
-    from pydantic import ValidationError
-
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False)[0]
-    return f"{'/'.join(map(str, first['loc'])) or 'the line'}: {first['msg']}"

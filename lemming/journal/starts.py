@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from lemming.agents import Agent, AgentCredits
 from lemming.config import ModelEntry
-from lemming.files.documents import adapter
-from lemming.files.fitting import Misfit, fit
-from lemming.files.jsontext import compact
+from lemming.files.documents import value_of
 from lemming.journal.records import Record
 
 IN_THE_PROMPT = "(recorded in the prompt)"
@@ -21,39 +17,23 @@ def why_no_start(record: Record) -> str:
         try:
             part_of(record)
         except ValueError as error:
-            return f"turn_started /{key}: {_first(error)}"
+            return f"turn_started /{key}: {error}"
     return ""
 
 
 def agent_of(record: Record) -> Agent:
     """Return the agent as its turn began; raise `ValueError` for a resume that is none."""
-    agent: Agent = _value(Agent, {**record["resume"], "instructions": IN_THE_PROMPT})
+    agent: Agent = value_of(Agent, {**record["resume"], "instructions": IN_THE_PROMPT})
     return agent
 
 
 def model_of(record: Record) -> ModelEntry:
     """Return the model that the turn began with; raise `ValueError` for what is none."""
-    entry: ModelEntry = _value(ModelEntry, record["model"])
+    entry: ModelEntry = value_of(ModelEntry, record["model"])
     return entry
 
 
 def allocation_of(record: Record) -> AgentCredits:
     """Return what the agent might spend when the turn began; raise `ValueError` for what is none."""
-    allocation: AgentCredits = _value(AgentCredits, record["allocation"])
+    allocation: AgentCredits = value_of(AgentCredits, record["allocation"])
     return allocation
-
-
-def _value(kind: Any, plain: Any) -> Any:
-    try:
-        return fit(kind, plain)
-    except Misfit:
-        return adapter(kind).validate_json(compact(plain), strict=True)
-
-
-def _first(error: ValueError) -> str:
-    from pydantic import ValidationError
-
-    if not isinstance(error, ValidationError):
-        return str(error)
-    first = error.errors(include_url=False, include_input=False)[0]
-    return f"{'/'.join(map(str, first['loc']))}: {first['msg']}"

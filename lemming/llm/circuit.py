@@ -19,7 +19,7 @@ from lemming import paths
 from lemming.clock import Clock, parse_timestamp, timestamp
 from lemming.errors import CircuitOpen, DiskError, ProviderError, TimedOut, Unavailable
 from lemming.files import fs
-from lemming.files.documents import adapter
+from lemming.files.documents import value_of
 from lemming.files.jsontext import parse, pretty
 from lemming.redaction import without_userinfo
 
@@ -96,7 +96,7 @@ def _read_circuits(file: str) -> dict[str, CircuitState]:
     """Return the states in the file; one that cannot be read means that all circuits are closed."""
     try:
         plain = parse(fs.read_bytes(file, 1 << 20))
-        states: dict[str, CircuitState] = adapter(dict[str, CircuitState]).validate_python(plain)
+        states: dict[str, CircuitState] = value_of(dict[str, CircuitState], plain)
     except (OSError, DiskError, ValueError):
         return {}
     return states

@@ -8,15 +8,16 @@ import random
 import threading
 import time
 from collections.abc import Callable
-
-from tenacity import RetryCallState, Retrying
-from tenacity.retry import retry_if_exception
+from typing import TYPE_CHECKING
 
 from lemming.errors import ProviderError, Unavailable
 from lemming.llm.calls import ask, timed_out
 from lemming.llm.circuit import Circuit
 from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
 from lemming.providers import Backend, LLMProvider, Reply, Request
+
+if TYPE_CHECKING:
+    from tenacity import RetryCallState, Retrying
 
 FIRST_PAUSE_S = 1.0
 LONGEST_PAUSE_S = 30.0
@@ -64,13 +65,6 @@ class RetryingLLMProvider(Backend):
         self._pace, self._limits = pace, limits
         self._stop = stop or threading.Event()
         self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
-        self._retrying = Retrying(
-            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable),
-            wait=self._pause_s,
-            stop=self._gives_up,
-            sleep=self._pause,
-            reraise=True,
-        )
 
     def complete(self, request: Request) -> Reply:
         """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
@@ -80,11 +74,22 @@ class RetryingLLMProvider(Backend):
         except ProviderError as error:  # only now there is something to retry
             first = error
         try:
-            reply: Reply = self._retrying(self._again, [first], request, deadline)
+            reply: Reply = self._retrying()(self._again, [first], request, deadline)
         except ProviderError as error:
             error.earlier = tuple(failure for failure in deadline.failures if failure is not error)
             raise
         return reply._replace(earlier=tuple(deadline.failures))
+
+    def _retrying(self) -> Retrying:
+        from tenacity import Retrying, retry_if_exception  # costs as much as a short command: not before
+
+        return Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, ProviderError) and error.is_retryable),
+            wait=self._pause_s,
+            stop=self._gives_up,
+            sleep=self._pause,
+            reraise=True,
+        )
 
     def _again(self, failed: list[ProviderError], request: Request, deadline: _Deadline) -> Reply:
         """Ask in the time that is left; `failed` holds the first attempt's error until that is raised."""

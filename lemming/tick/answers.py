@@ -29,7 +29,7 @@ from lemming.errors import (
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.journal.file import Journal, Record
 from lemming.llm.pricing import check_credits, usage_of
-from lemming.logging_config import engine_logger
+from lemming.logging_config import EngineLog
 from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_reply, redact_values
 from lemming.tick.commits import Commits
@@ -211,7 +211,7 @@ class JournalTape:
             return {}
         told = [{"code": e.code, "error": name_of(e), "message": str(e)} for e in earlier]
         facts: Record = {"attempts": len(told) + 1, "earlier": told}
-        log = engine_logger(self._runtime.base)
+        log = EngineLog(self._runtime.base)
         log.warning("model_asked_again", tick=self._seat.tick, agent=self._name, call=call, **facts)
         return facts
 

@@ -21,7 +21,7 @@ from lemming.files.effects import apply_effect
 from lemming.files.stamps import is_there
 from lemming.journal.file import Journal
 from lemming.journal.ledger import write_state
-from lemming.logging_config import log_agent_action
+from lemming.logging_config import EngineLog, log_agent_action
 from lemming.mail.visibility import Mailroom
 from lemming.report import TurnReport
 from lemming.tick.runtime import Runtime
@@ -46,7 +46,7 @@ class Commits:
     journal: Journal
     mailroom: Mailroom
     org: Org
-    log: Any = field(init=False)  # open while turns are taken
+    log: EngineLog = field(init=False)  # open while turns are taken
     reports: dict[str, TurnReport] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
     _held_files: dict[str, bytes] = field(default_factory=dict)

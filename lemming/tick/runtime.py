@@ -26,7 +26,7 @@ from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.files.lock import FolderLock, description
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
-from lemming.logging_config import engine_logger
+from lemming.logging_config import EngineLog
 from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
 from lemming.tick.executors.turn_lock import Baton
@@ -142,14 +142,14 @@ class Runtime:
             self._say(problem, agent)
 
     def _say(self, problem: Problem, agent: str = "") -> None:
-        engine_logger(self.base).warning("problem", agent=agent, problem=str(problem))
+        EngineLog(self.base).warning("problem", agent=agent, problem=str(problem))
         self.notify({"type": "problem", "agent": agent, "problem": problem.as_json()})
 
     def noted(self, report: TickReport) -> TickReport:
         """Take note of whose turn was not done, and why; return the report."""
         for turn in self._not_done.note(report.tick, report.turns):
             if report.is_quiet or turn.error == "ConfigError":  # else the turn's own line says it
-                engine_logger(self.base).warning("turn_not_done", **asdict(turn))
+                EngineLog(self.base).warning("turn_not_done", **asdict(turn))
         return report
 
     @cached_property

@@ -18,7 +18,7 @@ from lemming.clock import elapsed_ms
 from lemming.errors import DiskError, LemmingError, Problem, UnknownModel, name_of
 from lemming.journal.file import Journal, Record, may_have_gone_down
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
-from lemming.logging_config import engine_log
+from lemming.logging_config import EngineLog
 from lemming.mail.index import outboxes_of
 from lemming.report import TickReport, TurnReport
 from lemming.tick.answers import JournalTape, reached_outside, recorded_answer, recorded_result, written_ahead
@@ -88,7 +88,7 @@ class Tick:
         org, agents = self.snapshot.config.org, self._agents()
         waits = find_waits(order, agents, org, self.runtime.base) if at_once > 1 else {}
         baton, stop, batches = self.runtime.baton, self.runtime.stop, self.runtime.batches
-        with engine_log(self.runtime.base) as self.commits.log:
+        with EngineLog(self.runtime.base) as self.commits.log:
             run_all(order, waits, self._turn, at_once=at_once, baton=baton, stop=stop, register=batches)
             self.commits.write_held()
 

@@ -14,7 +14,7 @@ from terminal import PROGRAM, REPOSITORY, Lemming
 
 from lemming import __version__, reference
 from lemming.cli import COMMANDS, load_command
-from lemming.testing import make_org, resume
+from lemming.testing import make_org, resume, say
 
 MODELS = {"openai", "anthropic", "ollama", "xllamacpp", "httpx", "httpx2"}
 LATER = MODELS | {"asyncio", "logging", "pydantic", "rich", "structlog", "tenacity"}
@@ -34,6 +34,18 @@ NAMES = [name for section in COMMANDS.values() for name in section]
 )
 def test_start_up_imports_only_what_it_needs(base: Path, words: list[str], unwanted: set[str]) -> None:
     make_org(base, resume("ada", schedule={"run_every_n_ticks": 9}))
+    assert unwanted & imported(base, words) == set()
+
+
+def test_a_tick_with_turns_imports_neither_what_calls_servers_nor_what_asks_again(base: Path) -> None:
+    make_org(base, resume("ada"), script=[{"reply": say("hello")}])
+    unwanted = MODELS | {"asyncio", "logging", "rich", "structlog", "tenacity"}
+    assert unwanted & imported(base, ["run-once", "--trust"]) == set()
+    assert (base / "logs/engine.log").exists()
+
+
+def imported(base: Path, words: list[str]) -> set[str]:
+    """Return the modules that a command has imported when it ends."""
     done = subprocess.run(
         [sys.executable, "-c", AFTER, "-C", str(base), *words],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
@@ -41,7 +53,7 @@ def test_start_up_imports_only_what_it_needs(base: Path, words: list[str], unwan
         text=True,
         check=True,
     )
-    assert unwanted & set(done.stderr.split()) == set()
+    return set(done.stderr.split())
 
 
 def test_nothing_but_help_without_a_command(bare: Lemming) -> None:

@@ -109,7 +109,7 @@ def test_a_folder_that_is_a_link_to_elsewhere_fails_its_agent_and_nothing_is_wri
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ("[]", "the last line is not a turn: the line: "),
+        ("[]", "the last line is not a turn: Input should be an object"),
         ('{"credits": "many"}', "the last line is not a turn: credits: "),
         ('{"turns": null}', "the last line is not a turn: turns: "),
         ('{"results": ["x"]}', "the last line is not a turn: results/0: "),

@@ -13,7 +13,7 @@ import pytest
 from lemming import redaction
 from lemming.engine import run_once
 from lemming.journal.file import read_journal
-from lemming.logging_config import ROTATE_BYTES, engine_logger, setup_logging
+from lemming.logging_config import ROTATE_BYTES, EngineLog, setup_logging
 from lemming.testing import make_org, resume, say
 
 
@@ -90,10 +90,23 @@ def test_a_tick_logs_from_the_level_that_was_set(org: Path) -> None:
 
 
 def test_a_line_of_a_log_names_its_level_and_its_time_last(org: Path) -> None:
-    engine_logger(org).warning("warned", agent="ada", path=Path("x"))
+    EngineLog(org).warning("warned", agent="ada", path=Path("x"))
     line = json.loads((org / "logs/engine.log").read_text())
     assert list(line) == ["agent", "path", "event", "level", "timestamp"]
     assert (line["path"], line["level"]) == ("x", "warning")
+
+
+def test_a_logger_of_ones_own_is_structlogs_and_writes_lines_like_the_engines(org: Path) -> None:
+    log = setup_logging(org).bind(shop="east")
+    try:
+        raise ValueError("no stock")
+    except ValueError:
+        log.exception("order_failed", path=Path("x"))
+    log.debug("not from this level on")
+    (line,) = map(json.loads, (org / "logs/engine.log").read_text().splitlines())
+    assert list(line) == ["shop", "path", "event", "exception", "level", "timestamp"]
+    assert (line["event"], line["level"], line["path"]) == ("order_failed", "error", "x")
+    assert line["exception"].endswith("ValueError: no stock")
 
 
 def test_a_secret_that_is_not_ascii_reaches_neither_log_nor_journal(

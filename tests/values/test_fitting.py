@@ -17,6 +17,7 @@ from lemming.config import ModelEntry, Org
 from lemming.files.documents import adapter
 from lemming.files.fitting import Misfit, fit
 from lemming.journal.ledger import AgentState
+from lemming.llm.backends.scripted import ScriptLine
 from lemming.messages import OutboxEntry
 
 RESUME = {
@@ -63,6 +64,9 @@ SOUND: list[tuple[Any, dict[str, Any]]] = [
     (dict[str, AgentCredits], {"ada": {"max_credits": 3}}),
     (OutboxEntry, ENTRY),
     (AgentState, STATE),
+    (ScriptLine, {"agent": "ada", "tick": None, "reply": "hi", "delay_s": 1}),
+    (ScriptLine, {"contains": "x", "reply": {"notes": ""}, "output_tokens": 3}),
+    (ScriptLine, {"error": "TimedOut"}),
 ]
 ODD = st.one_of(
     st.none(),

@@ -27,7 +27,7 @@ from lemming.errors import (
     UnknownModel,
 )
 from lemming.files.documents import adapter
-from lemming.llm import calls
+from lemming.llm.backends.background import AsyncClient, SharedClient, run
 from lemming.llm.backends.bounded import host_of
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt, name_variables
@@ -46,7 +46,7 @@ _TOO_LONG = re.compile(
 _ABOUT_SCHEMA = re.compile(r"json_schema|response_format|output_config|structured.output|text\.format", re.I)
 
 T = TypeVar("T")
-C = TypeVar("C", bound=calls.AsyncClient)
+C = TypeVar("C", bound=AsyncClient)
 
 
 class HttpBackend(Backend, Generic[C]):
@@ -65,7 +65,7 @@ class HttpBackend(Backend, Generic[C]):
             raise ConfigError(message, where="config/models.json")
         name_variables({"api_key_env": key_env, "base_url": base_url or ""}, "config/models.json")
         self._key_env, self._needs_key = key_env, needs_key
-        self._client: calls.SharedClient[C] = calls.SharedClient(self._connect)
+        self._client: SharedClient[C] = SharedClient(self._connect)
 
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage."""
@@ -74,7 +74,7 @@ class HttpBackend(Backend, Generic[C]):
     def _run(self, work: Callable[[C], Coroutine[Any, Any, T]], deadline_s: float) -> T:
         """Do something with the client; raise `TimedOut` when it takes too long."""
         client = self._client.get(self._key())
-        return calls.run(lambda: work(client), deadline_s)
+        return run(lambda: work(client), deadline_s)
 
     @abstractmethod
     def _connect(self, key: str) -> C:

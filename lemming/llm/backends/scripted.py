@@ -8,15 +8,15 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator
+from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-from pydantic import Field
+from typing import Any, Literal
 
 from lemming import errors
 from lemming.errors import ConfigError, Problem, RequestRejected
 from lemming.files import fs
 from lemming.files.documents import read_text
+from lemming.files.fitting import about
 from lemming.files.jsontext import compact
 from lemming.llm import calls
 from lemming.providers import Backend, Reply, Request
@@ -32,17 +32,17 @@ ErrorName = Literal[
 class ScriptLine:
     """One line of a script: when it answers, and what."""
 
-    agent: Annotated[str, Field(description='The agent that asks; "*" is any.')] = "*"
-    tick: Annotated[int | None, Field(description="The tick; null is any.")] = None
-    step: Annotated[int | None, Field(description="The step in the turn, from 0; null is any.")] = None
-    contains: Annotated[str, Field(description="Text that the last message to the model holds.")] = ""
-    reply: Annotated[
-        dict[str, Any] | str | None, Field(description="The answer: an object, or the text itself.")
-    ] = None
-    error: Annotated[ErrorName | None, Field(description="The error raised instead of a reply.")] = None
-    input_tokens: Annotated[int | None, Field(ge=0)] = None
-    output_tokens: Annotated[int | None, Field(ge=0)] = None
-    delay_s: Annotated[float, Field(ge=0, description="How long the answer takes.")] = 0.0
+    agent: str = field(default="*", metadata=about('The agent that asks; "*" is any.'))
+    tick: int | None = field(default=None, metadata=about("The tick; null is any."))
+    step: int | None = field(default=None, metadata=about("The step in the turn, from 0; null is any."))
+    contains: str = field(default="", metadata=about("Text that the last message to the model holds."))
+    reply: dict[str, Any] | str | None = field(
+        default=None, metadata=about("The answer: an object, or the text itself.")
+    )
+    error: ErrorName | None = field(default=None, metadata=about("The error raised instead of a reply."))
+    input_tokens: int | None = field(default=None, metadata=about("", ge=0))
+    output_tokens: int | None = field(default=None, metadata=about("", ge=0))
+    delay_s: float = field(default=0.0, metadata=about("How long the answer takes.", ge=0))
 
     def answers(self, request: Request) -> bool:
         """Return whether all conditions hold."""
