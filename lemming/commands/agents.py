@@ -6,7 +6,7 @@ import typer
 
 from lemming import paths
 from lemming.agents import Agent, survey_agents
-from lemming.commands.options import AgentName, AsJson, noun
+from lemming.commands.options import AgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import one_line, painted, show, show_json, show_table, show_text
 from lemming.commands.staffing import copy_agent, new_agent, remove_agent, rename_agent
@@ -16,7 +16,7 @@ from lemming.schedule import AgentSchedule, fire_point, next_due
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person
 
-app = noun("List, show, make, rename and remove agents.")
+app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 
 
 @app.command("list")

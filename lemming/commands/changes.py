@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from lemming.commands.options import agent_names
-from lemming.commands.screen import Style, counted, one_line, painted, show
+from lemming.commands.screen import Style, counted, show, show_columns, show_cut
 from lemming.history.read import Changes, FileChange
 
 _STYLES: dict[str, Style] = {"+": "green", "-": "red", "@": "dim"}
@@ -23,16 +23,13 @@ OnlyStat = Annotated[bool, typer.Option("--stat", help="Only the files and how m
 
 def show_changes(changes: Changes, *, only_stat: bool) -> None:
     """Print the files that changed and, unless `only_stat`, how."""
-    width = max((len(file.path) for file in changes.files), default=0)
-    for file in changes.files:
-        show(f"{file.change:<8}  {one_line(file.path).ljust(width)}  {_lines(file)}")
+    show_columns([[file.change, file.path, _lines(file)] for file in changes.files])
     if not changes.files:
         show("no file differs")
     elif not only_stat:
         show()
         for line in changes.diff.splitlines():
-            style = "bold" if _HEAD.match(line) else _STYLES.get(line[:1], "plain")
-            show(painted(line, style))
+            show_cut(line, "bold" if _HEAD.match(line) else _STYLES.get(line[:1], "plain"))
 
 
 def files_in_short(files: list[FileChange]) -> str:

@@ -10,7 +10,7 @@ import typer
 
 from lemming.agents import Agent, survey_agents
 from lemming.commands.failures import tell_error
-from lemming.commands.options import AgentName, AnyAgentName, AsJson, noun
+from lemming.commands.options import AgentName, AnyAgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show_json, show_table, tell
 from lemming.config import CREDITS_FILE, Config, credits_of, is_overridden, load_config
@@ -22,7 +22,7 @@ from lemming.files.lock import changing
 from lemming.journal.ledger import AgentState, read_state
 from lemming.tick.plan import is_for_a_person
 
-app = noun("See and raise what agents may spend.")
+app = noun("See and raise what agents may spend.", cls=OrAnAgent)
 
 
 @app.command("show")

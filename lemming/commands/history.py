@@ -50,7 +50,7 @@ def history(
         _switch(base, is_on=what == "on", as_json=as_json)
         return
     if what is not None:
-        require_folder(base, what)
+        require_folder(base, what, words=("on", "off"))
     from lemming.history.read import History
 
     commits = History(base).commits(agent=what or "", limit=number or None)[::-1]

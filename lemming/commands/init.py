@@ -10,6 +10,7 @@ import typer
 
 from lemming.access.trust import Agreement
 from lemming.commands.options import AsJson, Quiet
+from lemming.commands.org import is_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.config import load_config
 from lemming.errors import DiskError, UsageError
@@ -19,11 +20,16 @@ from lemming.inspect.readiness import readiness_of
 BUILT_ON = {"recorded": "newsroom"}
 """Templates that add to another, or replace files of it."""
 
+_WORDS_FOR_HERE = ("existing", "here", "this", "current")
+
 TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where; made if need be.")] = Path("."),
+    folder: Annotated[
+        Path,
+        typer.Argument(metavar="DIR", help="Made if need be; none: the current folder.", show_default=False),
+    ] = Path("."),
     template: Annotated[
         Literal["newsroom", "recorded", "empty"],
         typer.Option(
@@ -40,10 +46,12 @@ def init(
 
     \b
     Examples:
+      lemming init
       lemming init news
       lemming init --template empty my-org
     """
     base = folder.expanduser().absolute()
+    _refuse_what_is_not_meant(base, folder)
     files = template_files(template)
     _refuse_to_overwrite(base, folder, list(files))
     fs.make_root(base)
@@ -72,10 +80,26 @@ def template_files(template: str) -> dict[str, bytes]:
     return {**template_files(BUILT_ON[template]), **own} if template in BUILT_ON else own
 
 
+def _refuse_what_is_not_meant(base: Path, folder: Path) -> None:
+    """`init existing`, and `init news` in an empty folder news, mean the folder that one is in."""
+    here = base.parent
+    is_here = base.name in _WORDS_FOR_HERE or (base.name == here.name and not any(here.iterdir()))
+    if is_here and not base.exists() and here == Path.cwd() and not folder.is_absolute():
+        hint = f"`lemming init` alone makes it in the current folder; {base} names a new one in it"
+        raise UsageError(f'is "{folder}" the current folder?', where=str(here), hint=hint)
+    if here.name == "agents" and is_org(here.parent):
+        hint = f"`lemming agents new {base.name}` makes an agent"
+        raise UsageError("this folder holds the agents of an organisation", where=str(here), hint=hint)
+
+
 def _refuse_to_overwrite(base: Path, folder: Path, files: list[str]) -> None:
     present = [file for file in files if (base / file).exists() or (base / file).is_symlink()]
     if (base / "agents").exists():
         present.insert(0, "agents")
+    if is_org(base):
+        raise UsageError(
+            "there is an organisation already", where=str(base), hint="`lemming status` shows it"
+        )
     if present:
         names = ", ".join(present[:4]) + (", ..." if len(present) > 4 else "")
         raise UsageError(

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
+from lemming.agents import agent_folders
 from lemming.commands.org import find_org
 from lemming.commands.screen import show_text
-from lemming.errors import NotAnOrg
+from lemming.errors import NotAnOrg, UsageError
+from lemming.files.jsontext import nearest
 from lemming.paths import AGENT_NAME
 
 
-def noun(about: str) -> typer.Typer:
+class OrAnAgent(TyperGroup):
+    """The commands of a noun, or an agent's name alone, which stands for looking at that agent."""
+
+    look = "show"
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the name, the command and the other words; raise `UsageError` with the nearest name."""
+        if args[0] not in self.commands and not ctx.resilient_parsing:
+            known = agent_folders(find_org(ctx))
+            if args[0] not in known:
+                hint = nearest(args[0], [*self.commands, *known]) or f"{ctx.command_path} --help"
+                raise UsageError(f'there is no command and no agent "{args[0]}"', hint=hint)
+            args = [self.look, *args]
+        return super().resolve_command(ctx, args)
+
+
+class ListOfAnAgent(OrAnAgent):
+    """The same, where looking at an agent is listing what it has."""
+
+    look = "list"
+
+
+def noun(about: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
     """Return an empty group of commands, for a module to fill. Alone it shows its help."""
-    group = typer.Typer(rich_markup_mode=None, add_completion=False)
+    group = typer.Typer(cls=cls, rich_markup_mode=None, add_completion=False)
 
     @group.callback(help=about, invoke_without_command=True)
     def show_help(ctx: typer.Context) -> None:
@@ -29,14 +55,27 @@ def agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
     Only names that an agent may have: some shells would run what stands in others.
     """
-    from lemming.agents import agent_folders
-
     try:
         base = find_org(ctx)
     except NotAnOrg:
         return []
     return [name for name in agent_folders(base) if name.startswith(incomplete) and AGENT_NAME.match(name)]
 
+
+def duration(text: str) -> float:
+    """Return how many seconds a person has written; a number alone is seconds.
+
+    >>> [duration(text) for text in ("90", "2.5s", "10m", "2h", "1d")]
+    [90.0, 2.5, 600.0, 7200.0, 86400.0]
+    """
+    amount = _DURATION.fullmatch(text.strip())
+    if amount is None:
+        raise ValueError(f'"{text}" is no duration: write seconds, or 90s, 10m, 2h, 1d')
+    return float(amount["number"]) * _SECONDS_IN[amount["unit"]]
+
+
+_SECONDS_IN = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_DURATION = re.compile(r"(?P<number>[0-9]{1,9}(\.[0-9]{1,9})?) ?(?P<unit>[smhd]?)", re.ASCII)
 
 AgentName = Annotated[
     str, typer.Argument(metavar="AGENT", help="An agent's name.", autocompletion=agent_names)

@@ -10,6 +10,7 @@ import typer
 from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.commands.session import Session
 from lemming.errors import DiskError, NotAnOrg, UsageError
+from lemming.files.jsontext import nearest
 from lemming.journal.file import Record, journal_ticks, last_record
 from lemming.paths import agent_folder
 
@@ -47,11 +48,15 @@ def find_agent(base: Path, name: str) -> Agent:
     return load_agent(base, name)
 
 
-def require_folder(base: Path, name: str) -> None:
-    """Raise `UsageError` with the nearest name unless there is a folder of this name below `agents/`."""
+def require_folder(base: Path, name: str, *, words: tuple[str, ...] = ()) -> None:
+    """Raise `UsageError` with the nearest name unless there is a folder of this name below `agents/`.
+
+    `words` are what may stand in the name's place: they are suggested too.
+    """
     known = agent_folders(base)
     if name not in known:
-        raise UsageError(f'there is no agent "{name}"', hint=nearest_agent(name, known))
+        hint = nearest(name, words) or nearest_agent(name, known)
+        raise UsageError(f'there is no agent "{name}"', hint=hint)
 
 
 def running_engine(base: Path) -> dict[str, Any] | None:

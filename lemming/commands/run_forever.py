@@ -9,7 +9,7 @@ import typer
 from lemming import engine
 from lemming.commands.failures import BROKEN_PIPE
 from lemming.commands.narration import TURN_FAILED, Narrator
-from lemming.commands.options import AsJson, Batch, Quiet, Trust
+from lemming.commands.options import AsJson, Batch, Quiet, Trust, duration
 from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.stopping import stop_on_signals
@@ -22,9 +22,9 @@ def run_forever(
         float | None,
         typer.Option(
             "--interval",
-            min=0,
-            metavar="SECONDS",
-            help="From the start of one tick to the start of the next. Default: config/org.json.",
+            parser=duration,
+            metavar="DURATION",
+            help="From one tick's start to the next: 10 (seconds), 5m, 2h. Default: config/org.json.",
         ),
     ] = None,
     max_ticks: Annotated[
@@ -59,7 +59,7 @@ def run_forever(
     Examples:
       lemming run-forever --interval 10
       lemming run-forever --max-ticks 5 --interval 0
-      lemming run-forever --interval 600 --wake-on-change
+      lemming run-forever --interval 10m --wake-on-change
     """
     base = find_org(ctx)
     if not trust:

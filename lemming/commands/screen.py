@@ -18,6 +18,7 @@ Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
 _WIDTH_OF_A_FILE = 160
+_NARROWEST_COLUMN = 16
 
 # Where a style begins and ends, until the text is written: nobody else can know the mark of this process.
 _MARK = os.urandom(8).hex()
@@ -166,13 +167,38 @@ def _write(text: str, stream: TextIO) -> None:
         raise ReaderGone from error
 
 
+def show_cut(text: str, style: Style = "plain") -> None:
+    """Print a line of data in a style; on a terminal, cut to its width."""
+    limit = width_of(sys.stdout)
+    is_cut = sys.stdout.isatty() and len(text) > limit
+    show(painted(text[: limit - 1] + "…" if is_cut else text, style))
+
+
 def show_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print aligned columns; on a terminal the last one is cut to fit."""
+    """Print aligned columns; on a terminal the widest are cut so that all fit."""
+    first, *others = _aligned([headings, *rows])
+    show_cut(first, "bold")
+    for line in others:
+        show_cut(line)
+
+
+def show_columns(rows: Sequence[Sequence[str]]) -> None:
+    """Print aligned columns without headings, cut in the same way."""
+    for line in _aligned(rows):
+        show_cut(line)
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     cells = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(headings, *cells, strict=True)]
-    show(painted(_row(headings, widths), "bold"))
-    for row in cells:
-        show(_row(row, widths))
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    limit = width_of(sys.stdout) - 2 * (len(widths) - 1)
+    while sys.stdout.isatty() and sum(widths) > limit and max(widths) > _NARROWEST_COLUMN:
+        widths[widths.index(max(widths))] -= 1
+    return ["  ".join(map(_fitted, row, widths)).rstrip() for row in cells]
+
+
+def _fitted(cell: str, width: int) -> str:
+    return one_line(cell, width).ljust(width)
 
 
 def counted(number: int | float, noun: str, plural: str = "") -> str:
@@ -182,10 +208,3 @@ def counted(number: int | float, noun: str, plural: str = "") -> str:
     ('1 entry', '2.5 credits')
     """
     return f"{number:g} {noun if number == 1 else plural or noun + 's'}"
-
-
-def _row(cells: Sequence[str], widths: Sequence[int]) -> str:
-    padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths[:-1], strict=True)]
-    line = "  ".join([*padded, cells[-1]]).rstrip()
-    limit = width_of(sys.stdout)
-    return line if len(line) <= limit or not sys.stdout.isatty() else line[: limit - 1] + "…"

@@ -9,8 +9,7 @@ import typer
 from lemming.commands.changes import OneAgent, OnlyStat, show_changes
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org, require_folder
-from lemming.commands.screen import painted, show_json, tell
-from lemming.commands.screen import show as print_line
+from lemming.commands.screen import show_cut, show_json, tell
 from lemming.history.read import Changes, Commit, History
 
 
@@ -23,7 +22,7 @@ def show(
     only_stat: OnlyStat = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show which files a tick changed, and how.
+    """Show which files a tick changed, and how. A terminal gets lines of its width; `| less` all of them.
 
     \b
     Examples:
@@ -43,7 +42,7 @@ def show(
     if commit is None:
         tell(f"tick {tick} changed nothing")
         return
-    print_line(painted(f"{commit.subject}  {commit.at}  {commit.short}", "bold"))
+    show_cut(f"{commit.subject}  {commit.at}  {commit.short}", "bold")
     show_changes(changes, only_stat=only_stat)
 
 

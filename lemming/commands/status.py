@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import Agent, Survey, survey_agents
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, duration
 from lemming.commands.org import (
     describe_engine,
     find_org,
@@ -68,9 +68,9 @@ def status(
         float | None,
         typer.Option(
             "--max-age",
-            min=0,
-            metavar="SECONDS",
-            help="With --check: it is wrong, too, when the last tick is older than this.",
+            parser=duration,
+            metavar="DURATION",
+            help="With --check: it is wrong, too, when the last tick is older: 90 (seconds), 10m, 2h, 1d.",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -84,7 +84,7 @@ def status(
     \b
     Examples:
       lemming status
-      lemming status --check --max-age 600 || mail -s "lemmings" me
+      lemming status --check --max-age 10m || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
     base = find_org(ctx)

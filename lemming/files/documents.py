@@ -7,13 +7,14 @@ the file and are reported as warnings with the nearest known spelling.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import os
 import time
 import types
 import typing
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -166,30 +167,39 @@ def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: 
         try:
             value = adapter(cast(Any, kind)).validate_json(compact(plain), strict=True)
         except ValidationError as error:
-            problems = tuple(_problems(error, file, text))
+            problems = tuple(_problems(error, kind, file, text))
             raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
     return value
 
 
-def unknown_keys(plain: dict[str, Any], kind: Any, pointer: str = "") -> Iterator[Problem]:
+def unknown_keys(plain: dict[str, Any], kind: Any) -> Iterator[Problem]:
     """Yield a warning for every key that the type does not have, at any depth."""
+    places = {} if typing.get_origin(kind) is dict else _places_of(kind)
+    return _unknown_keys(plain, kind, "", places)
+
+
+def _unknown_keys(
+    plain: dict[str, Any], kind: Any, pointer: str, places: dict[str, list[str]]
+) -> Iterator[Problem]:
     if typing.get_origin(kind) is dict:
         for key, value in plain.items():
             if isinstance(value, dict):
-                yield from unknown_keys(value, typing.get_args(kind)[1], f"{pointer}/{key}")
+                yield from _unknown_keys(value, typing.get_args(kind)[1], f"{pointer}/{key}", places)
         return
     known = _keys_of(kind)
     for key, value in plain.items():
         here = f"{pointer}/{key}"
         if key not in known:
-            hint = nearest(key, list(known)) or f"known keys: {', '.join(known)}"
+            elsewhere = " or ".join(places.get(key, []))
+            hint = elsewhere and f"move it to {elsewhere}"
+            hint = hint or nearest(key, list(known)) or f"known keys: {', '.join(known)}"
             yield Problem(f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code="LMG-301")
         elif isinstance(value, dict) and (inner := known[key]):
-            yield from unknown_keys(value, inner, here)
+            yield from _unknown_keys(value, inner, here, places)
         elif isinstance(value, list) and (inner := known[key]):
             for index, item in enumerate(value):
                 if isinstance(item, dict):
-                    yield from unknown_keys(item, inner, f"{here}/{index}")
+                    yield from _unknown_keys(item, inner, f"{here}/{index}", places)
 
 
 @cache
@@ -197,6 +207,23 @@ def _keys_of(kind: Any) -> dict[str, Any]:
     """Map each key of a dataclass to the dataclass its value holds, or to None."""
     hints = type_hints(kind)
     return {field.name: _dataclass_in(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+@cache
+def _places_of(kind: Any) -> dict[str, list[str]]:
+    """Map each key that a file of this type may have to where it stands, such as `permissions.tools`."""
+    places: dict[str, list[str]] = {}
+    for path in _paths_in(kind):
+        above, _, key = path.rpartition(".")
+        places.setdefault(key, []).append(path if above else "the top level")
+    return places
+
+
+def _paths_in(kind: Any, above: str = "") -> Iterator[str]:
+    for key, inner in _keys_of(kind).items():
+        yield f"{above}{key}"
+        if inner and typing.get_origin(type_hints(kind)[key]) is not list:
+            yield from _paths_in(inner, f"{above}{key}.")
 
 
 def _dataclass_in(hint: Any) -> Any:
@@ -208,24 +235,25 @@ def _dataclass_in(hint: Any) -> Any:
     return None
 
 
-def _problems(error: ValidationError, file: str, text: str) -> Iterator[Problem]:
+def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterator[Problem]:
     """Yield what is wrong, the keys that one object lacks as one problem."""
     lacking: dict[str, list[str]] = {}
-    found: list[tuple[str, str]] = []
+    found: list[tuple[str, str, str]] = []
     for item in error.errors(include_url=False):
-        pointer = "".join(f"/{part}" for part in item["loc"] if not _is_branch(part))
+        path = [part for part in item["loc"] if not _is_branch(part)]
+        pointer = "".join(f"/{part}" for part in path)
         above, _, key = pointer.rpartition("/")
         if item["type"] != "missing":
-            found.append((pointer, _sentence(item)))
+            found.append((pointer, _sentence(item), _instead(_type_at(kind, path), item["input"])))
         elif above in lacking:
             lacking[above].append(key)
         else:
             lacking[above] = [key]
-            found.append((pointer, ""))
-    for pointer, sentence in found[:MAX_PROBLEMS]:
+            found.append((pointer, "", ""))
+    for pointer, sentence, hint in found[:MAX_PROBLEMS]:
         line, column = locate(text, pointer)
         if sentence:
-            yield Problem(sentence, file, line, column, pointer)
+            yield Problem(sentence, file, line, column, pointer, hint)
             continue
         above = pointer.rpartition("/")[0]
         keys = lacking[above]
@@ -257,6 +285,47 @@ def _sentence(item: Any) -> str:
     return (
         f"expected {expected}, found {_show(value)}" if expected else f"{item['msg']}, found {_show(value)}"
     )
+
+
+def _instead(wanted: Any, value: Any) -> str:
+    """Return what to write for a value that is not of the type wanted; empty when that is unclear."""
+    if isinstance(value, str) and (words := [word for word in typing.get_args(wanted) if type(word) is str]):
+        return nearest(value, words)
+    for candidate in (meant for meant in _meant(wanted, value) if type(meant) is not type(value)):
+        with contextlib.suppress(Misfit):
+            fit(wanted, candidate)
+            return f"write {compact(candidate).decode()[:100]}"
+    keys = _keys_of(wanted) if _is_object(wanted) else ()
+    return f"it is an object; its keys: {', '.join(keys)}" if keys else ""
+
+
+def _is_object(wanted: Any) -> bool:
+    return dataclasses.is_dataclass(wanted)
+
+
+def _meant(wanted: Any, value: Any) -> Iterator[Any]:
+    """Yield what a person may have meant by a value; not all of it need be of the type wanted."""
+    if isinstance(value, str):
+        with contextlib.suppress(JsonProblem):  # "3", "true"
+            yield parse(value.encode())
+    if isinstance(value, (str, int, float)):
+        yield from ([value], str(value))
+        if _is_object(wanted):
+            yield {next(iter(_keys_of(wanted))): value}
+    if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
+        yield "\n".join(value)
+
+
+def _type_at(kind: Any, path: Sequence[str | int]) -> Any:
+    """Return the type that a value at a place of a file has, without `None`."""
+    for part in path:
+        if _is_object(kind):
+            kind = type_hints(kind)[str(part)]
+        elif args := typing.get_args(kind):
+            kind = args[-1]
+        if typing.get_origin(kind) in (typing.Union, types.UnionType):
+            kind = next(inner for inner in typing.get_args(kind) if inner is not type(None))
+    return kind
 
 
 def _kind_of(value: Any) -> str:

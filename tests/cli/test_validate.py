@@ -37,6 +37,22 @@ MISTAKES: list[tuple[dict[str, Any], str, str, str]] = [
     ({"context": [{"file": "./workspace/gone.txt"}]}, "error", "/context/0/file", ""),
     ({"schedule": {"wake": "sometimes"}}, "error", "/schedule/wake", ""),
     ({"shedule": {}}, "warning", "/shedule", 'did you mean "schedule"?'),
+    ({"tools": ["shell"]}, "warning", "/tools", "move it to permissions.tools"),
+    ({"read_outboxes": ["bob"]}, "warning", "/read_outboxes", "move it to permissions.read_outboxes"),
+    ({"max_credits": 5}, "warning", "/max_credits", "move it to credits.max_credits"),
+    ({"run_every_n_ticks": 5}, "warning", "/run_every_n_ticks", "move it to schedule.run_every_n_ticks"),
+    ({"temperature": 1}, "warning", "/temperature", "move it to model.temperature"),
+    ({"allow_read": []}, "warning", "/allow_read", "move it to permissions.file_access.allow_read"),
+    ({"schedule": {"soft_cap": 5}}, "warning", "/schedule/soft_cap", "move it to credits.soft_cap"),
+    ({"schedule": {"title": "x"}}, "warning", "/schedule/title", "move it to the top level"),
+    ({"model": "scripted"}, "error", "/model", 'write {"key":"scripted"}'),
+    ({"schedule": 5}, "error", "/schedule", 'write {"run_every_n_ticks":5}'),
+    (permissions(tools="shell"), "error", f"{PERMISSIONS}/tools", 'write ["shell"]'),
+    ({"permissions": ["shell"]}, "error", PERMISSIONS, "its keys: read_outboxes, tools, file_access"),
+    ({"schedule": {"phase_offset": "3"}}, "error", "/schedule/phase_offset", "write 3"),
+    ({"schedule": {"wake": "chnaged"}}, "error", "/schedule/wake", 'did you mean "changed"?'),
+    ({"title": 7}, "error", "/title", 'write "7"'),
+    ({"instructions": ["Be", "brief"]}, "error", "/instructions", 'write "Be\\nbrief"'),
 ]
 
 
@@ -52,6 +68,21 @@ def test_a_mistake_in_a_resume_is_found_at_its_place(
     assert problem["line"] > 0
     assert hint in problem["hint"]
     assert ran.status == (3 if severity == "error" else 0)
+
+
+def test_a_mistake_in_the_settings_says_what_to_write(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    settings = b'{"max_parallel": "8", "create_agent_allowed": "ada", "max_steps": 2, "history": "gti"}'
+    fs.publish(base, "config/org.json", settings)
+    fs.publish(base, "config/credits.json", b'{"ada": 5}')
+    fixes = {problem["pointer"]: problem["hint"] for problem in lemming("validate", "--json").objects}
+    assert fixes == {
+        "/max_parallel": "write 8",
+        "/create_agent_allowed": 'write ["ada"]',
+        "/max_steps": "move it to defaults.turn.max_steps",
+        "/history": 'did you mean "git"?',
+        "/ada": 'write {"max_credits":5}',
+    }
 
 
 def test_mistakes_outside_resumes_are_found(base: Path, lemming: Lemming) -> None:

@@ -280,7 +280,11 @@ def test_a_clock_moved_past_an_interrupted_tick_is_refused(org: Path) -> None:
             '{"ada": {"max_credits": "many"}}',
             'config/credits.json:1:10 /ada/max_credits: expected a number, found "many"',
         ),
-        ("credits.json", '{"ada": 5}', "config/credits.json:1:2 /ada: expected an object, found a number"),
+        (
+            "credits.json",
+            '{"ada": 5}',
+            'config/credits.json:1:2 /ada: expected an object, found a number (write {"max_credits":5})',
+        ),
         (
             "credits.json",
             "[]",
@@ -289,7 +293,7 @@ def test_a_clock_moved_past_an_interrupted_tick_is_refused(org: Path) -> None:
         (
             "models.json",
             '{"a": {"provider": 5}}',
-            "config/models.json:1:8 /a/provider: expected text, found 5",
+            'config/models.json:1:8 /a/provider: expected text, found 5 (write "5")',
         ),
         (
             "org.json",

@@ -1,0 +1,109 @@
+"""A word that is nearly right, or right elsewhere, is led to what it means."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from terminal import Lemming
+
+from lemming.files import fs
+from lemming.testing import make_org, resume
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("onn", "on"), ("of", "off"), ("adda", "ada")])
+def test_history_leads_to_the_nearest_of_its_words_and_the_agents(
+    base: Path, lemming: Lemming, typed: str, meant: str
+) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("history", typed)
+    assert ran.status == 2
+    assert f'did you mean "{meant}"?' in ran.err
+
+
+@pytest.mark.parametrize("age", ["3600", "3600s", "3600.0 s", "60m", "1h", "0.5d"])
+def test_a_duration_may_be_typed_with_a_unit(base: Path, lemming: Lemming, age: str) -> None:
+    make_org(base, resume("ada"))
+    assert lemming("run-forever", "--max-ticks", "1", "--interval", age).status == 0
+    assert lemming("status", "--check", "--max-age", age).status == 0
+    os.utime(base / "tick.json", (1_000_000_000, 1_000_000_000))
+    assert lemming("status", "--check", "--max-age", age).status == 1
+
+
+@pytest.mark.parametrize("typed", ["10x", "soon", "-5", "", "1e3", "m"])
+def test_a_wrong_duration_is_told_what_is_accepted(base: Path, lemming: Lemming, typed: str) -> None:
+    make_org(base, resume("ada"))
+    for words in (("status", "--max-age"), ("run-forever", "--interval")):
+        ran = lemming(*words, typed)
+        assert ran.status == 2
+        assert "write seconds, or 90s, 10m, 2h, 1d" in ran.err
+
+
+@pytest.mark.parametrize(("noun", "look"), [("agents", "show"), ("credits", "show"), ("memory", "list")])
+def test_an_agents_name_after_a_noun_looks_at_that_agent(
+    base: Path, lemming: Lemming, noun: str, look: str
+) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    lemming("memory", "set", "ada", "goal", "to write")
+    asked = lemming(noun, "ada", "--json")
+    assert asked == lemming(noun, look, "ada", "--json")
+    assert [fact["agent"] for fact in asked.objects] == ["ada"]
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("adda", "ada"), ("lst", "list"), ("lost", "list")])
+def test_after_a_noun_commands_and_agents_are_suggested(
+    base: Path, lemming: Lemming, typed: str, meant: str
+) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("memory", typed)
+    assert ran.status == 2
+    assert f'did you mean "{meant}"?' in ran.err
+
+
+@pytest.mark.parametrize("typed", ["existing", "here", "news"])
+def test_init_asks_whether_the_current_folder_is_meant(
+    tmp_path: Path, bare: Lemming, monkeypatch: pytest.MonkeyPatch, typed: str
+) -> None:
+    here = tmp_path / "news"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    ran = bare("init", typed, "--template", "empty")
+    assert ran.status == 2
+    assert "`lemming init` alone makes it in the current folder" in ran.err
+    assert list(here.iterdir()) == []
+    assert bare("init", str(here / typed), "--template", "empty").status == 0
+    assert bare("init", "--template", "empty").status == 0
+
+
+def test_init_makes_no_organisation_among_agents(base: Path, bare: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = bare("init", str(base / "agents/bob"))
+    assert ran.status == 2
+    assert "`lemming agents new bob` makes an agent" in ran.err
+    assert not (base / "agents/bob").exists()
+
+
+def test_init_where_an_organisation_is_says_so(base: Path, bare: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = bare("init", str(base))
+    assert ran.status == 2
+    assert "there is an organisation already" in ran.err
+
+
+def test_on_a_terminal_what_was_kept_and_changed_fits_its_width(
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_org(base, resume("ada", title="x" * 300), resume("bob"))
+    fs.publish(base, "config/org.json", b'{"history": "git"}')
+    lemming("run-once", "-q")
+    wide = lemming("show", "1").out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.setenv("NO_COLOR", "1")
+    for words in (("history",), ("show", "1", "--stat"), ("show", "1"), ("diff", "0", "1")):
+        ran = lemming(*words)
+        assert ran.status == 0
+        assert max(map(len, ran.out.splitlines())) <= 70
+    assert "ada, bob" in lemming("history").out
+    assert max(map(len, wide.splitlines())) > 70
