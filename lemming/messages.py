@@ -8,9 +8,9 @@ sends, the engine sets `id`, `tick`, `agent` and `created_at`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -208,11 +208,16 @@ def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
 
 def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
     """Return what file names of an outbox say, sorted; those that are not entries' are left out."""
-    matches = filter(None, map(paths.ENTRY_FILE.match, file_names))
-    found = [(int(match[1]), match[2]) for match in matches]
-    return sorted(
-        EntryName(tick, _number_of(tick, agent_name, this), this, agent_name) for tick, this in found
-    )
+    by_tick: dict[str, list[str]] = {}
+    for match in filter(None, map(paths.ENTRY_FILE.match, file_names)):
+        by_tick.setdefault(match[1], []).append(match[2])
+    found = []
+    for digits, ids in by_tick.items():
+        tick = int(digits)
+        numbers = _numbers_of(tick, agent_name, ids)
+        found += [EntryName(tick, numbers.get(this, ENTRIES_PER_TURN), this, agent_name) for this in ids]
+    found.sort()
+    return found
 
 
 def read_entry(base: Path, name: EntryName) -> OutboxEntry:
@@ -341,15 +346,16 @@ def _readable(base: Path, names: list[EntryName]) -> Iterator[OutboxEntry]:
             continue
 
 
-@lru_cache(maxsize=1 << 16)
-def _number_of(tick: int, agent: str, identity: str) -> int:
+def _numbers_of(tick: int, agent: str, ids: Sequence[str]) -> dict[str, int]:
+    """Return the numbers of the entries that have an id of the engine's among those of one tick."""
+    wanted = set(ids)
+    numbers: dict[str, int] = {}
     for number in range(ENTRIES_PER_TURN):
-        if _id_of(tick, agent, number) == identity:
-            return number
-    return ENTRIES_PER_TURN
-
-
-_id_of = lru_cache(maxsize=1 << 12)(entry_id)  # those of a turn are looked for together
+        if (derived := entry_id(tick, agent, number)) in wanted:
+            numbers[derived] = number
+            if len(numbers) == len(wanted):  # as nearly always: the numbers of a turn follow each other
+                break
+    return numbers
 
 
 def _unusable(file: str, message: str, hint: str, pointer: str) -> ConfigError:

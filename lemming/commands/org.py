@@ -11,7 +11,7 @@ from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.commands.session import Session
 from lemming.errors import DiskError, NotAnOrg, UsageError
 from lemming.files.jsontext import nearest
-from lemming.journal.file import Record, journal_ticks, last_record
+from lemming.journal.file import Record, last_record, newest_journals
 from lemming.paths import agent_folder
 
 
@@ -79,7 +79,7 @@ def describe_engine(holder: dict[str, Any]) -> str:
 
 def last_committed_tick(base: Path) -> Record | None:
     """Return the last record of the newest tick that ended: its number and its totals."""
-    for tick in reversed(journal_ticks(base)[-2:]):
+    for tick in reversed(newest_journals(base, 2)):
         record = last_record(base, tick)
         if record and record["type"] == "tick_committed":
             return record

@@ -22,7 +22,7 @@ from lemming.commands.screen import counted, one_line, painted, show, show_json,
 from lemming.config import Config, credits_of, load_config
 from lemming.errors import LemmingError
 from lemming.inspect.health import Trouble, seconds_since_tick, troubles_of
-from lemming.journal.file import Record, journal_ticks, progress_of, read_journal
+from lemming.journal.file import Record, newest_journals, progress_of, read_journal
 from lemming.journal.ledger import AgentState, read_state
 from lemming.mail.misplaced import misplaced
 from lemming.schedule import next_due
@@ -96,7 +96,7 @@ def status(
     lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
     lines.sort(key=lambda line: line.agent)
     troubles = troubles_of(base, survey)
-    newest = max(journal_ticks(base), default=tick)
+    newest = max(newest_journals(base, 1), default=tick)
     if is_interrupted and engine is None:
         text = f"tick {tick} was interrupted and nothing is running"
         troubles.append(Trouble("tick", text, "`lemming run-once` continues it", tick))

@@ -12,7 +12,7 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json, show_text
 from lemming.errors import UsageError
 from lemming.files.jsontext import compact
-from lemming.journal.file import journal_ticks
+from lemming.journal.file import journal_ticks, newest_journals
 from lemming.timeline.gaps import state_of
 from lemming.timeline.record import ModelCall, TickRecord, ToolUse, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.why.sight import SeenEntry, sight_of
@@ -41,7 +41,7 @@ def tick(
       lemming tick 42 --json | jq -r '.turns[] | .agent + " " + .status'
     """
     base = find_org(ctx)
-    ticks = journal_ticks(base)
+    ticks = newest_journals(base, 1) if number is None else journal_ticks(base)
     if not ticks and not number:
         raise UsageError("no tick has been run here", hint="`lemming run-once` runs one")
     wanted = ticks[-1] if number is None else number

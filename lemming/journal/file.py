@@ -129,6 +129,14 @@ def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
         raise _unreadable(paths.JOURNALS, error) from error
 
 
+def newest_journals(base: Path, count: int) -> list[int]:
+    """Return the newest ticks that have a journal, so many at most, ascending."""
+    try:
+        return sorted({*sealed_ticks(base, newest=count), *plain_ticks(base)})[-count:]
+    except OSError as error:
+        raise _unreadable(paths.JOURNALS, error) from error
+
+
 def read_records(
     stream: IO[bytes], tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES, only_first: bool = False
 ) -> Reading:

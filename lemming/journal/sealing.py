@@ -100,15 +100,19 @@ def _latest(base: Path) -> list[tuple[Listing, list[int]]]:
     return []
 
 
-def sealed_ticks(base: Path) -> list[int]:
-    """Return the ticks whose journal is in a segment, ascending. Raises `CorruptState` for a damaged one."""
-    return sorted(
-        int(match[1])
-        for segment in fs.list_names(f"{base}/{SEALED}")
-        if _SEGMENT.match(segment)
-        for name in _open(base, f"{SEALED}/{segment}").namelist()
-        if (match := paths.JOURNAL_FILE.match(name))
-    )
+def sealed_ticks(base: Path, *, newest: int | None = None) -> list[int]:
+    """Return the ticks whose journal is in a segment, ascending. Raises `CorruptState` for a damaged one.
+
+    With `newest`, so many are enough: older segments are not opened.
+    """
+    ticks: list[int] = []
+    segments = [match for name in fs.list_names(f"{base}/{SEALED}") if (match := _SEGMENT.match(name))]
+    for segment in sorted(segments, key=lambda match: -int(match[1])):
+        if newest is not None and len(ticks) >= newest:
+            break
+        names = _open(base, f"{SEALED}/{segment[0]}").namelist()
+        ticks += [int(match[1]) for name in names if (match := paths.JOURNAL_FILE.match(name))]
+    return sorted(ticks)
 
 
 def open_sealed(base: Path, tick: int) -> IO[bytes] | None:

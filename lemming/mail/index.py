@@ -370,7 +370,7 @@ def _outbox_in(author: str, file_names: list[str], files: dict[str, EntryName], 
     present = set(file_names)
     gone = {files.pop(file_name) for file_name in files.keys() - present}
     new = names_in(author, present - files.keys())
-    files.update((name.file.rpartition("/")[2], name) for name in new)
+    files.update((f"{name.tick:08d}_{name.id}.json", name) for name in new)
     names = before.names
     if gone:
         is_oldest = gone.issuperset(names[: len(gone)])  # as when they expire

@@ -2,44 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lemming import paths
 from lemming.errors import Problem
-from lemming.mail.index import Outbox, outboxes_of
-from lemming.messages import EntryName
+from lemming.files import fs
+from lemming.mail.index import Outbox
 
 NAMED = 3
 
 
 def misplaced(base: Path, authors: Iterable[str], tick: int) -> Iterator[Problem]:
-    """Yield a warning for each outbox that holds such files; `tick` is the one that runs, or runs next."""
-    outboxes = outboxes_of(base)
+    """Yield a warning for each outbox that holds such files; `tick` is the one that runs, or runs next.
+
+    Outboxes are listed, nothing in them is opened.
+    """
     for author in filter(paths.AGENT_NAME.match, authors):
-        outbox = outboxes.outbox(author)
-        yield from about_outbox(author, outbox, outboxes.strays(author), tick)
+        try:
+            files = fs.list_names(f"{base}/{paths.outbox_folder(author)}")
+        except OSError:  # no folder, or one that may not be read
+            continue
+        yield from about_files(author, files, tick)
+
+
+def about_files(author: str, files: Iterable[str], tick: int) -> Iterator[Problem]:
+    """Yield warnings about the files of one outbox."""
+    strays: list[str] = []
+    later: list[tuple[int, str]] = []
+    for file in files:
+        if not (match := paths.ENTRY_FILE.match(file)):
+            strays.append(file)
+        elif int(match[1]) > tick:
+            later.append((int(match[1]), file))
+    yield from _warnings(author, strays, sorted(later))
 
 
 def about_outbox(author: str, outbox: Outbox, strays: list[str], tick: int) -> Iterator[Problem]:
     """Yield warnings about one outbox: `strays` are the names in it that are no entry's."""
+    if strays or outbox.last_tick > tick:
+        later = outbox.names[len(outbox.older_than(tick + 1)) :]
+        yield from _warnings(author, strays, [(name.tick, name.file.rpartition("/")[2]) for name in later])
+
+
+def _warnings(author: str, strays: list[str], later: Sequence[tuple[int, str]]) -> Iterator[Problem]:
     folder = paths.outbox_folder(author)
     if strays:
         hint = "entries are named TICK_ID.json, like 00000042_3fa9c1d2e0b7.json"
         yield _warning(f"{_names(strays)}: ignored, not an entry's file name", folder, hint)
-    if outbox.last_tick > tick:
-        later = _later(outbox, tick)
-        first = later[0]
+    if later:
+        first, file = later[0]
         hint = f'rename it (and set its "tick") to bring it forward: agents/{author}/outbox/TICK_ID.json'
-        which = (
-            f"{first.file.rpartition('/')[2]} is of tick {first.tick}: nobody is shown it before that tick"
-        )
         more = f" (and {len(later) - 1} more such)" if len(later) > 1 else ""
-        yield _warning(f"{which}{more}", folder, hint)
-
-
-def _later(outbox: Outbox, tick: int) -> list[EntryName]:
-    return list(outbox.names[len(outbox.older_than(tick + 1)) :])
+        message = f"{file} is of tick {first}: nobody is shown it before that tick{more}"
+        yield _warning(message, folder, hint)
 
 
 def _names(files: list[str]) -> str:

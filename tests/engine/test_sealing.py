@@ -13,7 +13,7 @@ import pytest
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once, run_tick
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.journal import sealing
-from lemming.journal.file import Journal, journal_ticks, read_journal
+from lemming.journal.file import Journal, journal_ticks, newest_journals, read_journal
 from lemming.journal.sealing import plain_ticks, sealed_ticks
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 from lemming.timeline.record import read_tick
@@ -119,6 +119,17 @@ def test_the_journal_of_a_tick_that_did_not_end_is_not_sealed(org: Path) -> None
     journal.write_bytes(b"".join(journal.read_bytes().splitlines(keepends=True)[:-1]))
     sealing.seal_old_journals(org, 100, 0)
     assert plain_ticks(org) == [2]
+
+
+def test_the_newest_journals_are_found_without_opening_old_segments(org: Path) -> None:
+    for first in (100, 199, 200):
+        persist_tick(org, first)
+        run_once(org, clock=FrozenClock())
+    (org / SEGMENT).write_bytes(b"damaged")
+    assert newest_journals(org, 1) == [200]
+    assert newest_journals(org, 2) == [199, 200]
+    with pytest.raises(CorruptState):
+        newest_journals(org, 4)
 
 
 # --- removal -------------------------------------------------------------------------------------
