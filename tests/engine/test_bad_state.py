@@ -48,7 +48,7 @@ IDENTITY = "(the folder and the file's name are the identity)"
         ),
         ({"tick": 7}, f" /tick: entry ignored: claims tick '7', but its place says 0 {IDENTITY}"),
         ({"id": "def"}, f" /id: entry ignored: claims id 'def', but its place says 'abc' {IDENTITY}"),
-        ({"tick": "0"}, ':3:3 /tick: expected a whole number, found "0"'),
+        ({"tick": "0"}, ':3:3 /tick: expected a whole number, found "0" (write 0)'),
         ({"payload": []}, ":6:3 /payload: expected an object, found a list"),
         (
             {"kind": "shout"},

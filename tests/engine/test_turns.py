@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from lemming.agents import discover_agents
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.jsontext import pretty
@@ -130,50 +129,6 @@ def test_a_tool_that_is_not_granted_is_a_failed_result_and_the_turn_stands(base:
     outputs = [result["output"] for result in read_state(base, "ada").results]
     assert "refused by permissions.tools" in outputs[0]
     assert "no tool" in outputs[1]
-
-
-def test_an_agent_out_of_credits_is_skipped_and_a_grant_brings_it_back(base: Path) -> None:
-    make_org(base, resume("ada", credits={"max_credits": 2}))
-    assert [run_once(base).turns[0].status for _ in range(3)] == ["done", "done", "skipped"]
-    (base / "config/credits.json").write_text('{"ada": {"max_credits": 3}}')
-    assert [run_once(base).turns[0].status for _ in range(2)] == ["done", "skipped"]
-
-
-def test_credits_hold_before_a_correction_too(base: Path) -> None:
-    make_org(base, resume("ada", credits={"max_credits": 1}), script=[{"reply": "no"}])
-    (turn,) = run_once(base).turns
-    assert turn.calls == 1
-    assert read_state(base, "ada").credits == 1.0
-
-
-def test_the_soft_cap_warns_once_in_prompt_and_log(base: Path) -> None:
-    make_org(base, resume("ada", credits={"soft_cap": 2}))
-    for _ in range(4):
-        run_once(base)
-    warned = ["soft cap" in prompts(base, tick, "ada") for tick in (1, 2, 3, 4)]
-    assert warned == [False, False, True, False]
-    log = [json.loads(line) for line in (base / "logs/engine.log").read_text().splitlines()]
-    assert [line["tick"] for line in log if line["event"] == "soft_cap_reached"] == [3]
-
-
-def test_tokens_have_their_price_and_an_unknown_price_is_null(base: Path) -> None:
-    priced = {
-        "provider": "scripted",
-        "options": {"file": "config/answers.jsonl"},
-        "per_call": 0,
-        "per_1k_input_tokens": 2,
-        "per_1k_output_tokens": 4,
-        "usd_per_million_input_tokens": 1,
-        "usd_per_million_output_tokens": 10,
-    }
-    script = [{"reply": say("hi"), "input_tokens": 500, "output_tokens": 250}]
-    make_org(
-        base, resume("ada", model={"key": "priced"}), resume("bob"), script=script, models={"priced": priced}
-    )
-    ada, bob = run_once(base).turns
-    assert (ada.credits, ada.cost_usd) == (2.0, 0.003)
-    assert (bob.credits, bob.cost_usd) == (1.0, None)
-    assert read_state(base, "bob").cost_usd is None
 
 
 def test_wake_changed_fires_only_when_something_it_reads_has_changed(base: Path) -> None:
@@ -409,55 +364,3 @@ def test_integers_of_any_size_in_a_reply_are_kept_exactly_wherever_they_go(base:
     assert f"{big} {bigger}" in prompts(base, 2, "ada")
     assert str(bigger) in prompts(base, 1, "bob")
     assert [replayed.turns for replayed in replay(base, [1, 2])] == [2, 2]
-
-
-def hires(count: int, **more: Any) -> dict[str, Any]:
-    calls = [
-        {"tool": "create_agent", "args": {"name": f"new-{n}", "title": "N", "instructions": "Work.", **more}}
-        for n in range(count)
-    ]
-    return say("hiring", tool_calls=calls)
-
-
-def test_ten_credits_in_and_at_most_ten_out_however_many_agents_are_created(base: Path) -> None:
-    hr = resume(
-        "hr", permissions={"read_outboxes": ["*"], "tools": ["create_agent"]}, credits={"max_credits": 10}
-    )
-    make_org(base, hr, script=[{"agent": "hr", "tick": 1, "reply": hires(9)}, {"reply": say("working")}])
-    for _ in range(12):
-        run_once(base)
-    states = {agent.name: read_state(base, agent.name) for agent in discover_agents(base)}
-    assert len(states) == 5, "config/org.json create_agent_per_turn"
-    assert states["hr"].passed_on > 0
-    spent = [state.credits for state in states.values()]
-    assert sum(spent) <= 10
-    assert spent == [int(credits) for credits in spent], "a call costs one"
-    assert states["hr"].used_up <= 10
-
-
-def test_the_limit_of_new_agents_counts_the_whole_turn(base: Path) -> None:
-    hr = resume("hr", permissions={"tools": ["create_agent"]}, turn={"max_steps": 2})
-    second = {"tool": "create_agent", "args": {"name": "one-more", "title": "N", "instructions": "Work."}}
-    make_org(
-        base,
-        hr,
-        script=[{"step": 0, "reply": hires(2)}, {"reply": say("again", tool_calls=[second])}],
-        org={"create_agent_per_turn": 2},
-    )
-    run_once(base)
-    assert [agent.name for agent in discover_agents(base)] == ["hr", "new-0", "new-1"]
-    assert "create_agent_per_turn 2" in read_state(base, "hr").results[0]["output"]
-
-
-def test_what_a_failed_turn_did_not_write_it_has_not_passed_on(base: Path) -> None:
-    hr = resume(
-        "hr",
-        permissions={"tools": ["create_agent"]},
-        turn={"max_steps": 2, "repairs": 0},
-        credits={"max_credits": 10},
-    )
-    make_org(base, hr, script=[{"step": 0, "reply": hires(1)}, {"reply": "garbage"}])
-    (turn,) = run_once(base).turns
-    assert turn.status == "failed"
-    assert read_state(base, "hr").used_up == 2
-    assert [agent.name for agent in discover_agents(base)] == ["hr"]
