@@ -24,15 +24,14 @@ from lemming.journal.file import (
     OWN_LIMIT_BYTES,
     Durability,
     Journal,
-    Record,
-    first_record,
     is_committed,
     journal_ticks,
     last_record,
     may_have_gone_down,
-    progress_of,
     read_journal,
+    read_plan,
 )
+from lemming.journal.records import Record, TickCommitted, TurnEnded, plan_in, progress_of
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.logging_config import EngineLog
 from lemming.plugins.registry import load_installed_plugins
@@ -69,7 +68,6 @@ __all__ = [
     "run_tick",
     "ticks",
 ]
-ENDS = ("turn_committed", "turn_skipped")
 
 
 def get_firing_agents(agents: Iterable[Agent], tick: int) -> list[Agent]:
@@ -194,8 +192,9 @@ def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport 
 
 
 def _report_of(tick: int, records: list[Record]) -> TickReport:
-    turns = [TurnReport.from_json(record) for record in records if record["type"] in ENDS]
-    plan = Plan.from_json(records[0]) if records else Plan(tick=tick, order=[])
+    turns = [record.report for record in records if isinstance(record, TurnEnded)]
+    started = plan_in(records)
+    plan = Plan.of(started) if started else Plan(tick=tick, order=[])
     return TickReport(
         tick=tick,
         turns=(*turns, *turns_not_taken(plan)),
@@ -226,10 +225,10 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
     if begun and begun[-1] < tick:  # so neither is it in a segment
         return tick
     record = last_record(base, tick)
-    if record is None or record["type"] != "tick_committed":
+    if not isinstance(record, TickCommitted):
         return tick
     ticks = journal_ticks(base)
-    if record["advanced"] or ticks[-1] > tick:
+    if record.advanced or ticks[-1] > tick:
         raise run_already(base, tick, ticks)
     persist_tick(base, tick + 1)
     return tick + 1
@@ -242,7 +241,7 @@ def _caught_up(runtime: Runtime, tick: int, begun: list[int]) -> int:
     """
     base, newest = runtime.base, begun[-1:]
     is_behind = newest == [tick + 1] or (newest == [tick] and _has_advanced(base, tick))
-    is_lost = is_behind and may_have_gone_down(first_record(base, newest[0]), runtime.clock)
+    is_lost = is_behind and may_have_gone_down(read_plan(base, newest[0]), runtime.clock)
     if is_lost and not was_taken_back(base, tick, newest):
         persist_tick(base, tick + 1, sync=True)
         return tick + 1
@@ -251,14 +250,12 @@ def _caught_up(runtime: Runtime, tick: int, begun: list[int]) -> int:
 
 def _has_advanced(base: Path, tick: int) -> bool:
     record = last_record(base, tick)
-    return record is not None and record["type"] == "tick_committed" and bool(record["advanced"])
+    return isinstance(record, TickCommitted) and record.advanced
 
 
 def _require_all_turns(journal: Journal) -> None:
     """Raise `CorruptState` if the tick stopped half-way: then somebody moved `tick.json` past it."""
-    ended = {record["agent"] for record in journal.records if record["type"] in ENDS}
-    order = Plan.from_json(journal.records[0]).order if journal.records else []
-    missing = [name for name in order if name not in ended]
+    missing = progress_of(journal.records)["turns_left"]
     if missing:
         raise CorruptState(
             f"tick {journal.tick} was interrupted in the turn of {missing[0]} and has not been finished",
@@ -284,7 +281,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         runtime.has_looked_back = True
         write_lost_turns(runtime, config, [at for at in ticks if at < tick])
     records = read_journal(base, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
-    snapshot = take_snapshot(base, config, tick, Plan.from_json(records[0]) if records else None)
+    started = plan_in(records)
+    snapshot = take_snapshot(base, config, tick, Plan.of(started) if started else None)
     _announce(runtime, snapshot, records)
     if recorder and not is_begun:
         recorder.before_tick(tick)
@@ -378,4 +376,4 @@ def _recorder(runtime: Runtime, config: Config) -> Recorder | None:
 
 
 def _close(journal: Journal, report: TickReport, *, advanced: bool) -> None:
-    journal.append("tick_committed", tick=report.tick, advanced=advanced, totals=report.totals)
+    journal.append(TickCommitted(tick=report.tick, advanced=advanced, totals=report.totals))

@@ -3,12 +3,35 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from lemming.errors import code_of
+from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Place, Price
 
 Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
+
+
+class EntryWritten(TypedDict):
+    """An entry that a turn wrote."""
+
+    id: str
+    kind: str
+    file: EntryFile
+
+
+class ToolUsed(TypedDict):
+    """A tool that a turn called."""
+
+    tool: str
+    success: bool
+
+
+class FileWritten(TypedDict):
+    """A file that a turn wrote."""
+
+    path: Place
+    sha256: Digest
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,23 +45,23 @@ class TurnReport:
     `cost_usd` is None when the price is not known.
     """
 
-    agent: str
+    agent: AgentName
     status: Status
     reason: str = ""
     error: str = ""
     model: str = ""
-    entries: list[dict[str, str]] = field(default_factory=list)
-    tools: list[dict[str, Any]] = field(default_factory=list)
+    entries: list[EntryWritten] = field(default_factory=list)
+    tools: list[ToolUsed] = field(default_factory=list)
     memory: list[str] = field(default_factory=list)
-    files: list[dict[str, str]] = field(default_factory=list)
-    written_ahead: list[str] = field(default_factory=list)
+    files: list[FileWritten] = field(default_factory=list)
+    written_ahead: list[Place] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     notes: str = ""
-    calls: int = 0
-    credits: float = 0.0
-    cost_usd: float | None = None
-    input_tokens: int = 0
-    output_tokens: int = 0
+    calls: Count = 0
+    credits: Amount = 0.0
+    cost_usd: Price = None
+    input_tokens: Count = 0
+    output_tokens: Count = 0
     duration_ms: int = 0
 
     def as_json(self) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.engine import run_once
-from lemming.journal.file import read_journal
 from lemming.schedule import AgentSchedule
-from lemming.testing import resume, write_script
+from lemming.testing import journal_lines, resume, write_script
 
 GUIDE = (Path(__file__).parents[1] / "docs/architecture-guide.md").read_text()
 
@@ -57,7 +56,7 @@ def agent(name: str, every: int = 1, offset: int = 0) -> Agent:
 
 
 def prompts(base: Path, tick: int, name: str) -> str:
-    started = [r for r in read_journal(base, tick) if r["type"] == "turn_started" and r["agent"] == name]
+    started = [r for r in journal_lines(base, tick) if r["type"] == "turn_started" and r["agent"] == name]
     return "\n".join(message["content"] for message in started[0]["prompt"])
 
 
@@ -68,5 +67,5 @@ def used(base: Path, tool: str, permissions: dict[str, Any], *, by: str = "plann
     (base / f"agents/{by}").mkdir(parents=True, exist_ok=True)
     (base / f"agents/{by}/resume.json").write_text(json.dumps(plain))
     tick = run_once(base).tick
-    (finished,) = [r for r in read_journal(base, tick) if r["type"] == "tool_finished"]
+    (finished,) = [r for r in journal_lines(base, tick) if r["type"] == "tool_finished"]
     return str(finished["output"])

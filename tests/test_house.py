@@ -22,8 +22,8 @@ LONGEST_FILE = 400
 # From the ground up. A room is a folder, or a module beside the folders; it imports from floors below only.
 FLOORS = (
     {"arguments", "clock", "deadlines", "errors", "kinds", "paths", "quoting", "redaction"},
-    {"files", "plugins", "report"},
-    {"contract", "logging_config", "memory", "providers", "schedule"},
+    {"files", "plugins"},
+    {"contract", "logging_config", "memory", "providers", "report", "schedule"},
     {"agents"},
     {"config"},
     {"messages", "sandbox"},

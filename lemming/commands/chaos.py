@@ -28,6 +28,7 @@ from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.history.copy_org import BILL_FILE, copy_org
 from lemming.journal.file import last_record
+from lemming.journal.records import TickCommitted
 from lemming.testing import tree
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person
@@ -177,7 +178,7 @@ def _holder(base: Path) -> Any:
 
 def _is_interrupted(base: Path) -> bool:
     record = last_record(base, load_tick(base))
-    return record is not None and record["type"] != "tick_committed"
+    return record is not None and not isinstance(record, TickCommitted)
 
 
 def _compare(toll: Toll, calm: Path, wild: Path) -> None:

@@ -22,7 +22,7 @@ from lemming.commands.screen import (
 )
 from lemming.errors import ConfigError, is_of_a_provider
 from lemming.messages import EntryName, read_entry
-from lemming.report import TickReport, TurnReport
+from lemming.report import EntryWritten, TickReport, TurnReport
 from lemming.tick.runtime import Event
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
@@ -170,7 +170,7 @@ class Narrator:
     def _name(self, name: str) -> str:
         return name.ljust(self._name_width)
 
-    def _text_of(self, author: str, entry: dict[str, str]) -> str:
+    def _text_of(self, author: str, entry: EntryWritten) -> str:
         match = paths.ENTRY_FILE.match(entry["file"].rsplit("/", 1)[-1])
         if match is None:
             return entry["file"]

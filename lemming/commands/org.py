@@ -11,7 +11,8 @@ from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.commands.session import Session
 from lemming.errors import DiskError, NotAnOrg, UsageError
 from lemming.files.jsontext import nearest
-from lemming.journal.file import Record, last_record, newest_journals
+from lemming.journal.file import last_record, newest_journals
+from lemming.journal.records import TickCommitted
 from lemming.paths import agent_folder
 
 
@@ -77,11 +78,11 @@ def describe_engine(holder: dict[str, Any]) -> str:
     )
 
 
-def last_committed_tick(base: Path) -> Record | None:
+def last_committed_tick(base: Path) -> TickCommitted | None:
     """Return the last record of the newest tick that ended: its number and its totals."""
     for tick in reversed(newest_journals(base, 2)):
         record = last_record(base, tick)
-        if record and record["type"] == "tick_committed":
+        if isinstance(record, TickCommitted):
             return record
     return None
 
@@ -89,7 +90,7 @@ def last_committed_tick(base: Path) -> Record | None:
 def has_been_interrupted(base: Path, tick: int) -> bool:
     """Return whether a tick was begun and has not ended."""
     record = last_record(base, tick)
-    return record is not None and record["type"] != "tick_committed"
+    return record is not None and not isinstance(record, TickCommitted)
 
 
 def _given_org(folder: Path) -> Path:

@@ -53,7 +53,7 @@ def _rehearse_turn(preview: Preview, name: str, *, as_json: bool) -> None:
 def _why_no_turn(preview: Preview, name: str) -> str:
     """Return why an agent in the plan would not be asked now; empty when it would be."""
     if name in preview.ended:
-        return f"already {preview.ended[name]['status']} in this tick"
+        return f"already {preview.ended[name].report.status} in this tick"
     if name in preview.survey.broken:
         return str(preview.survey.broken[name])
     if name not in preview.survey.agents:

@@ -22,8 +22,9 @@ from lemming.commands.screen import counted, one_line, painted, show, show_json,
 from lemming.config import Config, credits_of, load_config
 from lemming.errors import LemmingError
 from lemming.inspect.health import Trouble, seconds_since_tick, troubles_of
-from lemming.journal.file import Record, newest_journals, progress_of, read_journal
+from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.records import TickCommitted, progress_of
 from lemming.mail.misplaced import misplaced
 from lemming.schedule import next_due
 from lemming.tick.counter import load_tick
@@ -118,7 +119,7 @@ def status(
             "is_interrupted": is_interrupted,
             **progress,
             "engine": engine,
-            "last_tick": {"tick": last["tick"], "totals": last["totals"]} if last else None,
+            "last_tick": {"tick": last.tick, "totals": last.totals} if last else None,
             "agents": [line.as_json() for line in lines],
             "troubles": [asdict(trouble) for trouble in troubles],
             "misplaced": [problem.as_json() for problem in unseen],
@@ -128,7 +129,7 @@ def status(
     show(f"{painted(str(base), 'bold')}")
     show(_where(tick, is_interrupted, engine, progress))
     if last:
-        show(f"tick {last['tick']}: {_totals(last)}")
+        show(f"tick {last.tick}: {_totals(last)}")
     show()
     _show_lines(lines, named)
     _tell_troubles(troubles, survey)
@@ -165,8 +166,8 @@ def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None, progr
     return f"tick {tick} is next; nothing is running"
 
 
-def _totals(last: Record) -> str:
-    totals = last["totals"]
+def _totals(last: TickCommitted) -> str:
+    totals = last.totals
     parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
     parts += [counted(totals["entries"], "entry", "entries"), counted(totals["credits"], "credit")]
     parts += [f"${totals['cost_usd']:.4f}"] if totals["cost_usd"] is not None else []

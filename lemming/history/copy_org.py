@@ -20,6 +20,7 @@ from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.jsontext import JsonProblem, compact, parse, pretty
 from lemming.journal.file import newest_journals, read_journal
+from lemming.journal.records import ModelReplied
 from lemming.kinds import MessageKind
 from lemming.providers import is_person
 from lemming.testing import say
@@ -62,8 +63,8 @@ def recorded_answers(base: Path) -> Answers:
     turns: dict[tuple[str, int], dict[int, str]] = {}
     for tick in newest_journals(base, TICKS_REMEMBERED):
         for record in read_journal(base, tick):
-            if record["type"] == "model_replied":
-                turns.setdefault((record["agent"], tick), {})[record["call"]] = record["text"]
+            if isinstance(record, ModelReplied):
+                turns.setdefault((record.agent, tick), {})[record.call] = record.text
     answers: Answers = {}
     for (agent, _), texts in turns.items():
         answers.setdefault(agent, []).append(texts)

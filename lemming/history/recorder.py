@@ -14,7 +14,8 @@ from lemming import paths
 from lemming.clock import timestamp
 from lemming.errors import GitFailed, LemmingError
 from lemming.history.git import BRANCH, FOLDER, Repository
-from lemming.journal.file import Record, journal_ticks, last_record, read_journal
+from lemming.journal.file import journal_ticks, last_record, read_journal
+from lemming.journal.records import Record, TickCommitted, TurnCommitted
 from lemming.logging_config import EngineLog
 from lemming.report import STATUSES, TickReport, TurnReport
 from lemming.tick.runtime import Runtime
@@ -185,14 +186,13 @@ def _last_tick(repository: Repository) -> int | None:
 
 def _changed_files(record: Record | None) -> bool:
     """Return whether a tick's turns wrote anything: one that failed before its model was asked did not."""
-    if record is None or record["type"] != "tick_committed":
+    if not isinstance(record, TickCommitted):
         return False
-    return any(record["totals"][key] for key in ("done", "waiting", "calls"))
+    return any(record.totals[key] for key in ("done", "waiting", "calls"))
 
 
 def _turns_of(base: Path, tick: int) -> list[TurnReport]:
-    ended = [record for record in read_journal(base, tick) if record["type"] == "turn_committed"]
-    return [TurnReport.from_json(record) for record in ended]
+    return [record.report for record in read_journal(base, tick) if isinstance(record, TurnCommitted)]
 
 
 def _outcome(report: TickReport) -> str:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from lemming.agents import AgentCredits, Survey
 from lemming.config import Config, credits_of
-from lemming.journal.file import Record, read_journal
+from lemming.journal.file import read_journal
+from lemming.journal.records import TurnEnded, TurnStarted, plan_in
 from lemming.messages import read_outbox_entries
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import Plan
@@ -21,8 +22,8 @@ class Preview:
     """A tick that has not run, or not to its end. `ended` and `started` hold the records of its turns."""
 
     snapshot: Snapshot
-    started: dict[str, Record]
-    ended: dict[str, Record]
+    started: dict[str, TurnStarted]
+    ended: dict[str, TurnEnded]
 
     @property
     def tick(self) -> int:
@@ -83,14 +84,12 @@ def preview_tick(base: Path, config: Config) -> Preview:
     """Return the tick that `tick.json` names. One that was interrupted keeps the plan it began with."""
     tick = load_tick(base)
     records = read_journal(base, tick)
-    snapshot = take_snapshot(base, config, tick, Plan.from_json(records[0]) if records else None)
-    ended = _by_agent(records, "turn_committed", "turn_skipped")
+    started = plan_in(records)
+    snapshot = take_snapshot(base, config, tick, Plan.of(started) if started else None)
+    ended = {record.about: record for record in records if isinstance(record, TurnEnded)}
     for name, record in ended.items():
-        written = {entry["id"] for entry in record["entries"]}
+        written = {entry["id"] for entry in record.report.entries}
         mine = read_outbox_entries(base, name, len(written) * 2) if written else []
         snapshot.mailroom.add(name, [entry for entry in mine if entry.id in written])
-    return Preview(snapshot, _by_agent(records, "turn_started"), ended)
-
-
-def _by_agent(records: list[Record], *kinds: str) -> dict[str, Record]:
-    return {record["agent"]: record for record in records if record["type"] in kinds}
+    begun = {record.agent: record for record in records if isinstance(record, TurnStarted)}
+    return Preview(snapshot, begun, ended)

@@ -13,7 +13,9 @@ from typing import Any
 from lemming.agents import Agent, AgentCredits
 from lemming.config import ModelEntry, Org
 from lemming.files.documents import adapter
-from lemming.journal.records import COUNT, RECORDS, Kind
+from lemming.files.fields import Count
+from lemming.files.fields import schema_of as schema_of_type
+from lemming.journal.records import RECORDS, Record
 from lemming.kinds import MESSAGE_KINDS
 from lemming.messages import OutboxEntry
 from lemming.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
@@ -96,15 +98,21 @@ def _turn() -> Schema:
 
 
 def _journal() -> Schema:
-    records = [_record(name, kind) for name, kind in RECORDS.items()]
+    records = [_record(kind) for kind in RECORDS.values()]
     return {"description": "One line of a journal.", "oneOf": records}
 
 
-def _record(name: str, kind: Kind) -> Schema:
+def _record(kind: type[Record]) -> Schema:
     check = {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "Chained to the line before."}
-    keys = {"type": {"const": name}, "epoch": COUNT, **kind.keys, "check": check}
-    properties = {**keys, **kind.optional}
-    return {"description": kind.about, **_object(properties, required=list(keys), is_open=True)}
+    fields, about = kind.json_schema(), str(kind.__doc__).partition("\n")[0]
+    keys = {
+        "type": {"const": kind.kind},
+        "epoch": schema_of_type(Count),
+        **fields["properties"],
+        "check": check,
+    }
+    required = ["type", "epoch", *fields["required"], "check"]
+    return {"description": about, **_object(keys, required=required, is_open=True)}
 
 
 FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {

@@ -7,14 +7,13 @@ torn last line (what a crash leaves) is told from damage. Format: docs/formats.m
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, Literal, TypeVar
+from typing import IO, Literal, TypeVar
 
 from lemming import paths
 from lemming.clock import Clock
@@ -22,9 +21,9 @@ from lemming.errors import CorruptState, DiskError
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.files.documents import why_unreadable
+from lemming.files.fields import Json
 from lemming.files.jsontext import JsonProblem, compact, parse
-from lemming.journal.records import RECORDS, Sequence, why_wrong
-from lemming.journal.records import Record as Record
+from lemming.journal.records import Record, TickCommitted, TickStarted, TurnStarted, plan_in
 from lemming.journal.sealing import (
     JOURNAL_LIMIT_BYTES,
     beginning,
@@ -34,10 +33,12 @@ from lemming.journal.sealing import (
     sealed_ticks,
     unpacking,
 )
+from lemming.journal.sequence import NoRecord, Sequence, record_of
 from lemming.journal.starts import why_no_start
 from lemming.redaction import redact_bytes, redact_json
 
 T = TypeVar("T")
+R = TypeVar("R", bound=Record)
 Durability = Literal["turn", "tick", "off"]
 
 OWN_LIMIT_BYTES = 1 << 30
@@ -52,18 +53,27 @@ _TAIL = len(',"check":""}') + 2 * _CHECK_BYTES
 
 @dataclass(frozen=True)
 class Reading:
-    """The records of a journal, the size of its valid part, its last checksum, and what follows: torn."""
+    """The records of a journal, the size of its valid part, its last checksum, and what follows: torn.
+
+    `epochs` are those of the engines that wrote them.
+    """
 
     records: list[Record]
-    valid_bytes: int
-    check: bytes
+    valid_bytes: int = 0
+    check: bytes = b""
     surplus_bytes: int = 0
+    epochs: frozenset[int] = frozenset()
+
+    @property
+    def plan(self) -> TickStarted | None:
+        """The plan of the tick, which is its first record; None when it has not begun."""
+        return plan_in(self.records)
 
 
 def read_journal(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> list[Record]:
     """Return a tick's records, oldest first; empty when the tick has no journal.
 
-    Each is what `lemming.journal.records` says of its kind, and stands where it may. Raises `CorruptState`
+    Each is what its type in `lemming.journal.records` says, and stands where it may. Raises `CorruptState`
     for damage anywhere but in a torn last line, which is left out, and for a journal that is too large to
     be one.
     """
@@ -73,14 +83,13 @@ def read_journal(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTE
 def reading_of(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> Reading:
     """Return what a tick's journal says. Raises as `read_journal`."""
     with _opened(base, tick) as file:
-        return read_records(file, tick, limit_bytes=limit_bytes) if file else Reading([], 0, b"")
+        return read_records(file, tick, limit_bytes=limit_bytes) if file else Reading([])
 
 
-def first_record(base: Path, tick: int) -> Record | None:
+def read_plan(base: Path, tick: int) -> TickStarted | None:
     """Return the plan of a tick, the first record of its journal; None when there is none yet."""
     with _opened(base, tick) as file:
-        records = read_records(file, tick, only_first=True).records if file else []
-    return records[0] if records else None
+        return read_records(file, tick, only_first=True).plan if file else None
 
 
 def found_in(base: Path, tick: int, pattern: re.Pattern[bytes]) -> frozenset[bytes]:
@@ -96,8 +105,7 @@ def found_in(base: Path, tick: int, pattern: re.Pattern[bytes]) -> frozenset[byt
 
 def is_committed(base: Path, tick: int) -> bool:
     """Return whether a tick's journal says that the tick is over, from its last line alone."""
-    record = last_record(base, tick)
-    return record is not None and record["type"] == "tick_committed"
+    return isinstance(last_record(base, tick), TickCommitted)
 
 
 def last_record(base: Path, tick: int) -> Record | None:
@@ -115,10 +123,10 @@ def last_record(base: Path, tick: int) -> Record | None:
     end = tail.rfind(b"\n")
     line = tail[tail.rfind(b"\n", 0, max(end, 0)) + 1 : max(end, 0)]
     try:
-        record = parse(line, limit_bytes=LONGEST_LINE_BYTES) if line else None
-    except JsonProblem:
+        plain = parse(line, limit_bytes=LONGEST_LINE_BYTES) if line else None
+        return record_of(plain) if isinstance(plain, dict) else None
+    except (JsonProblem, NoRecord):
         return None
-    return record if isinstance(record, dict) and not why_wrong(record) else None
 
 
 def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
@@ -142,39 +150,38 @@ def read_records(
 ) -> Reading:
     """Return what the bytes of a tick's journal say; raise `CorruptState` for damage before the last line."""
     file, records, sequence = paths.journal_file(tick), list[Record](), Sequence(tick)
-    check, offset, room = b"", 0, limit_bytes
+    check, offset, room, epochs = b"", 0, limit_bytes, set[int]()
     for number, line in enumerate(_lines(stream, file), 1):
         room -= len(line) + _RECORD_BYTES
         if room < 0:
             raise _damaged(file, number, f"it is larger than the {limit_bytes >> 20} MiB that are read")
-        record = _open_line(line[:-1], check) if line.endswith(b"\n") else None
-        if record is None:
+        plain = _open_line(line[:-1], check) if line.endswith(b"\n") else None
+        if plain is None:
             if surplus := stream.read(1):
                 why = (
                     "an empty line" if line == b"\n" else "its checksum does not follow from the line before"
                 )
                 raise _damaged(file, number, why)
-            return Reading(records, offset, check, len(line) + len(surplus))
-        why = sequence.why_wrong(record)
-        if not why and record["type"] == "turn_started":
-            why = why_no_start(record)
-        if why:
-            raise _not_believed(file, number, why)
+            return Reading(records, offset, check, len(line) + len(surplus), frozenset(epochs))
+        try:
+            records.append(_believed(plain, sequence))
+        except NoRecord as error:
+            raise _not_believed(file, number, str(error)) from error
         check = line[-3 - 2 * _CHECK_BYTES : -3]
-        records.append(record)
+        epochs.add(plain["epoch"])
         offset += len(line)
         if only_first:
             break
-    return Reading(records, offset, check)
+    return Reading(records, offset, check, epochs=frozenset(epochs))
 
 
-def progress_of(records: list[Record]) -> dict[str, Any]:
-    """Return how far a tick has come: the answers of models that are kept, and whose turns are left."""
-    ended = {record["agent"] for record in records if record["type"] in ("turn_committed", "turn_skipped")}
-    return {
-        "answers_kept": sum(record["type"] == "model_replied" for record in records),
-        "turns_left": [name for name in records[0]["order"] if name not in ended],
-    }
+def _believed(plain: Json, sequence: Sequence) -> Record:
+    """Return the record that a line holds; raise `NoRecord` for what no engine wrote there."""
+    record = record_of(plain)
+    sequence.take(record)
+    if isinstance(record, TurnStarted) and (why := why_no_start(record)):
+        raise NoRecord(why)
+    return record
 
 
 def _lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
@@ -212,9 +219,9 @@ def _opened(base: Path, tick: int) -> Iterator[IO[bytes] | None]:
         raise _unreadable(file, error) from error
 
 
-def may_have_gone_down(first: Record | None, clock: Clock) -> bool:
-    """Return whether the machine may have gone down since a journal was begun, by its first record."""
-    return first is None or not clock.boot_id or first.get("boot", "") != clock.boot_id
+def may_have_gone_down(plan: TickStarted | None, clock: Clock) -> bool:
+    """Return whether the machine may have gone down since a journal was begun with this plan."""
+    return plan is None or not clock.boot_id or plan.boot != clock.boot_id
 
 
 class Journal:
@@ -239,8 +246,7 @@ class Journal:
             self.records, self._check = reading.records, reading.check
             self._by_agent: dict[str, list[Record]] = {}
             for record in self.records:
-                if "agent" in record:
-                    self._by_agent.setdefault(record["agent"], []).append(record)
+                self._by_agent.setdefault(record.about, []).append(record)
             self._written = len(self.records)
             self._latest: dict[str, int] = {}
             self._synced = -1  # nothing is known of the name, nor of what an earlier attempt wrote
@@ -264,29 +270,28 @@ class Journal:
         """Fail now, before anything is paid for, if the disk has no room for the answers."""
         self._file.reserve(extra_bytes)
 
-    def append(self, kind: str, *, sync: bool = False, written: bytes = b"", **fields: Any) -> Record:
+    def append(self, record: R, *, sync: bool = False, written: bytes = b"") -> R:
         """Write one record and return it as it was written: secrets are taken out of its texts.
 
-        `written` are more fields, in JSON already, without braces; they are not in what is returned.
-        With `sync` and durability "turn" it survives power loss, and so do all before it.
+        `written` is its JSON without braces, where that is there already. With `sync` and durability "turn"
+        it survives power loss, and so do all before it.
         """
-        assert kind in RECORDS, f"lemming.journal.records has no {kind}"
-        record: Record = {"type": kind, "epoch": self._epoch, **fields}
-        text = compact(record)
-        if written:
-            text = b"%b,%b}" % (text[:-1], written)
+        text = self._text(record, written)
         if redact_bytes(text) != text:
-            record |= _without_secrets(fields)
-            text = compact(record | _without_secrets(json.loads(b"{%b}" % written)))
+            record = type(record).from_json(_without_secrets(record.as_json()))
+            text = self._text(record)
         with self._writing:
             line, self._check = _close_line(text, self._check)
             self._change(self._file.append, line)
             self._written += 1
-            if "agent" in fields:
-                self._latest[fields["agent"]] = self._written
+            self._latest[record.about] = self._written
         if sync and self._durability == "turn":
             self.sync()
         return record
+
+    def _text(self, record: Record, written: bytes = b"") -> bytes:
+        head = b'{"type":"%b","epoch":%d' % (record.kind.encode(), self._epoch)
+        return b"%b,%b}" % (head, written or compact(record.as_json())[1:-1])
 
     def settle(self, agent: str) -> None:
         """Make an agent's records survive power loss if durability is "turn", before what follows from them.
@@ -330,7 +335,7 @@ class Journal:
             raise
 
 
-def _without_secrets(fields: dict[str, Any]) -> Record:
+def _without_secrets(fields: Json) -> Json:
     """Return fields of a record without secrets; their own names stay, for whoever reads the record."""
     return {key: redact_json(value) for key, value in fields.items()}
 
@@ -341,17 +346,17 @@ def _close_line(text: bytes, previous: bytes) -> tuple[bytes, bytes]:
     return b'%b,"check":"%b"}\n' % (body, check), check
 
 
-def _open_line(line: bytes, previous: bytes) -> Record | None:
-    """Return the record of a line, or None when the line is not what was written."""
+def _open_line(line: bytes, previous: bytes) -> Json | None:
+    """Return the JSON of a line, or None when the line is not what was written."""
     body, tail = line[:-_TAIL], line[-_TAIL:]
     check = _checksum(body, previous)
     if tail != b',"check":"%b"}' % check:
         return None
     try:
-        record = parse(body + b"}", limit_bytes=LONGEST_LINE_BYTES)
+        plain = parse(body + b"}", limit_bytes=LONGEST_LINE_BYTES)
     except JsonProblem:
         return None
-    return record if isinstance(record, dict) else None
+    return plain if isinstance(plain, dict) else None
 
 
 def _checksum(body: bytes, previous: bytes) -> bytes:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from lemming.agents import Agent, AgentCredits
 from lemming.config import ModelEntry
 from lemming.files.documents import value_of
-from lemming.journal.records import Record
+from lemming.journal.records import TurnStarted
 
 IN_THE_PROMPT = "(recorded in the prompt)"
 """What stands for the instructions: the record holds them once, in the prompt."""
 
 
-def why_no_start(record: Record) -> str:
+def why_no_start(record: TurnStarted) -> str:
     """Return why no turn can begin from a `turn_started`; empty when one can."""
     for key, part_of in (("resume", agent_of), ("model", model_of), ("allocation", allocation_of)):
         try:
@@ -21,19 +21,19 @@ def why_no_start(record: Record) -> str:
     return ""
 
 
-def agent_of(record: Record) -> Agent:
+def agent_of(record: TurnStarted) -> Agent:
     """Return the agent as its turn began; raise `ValueError` for a resume that is none."""
-    agent: Agent = value_of(Agent, {**record["resume"], "instructions": IN_THE_PROMPT})
+    agent: Agent = value_of(Agent, {**record.resume, "instructions": IN_THE_PROMPT})
     return agent
 
 
-def model_of(record: Record) -> ModelEntry:
+def model_of(record: TurnStarted) -> ModelEntry:
     """Return the model that the turn began with; raise `ValueError` for what is none."""
-    entry: ModelEntry = value_of(ModelEntry, record["model"])
+    entry: ModelEntry = value_of(ModelEntry, record.model)
     return entry
 
 
-def allocation_of(record: Record) -> AgentCredits:
+def allocation_of(record: TurnStarted) -> AgentCredits:
     """Return what the agent might spend when the turn began; raise `ValueError` for what is none."""
-    allocation: AgentCredits = value_of(AgentCredits, record["allocation"])
+    allocation: AgentCredits = value_of(AgentCredits, record.allocation)
     return allocation

@@ -18,11 +18,23 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lemming import paths
 from lemming.clock import FrozenClock
 from lemming.files import fs
 from lemming.files.jsontext import pretty
+from lemming.journal.sealing import read_sealed
 
-__all__ = ["Crash", "FrozenClock", "crash_at", "make_org", "resume", "say", "tree", "write_script"]
+__all__ = [
+    "Crash",
+    "FrozenClock",
+    "crash_at",
+    "journal_lines",
+    "make_org",
+    "resume",
+    "say",
+    "tree",
+    "write_script",
+]
 
 SCRIPT_FILE = "config/answers.jsonl"
 
@@ -94,6 +106,14 @@ def crash_at(number: int) -> Iterator[list[str]]:
 
     with fs.observed(observe):
         yield changes
+
+
+def journal_lines(base: Path, tick: int) -> list[dict[str, Any]]:
+    """Return the whole lines of a tick's journal as they are written, without their checksums."""
+    file = base / paths.journal_file(tick)
+    raw = file.read_bytes() if file.exists() else read_sealed(base, tick) or b""
+    lines = map(json.loads, raw.split(b"\n")[:-1])
+    return [{key: value for key, value in line.items() if key != "check"} for line in lines]
 
 
 def tree(base: Path, *, without: tuple[str, ...] = (".lemming", "logs")) -> dict[str, bytes]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from hashlib import blake2b
-from operator import itemgetter
-from typing import get_args
+from operator import attrgetter
+from typing import Any, get_args
 
 from lemming.clock import elapsed_ms
 from lemming.config import Org
@@ -27,7 +27,9 @@ from lemming.errors import (
     recorded_failure,
 )
 from lemming.files.effects import FileEffect, apply_effect
-from lemming.journal.file import Journal, Record
+from lemming.journal.file import Journal
+from lemming.journal.parts import FailedAttempt
+from lemming.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.llm.pricing import check_credits, usage_of
 from lemming.logging_config import EngineLog
 from lemming.providers import Finish, Message, Reply, Request
@@ -44,20 +46,20 @@ class JournalTape:
     def __init__(self, runtime: Runtime, journal: Journal, org: Org, seat: Seat, commits: Commits) -> None:
         self._runtime, self._journal, self._org, self._seat = runtime, journal, org, seat
         self._commits = commits
-        self._answers: dict[int, Record] = {}
-        self._started: dict[int, Record] = {}
-        self._finished: dict[int, Record] = {}
+        self._answers: dict[int, ModelReplied | ModelFailed] = {}
+        self._started: dict[int, ToolStarted] = {}
+        self._finished: dict[int, ToolFinished] = {}
         self._spent = seat.state.used_up
         self._created = 0
         self._name = seat.agent.name
         for record in journal.records_of(self._name):
-            match record["type"]:
-                case "model_replied" | "model_failed":
-                    self._answers[record["call"]] = record
-                case "tool_started":
-                    self._started[record["index"]] = record
-                case "tool_finished":
-                    self._finished[record["index"]] = record
+            match record:
+                case ModelReplied() | ModelFailed():
+                    self._answers[record.call] = record
+                case ToolStarted():
+                    self._started[record.index] = record
+                case ToolFinished():
+                    self._finished[record.index] = record
 
     def ask(self, call: int, messages: list[Message]) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
@@ -107,7 +109,7 @@ class JournalTape:
                 raise
             return self._finish(index, call, ToolResult(False, f"{call.tool} was not run: {error}"))
         self._started[index] = self._journal.append(
-            "tool_started", agent=self._name, index=index, tool=call.tool, args=call.args
+            ToolStarted(agent=self._name, index=index, tool=call.tool, args=call.args)
         )
         self._sync()
         result = self._finish(index, call, self._use_live(index, call, context))
@@ -123,9 +125,8 @@ class JournalTape:
             return self._runtime.use_tool(index, call, context)
 
     def _finish(self, index: int, call: ToolCall, result: ToolResult) -> ToolResult:
-        passed_on: Record = {"passed_on": result.passed_on} if result.passed_on else {}
-        record = self._journal.append(
-            "tool_finished",
+        passed_on = {"passed_on": result.passed_on} if result.passed_on else {}
+        record = ToolFinished(
             agent=self._name,
             index=index,
             tool=call.tool,
@@ -134,9 +135,9 @@ class JournalTape:
             effects=[effect.as_json() for effect in result.effects],
             **passed_on,
         )
-        return recorded_result(record)
+        return recorded_result(self._journal.append(record))
 
-    def _ask_live(self, call: int, messages: list[Message]) -> Record:
+    def _ask_live(self, call: int, messages: list[Message]) -> ModelReplied | ModelFailed:
         """Ask, and return the record of what came of it."""
         seat, started = self._seat, time.perf_counter()
         try:
@@ -171,9 +172,8 @@ class JournalTape:
                 raise Stopped from error
             return self._no_answer(call, error)
         usage = usage_of(seat.model, messages, reply)
-        batched: Record = {"batched": True} if reply.batched else {}
-        record = self._journal.append(
-            "model_replied",
+        batched: dict[str, Any] = {"batched": True} if reply.batched else {}
+        record = ModelReplied(
             agent=self._name,
             call=call,
             at=reply.at or self._runtime.now(),
@@ -191,12 +191,12 @@ class JournalTape:
             **self._attempts(call, reply.earlier),
             duration_ms=elapsed_ms(started + reply.waited_s),
         )
+        record = self._journal.append(record)
         self._settle()
         return record
 
-    def _no_answer(self, call: int, error: LemmingError) -> Record:
-        return self._journal.append(
-            "model_failed",
+    def _no_answer(self, call: int, error: LemmingError) -> ModelFailed:
+        record = ModelFailed(
             agent=self._name,
             call=call,
             code=error.code,
@@ -204,13 +204,14 @@ class JournalTape:
             message=str(error),
             **self._attempts(call, getattr(error, "earlier", ())),
         )
+        return self._journal.append(record)
 
-    def _attempts(self, call: int, earlier: tuple[ProviderError, ...]) -> Record:
+    def _attempts(self, call: int, earlier: tuple[ProviderError, ...]) -> dict[str, Any]:
         """Return how often a model was asked, and why in vain, if it was; and put it into the log."""
         if not earlier:
             return {}
-        told = [{"code": e.code, "error": name_of(e), "message": str(e)} for e in earlier]
-        facts: Record = {"attempts": len(told) + 1, "earlier": told}
+        told = [FailedAttempt(code=e.code, error=name_of(e), message=str(e)) for e in earlier]
+        facts: dict[str, Any] = {"attempts": len(told) + 1, "earlier": told}
         log = EngineLog(self._runtime.base)
         log.warning("model_asked_again", tick=self._seat.tick, agent=self._name, call=call, **facts)
         return facts
@@ -225,28 +226,28 @@ class JournalTape:
             self._journal.sync()
 
 
-_facts_of = itemgetter(*Answer._fields)
+_facts_of = attrgetter(*Answer._fields)
 
 
-def recorded_answer(record: Record) -> Answer:
+def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
     """Return the answer that a record holds; raise the error that stood in its place."""
-    if record["type"] == "model_failed":
-        raise recorded_failure(record["error"], record["message"])
+    if isinstance(record, ModelFailed):
+        raise recorded_failure(record.error, record.message)
     return Answer._make(_facts_of(record))
 
 
-def recorded_result(record: Record) -> ToolResult:
+def recorded_result(record: ToolFinished) -> ToolResult:
     """Return the result of a tool call that a record holds, with the files it wants written."""
-    effects = tuple(FileEffect.from_json(plain) for plain in record["effects"])
-    return ToolResult(record["success"], record["output"], effects, max(record.get("passed_on", 0.0), 0.0))
+    effects = tuple(FileEffect.from_json(plain) for plain in record.effects)
+    return ToolResult(record.success, record.output, effects, record.passed_on)
 
 
-def reached_outside(records: list[Record]) -> Iterator[tuple[Record, ToolResult | None]]:
+def reached_outside(records: list[Record]) -> Iterator[tuple[ToolStarted, ToolResult | None]]:
     """Yield each call of a turn that was announced, and its result; None when no end is recorded."""
-    finished = {record["index"]: record for record in records if record["type"] == "tool_finished"}
+    finished = {record.index: record for record in records if isinstance(record, ToolFinished)}
     for record in records:
-        if record["type"] == "tool_started":
-            ended = finished.get(record["index"])
+        if isinstance(record, ToolStarted):
+            ended = finished.get(record.index)
             yield record, recorded_result(ended) if ended else None
 
 
@@ -255,9 +256,9 @@ def written_ahead(records: list[Record]) -> list[str]:
     staged: list[str] = []
     written: set[str] = set()
     for record in records:
-        if record["type"] == "tool_finished":
-            staged += [FileEffect.from_json(plain).place for plain in record["effects"]]
-        elif record["type"] == "tool_started":
+        if isinstance(record, ToolFinished):
+            staged += [FileEffect.from_json(plain).place for plain in record.effects]
+        elif isinstance(record, ToolStarted):
             written.update(staged)
     return sorted(written)
 

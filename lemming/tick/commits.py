@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from lemming import paths
 from lemming.config import Org
@@ -21,6 +20,7 @@ from lemming.files.effects import apply_effect
 from lemming.files.stamps import is_there
 from lemming.journal.file import Journal
 from lemming.journal.ledger import write_state
+from lemming.journal.records import TurnAnswered, TurnCommitted, TurnEnded
 from lemming.logging_config import EngineLog, log_agent_action
 from lemming.mail.visibility import Mailroom
 from lemming.report import TurnReport
@@ -64,7 +64,7 @@ class Commits:
         if self.org.durability != "tick":
             self._commit(outcome, again=again, warned=warned)
             return
-        self.journal.append("turn_answered", agent=outcome.report.agent)
+        self.journal.append(TurnAnswered(agent=outcome.report.agent))
         self._held.append(_Held(outcome, again, warned))
         self._held_files.update({effect.place: effect.content for effect in outcome.effects})
         self._show(outcome)
@@ -87,10 +87,10 @@ class Commits:
         self._apply(outcome, again=True)
         self._show(outcome)
 
-    def end(self, kind: str, report: TurnReport, **extra: Any) -> None:
+    def end(self, ended: TurnEnded) -> None:
         """Record how a turn ended: in the journal, in the logs, in the reports; and tell."""
-        tick = self.journal.tick
-        self.journal.append(kind, **report.as_json(), **extra)
+        tick, report = self.journal.tick, ended.report
+        self.journal.append(ended)
         facts = {
             "status": report.status,
             "reason": report.reason,
@@ -102,10 +102,10 @@ class Commits:
         }
         write = self.log.warning if report.status == "failed" else self.log.info
         write("turn", tick=tick, agent=report.agent, **facts)
-        ended = report.status if report.status in ("skipped", "failed") else "completed"
+        action = report.status if report.status in ("skipped", "failed") else "completed"
         base = self.runtime.base
         if not self.is_gone(report.agent):
-            log_agent_action(base, report.agent, tick, f"agent_{ended}", **facts, notes=report.notes)
+            log_agent_action(base, report.agent, tick, f"agent_{action}", **facts, notes=report.notes)
         self.reports[report.agent] = report
         if self.runtime.is_heard:
             self.runtime.notify({"type": "turn_ended", "tick": tick, **report.as_json()})
@@ -118,7 +118,7 @@ class Commits:
         if self.is_gone(outcome.report.agent):
             gone = DiskError("the agent was removed", where=paths.agent_folder(outcome.report.agent))
             outcome = _failed_to_write(outcome, gone)
-            self.end("turn_committed", outcome.report, state=outcome.state.as_json())
+            self.end(TurnCommitted(report=outcome.report, state=outcome.state.as_json()))
             return
         try:
             self._apply(outcome, again=again)
@@ -131,9 +131,9 @@ class Commits:
         if report.agent not in self.reports:  # one that was held has been shown
             self._show(outcome)
         if report.status == "failed":
-            self.end("turn_committed", report, state=outcome.state.as_json())
+            self.end(TurnCommitted(report=report, state=outcome.state.as_json()))
             return
-        self.end("turn_committed", report)
+        self.end(TurnCommitted(report=report))
         if warned:
             tick, spent = self.journal.tick, outcome.state.credits
             self.log.warning("soft_cap_reached", agent=report.agent, tick=tick, credits=spent)

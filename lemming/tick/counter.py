@@ -18,6 +18,7 @@ from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.journal.file import is_committed, journal_ticks, read_journal
 from lemming.journal.ledger import read_state
+from lemming.journal.records import TurnCommitted
 from lemming.mail.index import outboxes_of
 
 LAST_TICK = 10**12 - 1  # file names have room for twelve digits
@@ -131,9 +132,8 @@ def was_taken_back(base: Path, tick: int, ticks: list[int]) -> bool:
         return False
     if ticks[-1] == tick and not is_committed(base, tick):
         return False
-    return any(
-        record["type"] == "turn_committed" and record.get("calls") for record in read_journal(base, ticks[-1])
-    )
+    records = read_journal(base, ticks[-1])
+    return any(isinstance(record, TurnCommitted) and record.report.calls for record in records)
 
 
 def tick_by_journals(base: Path, ticks: list[int]) -> int:

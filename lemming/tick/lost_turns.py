@@ -17,8 +17,9 @@ from lemming.config import Config
 from lemming.errors import ConfigError, CorruptState, Problem
 from lemming.files import fs
 from lemming.files.stamps import is_there
-from lemming.journal.file import OWN_LIMIT_BYTES, Journal, Record, read_journal
+from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal, read_plan
 from lemming.journal.ledger import read_state
+from lemming.journal.records import TurnStarted
 from lemming.tick.plan import Plan
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import take_snapshot
@@ -46,9 +47,9 @@ def write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None
         )
 
 
-def is_lost(base: Path, tick: int, starts: Iterable[Record]) -> bool:
+def is_lost(base: Path, tick: int, starts: Iterable[TurnStarted]) -> bool:
     """Return whether the ledger of one of the agents whose turns these records began ends before the tick."""
-    return any(_is_behind(base, start["agent"], tick) and not _is_namesake(base, start) for start in starts)
+    return any(_is_behind(base, start.agent, tick) and not _is_namesake(base, start) for start in starts)
 
 
 def _lost_in(base: Path, tick: int) -> list[str]:
@@ -64,8 +65,8 @@ def _lost_in(base: Path, tick: int) -> list[str]:
     if not behind:
         return []
     records = read_journal(base, tick, limit_bytes=OWN_LIMIT_BYTES)
-    starts = (record for record in records if record["type"] == "turn_started" and record["agent"] in behind)
-    return sorted(start["agent"] for start in starts if not _is_namesake(base, start))
+    starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in behind)
+    return sorted(start.agent for start in starts if not _is_namesake(base, start))
 
 
 def _is_behind(base: Path, agent_name: str, tick: int) -> bool:
@@ -77,15 +78,15 @@ def _is_behind(base: Path, agent_name: str, tick: int) -> bool:
         return False
 
 
-def _is_namesake(base: Path, start: Record) -> bool:
+def _is_namesake(base: Path, start: TurnStarted) -> bool:
     """Return whether the agent is another one than the one whose turn the record began.
 
     It has had no turn, and that was not the first turn of an agent with this resume.
     """
-    name = start["agent"]
+    name = start.agent
     if read_state(base, name).tick >= 0:
         return False
-    if start["state"]["tick"] >= 0:
+    if start.state["tick"] >= 0:
         return True
     from lemming.turn.inputs import IN_THE_OPENING
 
@@ -93,13 +94,13 @@ def _is_namesake(base: Path, start: Record) -> bool:
         resume = load_agent(base, name).plain
     except ConfigError:
         return True
-    return bool(start["resume"] != {key: resume[key] for key in resume if key not in IN_THE_OPENING})
+    return start.resume != {key: resume[key] for key in resume if key not in IN_THE_OPENING}
 
 
 def _write_again(runtime: Runtime, config: Config, tick: int, agent_names: list[str]) -> None:
     from lemming.tick.tick import Tick
 
-    plan = Plan.from_json(read_journal(runtime.base, tick, limit_bytes=OWN_LIMIT_BYTES)[0])
-    snapshot = take_snapshot(runtime.base, config, tick, plan)
+    plan = read_plan(runtime.base, tick)
+    snapshot = take_snapshot(runtime.base, config, tick, Plan.of(plan) if plan else None)
     with Journal(runtime.base, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
         Tick.begin(runtime, journal, snapshot, after=None).write_again(agent_names)

@@ -19,7 +19,7 @@ from lemming.errors import ConfigError, CorruptState, LemmingError, PermissionDe
 from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.effects import FileEffect
-from lemming.journal.file import Record
+from lemming.journal.records import Record, ToolFinished, TurnStarted
 from lemming.memory import decode_memory
 from lemming.sandbox.quota import Usage
 from lemming.tick.answers import recorded_result
@@ -34,7 +34,7 @@ NO_LONGER_ALLOWED = "NoLongerAllowed"
 NOTHING = AgentPermissions(read_outboxes=[], tools=[], file_access=FileAccess(allow_read=[], allow_write=[]))
 
 
-def seat_of(started: Record, snapshot: Snapshot) -> Seat:
+def seat_of(started: TurnStarted, snapshot: Snapshot) -> Seat:
     """Return the seat of a turn that was begun, with the permissions, model and allowance of now.
 
     What it saw, how its replies are read and when it is warned stay as they were. An agent whose resume is
@@ -63,11 +63,11 @@ def refused_places(base: Path, agent: Agent, org: Org, records: Iterable[Record]
     """Return why files that a turn's tools recorded may not be written now, by `FileEffect.place`."""
     refused = {}
     for record in records:
-        if record["type"] != "tool_finished":
+        if not isinstance(record, ToolFinished):
             continue
         for effect in recorded_result(record).effects:
             try:
-                _require_allowed(base, agent, org, record["tool"], effect)
+                _require_allowed(base, agent, org, record.tool, effect)
             except LemmingError as error:
                 refused[effect.place] = str(error)
     return refused

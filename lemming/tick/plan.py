@@ -7,6 +7,7 @@ from typing import Any
 
 from lemming.agents import Agent, Survey
 from lemming.config import Config
+from lemming.journal.records import TickStarted
 from lemming.providers import is_person
 from lemming.report import TurnReport
 from lemming.schedule import AgentSchedule, is_due
@@ -38,9 +39,9 @@ class Plan:
         return dict(vars(self))
 
     @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> Plan:
+    def of(cls, started: TickStarted) -> Plan:
         """Return the plan that a journal's first record holds."""
-        return cls(**{key: plain[key] for key in cls.__dataclass_fields__ if key in plain})
+        return cls(**{key: getattr(started, key) for key in cls.__dataclass_fields__})
 
 
 def make_plan(tick: int, survey: Survey, config: Config) -> Plan:

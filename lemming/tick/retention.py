@@ -6,7 +6,7 @@ Rules: docs/concepts.md, "Retention". None that somebody had not been shown is r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
@@ -30,8 +30,8 @@ TURNS_WAITED_FOR, RETENTIONS_WAITED_FOR = 2, 10
 class Expired:
     """Entries to remove, as paths. `unread`: how many of them each agent had not been shown."""
 
-    files: Sequence[str] = ()
-    unread: Mapping[str, int] = field(default_factory=dict)
+    files: list[str] = field(default_factory=list)
+    unread: dict[str, int] = field(default_factory=dict)
 
 
 def longest_kept(retention_ticks: int, every: int) -> int:

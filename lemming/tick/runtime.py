@@ -26,6 +26,7 @@ from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.files.lock import FolderLock, description
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
+from lemming.journal.records import BatchAnnounced, BatchSent
 from lemming.logging_config import EngineLog
 from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
@@ -173,8 +174,8 @@ class Runtime:
 
         An earlier attempt's batches are waited for whatever this one was told: they are paid for.
         """
-        kinds = {record["type"] for record in journal.records}
-        if not self.batch and not kinds & {"batch_announced", "batch_sent"}:
+        has_batches = any(isinstance(record, (BatchAnnounced, BatchSent)) for record in journal.records)
+        if not self.batch and not has_batches:
             return None
         from lemming.llm.batch.queue import Batches
 

@@ -16,12 +16,27 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.clock import elapsed_ms
 from lemming.errors import DiskError, LemmingError, Problem, UnknownModel, name_of
-from lemming.journal.file import Journal, Record, may_have_gone_down
+from lemming.journal.file import Journal, may_have_gone_down
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
+from lemming.journal.records import (
+    EntriesExpired,
+    ModelReplied,
+    Record,
+    TickStarted,
+    ToolFinished,
+    TurnCommitted,
+    TurnEnded,
+    TurnResumed,
+    TurnSkipped,
+    TurnStarted,
+    TurnStopped,
+    plan_in,
+    start_and_end,
+)
 from lemming.logging_config import EngineLog
 from lemming.mail.index import outboxes_of
 from lemming.report import TickReport, TurnReport
-from lemming.tick.answers import JournalTape, reached_outside, recorded_answer, recorded_result, written_ahead
+from lemming.tick.answers import JournalTape, reached_outside, recorded_answer, written_ahead
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import find_waits
 from lemming.tick.executors.threads import run_all
@@ -44,8 +59,6 @@ from lemming.turn.loop import (
     take_turn,
 )
 
-STARTS = ("turn_started", "turn_resumed")
-
 
 @dataclass
 class Tick:
@@ -61,13 +74,8 @@ class Tick:
     def begin(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot, after: int | None) -> Tick:
         """Begin a tick, or go on with one that was interrupted; `after` is the last one with a journal."""
         if not journal.records:
-            journal.append(
-                "tick_started",
-                at=runtime.now(),
-                boot=runtime.clock.boot_id,
-                after=after,
-                **snapshot.plan.as_json(),
-            )
+            plan, boot = snapshot.plan.as_json(), runtime.clock.boot_id
+            journal.append(TickStarted(at=runtime.now(), boot=boot, after=after, **plan))
         return cls(
             runtime, journal, snapshot, Commits(runtime, journal, snapshot.mailroom, snapshot.config.org)
         )
@@ -107,10 +115,10 @@ class Tick:
     def _agents(self) -> Mapping[str, Agent]:
         """Return the agents as their turns take them: a turn that was begun has the grants of now."""
         agents = self.snapshot.survey.agents
-        begun = [record for record in self.journal.records if record["type"] == "turn_started"]
+        begun = [record for record in self.journal.records if isinstance(record, TurnStarted)]
         if not begun:
             return agents
-        return {**agents, **{r["agent"]: seat_of(r, self.snapshot).agent for r in begun}}
+        return {**agents, **{record.agent: seat_of(record, self.snapshot).agent for record in begun}}
 
     def report(self, began: float) -> TickReport:
         """Return what the tick has come to; `began` is a `time.perf_counter()` reading."""
@@ -133,26 +141,19 @@ class Tick:
         """
         runtime, snapshot = self.runtime, self.snapshot
         found = find_expired(runtime.base, snapshot.survey, snapshot.config, snapshot.mailroom)
-        record = next(
-            (record for record in self.journal.records if record["type"] == "entries_expired"), None
-        )
+        record = next((record for record in self.journal.records if isinstance(record, EntriesExpired)), None)
         if record is None:
             if not found.files:
                 return
-            unread = _unread_in_all(runtime.base, found.unread)
-            record = {
-                "files": found.files,
-                **({"unread": found.unread, "unread_in_all": unread} if unread else {}),
-            }
-            self.journal.append("entries_expired", sync=True, **record)
-        for reader, count in record.get("unread_in_all", {}).items():
+            in_all = _unread_in_all(runtime.base, found.unread)
+            unread: dict[str, Any] = {"unread": found.unread, "unread_in_all": in_all} if in_all else {}
+            record = self.journal.append(EntriesExpired(files=found.files, **unread), sync=True)
+        for reader, count in record.unread_in_all.items():
             if reader in snapshot.survey.agents:
                 state = replace(read_state(runtime.base, reader), expired_unread=count)
                 amend_state(runtime.base, reader, state, sync=False)
-                runtime.tell(
-                    said_of(reader, record.get("unread", {}).get(reader, count), self.plan.tick), reader
-                )
-        for file in filter({*found.files}.__contains__, record["files"]):  # a journal removes nothing else
+                runtime.tell(said_of(reader, record.unread.get(reader, count), self.plan.tick), reader)
+        for file in filter({*found.files}.__contains__, record.files):  # a journal removes nothing else
             outboxes_of(runtime.base).remove(file)
 
     def _turn(self, name: str) -> None:
@@ -164,16 +165,16 @@ class Tick:
 
     def _take_or_finish(self, name: str) -> None:
         records = self.journal.records_of(name)
-        by_type = {record["type"]: record for record in records}
+        started, ended = start_and_end(records)
         try:
-            if ended := by_type.get("turn_committed") or by_type.get("turn_skipped"):
-                self._again(ended, by_type.get("turn_started"))
-            elif started := by_type.get("turn_started"):
+            if ended:
+                self._again(ended, started)
+            elif started:
                 self._resume(started, records)
             else:
                 self._start(name)
         except Stopped:
-            self.journal.append("turn_stopped", agent=name)
+            self.journal.append(TurnStopped(agent=name))
             self.is_stopped = True
 
     def _start(self, name: str) -> None:
@@ -183,19 +184,20 @@ class Tick:
             raise
         except LemmingError as error:
             failed = TurnReport(agent=name, status="failed", reason=str(error), error=name_of(error))
-            self.commits.end("turn_committed", failed)
+            self.commits.end(TurnCommitted(report=failed))
             return
         if isinstance(found, Skip):
             skipped = TurnReport(agent=name, status="skipped", reason=found.reason, error=found.error)
-            self.commits.end("turn_skipped", skipped)
+            self.commits.end(TurnSkipped(report=skipped))
             return
         for problem in found.problems:
             self.runtime.tell(problem, name)
-        self.journal.append("turn_started", agent=name, entries=found.entries, written=as_record(found))
+        started, written = as_record(found)
+        self.journal.append(started, written=written)
         self._take(found.seat, again=False)
 
-    def _resume(self, started: Record, records: list[Record]) -> None:
-        attempts = self._attempts_at(started["agent"])
+    def _resume(self, started: TurnStarted, records: list[Record]) -> None:
+        attempts = self._attempts_at(started.agent)
         if attempts >= self.snapshot.config.org.max_attempts:
             reason = (
                 f"the engine ended {attempts} times during this turn; given up so that the tick can go on "
@@ -203,7 +205,7 @@ class Tick:
             )
             self.commits.add(self._given_up(started, records, reason, "Interrupted"))
             return
-        if self.commits.is_gone(started["agent"]):
+        if self.commits.is_gone(started.agent):
             reason = "the agent was removed during its turn"
             self.commits.add(self._given_up(started, records, reason, "Interrupted"))
             return
@@ -213,22 +215,22 @@ class Tick:
             reason = f"its journal records a file that may not be written now, {place}: {why}"
             self.commits.add(self._given_up(started, records, reason, NO_LONGER_ALLOWED))
             return
-        self.journal.append("turn_resumed", agent=started["agent"])
+        self.journal.append(TurnResumed(agent=started.agent))
         self._take(seat, again=True)
 
     def _refused_places(self, seat: Seat, records: list[Record]) -> dict[str, str]:
         return refused_places(self.runtime.base, seat.agent, self.snapshot.config.org, records)
 
-    def _again(self, ended: Record, started: Record | None) -> None:
+    def _again(self, ended: TurnEnded, started: TurnStarted | None) -> None:
         """Take a committed turn's report from its record, and let the others see what it wrote.
 
         Its files are written again only after the machine went down: then the record may be all that was
         kept. As long as it was up, a file that differs is somebody's later work.
         """
-        report = TurnReport.from_json(ended)
-        if "state" in ended:
+        report = ended.report
+        if ended.state is not None:
             if self.may_have_lost_files and not self.commits.is_gone(report.agent):
-                write_state(self.runtime.base, report.agent, AgentState.from_json(ended["state"]))
+                write_state(self.runtime.base, report.agent, AgentState.from_json(ended.state))
         elif started:
             seat = from_record(started, self.plan.tick)
             outcome = take_turn(seat, self._tape(seat))
@@ -240,7 +242,7 @@ class Tick:
         if self.runtime.is_heard:
             self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **report.as_json()})
 
-    def _without_refused(self, outcome: TurnOutcome, started: Record) -> TurnOutcome:
+    def _without_refused(self, outcome: TurnOutcome, started: TurnStarted) -> TurnOutcome:
         """Return what a committed turn came to without the files that its agent may not write any more."""
         name = outcome.report.agent
         refused = self._refused_places(seat_of(started, self.snapshot), self.journal.records_of(name))
@@ -254,12 +256,13 @@ class Tick:
         """Write what committed turns of these agents wrote, where it is not there; nothing else happens."""
         for name in agent_names:
             records = self.journal.records_of(name)
-            by_type = {record["type"]: record for record in records}
-            started, ended = by_type["turn_started"], by_type["turn_committed"]
-            kinds = Counter(record["type"] for record in records)
-            if "state" in ended:
-                write_state(self.runtime.base, name, AgentState.from_json(ended["state"]))
-            elif (kinds["model_replied"], kinds["tool_finished"]) == (ended["calls"], len(ended["tools"])):
+            started, ended = start_and_end(records)
+            assert started, "a committed turn"
+            assert ended, "a committed turn"
+            kinds = Counter(map(type, records))
+            if ended.state is not None:
+                write_state(self.runtime.base, name, AgentState.from_json(ended.state))
+            elif kinds[ModelReplied] == ended.report.calls and kinds[ToolFinished] == len(ended.report.tools):
                 seat = replace(
                     from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
                 )
@@ -274,10 +277,10 @@ class Tick:
         the line of a committed turn.
         """
         records = self.journal.records
-        if may_have_gone_down(next(iter(records), None), self.runtime.clock):
+        if may_have_gone_down(plan_in(records), self.runtime.clock):
             return True
-        ended = {record["agent"] for record in records if record["type"] == "turn_committed"}
-        starts = (r for r in records if r["type"] == "turn_started" and r["agent"] in ended)
+        ended = {record.about for record in records if isinstance(record, TurnCommitted)}
+        starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in ended)
         return is_lost(self.runtime.base, self.plan.tick, starts)
 
     def _take(self, seat: Seat, *, again: bool) -> None:
@@ -286,16 +289,17 @@ class Tick:
         outcome = take_turn(seat, self._tape(seat))
         self.commits.add(outcome, again=again, warned=seat.warned)
 
-    def _given_up(self, started: Record, records: list[Record], reason: str, error: str) -> TurnOutcome:
+    def _given_up(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
         seat = from_record(started, self.plan.tick)
-        answers = [recorded_answer(record) for record in records if record["type"] == "model_replied"]
+        answers = [recorded_answer(record) for record in records if isinstance(record, ModelReplied)]
+        finished = [record for record in records if isinstance(record, ToolFinished)]
         used = spending(answers)
         state = state_after_spending(seat, answers, used, "failed")
-        results, remarks = self._happened_outside(started["agent"], records)
+        results, remarks = self._happened_outside(started.agent, records)
         state.results = newest((*state.results, *results))
-        state.passed_on += sum(recorded_result(r).passed_on for r in records if r["type"] == "tool_finished")
+        state.passed_on += sum(record.passed_on for record in finished)
         report = TurnReport(
-            agent=started["agent"],
+            agent=started.agent,
             status="failed",
             reason=reason,
             error=error,
@@ -313,21 +317,20 @@ class Tick:
         """
         results, remarks = [], []
         for call, result in reached_outside(records):
-            tool, index = call["tool"], call["index"]
             if result is None:
                 result = ToolResult(False, INTERRUPTED)
-                self.journal.append(
-                    "tool_finished",
+                record = ToolFinished(
                     agent=name,
-                    index=index,
-                    tool=tool,
+                    index=call.index,
+                    tool=call.tool,
                     success=False,
                     output=INTERRUPTED,
                     effects=[],
                 )
+                self.journal.append(record)
             if is_unknown_outcome(result):
-                remarks.append(f"{tool}: {result.output}")
-            results.append(as_shown(tool, call["args"], result))
+                remarks.append(f"{call.tool}: {result.output}")
+            results.append(as_shown(call.tool, call.args, result))
         return results, remarks
 
     def _tape(self, seat: Seat) -> JournalTape:
@@ -343,5 +346,5 @@ def _attempts_without_progress(records: list[Record]) -> int:
     """Return how often this turn was begun since it last came any further."""
     count = 0
     for record in records:
-        count = count + 1 if record["type"] in STARTS else 0
+        count = count + 1 if isinstance(record, (TurnStarted, TurnResumed)) else 0
     return count

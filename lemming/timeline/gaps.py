@@ -11,6 +11,7 @@ from typing import Literal
 from lemming.config import load_config
 from lemming.errors import UsageError
 from lemming.journal.file import journal_ticks, read_journal
+from lemming.journal.records import plan_in
 from lemming.tick.counter import load_tick, newest_in_ledgers
 
 
@@ -40,8 +41,8 @@ def state_of(base: Path, tick: int) -> Literal["quiet", "gone", "not run"]:
     later = min((each for each in ticks if each > tick), default=None)
     if later is None:
         return "gone" if tick <= newest_in_ledgers(base) else "quiet"
-    records = read_journal(base, later)
-    return "gone" if tick in lost_between(before, records[0].get("after") if records else None) else "quiet"
+    plan = plan_in(read_journal(base, later))
+    return "gone" if tick in lost_between(before, plan.after if plan else None) else "quiet"
 
 
 def no_journal(base: Path, tick: int) -> UsageError:

@@ -16,7 +16,21 @@ from lemming.agents import TurnLimits
 from lemming.contract import Keep, MemoryUpdate, NewEntry, ToolCall, TurnReply, parse_reply
 from lemming.errors import AnswerTooLarge, ContractError, ToolError
 from lemming.files.effects import FileEffect
-from lemming.journal.file import Record, read_journal
+from lemming.journal.file import reading_of
+from lemming.journal.parts import FailedAttempt
+from lemming.journal.records import (
+    EntriesExpired,
+    ModelFailed,
+    ModelReplied,
+    Record,
+    TickCommitted,
+    ToolFinished,
+    ToolStarted,
+    TurnResumed,
+    TurnStarted,
+    TurnStopped,
+    start_and_end,
+)
 from lemming.journal.starts import agent_of
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
@@ -25,9 +39,6 @@ from lemming.report import TickReport, TurnReport
 from lemming.tick.plan import Plan, turns_not_taken
 from lemming.timeline.gaps import no_journal
 from lemming.tools import ToolResult, is_unknown_outcome
-
-ENDS = ("turn_committed", "turn_skipped")
-STARTS = ("turn_started", "turn_resumed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +59,7 @@ class ModelCall:
     cost_usd: float | None = None
     duration_ms: int = 0
     code: str = ""
-    earlier: list[dict[str, str]] = field(default_factory=list)
+    earlier: list[FailedAttempt] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +92,7 @@ class TurnRecord:
     place: int
     agent: str
     report: TurnReport | None = None
-    started: Record | None = None
+    started: TurnStarted | None = None
     attempts: int = 0
     stops: int = 0
     calls: list[ModelCall] = field(default_factory=list)
@@ -110,17 +121,17 @@ class TurnRecord:
     @property
     def prompt(self) -> list[dict[str, str]]:
         """The messages the model was sent first."""
-        return list(self.started["prompt"]) if self.started else []
+        return list(self.started.prompt) if self.started else []
 
     @property
     def shown(self) -> list[str]:
         """The ids of the new entries that the prompt showed."""
-        return list(self.started["entries"]) if self.started else []
+        return list(self.started.entries) if self.started else []
 
     @property
     def results(self) -> list[dict[str, Any]]:
         """Results of earlier tool calls that the prompt showed."""
-        return list(self.started["state"]["results"]) if self.started else []
+        return list(self.started.state["results"]) if self.started else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,33 +189,32 @@ def quiet_tick(tick: int) -> TickRecord:
 
 def read_tick(base: Path, tick: int) -> TickRecord:
     """Return what a tick's journal tells. Raises `UsageError` without one, `CorruptState` for damage."""
-    records = read_journal(base, tick)
-    if not records:
+    reading = reading_of(base, tick)
+    records, started = reading.records, reading.plan
+    if started is None:
         raise no_journal(base, tick)
-    plan = Plan.from_json(records[0])
+    plan = Plan.of(started)
     by_agent: dict[str, list[Record]] = {}
     for record in records:
-        by_agent.setdefault(record.get("agent", ""), []).append(record)
+        by_agent.setdefault(record.about, []).append(record)
+    expired = next((record for record in records if isinstance(record, EntriesExpired)), None)
     return TickRecord(
         tick=tick,
-        at=records[0]["at"],
+        at=started.at,
         plan=plan,
         turns=[_turn(tick, place, name, by_agent.get(name, [])) for place, name in enumerate(plan.order)],
-        expired=[
-            file for record in records if record["type"] == "entries_expired" for file in record["files"]
-        ],
-        unread=next((r.get("unread", {}) for r in records if r["type"] == "entries_expired"), {}),
-        is_committed=records[-1]["type"] == "tick_committed",
-        engine_starts=len({record["epoch"] for record in records}),
-        after=records[0].get("after"),
+        expired=expired.files if expired else [],
+        unread=expired.unread if expired else {},
+        is_committed=isinstance(records[-1], TickCommitted),
+        engine_starts=len(reading.epochs),
+        after=started.after,
     )
 
 
 def _turn(tick: int, place: int, name: str, records: list[Record]) -> TurnRecord:
-    ended = next((record for record in records if record["type"] in ENDS), None)
-    started = next((record for record in records if record["type"] == "turn_started"), None)
-    report = TurnReport.from_json(ended) if ended else None
-    walk = _Walk(tick, name, _limits(started), started["repairs"] if started else 0)
+    started, ended = start_and_end(records)
+    report = ended.report if ended else None
+    walk = _Walk(tick, name, _limits(started), started.repairs if started else 0)
     for record in records:
         walk.take(record)
     entries, writes = walk.outcome(report)
@@ -214,8 +224,8 @@ def _turn(tick: int, place: int, name: str, records: list[Record]) -> TurnRecord
         agent=name,
         report=report,
         started=started,
-        attempts=sum(record["type"] in STARTS for record in records),
-        stops=sum(record["type"] == "turn_stopped" for record in records),
+        attempts=sum(isinstance(record, (TurnStarted, TurnResumed)) for record in records),
+        stops=sum(isinstance(record, TurnStopped) for record in records),
         calls=walk.calls,
         tools=walk.all_tools(),
         entries=entries,
@@ -225,7 +235,7 @@ def _turn(tick: int, place: int, name: str, records: list[Record]) -> TurnRecord
     )
 
 
-def _limits(started: Record | None) -> TurnLimits:
+def _limits(started: TurnStarted | None) -> TurnLimits:
     return agent_of(started).turn if started else TurnLimits()
 
 
@@ -234,7 +244,7 @@ class _Walk:
 
     def __init__(self, tick: int, agent: str, limits: TurnLimits, repairs: int) -> None:
         self._tick, self._agent, self._limits, self._repairs = tick, agent, limits, repairs
-        self._wrong: list[Record] = []  # the replies since the last one that was taken
+        self._wrong: list[ModelReplied] = []  # the replies since the last one that was taken
         self._taken = 0
         self._updates: list[tuple[MemoryUpdate, str, int]] = []
         self.calls: list[ModelCall] = []
@@ -248,21 +258,21 @@ class _Walk:
 
     def take(self, record: Record) -> None:
         """Take one record of the turn."""
-        if record["type"] == "model_replied":
+        if isinstance(record, ModelReplied):
             self._replied(record)
-        elif record["type"] == "model_failed":
-            facts = {key: record[key] for key in ("call", "code", "earlier") if key in record}
-            self.calls.append(ModelCall(**facts, error=f"{record['error']}: {record['message']}"))
-            if self._wrong and record["error"] == "OutOfCredits":  # no correction could be paid for
-                self._salvage(self._wrong[-1])
-        elif record["type"] == "tool_started":
-            use = ToolUse(
-                index=record["index"], tool=record["tool"], args=record["args"], reached_outside=True
+        elif isinstance(record, ModelFailed):
+            error = f"{record.error}: {record.message}"
+            self.calls.append(
+                ModelCall(call=record.call, code=record.code, earlier=record.earlier, error=error)
             )
+            if self._wrong and record.error == "OutOfCredits":  # no correction could be paid for
+                self._salvage(self._wrong[-1])
+        elif isinstance(record, ToolStarted):
+            use = ToolUse(index=record.index, tool=record.tool, args=record.args, reached_outside=True)
             self._tools[use.index] = use
             self._settled.update(self._staged)  # the engine writes them before such a tool runs
             self._staged.clear()
-        elif record["type"] == "tool_finished":
+        elif isinstance(record, ToolFinished):
             self._finished(record)
 
     def all_tools(self) -> list[ToolUse]:
@@ -285,7 +295,7 @@ class _Walk:
         entries = [entry for entry in self._entries if entry.file in staged]
         return entries, {**self._settled, **staged}
 
-    def _replied(self, record: Record) -> None:
+    def _replied(self, record: ModelReplied) -> None:
         problem, reply = "", None
         self._remember_updates()
         self._asked = []
@@ -294,26 +304,27 @@ class _Walk:
         except (AnswerTooLarge, ContractError) as error:
             problem = str(error)
             self._wrong.append(record)
-        facts = {key: record[key] for key in ModelCall.__dataclass_fields__ if key in record}
+        plain = record.as_json()
+        facts = {key: plain[key] for key in ModelCall.__dataclass_fields__ if key in plain}
         self.calls.append(ModelCall(**facts, problem=problem))
         if reply is not None:
             self._take_reply(reply, record)
         elif len(self._wrong) > self._repairs:
             self._salvage(record)
 
-    def _salvage(self, record: Record) -> None:
+    def _salvage(self, record: ModelReplied) -> None:
         with contextlib.suppress(AnswerTooLarge, ContractError):
             self._take_reply(self._reply(record, keep="any" if self._taken else "some"), record)
 
-    def _take_reply(self, reply: TurnReply, record: Record) -> None:
+    def _take_reply(self, reply: TurnReply, record: ModelReplied) -> None:
         self._wrong, self._taken = [], self._taken + 1
         self._asked = list(reply.tool_calls)
         shown = self.results_shown[""] = len(self._tools)
         room = self._limits.max_entries - len(self._entries)
         for new in reply.outbox_entries[: max(room, 0)]:
-            self._entries.append(self._entry(new, record["at"]))
+            self._entries.append(self._entry(new, record.at))
             self.results_shown[self._entries[-1].file] = shown
-        self._updates = [(update, record["at"], shown) for update in reply.memory_updates]
+        self._updates = [(update, record.at, shown) for update in reply.memory_updates]
 
     def _remember_updates(self) -> None:
         """Stage the memories of the reply whose tools have run."""
@@ -327,26 +338,26 @@ class _Walk:
             self._staged[effect.place] = effect
             self.results_shown[effect.place] = shown
 
-    def _reply(self, record: Record, *, keep: Keep = "all") -> TurnReply:
-        require_reply(record["finish"])
+    def _reply(self, record: ModelReplied, *, keep: Keep = "all") -> TurnReply:
+        require_reply(record.finish)
         limits = self._limits
-        return parse_reply(record["text"], kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
+        return parse_reply(record.text, kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
 
     def _entry(self, new: NewEntry, at: str) -> OutboxEntry:
         identity = entry_id(self._tick, self._agent, len(self._entries))
         return OutboxEntry(identity, self._tick, self._agent, new.kind, new.payload, new.tags, at)
 
-    def _finished(self, record: Record) -> None:
-        index = record["index"]
+    def _finished(self, record: ToolFinished) -> None:
+        index = record.index
         asked = self._asked.pop(0) if self._asked else None
-        effects = [FileEffect.from_json(plain) for plain in record["effects"]]
+        effects = [FileEffect.from_json(plain) for plain in record.effects]
         begun = self._tools.get(index)
         self._tools[index] = ToolUse(
             index=index,
-            tool=record["tool"],
+            tool=record.tool,
             args=begun.args if begun else asked.args if asked else None,
-            success=record["success"],
-            output=record["output"],
+            success=record.success,
+            output=record.output,
             files=[effect.place for effect in effects],
             reached_outside=begun is not None,
             is_unknown=is_unknown(record),
@@ -369,6 +380,6 @@ def value_in(effect: FileEffect) -> Any:
     return decode_memory(effect.content, effect.place)
 
 
-def is_unknown(record: Record) -> bool:
+def is_unknown(record: ToolFinished) -> bool:
     """Return whether a `tool_finished` says that nobody knows whether the call happened."""
-    return is_unknown_outcome(ToolResult(record["success"], record["output"]))
+    return is_unknown_outcome(ToolResult(record.success, record.output))

@@ -20,9 +20,9 @@ from lemming.config import Config, ModelEntry, Org, credits_of
 from lemming.contract import brief_schema, reply_schema
 from lemming.errors import ConfigError, OutOfCredits, Problem, Unusable, name_of
 from lemming.files.jsontext import compact, parse
-from lemming.journal.file import Record
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.read_mark import ReadMark
+from lemming.journal.records import TurnStarted
 from lemming.journal.starts import agent_of, allocation_of, model_of
 from lemming.kinds import MessageKind
 from lemming.llm.pricing import check_credits, has_reached_soft_cap
@@ -57,16 +57,14 @@ class Seated(NamedTuple):
 class Standing(NamedTuple):
     """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
 
-    `basis` is what it follows from. `opening` are the messages that the prompt begins with, and
-    `opening_written` the same as JSON, without the brackets; so is `written`, the fields of `turn_started`
-    from "schema" to "repairs".
+    `basis` is what it follows from. `fields` are those of a `TurnStarted` from `schema` to `repairs`, and
+    `written` the same as JSON, without the braces. `opening` are the messages that the prompt begins with,
+    and `opening_written` the same as JSON, without the brackets.
     """
 
     basis: tuple[object, ...]
     takes_schema: bool
-    schema: dict[str, Any] | None
-    max_steps: int
-    repairs: int
+    fields: dict[str, Any]
     opening: list[Message]
     opening_written: bytes
     written: bytes
@@ -117,10 +115,10 @@ def find_seat(
         tick=tick,
         model=entry,
         allocation=allocation,
-        max_steps=standing.max_steps,
-        repairs=standing.repairs,
+        max_steps=standing.fields["max_steps"],
+        repairs=standing.fields["repairs"],
         prompt=[*map(dict, standing.opening), situation],
-        schema=standing.schema,
+        schema=standing.fields["schema"],
         state=state,
         read=inbox.mark,
         warned=warned,
@@ -177,40 +175,46 @@ def _look(
     return _Desk(entry, state, allocation, memories, shown, inputs)
 
 
-def as_record(seated: Seated) -> bytes:
-    """Return what `turn_started` records beside the agent and the entries: JSON without the braces."""
+def as_record(seated: Seated) -> tuple[TurnStarted, bytes]:
+    """Return what the journal says of the seat, and the same as JSON without the braces.
+
+    Most of that is the same in every turn of the agent, and ready.
+    """
     seat, standing = seated.seat, seated.standing
-    rest = {
+    head: dict[str, Any] = {"agent": seat.agent.name, "entries": seated.entries}
+    rest: dict[str, Any] = {
         "state": seat.state.as_json(),
         "read": seat.read.as_json(),
         "warned": seat.warned,
         "inputs": seat.inputs,
         "damaged": sorted(seat.damaged),
     }
-    return b'"prompt":[%b,{"role":"user","content":%b}],%b,%b' % (
+    written = b'%b,"prompt":[%b,{"role":"user","content":%b}],%b,%b' % (
+        compact(head)[1:-1],
         standing.opening_written,
         compact(seat.prompt[-1]["content"]),
         standing.written,
         compact(rest)[1:-1],
     )
+    return TurnStarted(**head, prompt=seat.prompt, **standing.fields, **rest), written
 
 
-def from_record(record: Record, tick: int) -> Seat:
+def from_record(record: TurnStarted, tick: int) -> Seat:
     """Return the seat of an interrupted turn, with the model and the credits it had when it began."""
     return Seat(
         agent=agent_of(record),
         tick=tick,
         model=model_of(record),
         allocation=allocation_of(record),
-        max_steps=record["max_steps"],
-        repairs=record["repairs"],
-        prompt=record["prompt"],
-        schema=record["schema"],
-        state=AgentState.from_json(record["state"]),
-        read=ReadMark.from_json(record["read"]),
-        warned=record["warned"],
-        inputs=record["inputs"],
-        damaged=frozenset(record["damaged"]),
+        max_steps=record.max_steps,
+        repairs=record.repairs,
+        prompt=record.prompt,
+        schema=record.schema,
+        state=AgentState.from_json(record.state),
+        read=ReadMark.from_json(record.read),
+        warned=record.warned,
+        inputs=record.inputs,
+        damaged=frozenset(record.damaged),
     )
 
 
@@ -255,22 +259,18 @@ def _make_standing(
     limits, defaults = agent.turn, org.defaults.turn
     opening = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
     schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
-    max_steps = limits.max_steps or defaults.max_steps
-    repairs = defaults.repairs if limits.repairs is None else limits.repairs
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
         "model": vars(entry),
         "allocation": vars(allocation),
-        "max_steps": max_steps,
-        "repairs": repairs,
+        "max_steps": limits.max_steps or defaults.max_steps,
+        "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
     }
     return Standing(
         basis=basis,
         takes_schema=takes_schema,
-        schema=schema,
-        max_steps=max_steps,
-        repairs=repairs,
+        fields=fields,
         opening=opening,
         opening_written=compact(opening)[1:-1],
         written=compact(fields)[1:-1],

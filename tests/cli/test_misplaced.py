@@ -47,9 +47,9 @@ def test_status_is_silent_about_an_outbox_in_order(base: Path, lemming: Lemming)
 
 def test_an_entry_of_a_tick_to_come_is_shown_when_it_comes(org: Path) -> None:
     from lemming.engine import persist_tick
-    from lemming.journal.file import read_journal
+    from lemming.testing import journal_lines
 
     persist_tick(org, 501)
     run_once(org)
-    started = [r for r in read_journal(org, 501) if r["type"] == "turn_started" and r["agent"] == "bob"]
+    started = [r for r in journal_lines(org, 501) if r["type"] == "turn_started" and r["agent"] == "bob"]
     assert "later" in started[0]["entries"]

@@ -12,8 +12,7 @@ from terminal import Lemming, start
 from lemming.commands.screen import one_line
 from lemming.engine import load_tick, run_once
 from lemming.errors import Unavailable, name_of
-from lemming.journal.file import read_journal
-from lemming.testing import Crash, crash_at, make_org, resume, say, tree
+from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 
 EVENTS = ["tick_started", "turn_started", "model_asked", "turn_ended", "tick_committed"]
@@ -212,7 +211,7 @@ def killed_after(base: Path, answers: int) -> None:
                 shutil.rmtree(file) if file.is_dir() else file.name == "resume.json" or file.unlink()
         with pytest.raises(Crash), crash_at(number):
             run_once(base)
-        journal = read_journal(base, 1)
+        journal = journal_lines(base, 1)
         if sum(record["type"] == "model_replied" for record in journal) == answers:
             return
     raise AssertionError("the tick ended")

@@ -21,12 +21,12 @@ from trial import EVERYTHING, torn_files
 from lemming.engine import load_tick, run_once
 from lemming.errors import AuthenticationFailed, DiskError, OrgBusy
 from lemming.files.jsontext import pretty
-from lemming.journal.file import journal_ticks, read_journal
+from lemming.journal.file import journal_ticks
 from lemming.llm.backends.scripted import ScriptedProvider
 from lemming.messages import entry_id, list_outbox, send
 from lemming.providers import Reply, Request, register_provider
 from lemming.report import TickReport, TurnReport
-from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, make_org, resume, say
+from lemming.testing import SCRIPT_FILE, Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
 from lemming.testing.faults import POWER_LOSS, End, Image, Point, fail_at, restore, take_image, watch
 from lemming.tick.runtime import open_org
 
@@ -210,7 +210,7 @@ class Life(RuleBasedStateMachine):
 
     @invariant()
     def no_answer_is_paid_twice(self) -> None:
-        records = (record for tick in journal_ticks(self.base) for record in read_journal(self.base, tick))
+        records = (record for tick in journal_ticks(self.base) for record in journal_lines(self.base, tick))
         answered = sum(record["type"] in ANSWERS for record in records)
         assert answered <= Moody.calls <= answered + self.ends
 
@@ -220,7 +220,7 @@ class Life(RuleBasedStateMachine):
         Power loss may bring back a counter that is one behind; the journal says that the tick is over.
         """
         self.ends += 1
-        records = read_journal(self.base, self.noted + 1)
+        records = journal_lines(self.base, self.noted + 1)
         is_over = bool(records) and records[-1]["type"] == "tick_committed"
         if is_over or load_tick(self.base) > self.noted + 1:
             turns = [TurnReport.from_json(item) for item in records if item["type"] == "turn_committed"]

@@ -11,8 +11,8 @@ from trial import EVERYTHING, Bill, folder, run
 
 from lemming.engine import run_once
 from lemming.files import fs
-from lemming.journal.file import journal_ticks, read_journal
-from lemming.testing import Crash, make_org, resume, say
+from lemming.journal.file import journal_ticks
+from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.testing.faults import ENDS, End, Image, Point, restore, watch
 from lemming.tick.runtime import open_org
 from lemming.timeline.repair.retry import plan_retry, run_again
@@ -40,7 +40,7 @@ class Gong(Tool):
 
 
 def interrupted(base: Path) -> int:
-    records = [record for tick in range(1, TICKS + 1) for record in read_journal(base, tick)]
+    records = [record for tick in range(1, TICKS + 1) for record in journal_lines(base, tick)]
     return sum("INTERRUPTED" in record.get("output", "") for record in records)
 
 
@@ -183,5 +183,5 @@ def die_at_the_second_record() -> Callable[[str, str], None]:
 
 
 def prompt_of(base: Path, tick: int) -> str:
-    (started,) = (record for record in read_journal(base, tick) if record["type"] == "turn_started")
+    (started,) = (record for record in journal_lines(base, tick) if record["type"] == "turn_started")
     return str(started["prompt"][-1]["content"])

@@ -10,9 +10,8 @@ from corpus import plain
 
 from lemming.engine import load_tick, run_once
 from lemming.errors import CorruptState
-from lemming.journal.file import read_journal
 from lemming.messages import read_outbox_entries
-from lemming.testing import Crash, FrozenClock, make_org, resume, say, tree
+from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 
 pytestmark = pytest.mark.crash
 
@@ -39,7 +38,7 @@ def test_a_torn_last_line_is_dropped_and_its_turn_goes_on(base: Path, kept: int)
     journal.write_bytes(b"".join(lines[:-1]) + torn)
     run_once(base, clock=FrozenClock())
     assert [entry.tick for entry in read_outbox_entries(base, "ada")] == [1]
-    assert read_journal(base, 1)[-1]["type"] == "tick_committed"
+    assert journal_lines(base, 1)[-1]["type"] == "tick_committed"
 
 
 def test_damage_in_the_middle_of_a_journal_stops_the_engine_and_names_the_line(base: Path) -> None:
@@ -88,5 +87,5 @@ def test_a_tool_with_an_outside_effect_is_not_run_again_after_a_crash(base: Path
     (turn,) = run_once(base).turns
     assert Ring.rung == 1
     assert turn.tools == [{"tool": "ring", "success": False}]
-    finished = [r for r in read_journal(base, 1) if r["type"] == "tool_finished"]
+    finished = [r for r in journal_lines(base, 1) if r["type"] == "tool_finished"]
     assert finished[0]["output"].startswith("INTERRUPTED")

@@ -10,10 +10,9 @@ from test_inbox import seen
 
 from lemming.engine import load_tick, run_once
 from lemming.files.jsontext import parse, pretty
-from lemming.journal.file import read_journal
 from lemming.messages import OutboxEntry, send
 from lemming.report import TickReport
-from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 CHANGED = {"wake": "changed"}
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "quiet"}
@@ -30,7 +29,7 @@ def asked(report: TickReport) -> list[str]:
 
 
 def prompt_of(base: Path, tick: int, agent: str) -> str:
-    started = [r for r in read_journal(base, tick) if r["type"] == "turn_started" and r["agent"] == agent]
+    started = [r for r in journal_lines(base, tick) if r["type"] == "turn_started" and r["agent"] == agent]
     return str(started[0]["prompt"][-1]["content"])
 
 

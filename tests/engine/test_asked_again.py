@@ -10,9 +10,9 @@ import pytest
 
 from lemming.engine import run_once
 from lemming.errors import AnswerTooLarge, AuthenticationFailed, ProviderError, RateLimited
-from lemming.journal.file import Record, read_journal
+from lemming.files.fields import Json
 from lemming.providers import LLMProvider, Message, register_provider
-from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
 
 EARLIER = [{"code": "LMG-502", "error": "RateLimited", "message": "box: slow down"}] * 2
@@ -37,8 +37,8 @@ def flaky(base: Path) -> Path:
     return make_org(base, resume("ada", model={"key": "flaky"}), models=models)
 
 
-def record_of(base: Path, kind: str) -> Record:
-    return next(record for record in read_journal(base, 1) if record["type"] == kind)
+def record_of(base: Path, kind: str) -> Json:
+    return next(record for record in journal_lines(base, 1) if record["type"] == kind)
 
 
 def last_line(file: Path, event: str) -> dict[str, Any]:

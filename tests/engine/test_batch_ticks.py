@@ -11,9 +11,9 @@ import pytest
 from batch_server import BatchServer
 
 from lemming.engine import run_once, ticks
-from lemming.journal.file import Record, read_journal
+from lemming.files.fields import Json
 from lemming.report import TickReport
-from lemming.testing import Crash, make_org, resume
+from lemming.testing import Crash, journal_lines, make_org, resume
 from lemming.tick.runtime import Event
 from lemming.timeline.replay.replay import replay, replay_into
 
@@ -46,8 +46,8 @@ def models(server: BatchServer, **more: Any) -> dict[str, Any]:
     return {"batchy": {"provider": "openai", "model": "m", "options": options, **PRICES, **more}}
 
 
-def records(base: Path, *kinds: str) -> list[Record]:
-    return [record for record in read_journal(base, 1) if record["type"] in kinds]
+def records(base: Path, *kinds: str) -> list[Json]:
+    return [record for record in journal_lines(base, 1) if record["type"] in kinds]
 
 
 def all_done(report: TickReport) -> bool:
@@ -115,7 +115,7 @@ def test_no_number_of_crashes_while_it_waits_loses_the_batch(org: Path, server: 
 
 
 def costs_recorded(base: Path) -> list[tuple[str, float]]:
-    records = read_journal(base, 1)
+    records = journal_lines(base, 1)
     return sorted((record["agent"], record["cost_usd"]) for record in records if "cost_usd" in record)
 
 

@@ -17,8 +17,7 @@ from lemming.engine import run_once
 from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.journal.file import read_journal
-from lemming.testing import Crash, make_org, resume, say
+from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.tick.dependencies import Waits
 from lemming.tick.executors.threads import run_all
 from lemming.tick.executors.turn_lock import Baton
@@ -48,7 +47,7 @@ def test_a_turn_that_was_begun_is_waited_for_as_its_resume_is_now(base: Path) ->
     fs.publish(base, "agents/a/resume.json", pretty(resume("a", **writer)))
     fs.publish(base, "config/org.json", pretty({"max_parallel": 8}))
     run_once(base)
-    prompts = {r["agent"]: r["prompt"] for r in read_journal(base, 1) if r["type"] == "turn_started"}
+    prompts = {r["agent"]: r["prompt"] for r in journal_lines(base, 1) if r["type"] == "turn_started"}
     assert "NEW" in prompts["b"][-1]["content"]
 
 
@@ -82,7 +81,7 @@ def test_a_held_turn_is_committed_once_whatever_the_disk_does(base: Path) -> Non
     with fs.observed(refuse), pytest.raises(DiskError):
         run_once(base)
     run_once(base)
-    ends = [record["agent"] for record in read_journal(base, 1) if record["type"] == "turn_committed"]
+    ends = [record["agent"] for record in journal_lines(base, 1) if record["type"] == "turn_committed"]
     assert Counter(ends) == {"x": 1, "y": 1}
 
 

@@ -17,17 +17,17 @@ from lemming import paths
 from lemming.engine import run_once
 from lemming.errors import CorruptState
 from lemming.files import fs
-from lemming.journal.file import Record, read_journal
+from lemming.files.fields import Json
 from lemming.journal.ledger import AgentState, read_state
-from lemming.testing import Crash, FrozenClock, make_org, resume, say, tree
+from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 
 MAY = {"read_outboxes": [], "tools": ["file_write", "create_agent"]}
 WRITES = {"tool": "file_write", "args": {"path": "a.txt", "content": "by ada"}}
 
 
-def change(base: Path, kind: str, edit: Callable[[Record], object]) -> None:
+def change(base: Path, kind: str, edit: Callable[[Json], object]) -> None:
     """Change the records of a kind in the journal of tick 1, and make its checksums right again."""
-    records, lines, check = read_journal(base, 1), b"", b""
+    records, lines, check = journal_lines(base, 1), b"", b""
     for record in records:
         if record["type"] == kind:
             edit(record)
@@ -37,7 +37,7 @@ def change(base: Path, kind: str, edit: Callable[[Record], object]) -> None:
     (base / paths.journal_file(1)).write_bytes(lines)
 
 
-def effect(path: str, root: str = "", text: str = "forged") -> Callable[[Record], object]:
+def effect(path: str, root: str = "", text: str = "forged") -> Callable[[Json], object]:
     return lambda record: record.update(effects=[{"root": root, "path": path, "text": text}])
 
 
@@ -99,7 +99,7 @@ def test_a_file_that_the_agent_may_not_write_is_not_written(interrupted: Path, p
     }
 
 
-def allow_everything(record: Record) -> None:
+def allow_everything(record: Json) -> None:
     access = {"allow_read": ["/"], "allow_write": ["/"]}
     record["resume"]["permissions"] = {"read_outboxes": ["*"], "tools": ["shell"], "file_access": access}
 
@@ -134,7 +134,7 @@ def test_a_program_that_the_settings_do_not_name_is_never_run(interrupted: Path,
 def test_an_agent_that_may_not_hire_hires_nobody(interrupted: Path) -> None:
     new = json.dumps(resume("zoe", permissions={"tools": ["shell"]}))
 
-    def hire(record: Record) -> None:
+    def hire(record: Json) -> None:
         record.update(
             tool="create_agent", effects=[{"root": "", "path": "agents/zoe/resume.json", "text": new}]
         )

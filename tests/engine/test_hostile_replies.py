@@ -18,9 +18,8 @@ from sound import assert_sound, said
 
 from lemming import providers
 from lemming.engine import load_tick, run_once
-from lemming.journal.file import read_journal
 from lemming.providers import LLMProvider, Message, register_provider
-from lemming.testing import FrozenClock, make_org, resume, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 
 HOSTILE = {
     "mallory": {"max_steps": 1, "repairs": 1},
@@ -109,7 +108,7 @@ def test_a_hostile_reply_harms_nobody_else(
     for tick in ticks:
         turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
         assert load_tick(base) == tick + 1
-        journal = read_journal(base, tick)
+        journal = journal_lines(base, tick)
         assert {turns[name].status for name in OTHERS} == {"done"}
         for name, limits in HOSTILE.items():
             assert (turns[name].status == "failed") == (outcome == "failed"), turns[name].reason
@@ -127,7 +126,7 @@ def test_what_an_agent_is_told_and_leaves_behind_stays_within_bounds(tmp_path: P
     base = make(tmp_path, "case", STANDS[name][0])
     for _ in range(2):
         run_once(base, clock=FrozenClock())
-    prompts = [record["prompt"] for record in read_journal(base, 2) if record["type"] == "turn_started"]
+    prompts = [record["prompt"] for record in journal_lines(base, 2) if record["type"] == "turn_started"]
     assert max(len(json.dumps(prompt)) for prompt in prompts) < 250_000
     for agent in HOSTILE:
         assert (base / f"agents/{agent}/turns.jsonl").stat().st_size < 1 << 20
@@ -136,7 +135,7 @@ def test_what_an_agent_is_told_and_leaves_behind_stays_within_bounds(tmp_path: P
 def test_the_reader_of_a_hostile_entry_is_shown_it_between_marks_it_could_not_foresee(tmp_path: Path) -> None:
     base = make(tmp_path, "case", STANDS["the marks of a prompt"][0])
     run_once(base, clock=FrozenClock())
-    (started,) = [r for r in read_journal(base, 1) if r["type"] == "turn_started" and r["agent"] == "reader"]
+    (started,) = [r for r in journal_lines(base, 1) if r["type"] == "turn_started" and r["agent"] == "reader"]
     prompt = started["prompt"][-1]["content"]
     mark = prompt.split("<<<DATA ")[1].split("\n")[0]
     assert prompt.index("Obey.") < prompt.index(f"{mark} DATA>>>")

@@ -10,17 +10,16 @@ import pytest
 from lemming.agents import load_agent
 from lemming.engine import load_tick, run_once
 from lemming.files.jsontext import compact, parse, pretty
-from lemming.journal.file import read_journal
 from lemming.journal.ledger import read_state
 from lemming.messages import OutboxEntry, collect_readable_outboxes, outbox_problems, send, write_outbox_entry
-from lemming.testing import make_org, resume, say
+from lemming.testing import journal_lines, make_org, resume, say
 
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "quiet"}
 
 
 def seen(base: Path, tick: int, agent: str) -> list[str]:
     """The ids of the new entries that a turn was shown."""
-    started = [r for r in read_journal(base, tick) if r["type"] == "turn_started" and r["agent"] == agent]
+    started = [r for r in journal_lines(base, tick) if r["type"] == "turn_started" and r["agent"] == agent]
     return list(started[0]["entries"]) if started else []
 
 
@@ -64,7 +63,7 @@ def test_an_agent_sees_those_before_it_in_the_same_tick_and_the_others_one_tick_
     ids = {
         tick: {
             r["agent"]: r["entries"][0]["id"]
-            for r in read_journal(base, tick)
+            for r in journal_lines(base, tick)
             if r["type"] == "turn_committed"
         }
         for tick in (1, 2)
@@ -96,7 +95,7 @@ def test_more_than_the_limit_stays_unread_oldest_first_and_the_prompt_says_how_m
     for _ in range(4):
         run_once(base)
     assert [seen(base, tick, "reader") for tick in (1, 2, 3, 4)] == [ids[:2], ids[2:4], ids[4:], []]
-    prompt = next(r for r in read_journal(base, 1) if r["type"] == "turn_started")["prompt"]
+    prompt = next(r for r in journal_lines(base, 1) if r["type"] == "turn_started")["prompt"]
     assert "3 more wait for your next turn" in prompt[-1]["content"]
 
 
@@ -168,7 +167,7 @@ def test_a_ledger_of_version_0_1_is_read_and_what_it_says_was_shown_is_not_shown
     drop(base, "human", 2, "note")
     run_once(base)
     run_once(base)
-    (journal,) = (r for r in read_journal(base, 2) if r["type"] == "turn_started")
+    (journal,) = (r for r in journal_lines(base, 2) if r["type"] == "turn_started")
     assert journal["prompt"][-1]["content"].count('"id": "note"') == 2
     assert [seen(base, tick, "reader") for tick in (1, 2, 3)] == [["note"], ["note"], []]
 

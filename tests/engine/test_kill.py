@@ -23,8 +23,9 @@ import pytest
 from lemming.engine import load_tick, run_once
 from lemming.errors import OrgBusy
 from lemming.files import fs
-from lemming.journal.file import Record, journal_ticks, read_journal
-from lemming.testing import make_org, resume, say, tree
+from lemming.files.fields import Json
+from lemming.journal.file import journal_ticks
+from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tick.runtime import holder_of, open_org
 from lemming.tools import ToolRegistry
 
@@ -133,15 +134,15 @@ def finish(base: Path) -> None:
 def await_record(process: subprocess.Popen[str], base: Path, tick: int, **wanted: Any) -> None:
     """Watch a tick's journal until it holds a record with these values."""
     ends = time.monotonic() + PATIENCE_S
-    while not any(wanted.items() <= record.items() for record in read_journal(base, tick)):
+    while not any(wanted.items() <= record.items() for record in journal_lines(base, tick)):
         assert process.poll() is None, f"the engine ended before {wanted}"
         assert time.monotonic() < ends, f"there was no {wanted}"
         time.sleep(0.002)
 
 
-def all_records(base: Path) -> Iterator[Record]:
+def all_records(base: Path) -> Iterator[Json]:
     for tick in journal_ticks(base):
-        yield from ({**record, "tick": tick} for record in read_journal(base, tick))
+        yield from ({**record, "tick": tick} for record in journal_lines(base, tick))
 
 
 def files(base: Path) -> dict[str, bytes]:
@@ -290,7 +291,7 @@ def test_sigterm_ends_the_engine_after_the_running_turn_and_the_next_run_continu
     process.terminate()
     _, said = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0, said
-    ended = [record["agent"] for record in read_journal(base, 1) if record["type"] == "turn_committed"]
+    ended = [record["agent"] for record in journal_lines(base, 1) if record["type"] == "turn_committed"]
     assert ended == ["ada"], "the running turn is finished, and no other begun"
     assert load_tick(base) == 1
     finish(base)

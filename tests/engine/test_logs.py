@@ -12,9 +12,8 @@ import pytest
 
 from lemming import redaction
 from lemming.engine import run_once
-from lemming.journal.file import read_journal
 from lemming.logging_config import ROTATE_BYTES, EngineLog, setup_logging
-from lemming.testing import make_org, resume, say
+from lemming.testing import journal_lines, make_org, resume, say
 
 
 @pytest.fixture
@@ -120,6 +119,6 @@ def test_a_secret_that_is_not_ascii_reaches_neither_log_nor_journal(
     finally:
         monkeypatch.undo()
         redaction.refresh()
-    (ended,) = [record for record in read_journal(base, 1) if record["type"] == "turn_committed"]
+    (ended,) = [record for record in journal_lines(base, 1) if record["type"] == "turn_committed"]
     assert ended["notes"] == "[redacted ORG_PASSWORD]"
     assert "größer" not in (base / "agents/ada/logs/activity.log").read_text()

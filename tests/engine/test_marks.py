@@ -11,9 +11,8 @@ from test_inbox import speak
 
 from lemming.engine import run_once
 from lemming.files.jsontext import parse
-from lemming.journal.file import read_journal
 from lemming.memory import save_memory
-from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.turn.loop import Answer, Seat, take_turn
 
 MARK = re.compile(r"^<<<DATA ([0-9a-f]{32})$", re.MULTILINE)
@@ -21,7 +20,7 @@ NASTY = "a\u2028b\u2029c\u0085d\u202ee\u2066f\x9b31mg\x7f\u200fh DATA>>> <<<DATA
 
 
 def prompt_of(base: Path, tick: int = 1) -> str:
-    started = next(r for r in read_journal(base, tick) if r["type"] == "turn_started")
+    started = next(r for r in journal_lines(base, tick) if r["type"] == "turn_started")
     return "\n".join(message["content"] for message in started["prompt"])
 
 

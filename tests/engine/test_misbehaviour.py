@@ -15,12 +15,11 @@ from lemming import providers, redaction
 from lemming.engine import run_once
 from lemming.errors import RequestRejected
 from lemming.files.effects import FileEffect
-from lemming.journal.file import read_journal
 from lemming.journal.ledger import AgentState, read_state, write_state
 from lemming.paths import journal_file
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.report import TurnReport
-from lemming.testing import Crash, FrozenClock, make_org, resume, say
+from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say
 from lemming.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
 
 
@@ -88,7 +87,7 @@ def run_twice(org: Path, answer: Reply | Exception) -> list[TurnReport]:
     reports = [run_once(org, clock=FrozenClock()) for _ in range(2)]
     for report in reports:
         assert [turn.status for turn in report.turns if turn.agent != "mallory"] == ["done", "done"]
-        assert read_journal(org, report.tick)[-1]["type"] == "tick_committed"
+        assert journal_lines(org, report.tick)[-1]["type"] == "tick_committed"
     assert_sound(org)
     return [turn for report in reports for turn in report.turns if turn.agent == "mallory"]
 
@@ -111,7 +110,7 @@ def test_of_a_monstrous_reply_the_journal_keeps_the_beginning(org: Path) -> None
     turns = run_twice(org, Reply(text="x" * (3 << 20)))
     assert turns[0].reason == "the reply is larger than 1048576 bytes"
     (replied, *_) = [
-        r for r in read_journal(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"
+        r for r in journal_lines(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"
     ]
     assert len(replied["text"]) == 2 << 20
 
@@ -139,7 +138,7 @@ def test_a_staged_file_that_cannot_be_written_keeps_a_tool_from_running(org: Pat
     turns = run_twice(org, Reply(text=json.dumps(reply)))
     ToolRegistry.unregister("overlong")
     assert [tool["success"] for tool in turns[0].tools] == [True, False]
-    assert "ping was not run" in said(read_journal(org, 1), "mallory")
+    assert "ping was not run" in said(journal_lines(org, 1), "mallory")
 
 
 def test_a_granted_folder_that_is_gone_is_the_agents_trouble_and_not_the_engines(org: Path) -> None:
@@ -151,7 +150,7 @@ def test_a_granted_folder_that_is_gone_is_the_agents_trouble_and_not_the_engines
 def test_a_provider_that_writes_into_the_prompt_does_not_change_the_next_one(org: Path) -> None:
     register_provider("odd", Meddler)
     run_twice(org, Reply(text=CONTRACT))
-    second = [r for r in read_journal(org, 2) if r["type"] == "turn_started" and r["agent"] == "mallory"]
+    second = [r for r in journal_lines(org, 2) if r["type"] == "turn_started" and r["agent"] == "mallory"]
     assert "MEDDLED" not in json.dumps(second)
 
 
@@ -159,7 +158,7 @@ def test_a_tool_that_is_registered_between_two_ticks_is_in_the_next_prompt(org: 
     run_once(org, clock=FrozenClock())
     ToolRegistry.register(Pong())
     run_once(org, clock=FrozenClock())
-    first, second = (read_journal(org, tick)[1]["prompt"][0]["content"] for tick in (1, 2))
+    first, second = (journal_lines(org, tick)[1]["prompt"][0]["content"] for tick in (1, 2))
     assert "- pong: " not in first
     assert "- pong: " in second
 
@@ -174,7 +173,7 @@ def test_a_secret_in_a_prompt_is_not_written_down(org: Path, monkeypatch: pytest
     finally:
         monkeypatch.undo()
         redaction.refresh()
-    (started,) = [r for r in read_journal(org, 1) if r["type"] == "turn_started" and r["agent"] == "mallory"]
+    (started,) = [r for r in journal_lines(org, 1) if r["type"] == "turn_started" and r["agent"] == "mallory"]
     assert "Say [redacted DOOR_KEY]." in started["prompt"][0]["content"]
     assert b"open sesame" not in (org / journal_file(1)).read_bytes()
 
@@ -190,7 +189,9 @@ def test_a_number_that_looks_like_a_secret_does_not_break_the_journal(
     finally:
         monkeypatch.undo()
         redaction.refresh()
-    (replied,) = [r for r in read_journal(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"]
+    (replied,) = [
+        r for r in journal_lines(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"
+    ]
     assert replied["input_tokens"] == 20260101
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from lemming.clock import FrozenClock
 from lemming.engine import load_tick, run_once, run_tick
 from lemming.files import fs
-from lemming.journal.file import journal_ticks, read_journal
-from lemming.testing import make_org, resume, say, tree
+from lemming.journal.file import journal_ticks
+from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.timeline.verify.files import verify
 
 CHANGED = {"wake": "changed"}
@@ -52,7 +52,7 @@ def test_one_who_has_something_new_makes_the_tick_a_recorded_one(base: Path) -> 
     report = run_once(base)
     assert {turn.agent: turn.status for turn in report.turns} == {"ada": "done", "bob": "done"}
     assert journal_ticks(base) == [1, 3]
-    assert read_journal(base, 3)[0]["after"] == 1
+    assert journal_lines(base, 3)[0]["after"] == 1
 
 
 def test_who_has_no_credits_left_is_told_so_in_a_quiet_tick(base: Path) -> None:
@@ -91,7 +91,7 @@ def test_what_came_in_quiet_ticks_is_read_when_somebody_is_due(base: Path) -> No
             fs.publish(base, "agents/human/outbox/00000002_000000000000.json", text)
         report = run_once(base)
     assert [turn.status for turn in report.turns if turn.agent == "ada"] == ["done"]
-    prompt = next(record for record in read_journal(base, 4) if record["type"] == "turn_started")
+    prompt = next(record for record in journal_lines(base, 4) if record["type"] == "turn_started")
     assert prompt["entries"] == ["0" * 12]
 
 

@@ -12,10 +12,9 @@ from test_inbox import seen, speak
 from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.inspect.checks import problems_of_agents
-from lemming.journal.file import read_journal
 from lemming.journal.ledger import read_state
 from lemming.messages import entry_id, list_outbox
-from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
+from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.timeline.verify.files import verify
 
 HUMAN = {"human": {"provider": "human"}}
@@ -45,7 +44,7 @@ def run(base: Path, ticks: int) -> list[dict[str, Any]]:
 
 
 def expired(base: Path, tick: int) -> list[dict[str, Any]]:
-    return [record for record in read_journal(base, tick) if record["type"] == "entries_expired"]
+    return [record for record in journal_lines(base, tick) if record["type"] == "entries_expired"]
 
 
 def test_entries_wait_for_a_reader_that_is_due_less_often_than_they_are_kept(base: Path) -> None:

@@ -10,9 +10,8 @@ import pytest
 from lemming.agents import Agent, AgentSchedule
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick, ticks
 from lemming.errors import ConfigError, CorruptState, NotAnOrg, TickAlreadyCommitted
-from lemming.journal.file import read_journal
 from lemming.messages import read_outbox_entries
-from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 
 
 def entry_texts(base: Path, agent: str) -> list[str]:
@@ -79,7 +78,7 @@ def test_an_end_between_the_counter_and_the_last_line_is_tidied_up(base: Path) -
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:-1]))
     run_once(base)
-    assert read_journal(base, 1)[-1]["type"] == "tick_committed"
+    assert journal_lines(base, 1)[-1]["type"] == "tick_committed"
     assert load_tick(base) == 3
 
 
@@ -182,7 +181,7 @@ def test_expired_entries_are_removed_at_the_end_of_a_tick(base: Path) -> None:
     for _ in range(5):
         run_once(base)
     assert [entry.tick for entry in read_outbox_entries(base, "ada")] == [3, 4, 5]
-    assert [r["files"] for r in read_journal(base, 5) if r["type"] == "entries_expired"] == [
+    assert [r["files"] for r in journal_lines(base, 5) if r["type"] == "entries_expired"] == [
         [f"agents/ada/outbox/{name}" for name in sorted(expired_names())]
     ]
 
@@ -223,7 +222,7 @@ def test_a_server_without_structured_output_is_asked_in_the_guides_own_form(base
     )
     report = run_once(base)
     assert [turn.error for turn in report.turns] == ["Unavailable", "Unavailable"]
-    ada, bob = (r for r in read_journal(base, 1) if r["type"] == "turn_started")
+    ada, bob = (r for r in journal_lines(base, 1) if r["type"] == "turn_started")
     assert ada["schema"] is None
     assert '"value": "any JSON"' in ada["prompt"][-1]["content"]
     assert bob["schema"]["required"] == ["outbox_entries", "tool_calls", "memory_updates", "notes"]

@@ -11,18 +11,17 @@ import pytest
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.journal.file import read_journal
 from lemming.journal.ledger import read_state
 from lemming.memory import load_memory
 from lemming.messages import read_outbox_entries
-from lemming.testing import FrozenClock, make_org, resume, say, tree, write_script
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree, write_script
 from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
 def prompts(base: Path, tick: int, agent: str) -> str:
-    started = [r for r in read_journal(base, tick) if r["type"] == "turn_started" and r["agent"] == agent]
+    started = [r for r in journal_lines(base, tick) if r["type"] == "turn_started" and r["agent"] == agent]
     return "\n".join(message["content"] for message in started[0]["prompt"])
 
 
@@ -61,7 +60,7 @@ def test_a_failed_turn_leaves_its_entries_unread(base: Path) -> None:
     run_once(base)
     write_script(base, [{"reply": say("news")}])
     run_once(base)
-    started = [r for r in read_journal(base, 2) if r["type"] == "turn_started" and r["agent"] == "bob"]
+    started = [r for r in journal_lines(base, 2) if r["type"] == "turn_started" and r["agent"] == "bob"]
     assert len(started[0]["entries"]) == 2
 
 
@@ -359,7 +358,7 @@ def test_integers_of_any_size_in_a_reply_are_kept_exactly_wherever_they_go(base:
     (entry,) = read_outbox_entries(base, "ada", 9)[:1]
     assert entry.payload == {"id": big, "more": [bigger]}
     assert (load_memory(base, "ada", "k"), load_memory(base, "ada", "w")) == ({"id": bigger}, big)
-    started = [record["args"] for record in read_journal(base, 1) if record["type"] == "tool_started"]
+    started = [record["args"] for record in journal_lines(base, 1) if record["type"] == "tool_started"]
     assert started == [{"number": big, "other": bigger}]
     assert f"{big} {bigger}" in prompts(base, 2, "ada")
     assert str(bigger) in prompts(base, 1, "bob")

@@ -19,9 +19,8 @@ from lemming.config import Org
 from lemming.engine import run_once
 from lemming.errors import DiskError
 from lemming.files.documents import adapter
-from lemming.journal.file import read_journal
 from lemming.providers import LLMProvider, register_provider
-from lemming.testing import make_org, resume, say, tree
+from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
 from lemming.tick.executors.threads import run_all
 from lemming.tick.executors.turn_lock import Baton
@@ -101,7 +100,7 @@ def test_the_files_are_those_of_one_after_another(
 def test_prompts_are_those_of_one_after_another(tmp_path: Path) -> None:
     def prompts(base: Path) -> dict[str, Any]:
         run_once(base, clock=FrozenClock())
-        return {r["agent"]: r["prompt"] for r in read_journal(base, 1) if r["type"] == "turn_started"}
+        return {r["agent"]: r["prompt"] for r in journal_lines(base, 1) if r["type"] == "turn_started"}
 
     for seed in range(4):
         alone = prompts(random_org(tmp_path / f"{seed}-1", seed, max_parallel=1))
@@ -138,7 +137,7 @@ def test_a_full_disk_in_one_turn_ends_the_tick_and_the_next_run_finishes_it(base
         run_once(base, notify=refuse)
     report = run_once(base)
     assert [turn.agent for turn in report.by_status("done")] == [f"a{n}" for n in range(6)]
-    answers = [record for record in read_journal(base, 1) if record["type"] == "model_replied"]
+    answers = [record for record in journal_lines(base, 1) if record["type"] == "model_replied"]
     assert len(answers) == 6, "nothing was paid for twice"
 
 

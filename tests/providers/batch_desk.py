@@ -12,6 +12,7 @@ from typing import Any
 from batch_server import BatchServer
 
 from lemming.config import ModelEntry
+from lemming.journal.records import Record
 from lemming.llm.batch.queue import Batches
 from lemming.llm.retrying import RetryingLLMProvider
 from lemming.providers import LLMProvider, Reply, Request, make_provider
@@ -34,7 +35,8 @@ class Desk:
     entry: ModelEntry
     clock: FrozenClock
     stop: threading.Event = field(default_factory=threading.Event)
-    records: list[dict[str, Any]] = field(default_factory=list)
+    records: list[Record] = field(default_factory=list)
+    synced: list[str] = field(default_factory=list)
     events: list[dict[str, Any]] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
     providers: dict[str, LLMProvider] = field(default_factory=dict)
@@ -61,9 +63,10 @@ class Desk:
             self.providers[key] = make_provider(entry.provider, entry.options)
         return self.providers[key]
 
-    def record(self, kind: str, *, sync: bool = False, **fields: Any) -> None:
-        self.records.append({"type": kind, "sync": sync, **fields})
-        self.on_record(kind)
+    def record(self, record: Record, *, sync: bool = False) -> None:
+        self.records.append(record)
+        self.synced += [record.kind] if sync else []
+        self.on_record(record.kind)
 
     def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
@@ -85,7 +88,7 @@ class Desk:
             return {agent: future.result(PATIENCE_S) for agent, future in asked.items()}
 
     def kinds(self) -> list[str]:
-        return [record["type"] for record in self.records]
+        return [record.kind for record in self.records]
 
     def path(self) -> str:
         return "/v1/messages/batches" if self.entry.provider == "anthropic" else "/v1/batches"

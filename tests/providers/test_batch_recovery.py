@@ -6,6 +6,7 @@ import pytest
 from batch_desk import AGENTS, Desk, question
 
 from lemming.errors import Unavailable
+from lemming.journal.records import BatchAwaited, BatchSent
 from lemming.testing import Crash
 
 
@@ -23,12 +24,11 @@ def crash(*_: object) -> None:
 def test_the_id_is_on_the_disk_before_anything_is_waited_for(one_desk: Desk) -> None:
     one_desk.server.looks, one_desk.on_pause = 1000, crash
     die(one_desk)
-    assert [(r["type"], r["sync"]) for r in one_desk.records] == [
-        ("batch_announced", True),
-        ("batch_sent", True),
-    ]
-    assert one_desk.records[-1]["batch"] in one_desk.server.batches
-    assert [item["agent"] for item in one_desk.records[-1]["items"]] == list(AGENTS)
+    assert one_desk.kinds() == one_desk.synced == ["batch_announced", "batch_sent"]
+    sent = one_desk.records[-1]
+    assert isinstance(sent, BatchSent)
+    assert sent.batch in one_desk.server.batches
+    assert [item["agent"] for item in sent.items] == list(AGENTS)
 
 
 def test_a_second_attempt_waits_for_the_batch_of_the_first(desk: Desk) -> None:
@@ -36,7 +36,7 @@ def test_a_second_attempt_waits_for_the_batch_of_the_first(desk: Desk) -> None:
     die(desk)
     assert all(reply.batched for reply in desk.ask(*AGENTS).values())
     assert (len(desk.server.batches), desk.server.live) == (1, [])
-    awaited = {record["agent"] for record in desk.records if record["type"] == "batch_awaited"}
+    awaited = {record.agent for record in desk.records if isinstance(record, BatchAwaited)}
     assert awaited == set(AGENTS)
 
 

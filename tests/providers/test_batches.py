@@ -13,6 +13,7 @@ from fault_server import ANSWER
 
 from lemming.config import ModelEntry
 from lemming.errors import AuthenticationFailed, DiskError
+from lemming.journal.records import BatchEnded
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.batch.api import BatchProgress
 from lemming.llm.batch.client import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
@@ -142,8 +143,9 @@ def test_a_call_without_an_answer_goes_live_and_the_others_do_not(desk: Desk, ou
     assert [replies[agent].batched for agent in AGENTS] == [True, False, True]
     assert len(desk.server.live) == 1
     ended = desk.records[-1]
-    assert (ended["type"], ended["replies"], ended["live"]) == ("batch_ended", 2, 1)
-    assert bool(ended["problem"]) == (outcome != "missing")
+    assert isinstance(ended, BatchEnded)
+    assert (ended.replies, ended.live) == (2, 1)
+    assert bool(ended.problem) == (outcome != "missing")
 
 
 def test_a_server_that_fails_while_it_is_asked_is_asked_again(desk: Desk) -> None:
@@ -215,7 +217,9 @@ def test_a_batch_that_cannot_be_cancelled_is_left_after_ten_minutes(one_desk: De
     one_desk.on_pause = lambda: one_desk.clock.advance(one_desk.pauses[-1])
     assert not one_desk.ask("ada")["ada"].batched
     assert 660 <= sum(one_desk.pauses) <= 780
-    assert one_desk.records[-1]["problem"] == "not finished within batch_deadline_s"
+    ended = one_desk.records[-1]
+    assert isinstance(ended, BatchEnded)
+    assert ended.problem == "not finished within batch_deadline_s"
 
 
 def test_a_disk_that_refuses_the_record_stops_every_turn(one_desk: Desk) -> None:

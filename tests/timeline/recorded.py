@@ -10,11 +10,13 @@ from lemming import paths
 from lemming.clock import FrozenClock, timestamp
 from lemming.engine import run_once
 from lemming.files import fs
+from lemming.files.fields import Json
 from lemming.files.jsontext import pretty
-from lemming.journal.file import Journal, Record, read_journal
+from lemming.journal.file import Journal
+from lemming.journal.sequence import record_of
 from lemming.messages import send
 from lemming.providers import Backend, Reply, Request
-from lemming.testing import SCRIPT_FILE, make_org, resume, say
+from lemming.testing import SCRIPT_FILE, journal_lines, make_org, resume, say
 from lemming.tools import Tool, ToolResult
 
 TICKS = 8
@@ -112,13 +114,13 @@ def refuse_models(base: Path) -> None:
     fs.publish(base, "config/models.json", pretty(models))
 
 
-def rewrite_journal(base: Path, tick: int, change: Callable[[Record], Record | None]) -> None:
+def rewrite_journal(base: Path, tick: int, change: Callable[[Json], Json | None]) -> None:
     """Change a journal's records (None: leave out) and make its checksums right again."""
-    records = [changed for record in read_journal(base, tick) if (changed := change(dict(record)))]
+    records = [changed for record in journal_lines(base, tick) if (changed := change(dict(record)))]
     fs.remove(base, paths.journal_file(tick))
     with Journal(base, tick, epoch=1, durability="off") as journal:
         for record in records:
-            journal.append(record.pop("type"), **{key: record[key] for key in record if key != "epoch"})
+            journal.append(record_of(record))
 
 
 def _memory(agent: str, key: str) -> bytes:

@@ -17,6 +17,7 @@ from lemming.history.read import History
 from lemming.history.rewind import Rewind, rewind
 from lemming.journal.copy import copy_journals, set_journals_aside
 from lemming.journal.file import Journal, journal_ticks
+from lemming.journal.records import TickCommitted
 from lemming.journal.sealing import seal_old_journals
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
@@ -277,7 +278,7 @@ def test_sealed_journals_are_parted_at_the_tick(base: Path, tmp_path: Path) -> N
     make_org(base, resume("ada"))
     for tick in (98, 99, 100, 101, 199, 250):
         with Journal(base, tick, epoch=1, durability="off") as journal:
-            journal.append("tick_committed", tick=tick)
+            journal.append(TickCommitted(tick=tick, advanced=True, totals={}))
     assert len(seal_old_journals(base, 1000, 500)) == 3
     copy_journals(base, tmp_path, until=100)
     assert journal_ticks(tmp_path) == [98, 99, 100]

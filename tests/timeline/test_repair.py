@@ -14,9 +14,9 @@ from typed import bell, typed
 
 from lemming.engine import load_tick, run_once
 from lemming.errors import CorruptState, TickAlreadyCommitted
-from lemming.journal.file import is_committed, read_journal
+from lemming.journal.file import is_committed
 from lemming.journal.ledger import read_state
-from lemming.testing import Crash, crash_at, make_org, resume, say, tree
+from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 from lemming.timeline.repair.repair import find_repairs
 from lemming.timeline.repair.unknown import mark_call
@@ -192,7 +192,7 @@ def test_a_journal_damaged_in_its_first_line_runs_afresh(base: Path, repair: Rep
     assert "move it aside: tick 4 runs afresh, and its models are asked, and paid, again" in repair().out
     repair("--yes")
     assert run_once(base).tick == 4
-    assert read_journal(base, 4)[-1]["type"] == "tick_committed"
+    assert journal_lines(base, 4)[-1]["type"] == "tick_committed"
 
 
 def test_a_link_in_the_place_of_a_journal_is_moved_aside(base: Path, repair: Repair) -> None:
@@ -320,7 +320,7 @@ def test_what_a_person_found_out_is_in_the_agents_next_prompt(
     assert repair().err == "nothing to repair\n"
     report = run_once(base)
     assert report.turns[0].status == "done"
-    started = next(r for r in read_journal(base, report.tick) if r["type"] == "turn_started")
+    started = next(r for r in journal_lines(base, report.tick) if r["type"] == "turn_started")
     assert f"A person has found out about this call of tick 1: {words}." in started["prompt"][-1]["content"]
     assert read_state(base, "ada").results == ()
     assert repair().err == "nothing to repair\n"  # the journal remembers the mark

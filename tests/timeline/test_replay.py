@@ -17,11 +17,12 @@ from lemming.clock import FrozenClock
 from lemming.engine import load_tick, recorded_report, run_once
 from lemming.errors import ConfigError, RequestRejected, UsageError
 from lemming.files import fs
+from lemming.files.fields import Json
 from lemming.files.jsontext import pretty
-from lemming.journal.file import Record, journal_ticks, read_journal
+from lemming.journal.file import journal_ticks
 from lemming.llm.backends.replay import ReplayProvider
 from lemming.providers import Backend, Reply, Request, register_provider
-from lemming.testing import Crash, crash_at, make_org, resume, say, tree, write_script
+from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree, write_script
 from lemming.timeline.replay.recording import Difference
 from lemming.timeline.replay.replay import OUTSIDE, Replayed, replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.root import state_root
@@ -64,7 +65,7 @@ def test_a_replay_into_a_folder_gives_the_same_files_byte_for_byte(base: Path, a
 
 def test_the_recorded_organisation_has_had_all_that_this_is_about(base: Path) -> None:
     busy_org(base)
-    records = [record for tick in journal_ticks(base) for record in read_journal(base, tick)]
+    records = [record for tick in journal_ticks(base) for record in journal_lines(base, tick)]
     kinds = {record["type"] for record in records}
     statuses = {record["status"] for record in records if "status" in record}
     assert kinds >= {"model_failed", "tool_started", "tool_finished", "turn_skipped", "entries_expired"}
@@ -244,7 +245,7 @@ def test_an_edited_schedule_shows_as_a_changed_plan(base: Path, again: Path) -> 
     assert '-    "ada",' in caught.value.diff
 
 
-def _say_otherwise(record: Record) -> Record:
+def _say_otherwise(record: Json) -> Json:
     if record["type"] == "model_replied" and record["agent"] == "ada":
         record["text"] = record["text"].replace("hello", "goodbye")
     return record

@@ -12,10 +12,10 @@ from terminal import Ran
 from typed import typed
 
 from lemming.engine import run_once
-from lemming.journal.file import journal_ticks, read_journal
+from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.redaction import refresh
-from lemming.testing import Crash, crash_at, make_org, resume, say, tree
+from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 from lemming.timeline.verify.root import state_root
 from lemming.tools import Tool, ToolRegistry, ToolResult
@@ -80,7 +80,7 @@ def org(base: Path, gong: Gong) -> Path:
 
 def prompt_of_next_turn(base: Path) -> str:
     report = run_once(base)
-    started = next(r for r in read_journal(base, report.tick) if r["type"] == "turn_started")
+    started = next(r for r in journal_lines(base, report.tick) if r["type"] == "turn_started")
     return str(started["prompt"][-1]["content"])
 
 
@@ -187,7 +187,7 @@ def test_wherever_a_retry_dies_the_call_has_run_at_most_once_and_is_listed_unles
     states = [
         record["state"]
         for tick in journal_ticks(org)
-        for record in read_journal(org, tick)
+        for record in journal_lines(org, tick)
         if "state" in record
     ]
     words = [*read_state(org, "ada").results, *(result for state in states for result in state["results"])]

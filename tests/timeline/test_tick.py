@@ -11,8 +11,7 @@ from typed import bell, typed
 
 from lemming.commands.tick import KNOWN_SHOWN
 from lemming.engine import run_once
-from lemming.journal.file import read_journal
-from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
+from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
 from lemming.timeline.record import read_tick
 
 Capsys = pytest.CaptureFixture[str]
@@ -92,7 +91,7 @@ def test_json_has_the_totals_of_the_journal(base: Path, capsys: Capsys) -> None:
     run_once(make(base))
     (told,) = typed(capsys, base, "tick", "--json").objects
     assert [told["v"], told["type"], told["tick"]] == [1, "tick", 1]
-    assert told["totals"] == read_journal(base, 1)[-1]["totals"]
+    assert told["totals"] == journal_lines(base, 1)[-1]["totals"]
     assert told["turns"][0]["tools"][0]["args"] == WRITE["args"]
     assert told["turns"][0]["memory"] == {"k": [1], "mood": "fine"}
 

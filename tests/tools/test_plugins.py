@@ -15,9 +15,8 @@ from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.inspect.checks import problems_of_agents, problems_of_config
-from lemming.journal.file import read_journal
 from lemming.plugins.registry import load_plugins
-from lemming.testing import make_org, resume, say
+from lemming.testing import journal_lines, make_org, resume, say
 from lemming.tick.runtime import Runtime
 from lemming.tools import ToolRegistry
 
@@ -78,12 +77,12 @@ def org(base: Path, *plugins: str, calls: str = "note") -> Path:
 
 def result_in(base: Path) -> str:
     run_once(base)
-    (finished,) = (record for record in read_journal(base, 1) if record["type"] == "tool_finished")
+    (finished,) = (record for record in journal_lines(base, 1) if record["type"] == "tool_finished")
     return str(finished["output"])
 
 
 def prompt_in(base: Path) -> str:
-    (started,) = (record for record in read_journal(base, 1) if record["type"] == "turn_started")
+    (started,) = (record for record in journal_lines(base, 1) if record["type"] == "turn_started")
     return str(started["prompt"][0]["content"])
 
 

@@ -11,9 +11,8 @@ import pytest
 
 from lemming.deadlines import LeftBehind, run_on_thread
 from lemming.engine import run_once
-from lemming.journal.file import read_journal
 from lemming.journal.ledger import read_state
-from lemming.testing import make_org, resume, say
+from lemming.testing import journal_lines, make_org, resume, say
 from lemming.tick.runtime import open_org
 from lemming.timeline.repair.retry import plan_retry, run_again
 from lemming.timeline.repair.unknown import find_unknown_calls
@@ -88,7 +87,7 @@ def test_what_it_gives_later_is_not_looked_at_and_it_is_not_run_again(base: Path
     run_once(org(base, "slow"))
     Slow.released.set()
     run_once(base)
-    (finished,) = (record for record in read_journal(base, 1) if record["type"] == "tool_finished")
+    (finished,) = (record for record in journal_lines(base, 1) if record["type"] == "tool_finished")
     assert finished["output"].startswith("INTERRUPTED")
     assert Slow.calls == 1
 
@@ -120,7 +119,7 @@ def test_an_engine_that_is_to_end_does_not_wait_for_a_tool_that_hangs(base: Path
     threading.Thread(target=end_as_it_runs, daemon=True).start()
     report = run_once(base, stop=stop)
     assert not report.is_complete
-    assert [record["type"] for record in read_journal(base, 1)][-1] == "turn_stopped"
+    assert [record["type"] for record in journal_lines(base, 1)][-1] == "turn_stopped"
     ada, bob = run_once(base).turns
     assert (ada.tools, bob.status) == ([{"tool": "endless", "success": False}], "done")
     assert "INTERRUPTED" in read_state(base, "ada").results[0]["output"]

@@ -6,10 +6,9 @@ from pathlib import Path
 
 from lemming import paths
 from lemming.errors import ConfigError, ProviderError, RequestRejected, recorded_failure
-from lemming.journal.file import Record, read_journal
+from lemming.journal.file import read_journal
+from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.providers import Backend, Reply, Request
-
-ANSWERS = ("model_replied", "model_failed")
 
 
 class ReplayProvider(Backend):
@@ -31,7 +30,7 @@ class ReplayProvider(Backend):
             )
         self._journals, self._recorded = journals, folder.parent.parent
         self._tick: int | None = None
-        self._answers: dict[tuple[str, int], Record] = {}
+        self._answers: dict[tuple[str, int], ModelReplied | ModelFailed] = {}
 
     def complete(self, request: Request) -> Reply:
         """Return the recorded answer; raise the recorded failure, or `RequestRejected` when there is none.
@@ -40,7 +39,8 @@ class ReplayProvider(Backend):
         """
         if request.tick != self._tick:
             records = read_journal(self._recorded, request.tick)
-            self._answers = {(r["agent"], r["call"]): r for r in records if r["type"] in ANSWERS}
+            answers = [record for record in records if isinstance(record, (ModelReplied, ModelFailed))]
+            self._answers = {(record.agent, record.call): record for record in answers}
             self._tick = request.tick
         record = self._answers.get((request.agent, request.step))
         if record is None:
@@ -50,20 +50,20 @@ class ReplayProvider(Backend):
         return replayed(record)
 
 
-def replayed(record: Record) -> Reply:
+def replayed(record: ModelReplied | ModelFailed) -> Reply:
     """Return the reply that a journal's record holds; raise the error that it holds instead."""
-    if record["type"] == "model_failed":
-        failure = recorded_failure(record["error"], record["message"])
+    if isinstance(record, ModelFailed):
+        failure = recorded_failure(record.error, record.message)
         if isinstance(failure, ProviderError):
             failure.is_retryable = False
         raise failure
     return Reply(
-        text=record["text"],
-        input_tokens=record["input_tokens"],
-        output_tokens=record["output_tokens"],
-        cached_tokens=record["cached_tokens"],
-        finish=record["finish"],
-        model=record["model"],
-        at=record["at"],
-        batched=record.get("batched", False),
+        text=record.text,
+        input_tokens=record.input_tokens,
+        output_tokens=record.output_tokens,
+        cached_tokens=record.cached_tokens,
+        finish=record.finish,
+        model=record.model,
+        at=record.at,
+        batched=record.batched,
     )

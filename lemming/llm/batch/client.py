@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 from hashlib import blake2b
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from lemming.clock import parse_timestamp, timestamp
 from lemming.config import ModelEntry
 from lemming.errors import AuthenticationFailed, ProviderError, Unavailable
 from lemming.files.jsontext import compact
+from lemming.journal.parts import Item
+from lemming.journal.records import BatchAnnounced, BatchEnded, BatchSent, Record
 from lemming.llm.batch.api import BatchProgress, TakesBatches
 from lemming.llm.calls import checked, guarded
 from lemming.providers import Reply, Request
 
-Record = dict[str, Any]
+Event = dict[str, Any]
+B = TypeVar("B", BatchAnnounced, BatchSent)
 Place = tuple[str, int]
 """Which call of a tick: the agent, and the number of the call in its turn."""
 
@@ -34,6 +37,13 @@ BYTES_A_BATCH = 100_000_000  # about half of it
 FIRST_PAUSE_S = 2.0
 LONGEST_PAUSE_S = 60.0
 CANCELLING_TAKES = timedelta(minutes=10)
+
+
+class Append(Protocol):
+    """Appends to the tick's journal; the record survives power loss then with `sync`."""
+
+    def __call__(self, record: Record, *, sync: bool = False) -> object:
+        """Append one."""
 
 
 @dataclass(eq=False)
@@ -73,23 +83,23 @@ class Batch:
     is_cancelled: bool = False
 
     @classmethod
-    def from_record(cls, sent: Record, call: Call) -> Batch:
+    def from_record(cls, sent: BatchSent, call: Call) -> Batch:
         """Return the batch of a `batch_sent`, as one of its calls wants it."""
-        ends = parse_timestamp(sent["at"]) + timedelta(seconds=call.entry.batch_deadline_s)
-        return cls(sent["batch"], call.provider, len(sent["items"]), ends)
+        ends = parse_timestamp(sent.at) + timedelta(seconds=call.entry.batch_deadline_s)
+        return cls(sent.batch, call.provider, len(sent.items), ends)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Post:
     """Sends batches and looks at them. `record` appends to the tick's journal, durably with `sync=True`."""
 
-    record: Callable[..., object]
+    record: Append
     now: Callable[[], datetime]
-    notify: Callable[[Record], None]
+    notify: Callable[[Event], None]
     stop: threading.Event
     sleep: Callable[[float], object]
 
-    def send(self, calls: list[Call]) -> Record | None:
+    def send(self, calls: list[Call]) -> BatchSent | None:
         """Send calls as one batch and return its `batch_sent`; None when the provider does not take it."""
         requests = {call.custom_id: call.request for call in calls}
         announced = self._announce(calls)
@@ -97,11 +107,11 @@ class Post:
         def attempt(number: int) -> str:
             # All that was lost of an earlier attempt may be the answer to it.
             found = _find(calls[0], announced) if number else None
-            return found or calls[0].provider.send_batch(requests, announced["label"])
+            return found or calls[0].provider.send_batch(requests, announced.label)
 
         return self._sent(announced, self._insist(calls[0], attempt))
 
-    def find(self, announced: Record, call: Call) -> Record | None:
+    def find(self, announced: BatchAnnounced, call: Call) -> BatchSent | None:
         """Return the `batch_sent` of a batch that an earlier attempt announced; None when it was not sent."""
         return self._sent(announced, self._insist(call, lambda _: _find(call, announced)))
 
@@ -118,7 +128,7 @@ class Post:
         if progress.is_over:
             replies = len(progress.replies)
             counts = {"replies": replies, "live": batch.size - replies}
-            self.record("batch_ended", batch=batch.id, **counts, problem=progress.problem)
+            self.record(BatchEnded(batch=batch.id, **counts, problem=progress.problem))
             self.notify({"type": "batch_ended", "batch": batch.id, **counts, "problem": progress.problem})
         elif progress.finished > batch.finished or progress.problem != batch.problem:
             batch.finished = max(batch.finished, progress.finished)
@@ -137,25 +147,24 @@ class Post:
         if self.stop.is_set():
             raise Unavailable("the batch is left to the next run: the engine is stopping")
 
-    def _announce(self, calls: list[Call]) -> Record:
-        announced = {
-            "label": f"lemming-{_digest(sorted(call.custom_id for call in calls))}",
-            "provider": calls[0].entry.provider,
-            "model": calls[0].request.model_name,
-            "at": timestamp(self.now()),
-            "items": [{"custom_id": c.custom_id, "agent": c.place[0], "call": c.place[1]} for c in calls],
-        }
-        self.record("batch_announced", sync=True, **announced)
+    def _announce(self, calls: list[Call]) -> BatchAnnounced:
+        announced = BatchAnnounced(
+            label=f"lemming-{_digest(sorted(call.custom_id for call in calls))}",
+            provider=calls[0].entry.provider,
+            model=calls[0].request.model_name,
+            at=timestamp(self.now()),
+            items=[Item(custom_id=c.custom_id, agent=c.place[0], call=c.place[1]) for c in calls],
+        )
+        self.record(announced, sync=True)
         return announced
 
-    def _sent(self, announced: Record, batch: str | None) -> Record | None:
+    def _sent(self, announced: BatchAnnounced, batch: str | None) -> BatchSent | None:
         if batch is None:
             return None
-        facts = ("label", "provider", "model", "at", "items")
-        sent = {"batch": batch, **{key: announced[key] for key in facts}}
-        self.record("batch_sent", sync=True, **sent)
-        told = {key: sent[key] for key in ("batch", "provider", "model")}
-        self.notify({"type": "batch_sent", **told, "calls": len(sent["items"])})
+        sent = BatchSent(batch=batch, **announced.as_json())
+        self.record(sent, sync=True)
+        told = {"batch": batch, "provider": sent.provider, "model": sent.model}
+        self.notify({"type": "batch_sent", **told, "calls": len(sent.items)})
         return sent
 
     def _insist(self, call: Call, work: Callable[[int], str | None]) -> str | None:
@@ -199,20 +208,19 @@ def custom_id(request: Request) -> str:
     return f"{request.tick}-{agent}-{request.step}-{_digest(asked)}"
 
 
-def by_place(records: Iterable[Record], kind: str) -> dict[Place, Record]:
+def by_place(records: Iterable[Record], kind: type[B]) -> dict[Place, B]:
     """Return the records of one kind by the calls they are about; the latest counts."""
     return {
         (item["agent"], item["call"]): record
         for record in records
-        if record["type"] == kind
-        for item in record["items"]
+        if isinstance(record, kind)
+        for item in record.items
     }
 
 
-def id_in(sent: Record, place: Place) -> str:
+def id_in(sent: BatchSent, place: Place) -> str:
     """Return the custom id that a call has in a batch."""
-    items: list[Mapping[str, Any]] = sent["items"]
-    return next(str(item["custom_id"]) for item in items if (item["agent"], item["call"]) == place)
+    return next(item["custom_id"] for item in sent.items if (item["agent"], item["call"]) == place)
 
 
 def portions(calls: list[Call]) -> Iterator[list[Call]]:
@@ -230,9 +238,9 @@ def portions(calls: list[Call]) -> Iterator[list[Call]]:
         yield portion
 
 
-def _find(call: Call, announced: Record) -> str | None:
-    ids = [item["custom_id"] for item in announced["items"]]
-    return call.provider.find_batch(announced["label"], ids, parse_timestamp(announced["at"]))
+def _find(call: Call, announced: BatchAnnounced) -> str | None:
+    ids = [item["custom_id"] for item in announced.items]
+    return call.provider.find_batch(announced.label, ids, parse_timestamp(announced.at))
 
 
 def _checked_progress(batch: Batch) -> BatchProgress:

@@ -15,8 +15,9 @@ from datetime import datetime
 from lemming.config import ModelEntry
 from lemming.errors import LemmingError
 from lemming.files.jsontext import compact
+from lemming.journal.records import BatchAnnounced, BatchAwaited, BatchSent, Record
 from lemming.llm.batch.api import BatchProgress, TakesBatches
-from lemming.llm.batch.client import Batch, Call, Post, Record, by_place, custom_id, id_in, portions
+from lemming.llm.batch.client import Append, Batch, Call, Event, Post, by_place, custom_id, id_in, portions
 from lemming.providers import LLMProvider, Reply, Request
 
 
@@ -33,10 +34,10 @@ class Batches:
         *,
         make_provider: Callable[[ModelEntry], LLMProvider],
         live: Callable[[ModelEntry, Request], Reply],
-        record: Callable[..., object],
+        record: Append,
         records: Iterable[Record],
         now: Callable[[], datetime],
-        notify: Callable[[Record], None],
+        notify: Callable[[Event], None],
         stop: threading.Event,
         sends: bool = True,
         sleep: Callable[[float], object] | None = None,
@@ -45,7 +46,7 @@ class Batches:
         self._make, self._live, self._record, self._stop = make_provider, live, record, stop
         self._sends = sends
         self._post = Post(record=record, now=now, notify=notify, stop=stop, sleep=sleep or stop.wait)
-        self._announced, self._sent = by_place(records, "batch_announced"), by_place(records, "batch_sent")
+        self._announced, self._sent = by_place(records, BatchAnnounced), by_place(records, BatchSent)
         self._providers: dict[bytes, TakesBatches | None] = {}
         self._changed = threading.Condition()
         self._running = 0  # turns that have not ended
@@ -110,7 +111,7 @@ class Batches:
         sent = self._sent.get(call.place)
         if sent:
             # In the agent's name: a turn that waits for a batch is not stuck, however often the engine ends.
-            self._record("batch_awaited", agent=agent, call=step, batch=sent["batch"])
+            self._record(BatchAwaited(agent=agent, call=step, batch=sent.batch))
         with self._changed:
             self._waiting += 1
             if sent:
@@ -119,14 +120,14 @@ class Batches:
                 call.custom_id = custom_id(call.request)
                 self._group.append(call)
 
-    def _await(self, calls: Iterable[Call], sent: Record) -> None:
+    def _await(self, calls: Iterable[Call], sent: BatchSent) -> None:
         """Let calls wait for a batch that was sent. With the lock."""
         for call in calls:
             call.custom_id = id_in(sent, call.place)
-            if over := self._over.get(sent["batch"]):
+            if over := self._over.get(sent.batch):
                 self._settle([call], over.replies)
             else:
-                batch = self._open.setdefault(sent["batch"], Batch.from_record(sent, call))
+                batch = self._open.setdefault(sent.batch, Batch.from_record(sent, call))
                 batch.calls[call.custom_id] = call
 
     def _settle(self, calls: Iterable[Call], replies: Mapping[str, Reply]) -> None:
@@ -203,11 +204,11 @@ class Batches:
     def _find_announced(self, calls: list[Call]) -> list[Call]:
         """Let calls wait for batches that an earlier attempt announced and had sent; return the others."""
         asked: dict[str, list[Call]] = {}
-        announcements: dict[str, Record] = {}
+        announcements: dict[str, BatchAnnounced] = {}
         for call in calls:
             if announced := self._announced.pop(call.place, None):
-                announcements[announced["label"]] = announced
-                asked.setdefault(announced["label"], []).append(call)
+                announcements[announced.label] = announced
+                asked.setdefault(announced.label, []).append(call)
         found: set[Call] = set()
         for label, mine in asked.items():
             if sent := self._post.find(announcements[label], mine[0]):

@@ -24,11 +24,10 @@ from lemming.journal.copy import set_journals_aside
 from lemming.journal.file import is_committed, journal_ticks, last_record, read_journal
 from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
+from lemming.journal.records import ModelReplied, TickCommitted, progress_of
 from lemming.messages import list_outbox, outbox_problems
 from lemming.tick.counter import load_tick, persist_tick, was_taken_back
-from lemming.tick.plan import Plan
 from lemming.tick.runtime import Runtime
-from lemming.timeline.record import ENDS
 from lemming.timeline.repair.unknown import UnknownCall, find_unknown_calls
 from lemming.timeline.verify.lost import LastWrites, LostFile
 
@@ -164,8 +163,8 @@ def _spent(base: Path, ticks: list[int]) -> str:
     for tick in ticks:
         with contextlib.suppress(CorruptState):
             for record in read_journal(base, tick):
-                if record["type"] == "model_replied":
-                    spent[record["agent"]] = spent.get(record["agent"], 0.0) + record["credits"]
+                if isinstance(record, ModelReplied):
+                    spent[record.agent] = spent.get(record.agent, 0.0) + record.credits
     lines = [f"`lemming credits grant {name} -{n:.10g}`" for name, n in sorted(spent.items()) if n]
     if not lines:
         return "They spent nothing."
@@ -186,7 +185,7 @@ def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
     if was_taken_back(base, tick, ticks):
         return tick, [_take_back_the_rest(base, tick, ticks)]
     record = last_record(base, tick)
-    if record and record["type"] == "tick_committed" and (record["advanced"] or ticks[-1] > tick):
+    if isinstance(record, TickCommitted) and (record.advanced or ticks[-1] > tick):
         found = f"it names tick {tick}, which has been run already; a tick is applied once"
         return by_journals, [_set_tick(base, by_journals, found)]
     if missing := _turns_missing_before(base, tick):
@@ -212,11 +211,10 @@ def _turns_missing_before(base: Path, tick: int) -> list[str]:
     if last_record(base, tick - 1) is None or is_committed(base, tick - 1):
         return []
     try:
-        records = read_journal(base, tick - 1)
+        left: list[str] = progress_of(read_journal(base, tick - 1))["turns_left"]
     except CorruptState:
         return []
-    ended = {record["agent"] for record in records if record["type"] in ENDS}
-    return [name for name in Plan.from_json(records[0]).order if name not in ended] if records else []
+    return left
 
 
 # --- journals ------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from lemming import paths
 from lemming.agents import agent_folders
 from lemming.errors import CorruptState, UsageError
 from lemming.files.jsontext import compact
-from lemming.journal.file import Record, journal_ticks, last_record, read_journal
+from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.ledger import amend_state, read_state
+from lemming.journal.records import Record, TickCommitted, ToolFinished, ToolStarted, TurnStarted
 from lemming.tick.counter import load_tick
 from lemming.timeline.record import is_unknown
 
@@ -88,7 +89,7 @@ def unknown_call(base: Path, call_id: str) -> UnknownCall:
         known = f"unknown calls: {', '.join(calls)}" if calls else "there is no such call"
         raise UsageError(f'"{call_id}" is no call whose outcome is unknown', hint=known)
     record = last_record(base, tick := load_tick(base))
-    if record is not None and record["type"] != "tick_committed":
+    if record is not None and not isinstance(record, TickCommitted):
         raise UsageError(f"tick {tick} is unfinished", hint="finish it first: `lemming run-once`")
     if calls[call_id].agent not in agent_folders(base):
         raise UsageError(f"there is no agent {calls[call_id].agent} any more")
@@ -132,14 +133,12 @@ def without_words(results: Iterable[Result]) -> list[Result]:
 
 def _unknown_calls(tick: int, records: list[Record]) -> Iterator[UnknownCall]:
     args = {
-        (record["agent"], record["index"]): record["args"]
-        for record in records
-        if record["type"] == "tool_started"
+        (record.agent, record.index): record.args for record in records if isinstance(record, ToolStarted)
     }
     for record in records:
-        if record["type"] == "tool_finished" and is_unknown(record):
-            place = (record["agent"], record["index"])
-            yield UnknownCall(tick, *place, record["tool"], args.get(place))
+        if isinstance(record, ToolFinished) and is_unknown(record):
+            place = (record.agent, record.index)
+            yield UnknownCall(tick, *place, record.tool, args.get(place))
 
 
 def _words(results: Iterable[Result]) -> Iterator[tuple[str, Result]]:
@@ -147,7 +146,7 @@ def _words(results: Iterable[Result]) -> Iterator[tuple[str, Result]]:
 
 
 def _states(records: list[Record]) -> Iterator[dict[str, Any]]:
-    return (record["state"] for record in records if record["type"] == "turn_started")
+    return (record.state for record in records if isinstance(record, TurnStarted))
 
 
 def _waiting_results(base: Path) -> Iterator[Result]:

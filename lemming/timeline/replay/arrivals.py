@@ -17,7 +17,8 @@ from lemming.errors import ConfigError, DiskError
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse
-from lemming.journal.file import Record, journal_ticks, read_journal
+from lemming.journal.file import journal_ticks, read_journal
+from lemming.journal.records import EntriesExpired, Record, TickStarted, TurnCommitted, TurnStarted
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
 from lemming.tick.plan import Plan
 from lemming.timeline.verify.root import files_that_count
@@ -104,20 +105,20 @@ def _read_history(base: Path) -> _History:
 
 
 def _take_note(history: _History, tick: int, record: Record) -> None:
-    kind = record["type"]
-    if kind == "tick_started":
-        history.began[tick] = record["at"]
-        for name in Plan.from_json(record).everyone:
-            history.named.setdefault(name, tick)
-    elif kind == "turn_started":
-        by_hand = {identity.partition("_")[2]: identity for identity in record["read"].get("by_hand", ())}
-        for identity in (*by_hand.values(), *(it for it in record["entries"] if it not in by_hand)):
-            history.seen.setdefault(identity, tick)
-    elif kind == "turn_committed":
-        history.written.update(file["path"] for file in record["files"])
-        history.written.update(record["written_ahead"])
-    elif kind == "entries_expired":
-        history.expired.update(record["files"])
+    match record:
+        case TickStarted():
+            history.began[tick] = record.at
+            for name in Plan.of(record).everyone:
+                history.named.setdefault(name, tick)
+        case TurnStarted():
+            by_hand = {identity.partition("_")[2]: identity for identity in record.read.get("by_hand", ())}
+            for identity in (*by_hand.values(), *(it for it in record.entries if it not in by_hand)):
+                history.seen.setdefault(identity, tick)
+        case TurnCommitted(report=report):
+            history.written.update(file["path"] for file in report.files)
+            history.written.update(report.written_ahead)
+        case EntriesExpired():
+            history.expired.update(record.files)
 
 
 def _quoted(base: Path, tick: int, file: str) -> bytes:
@@ -128,9 +129,9 @@ def _quoted(base: Path, tick: int, file: str) -> bytes:
     name = _entry_of(file)
     begins = f'{{"id": "{name.id}", "from": "{name.author}", "tick": {name.tick}, '
     for record in read_journal(base, tick):
-        if record["type"] != "turn_started" or name.id not in record["entries"]:
+        if not isinstance(record, TurnStarted) or name.id not in record.entries:
             continue
-        for line in "\n".join(message["content"] for message in record["prompt"]).splitlines():
+        for line in "\n".join(message["content"] for message in record.prompt).splitlines():
             if not line.startswith(begins):
                 continue
             with contextlib.suppress(JsonProblem):

@@ -8,12 +8,22 @@ from difflib import unified_diff
 from typing import Any
 
 from lemming.errors import LemmingError
+from lemming.files.fields import Json
 from lemming.files.jsontext import compact, parse, pretty
-from lemming.journal.file import Record
-from lemming.llm.backends.replay import ANSWERS
+from lemming.journal.records import (
+    ModelFailed,
+    ModelReplied,
+    Record,
+    TickCommitted,
+    TickStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    TurnStarted,
+    plan_in,
+)
 from lemming.tick.plan import Plan
 
-ENDS = ("turn_committed", "turn_skipped")
 NOT_REPEATABLE = ("Interrupted", "DiskError", "NoLongerAllowed")
 """Errors of turns that failed for the engine's or the disk's sake: no answers lead there a second time."""
 
@@ -45,30 +55,50 @@ class RecordedTick:
     records: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.started = {r["agent"]: r for r in self.records if r["type"] == "turn_started"}
-        self.ended = {r["agent"]: r for r in self.records if r["type"] in ENDS}
-        self.answers = {(r["agent"], r["call"]): r for r in self.records if r["type"] in ANSWERS}
-        self.tools = {(r["agent"], r["index"]): r for r in self.records if r["type"] == "tool_finished"}
-        self.announced = {(r["agent"], r["index"]) for r in self.records if r["type"] == "tool_started"}
+        self.started: dict[str, TurnStarted] = {}
+        self.ended: dict[str, TurnEnded] = {}
+        self.answers: dict[tuple[str, int], ModelReplied | ModelFailed] = {}
+        self.tools: dict[tuple[str, int], ToolFinished] = {}
+        self.announced: set[tuple[str, int]] = set()
+        for record in self.records:
+            match record:
+                case TurnStarted():
+                    self.started[record.agent] = record
+                case TurnEnded():
+                    self.ended[record.about] = record
+                case ModelReplied() | ModelFailed():
+                    self.answers[record.agent, record.call] = record
+                case ToolFinished():
+                    self.tools[record.agent, record.index] = record
+                case ToolStarted():
+                    self.announced.add((record.agent, record.index))
+
+    @property
+    def begin(self) -> TickStarted:
+        """Its first record."""
+        started = plan_in(self.records)
+        assert started, f"tick {self.tick} has no journal"
+        return started
+
+    @property
+    def end(self) -> TickCommitted | None:
+        """Its last record, if the tick is over."""
+        last = self.records[-1] if self.records else None
+        return last if isinstance(last, TickCommitted) else None
 
     @property
     def plan(self) -> Plan:
         """The plan it was run by."""
-        return Plan.from_json(self.records[0])
+        return Plan.of(self.begin)
 
-    @property
-    def is_committed(self) -> bool:
-        """Whether the tick is over."""
-        return bool(self.records) and self.records[-1]["type"] == "tick_committed"
-
-    def answer(self, agent: str, call: int) -> Record:
+    def answer(self, agent: str, call: int) -> ModelReplied | ModelFailed:
         """Return the record of a model's answer; raise `Difference` when there is none."""
         try:
             return self.answers[agent, call]
         except KeyError:
             raise self._missing(agent, f"call {call} of its model") from None
 
-    def tool(self, agent: str, index: int) -> Record:
+    def tool(self, agent: str, index: int) -> ToolFinished:
         """Return the record of a tool call's result; raise `Difference` when there is none."""
         try:
             return self.tools[agent, index]
@@ -77,15 +107,17 @@ class RecordedTick:
 
     def _missing(self, agent: str, what: str) -> Difference:
         ended = self.ended.get(agent)
-        status = f"the recorded turn ended as {ended['status']}" if ended else "it had no turn in the record"
-        reason = f": {ended['reason']}" if ended and ended["reason"] else ""
+        status = (
+            f"the recorded turn ended as {ended.report.status}" if ended else "it had no turn in the record"
+        )
+        reason = f": {ended.report.reason}" if ended and ended.report.reason else ""
         return Difference(
             f"no recorded answer for {what}; {status}{reason}", tick=self.tick, agent=agent, what="answer"
         )
 
 
 def require_same(
-    recorded: Record, now: dict[str, Any], *, tick: int, agent: str, what: str, but: Iterable[str] = ()
+    recorded: Json, now: Json, *, tick: int, agent: str, what: str, but: Iterable[str] = ()
 ) -> None:
     """Raise `Difference` unless both agree in every key that both have, those in `but` left out."""
     keys = [key for key in now if key in recorded and key not in set(but)]

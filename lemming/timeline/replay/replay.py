@@ -19,10 +19,12 @@ from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.effects import FileEffect
-from lemming.journal.file import Journal, Record, journal_ticks, read_journal
+from lemming.journal.file import Journal, journal_ticks, read_journal
 from lemming.journal.ledger import amend_state, read_state
+from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.llm.backends.replay import replayed
 from lemming.providers import Message, Reply, Request
+from lemming.report import FileWritten
 from lemming.tick.answers import recorded_answer, recorded_result
 from lemming.tick.counter import load_tick, persist_tick
 from lemming.tick.runtime import Event, Runtime, open_org
@@ -68,9 +70,9 @@ def replay(base: Path, ticks: list[int]) -> Iterator[Replayed]:
     after = _After()
     for tick in ticks:
         recorded = RecordedTick(tick, read_journal(base, tick))
-        names = [name for name, ended in recorded.ended.items() if ended["type"] == "turn_committed"]
+        names = [name for name, ended in recorded.ended.items() if isinstance(ended, TurnCommitted)]
         names = [name for name in names if name in recorded.started]
-        lost = tuple(name for name in names if recorded.ended[name]["error"] in NOT_REPEATABLE)
+        lost = tuple(name for name in names if recorded.ended[name].report.error in NOT_REPEATABLE)
         for name in names:
             after.compare(recorded, name)
             if name not in lost:
@@ -83,9 +85,9 @@ def _retake(recorded: RecordedTick, name: str) -> dict[str, Any]:
     started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
     seat = from_record(started, tick)
     outcome = take_turn(seat, _RecordedTape(recorded, name))
-    require_same(ended, outcome.report.as_json(), tick=tick, agent=name, what="turn")
+    require_same(ended.as_json(), outcome.report.as_json(), tick=tick, agent=name, what="turn")
     state = outcome.state.as_json()
-    require_same(ended.get("state", {}), state, tick=tick, agent=name, what="state")
+    require_same(ended.state or {}, state, tick=tick, agent=name, what="state")
     return state
 
 
@@ -99,7 +101,7 @@ class _After:
     states: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def compare(self, recorded: RecordedTick, name: str) -> None:
-        before, state = recorded.started[name]["state"], self.states.pop(name, None)
+        before, state = recorded.started[name].state, self.states.pop(name, None)
         if state is not None and before["tick"] == state["tick"]:
             own = [{**one, "results": without_words(one["results"])} for one in (before, state)]
             require_same(*own, tick=recorded.tick, agent=name, what="state before the turn")
@@ -152,12 +154,12 @@ def ticks_to_rerun(base: Path, last: int | None) -> list[int]:
     Raises `UsageError` when there are none, or when the first one does not begin at the beginning.
     """
     ticks = [tick for tick in journal_ticks(base) if last is None or tick <= last]
-    while ticks and not RecordedTick(ticks[-1], read_journal(base, ticks[-1])).is_committed:
+    while ticks and not RecordedTick(ticks[-1], read_journal(base, ticks[-1])).end:
         ticks.pop()
     if not ticks:
         raise UsageError("there is no finished tick to run again", hint="`lemming run-once` makes one")
     for agent, started in RecordedTick(ticks[0], read_journal(base, ticks[0])).started.items():
-        if started["state"]["status"]:
+        if started.state["status"]:
             raise UsageError(
                 f"the journals begin at tick {ticks[0]}, when {agent} had had turns already",
                 hint="without --into, each turn is worked out again from its own record",
@@ -179,27 +181,27 @@ def _run_again(runtime: Rerun, arrivals: Arrivals, recorded: RecordedTick) -> Re
         persist_tick(runtime.base, recorded.tick)
     _say_again(runtime, recorded)
     lost = _give_up_again(runtime, recorded)
-    run_opened(runtime, recorded.tick, advance=recorded.records[-1]["advanced"])
+    run_opened(runtime, recorded.tick, advance=recorded.end is not None and recorded.end.advanced)
     return Replayed(recorded.tick, len(recorded.ended) - len(lost), lost)
 
 
 def _say_again(runtime: Rerun, recorded: RecordedTick) -> None:
     """Let agents know what people had found out about their calls before this tick."""
     for name, started in recorded.started.items():
-        told, state = started["state"]["results"], read_state(runtime.base, name)
+        told, state = started.state["results"], read_state(runtime.base, name)
         if told != [*state.results] and without_words(told) == without_words(state.results):
             amend_state(runtime.base, name, replace(state, results=tuple(told)))
 
 
 def _give_up_again(runtime: Rerun, recorded: RecordedTick) -> tuple[str, ...]:
     """Write the ends of turns that cannot be repeated into the new journal, as an earlier attempt would."""
-    ends = [record for record in recorded.ended.values() if record["error"] in NOT_REPEATABLE]
+    ends = [ended for ended in recorded.ended.values() if ended.report.error in NOT_REPEATABLE]
     if ends:
         with Journal(runtime.base, recorded.tick, epoch=runtime.epoch, durability="off") as journal:
-            for record in [recorded.records[0], *ends]:
-                rest = {key: value for key, value in record.items() if key not in ("type", "epoch", "boot")}
-                journal.append(record["type"], **rest)  # without a boot, files count as lost and are written
-    return tuple(record["agent"] for record in ends)
+            plan = {key: value for key, value in recorded.begin.as_json().items() if key != "boot"}
+            for record in [TickStarted(**plan), *ends]:
+                journal.append(record)  # without a boot, files count as lost and are written
+    return tuple(ended.about for ended in ends)
 
 
 @dataclass
@@ -218,7 +220,7 @@ class Rerun(Runtime):
 
     def begin(self, recorded: RecordedTick) -> None:
         """Turn to the next tick of the recording."""
-        self.recorded, self._time = recorded, recorded.records[0]["at"]
+        self.recorded, self._time = recorded, recorded.begin.at
 
     def load_config(self) -> Config:
         """Read the settings afresh. A script is not read: it may lie outside what was brought here."""
@@ -238,7 +240,7 @@ class Rerun(Runtime):
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
         """Return the recorded answer, or raise the recorded failure, to a prompt that is the recorded one."""
         record = self.recorded.answer(request.agent, request.step)
-        recorded = self.recorded.started[request.agent]["prompt"]
+        recorded = self.recorded.started[request.agent].prompt
         now = request.messages[: len(recorded)] if request.step else request.messages
         if now != recorded:
             raise Difference(
@@ -249,7 +251,7 @@ class Rerun(Runtime):
                 diff=diff_of(as_text(recorded), as_text(now), "prompt"),
                 hint="what it is built from has changed: the resume, a context file, a setting, a memory",
             )
-        self._time = record.get("at", self._time)
+        self._time = record.at if isinstance(record, ModelReplied) else self._time
         return replayed(record)
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
@@ -267,22 +269,24 @@ class Rerun(Runtime):
     def _hear(self, event: Event) -> None:
         tick = self.recorded.tick
         if event["type"] == "tick_started":
-            require_same(
-                self.recorded.records[0], event, tick=tick, agent="", what="plan", but=["type", "broken"]
-            )
+            plan = self.recorded.begin.as_json()
+            require_same(plan, event, tick=tick, agent="", what="plan", but=["type", "broken"])
         elif event["type"] == "turn_ended":
             self._compare_turn(event)
 
     def _compare_turn(self, event: Event) -> None:
         agent, ended = event["agent"], self.recorded.ended[event["agent"]]
         outside = f"{self.base}/{OUTSIDE}"
-        files = [{**file, "path": file["path"].removeprefix(outside)} for file in event["files"]]
+        files = [
+            FileWritten(path=file["path"].removeprefix(outside), sha256=file["sha256"])
+            for file in event["files"]
+        ]
         ahead = sorted(path.removeprefix(outside) for path in event["written_ahead"])
         try:
             # Why a turn failed may name a path, and how long it took is not an effect.
             but = ["type", "tick", "reason", "duration_ms"]
             require_same(
-                ended,
+                ended.as_json(),
                 {**event, "files": files, "written_ahead": ahead},
                 tick=event["tick"],
                 agent=agent,
@@ -294,10 +298,10 @@ class Rerun(Runtime):
             difference.diff = "\n".join(texts)
             raise
 
-    def _changed_files(self, ended: Record, files: list[dict[str, str]]) -> Iterator[str]:
+    def _changed_files(self, ended: TurnEnded, files: list[FileWritten]) -> Iterator[str]:
         """Yield the diff of each changed file of the organisation whose recorded bytes are still there."""
         now = {file["path"]: file["sha256"] for file in files}
-        for file in ended["files"]:
+        for file in ended.report.files:
             path, digest = file["path"], file["sha256"]
             there, here = self.original / path, self.base / path
             if now.get(path, digest) == digest or path.startswith("/") or not there.is_file():

@@ -17,6 +17,7 @@ from lemming.errors import CorruptState, DiskError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.file import read_journal
+from lemming.journal.records import ToolFinished
 from lemming.memory import decode_memory
 from lemming.messages import list_outbox
 from lemming.tick.counter import load_tick
@@ -149,8 +150,8 @@ def _recorded_text(base: Path, file: str, written: Written) -> bytes | None:
     texts: dict[str, str] = {
         effect["path"]: effect["text"]
         for record in read_journal(base, written.tick)
-        if record["type"] == "tool_finished" and record["agent"] == written.agent
-        for effect in record["effects"]
+        if isinstance(record, ToolFinished) and record.agent == written.agent
+        for effect in record.effects
     }
     return texts[file].encode() if file in texts else None
 

@@ -18,8 +18,8 @@ from lemming import paths
 from lemming.errors import LemmingError
 from lemming.files import fs
 from lemming.files.stamps import is_there
-from lemming.journal.file import Record
 from lemming.journal.ledger import FILE_LIMIT_BYTES
+from lemming.journal.records import EntriesExpired, Record, TickCommitted, TurnCommitted, plan_in
 from lemming.timeline.record import TurnRecord, read_tick
 
 _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
@@ -45,21 +45,22 @@ class LastWrites:
 
     def note(self, tick: int, records: list[Record]) -> None:
         """Take note of a tick, if it is over: the files of any other are written as it goes on."""
-        if not records or records[-1]["type"] != "tick_committed":
+        plan = plan_in(records)
+        if plan is None or not isinstance(records[-1], TickCommitted):
             return
-        after = records[0].get("after")
+        after = plan.after
         if self._before is not None and after is not None and after > self._before:
             self.note_damaged()
         self._before = tick
         for record in records:
-            if record["type"] == "turn_committed":
-                agent = record["agent"]
+            if isinstance(record, TurnCommitted):
+                agent, report = record.about, record.report
                 self.newest[agent] = tick
-                for file in record["written_ahead"]:  # a tool that reaches outside may have removed them
+                for file in report.written_ahead:  # a tool that reaches outside may have removed them
                     self.files.pop(file, None)
-                self.files.update((f["path"], (tick, agent, f["sha256"])) for f in record["files"])
-            elif record["type"] == "entries_expired":
-                for file in record["files"]:
+                self.files.update((f["path"], (tick, agent, f["sha256"])) for f in report.files)
+            elif isinstance(record, EntriesExpired):
+                for file in record.files:
                     self.files.pop(file, None)
 
     def note_damaged(self) -> None:

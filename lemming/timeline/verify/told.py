@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from lemming import paths
 from lemming.errors import CorruptState
-from lemming.journal.file import Record, journal_ticks, reading_of
+from lemming.journal.file import journal_ticks, reading_of
+from lemming.journal.records import EntriesExpired, TurnCommitted, TurnStarted
 from lemming.tick.counter import newest_in_ledgers
 from lemming.tick.plan import FOR_A_PERSON
 from lemming.timeline.replay.recording import RecordedTick
@@ -101,7 +102,7 @@ def read_told(base: Path) -> Told:
 
 def _note_gone(told: Told, recorded: RecordedTick, before: int | None) -> None:
     """Note what tells that journals are gone; old ones that somebody cleared away from the front are not."""
-    named = recorded.records[0].get("after") if recorded.records else None
+    named = recorded.begin.after if recorded.records else None
     if before is not None and named is not None and named > before:
         told.gone.append(named)
         message = f"is gone: tick {recorded.tick} names it as the one before"
@@ -120,11 +121,11 @@ def _note_gone_at_the_end(base: Path, told: Told) -> None:
 def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Finding]:
     tick, file = recorded.tick, paths.journal_file(recorded.tick)
     torn = f"; {surplus} bytes at its end are no whole record" if surplus else ""
-    if recorded.is_committed and surplus:
+    if recorded.end and surplus:
         yield Finding(tick, file, "damage", f"{surplus} bytes follow the end of the tick")
-    elif not recorded.is_committed and not is_last:
+    elif not recorded.end and not is_last:
         yield Finding(tick, file, "damage", f"the tick has no end, though later ticks were run{torn}")
-    elif not recorded.is_committed:
+    elif not recorded.end:
         message = f"the tick has not ended{torn}; the next run continues it"
         yield Finding(tick, file, "interrupted", message, is_error=False)
 
@@ -134,40 +135,39 @@ def _take_note(told: Told, recorded: RecordedTick) -> None:
         told.last_may_be_open = True
         return
     told.under_way = set(recorded.started) - set(recorded.ended)
-    ends = recorded.records[-1]
-    told.last_may_be_open = not (recorded.is_committed and ends["advanced"])
+    told.last_may_be_open = not (recorded.end and recorded.end.advanced)
     plan = recorded.plan
     told.people |= {name for name, why in plan.skipped.items() if why == FOR_A_PERSON}
     told.people -= set(plan.order)
     for record in recorded.records:
-        if record["type"] == "turn_committed":
+        if isinstance(record, TurnCommitted):
             _note_turn(told, recorded, record)
-        elif record["type"] == "entries_expired":
-            told.expired.update(record["files"])
-            for file in record["files"]:
+        elif isinstance(record, EntriesExpired):
+            told.expired.update(record.files)
+            for file in record.files:
                 told.files.pop(file, None)
 
 
-def _note_turn(told: Told, recorded: RecordedTick, ended: Record) -> None:
-    tick, agent = recorded.tick, ended["agent"]
-    for file in ended["written_ahead"]:  # a tool that reaches outside may have changed them since
+def _note_turn(told: Told, recorded: RecordedTick, ended: TurnCommitted) -> None:
+    tick, agent = recorded.tick, ended.about
+    for file in ended.report.written_ahead:  # a tool that reaches outside may have changed them since
         told.files.pop(file, None)
-    for file in ended["files"]:
-        told.files[file["path"]] = Written(tick, agent, file["sha256"])
+    for written in ended.report.files:
+        told.files[written["path"]] = Written(tick, agent, written["sha256"])
     started = recorded.started.get(agent)
-    if "state" in ended or started:
+    if ended.state or started:
         told.turns.setdefault(agent, {})[tick] = _ledger_line(started, ended)
 
 
-def _ledger_line(started: Record | None, ended: Record) -> dict[str, Any]:
+def _ledger_line(started: TurnStarted | None, ended: TurnCommitted) -> dict[str, Any]:
     """Return what the agent's ledger must say after a turn: a failed one's state is in its record."""
-    if "state" in ended:
-        return {key: ended["state"][key] for key in ("status", "credits", "input_tokens", "output_tokens")}
+    if ended.state:
+        return {key: ended.state[key] for key in ("status", "credits", "input_tokens", "output_tokens")}
     assert started, "a turn that did not fail has begun"
-    before = started["state"]
+    before, report = started.state, ended.report
     return {
-        "status": ended["status"],
-        "credits": round(before["credits"] + ended["credits"], 6),
-        "input_tokens": before["input_tokens"] + ended["input_tokens"],
-        "output_tokens": before["output_tokens"] + ended["output_tokens"],
+        "status": report.status,
+        "credits": round(before["credits"] + report.credits, 6),
+        "input_tokens": before["input_tokens"] + report.input_tokens,
+        "output_tokens": before["output_tokens"] + report.output_tokens,
     }

@@ -140,7 +140,7 @@ def _carried_result(writings: Writings, turn: TurnRecord, result: dict[str, Any]
         word = "had run again" if RETRY in result else "found out about"
         thing.by, thing.remark = "person", f"what a person {word}: call {result[CALL]}"
         return thing
-    before = turn.started["state"]["tick"] if turn.started else -1
+    before = turn.started.state["tick"] if turn.started else -1
     thing.by, thing.moment = "turn", (before, 0)
     use = ToolUse(index=0, **{key: result[key] for key in ("tool", "args", "success", "output")})
     source, earlier = _source(turn, use), writings.turn(before, turn.agent)

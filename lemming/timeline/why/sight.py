@@ -110,7 +110,7 @@ def _memories(text: str) -> Iterator[tuple[str, Any]]:
 
 def _context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
     """Yield the place and the label of each file that the resume puts into every prompt."""
-    resume = turn.started["resume"] if turn.started else {}
+    resume = turn.started.resume if turn.started else {}
     for item in resume.get("context", []):
         label = item.get("label") or PurePosixPath(item["file"]).name
         yield place_of(turn.agent, item["file"]), label

@@ -17,9 +17,10 @@ from lemming import paths
 from lemming.agents import agent_folders
 from lemming.errors import CorruptState, UsageError
 from lemming.files.jsontext import compact
-from lemming.journal.file import Record, found_in, journal_ticks, read_journal
+from lemming.journal.file import found_in, journal_ticks, read_journal
+from lemming.journal.records import EntriesExpired, Record, ToolStarted, TurnCommitted, TurnEnded, plan_in
 from lemming.messages import list_outbox
-from lemming.tick.plan import FOR_A_PERSON, Plan
+from lemming.tick.plan import FOR_A_PERSON
 from lemming.timeline.gaps import lost_between
 from lemming.timeline.record import TickRecord, TurnRecord, read_tick
 
@@ -175,8 +176,9 @@ class Writings:
         except CorruptState:
             self.damaged.add(tick)
             return _Tick()
+        ends = (record for record in records if isinstance(record, TurnEnded))
         if any(
-            record.get("written_ahead") for record in records
+            ended.report.written_ahead for ended in ends
         ):  # of those only the whole turn tells the content
             record = self.tick(tick)
             return _indexed(record) if record else _Tick()
@@ -185,21 +187,22 @@ class Writings:
 
 def _from_records(tick: int, records: list[Record]) -> _Tick:
     """Return what the index keeps of a tick, from its records alone."""
-    plan = Plan.from_json(records[0])
+    plan = plan_in(records)
+    assert plan, f"tick {tick} has a journal"
     index = _Tick(
         persons=frozenset(name for name, why in plan.skipped.items() if why == FOR_A_PERSON),
-        after=records[0].get("after"),
+        after=plan.after,
         expired=frozenset(
-            file for record in records if record["type"] == "entries_expired" for file in record["files"]
+            file for record in records if isinstance(record, EntriesExpired) for file in record.files
         ),
     )
     for record in records:
-        if record["type"] == "tool_started":
-            index.outside.setdefault(record["agent"], set()).add(record["tool"])
-        elif record["type"] == "turn_committed":
-            moment = tick, plan.order.index(record["agent"])
-            for file in record["files"]:
-                write = Write(moment, record["agent"], file["path"], file["sha256"])
+        if isinstance(record, ToolStarted):
+            index.outside.setdefault(record.agent, set()).add(record.tool)
+        elif isinstance(record, TurnCommitted):
+            moment = tick, plan.order.index(record.about)
+            for file in record.report.files:
+                write = Write(moment, record.about, file["path"], file["sha256"])
                 index.writes.setdefault(write.path, []).append(write)
     for writes in index.writes.values():
         writes.sort(key=lambda write: write.moment)

@@ -1,0 +1,120 @@
+"""The objects that records have in them: what a reader may rely on, key by key. Pure."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, NotRequired, TypedDict
+
+from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Json, Price
+
+
+class ReadMarkJson(TypedDict):
+    """What an agent has been shown: `lemming.journal.read_mark`."""
+
+    through: dict[str, int]
+    also: list[str]
+    unusable: NotRequired[list[str]]
+    by_hand: NotRequired[list[str]]
+
+
+class ResultJson(TypedDict):
+    """A tool call and its result, as a prompt shows them."""
+
+    tool: str
+    args: Any
+    success: bool
+    output: str
+
+
+class InputsJson(TypedDict):
+    """The digests of what a turn reads beside its inbox."""
+
+    resume: str
+    memory: dict[str, str]
+    context: dict[str, str]
+
+
+Read = Annotated[Json, ReadMarkJson]
+Inputs = Annotated[Json, InputsJson]
+
+
+class StateJson(TypedDict):
+    """A line of an agent's ledger: `lemming.journal.ledger`."""
+
+    tick: int
+    status: str
+    turns: Count
+    credits: Amount
+    cost_usd: Price
+    unpriced_calls: Count
+    input_tokens: Count
+    output_tokens: Count
+    soft_cap_warned: bool
+    read: ReadMarkJson
+    results: list[ResultJson]
+    inputs: InputsJson | None
+    passed_on: NotRequired[Amount]
+    expired_unread: NotRequired[Count]
+
+
+State = Annotated[Json, StateJson]
+
+
+class ResumeJson(TypedDict):
+    """A resume, as far as a record is checked; the rest is `lemming.journal.starts`."""
+
+    name: AgentName
+    turn: NotRequired[Json]
+
+
+class ModelJson(TypedDict):
+    """A line of `config/models.json`, likewise."""
+
+    provider: str
+
+
+class MessageJson(TypedDict):
+    """A message of a prompt."""
+
+    role: str
+    content: str
+
+
+class FailedAttempt(TypedDict):
+    """Why a model that was asked again had not answered before."""
+
+    code: str
+    error: str
+    message: str
+
+
+class EffectJson(TypedDict):
+    """A file that a tool wants written: `lemming.files.effects`."""
+
+    root: Annotated[
+        str, {"anyOf": [{"const": ""}, {"pattern": f"^(?=/){PATH_PATTERN[1:]}", "maxLength": 4096}]}
+    ]
+    path: Annotated[str, {"pattern": f"^(?!/){PATH_PATTERN[1:]}", "maxLength": 4096}]
+    text: str
+
+
+class Item(TypedDict):
+    """One call of a batch."""
+
+    custom_id: str
+    agent: AgentName
+    call: Count
+
+
+class TotalsJson(TypedDict):
+    """The sums over the turns of a tick."""
+
+    done: Count
+    waiting: Count
+    skipped: Count
+    failed: Count
+    entries: Count
+    calls: Count
+    credits: Amount
+    cost_usd: Price
+    input_tokens: Count
+    output_tokens: Count

@@ -1,0 +1,111 @@
+"""What makes a line of a journal one to believe: it is a record, and it stands where such a one may. Pure."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from lemming.files.check_schema import Check, check_of, shown
+from lemming.files.fields import Count, Json, schema_of
+from lemming.journal.records import (
+    RECORDS,
+    BatchAnnounced,
+    BatchAwaited,
+    BatchSent,
+    ModelFailed,
+    ModelReplied,
+    Record,
+    TickCommitted,
+    TickStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnAnswered,
+    TurnCommitted,
+    TurnResumed,
+    TurnStarted,
+)
+
+_WITHIN_A_TURN = (
+    TurnResumed, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnAnswered, BatchAwaited,
+)  # fmt: skip
+"""What may stand in a journal only after its agent's `turn_started`."""
+
+
+class NoRecord(ValueError):
+    """A line is no record that this engine writes, or cannot stand where it stands."""
+
+
+def record_of(plain: Json) -> Record:
+    """Return the record that a line holds; raise `NoRecord` for what is none.
+
+    >>> record_of({"type": "turn_resumed", "epoch": 2, "agent": "../x"})
+    Traceback (most recent call last):
+    lemming.journal.sequence.NoRecord: turn_resumed /agent: "../x" is not one that is allowed here
+    """
+    name = plain.get("type")
+    kind = RECORDS.get(name) if isinstance(name, str) else None
+    if kind is None:
+        raise NoRecord(f"{shown(name)} is no kind of record that this version knows")
+    if wrong := _check_of(kind.kind)(plain):
+        raise NoRecord(f"{name} {wrong}")
+    return kind.from_json(plain)
+
+
+@cache
+def _check_of(kind: str) -> Check:
+    schema = RECORDS[kind].json_schema()
+    schema["properties"] |= {"epoch": schema_of(Count)}
+    schema["required"] = ["epoch", *schema["required"]]
+    return check_of(schema)
+
+
+class Sequence:
+    """The records of one journal as they follow each other."""
+
+    def __init__(self, tick: int) -> None:
+        self._tick = tick
+        self._order: frozenset[str] | None = None
+        self._started: set[str] = set()
+        self._is_over = False
+
+    def take(self, record: Record) -> None:
+        """Take the next record; raise `NoRecord` for one that cannot stand here."""
+        if why := self._why_misplaced(record):
+            raise NoRecord(why)
+
+    def _why_misplaced(self, record: Record) -> str:
+        if self._order is None and isinstance(record, TickStarted):
+            if record.tick != self._tick:
+                return f"the journal of tick {self._tick} is that of tick {record.tick}; rename it"
+            self._order = frozenset(record.order)
+            return ""
+        if self._order is None or isinstance(record, TickStarted):
+            return f"a journal begins with one tick_started; {record.kind} cannot stand here"
+        if self._is_over:
+            return f"{record.kind} follows the end of the tick"
+        self._is_over = isinstance(record, TickCommitted)
+        concerned = [record.about] if record.about else []
+        if isinstance(record, (BatchAnnounced, BatchSent)):
+            concerned = [item["agent"] for item in record.items]
+        for name in concerned:
+            if name not in self._order:
+                return f'{record.kind}: "{name}" takes no turn in this tick'
+        return self._why_no_turn(record)
+
+    def _why_no_turn(self, record: Record) -> str:
+        match record:
+            case TurnStarted(agent=agent):
+                if agent in self._started:
+                    return f"turn_started: the turn of {agent} begins twice"
+                if record.resume["name"] != agent:
+                    return f'turn_started /resume/name: "{record.resume["name"]}" is not {agent}'
+                self._started.add(agent)
+                return ""
+            case TurnCommitted(state=dict() as state) if state["tick"] != self._tick:
+                return f"turn_committed /state/tick: {state['tick']} is not the tick of this journal"
+            case TurnCommitted(report=report):
+                has_worked = report.status != "failed"
+            case _:
+                has_worked = isinstance(record, _WITHIN_A_TURN)
+        if has_worked and record.about not in self._started:
+            return f"{record.kind}: the turn of {record.about} has not begun"
+        return ""
