@@ -10,13 +10,12 @@ import pytest
 
 from lemming.agents import discover_agents
 from lemming.engine import run_once
-from lemming.journal.file import read_journal
 from lemming.journal.ledger import read_state
-from lemming.testing import make_org, resume, say
+from lemming.testing import journal_lines, make_org, resume, say
 
 
 def prompt_of(base: Path, tick: int, agent: str) -> str:
-    started = [r for r in read_journal(base, tick) if r["type"] == "turn_started" and r["agent"] == agent]
+    started = [r for r in journal_lines(base, tick) if r["type"] == "turn_started" and r["agent"] == agent]
     return "\n".join(message["content"] for message in started[0]["prompt"])
 
 

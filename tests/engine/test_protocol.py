@@ -18,10 +18,9 @@ import pytest
 from lemming.engine import run_once
 from lemming.errors import DiskError
 from lemming.files import fs
-from lemming.journal.file import read_journal
 from lemming.paths import journal_file
 from lemming.providers import LLMProvider, Message, register_provider
-from lemming.testing import make_org, resume, say
+from lemming.testing import journal_lines, make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 JOURNAL = journal_file(1)
@@ -183,7 +182,7 @@ def test_after_a_refusal_of_the_disk_nothing_more_goes_into_the_journal(base: Pa
     with fs.observed(meeting.hear), pytest.raises(DiskError, match="unwell"):
         run_once(base)
     assert meeting.after == []
-    assert "turn_committed" not in [record["type"] for record in read_journal(base, 1)]
+    assert "turn_committed" not in [record["type"] for record in journal_lines(base, 1)]
     assert [turn.status for turn in run_once(base).turns] == ["done", "done"], "and it goes on later"
 
 
@@ -197,6 +196,6 @@ def test_a_failed_turn_is_told_in_the_next_what_it_has_done_outside(
     make_org(base, ada, script=[rung, then, {"reply": say("I know")}])
     assert run_once(base).turns[0].status == "failed"
     run_once(base)
-    (started,) = [record for record in read_journal(base, 2) if record["type"] == "turn_started"]
+    (started,) = [record for record in journal_lines(base, 2) if record["type"] == "turn_started"]
     assert "the bell was rung" in started["prompt"][-1]["content"]
     assert len(ring.rung) == 1
