@@ -6,27 +6,36 @@ live in `lemming/toolbox/`; they say what would change (`plan`) and leave the wr
 
 from __future__ import annotations
 
-import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from lemming import paths
 from lemming.agents import Agent, load_agent
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
-from lemming.deadlines import LeftBehind, run_on_thread
-from lemming.errors import DiskError, LemmingError, PermissionDenied, ToolError
+from lemming.errors import LemmingError, PermissionDenied, ToolError
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import compact, nearest
 from lemming.journal.ledger import amend_state, read_state
-from lemming.plugins.errors import words_of
 from lemming.plugins.registry import Registry
 
 if TYPE_CHECKING:
     from lemming.arguments import Arguments
+
+ToolClass = Literal["read", "write", "send", "execute", "administer"]
+"""What a call can do at worst. `read`: give what files, memories or pages hold. `write`: change files of the
+organisation. `send`: tell somebody outside of it. `execute`: run code. `administer`: change who works here,
+what they may do or spend."""
+
+Places = Mapping[str, str]
+"""Files and folders, each with what allows it: relative to the organisation (`shared/news`), or absolute. `/`
+is any file there is. In `agents/*/resume.json` the star is no pattern: it stands for the resumes of all."""
+
+ANYWHERE = "/"
+NOWHERE: Places = {}
 
 
 @dataclass(frozen=True)
@@ -47,8 +56,8 @@ class ToolResult:
 class ToolContext:
     """Who calls, where, and when. `staged` holds what this turn will write, by `FileEffect.place`.
 
-    `used_up` are the credits gone from the agent's allowance up to now (None: its ledger tells), `created` is
-    how many agents this turn has made.
+    `used_up`: credits gone from the agent's allowance up to now (None: its ledger tells). `worked` says
+    how many calls of each tool have worked in this turn.
     """
 
     agent: Agent
@@ -57,14 +66,21 @@ class ToolContext:
     now: str
     staged: Mapping[str, bytes] = field(default_factory=dict)
     used_up: float | None = None
-    created: int = 0
+    worked: Mapping[str, int] = field(default_factory=dict)
 
 
 class Tool(ABC):
-    """Something an agent can call. Its arguments are the keyword arguments of `execute`."""
+    """Something an agent can call. Its arguments are the keyword arguments of `execute`.
+
+    What the engine must know of a tool, the tool says itself, below. What it does not say is taken to be the
+    worst: it may run any code, touch any file, and not be run twice.
+    """
 
     name: ClassVar[str]
     description: ClassVar[str]
+
+    tool_class: ClassVar[ToolClass] = "execute"
+    """What a call can do at worst."""
 
     repeatable: ClassVar[bool] = False
     """Whether a call that was started and never finished may be run again after a crash."""
@@ -81,8 +97,11 @@ class Tool(ABC):
     independent need not wait for turns it has nothing to do with."""
 
     timeout_s: ClassVar[float | None] = None
-    """Longest time a call may take; None: `tool_timeout_s` in `config/org.json`. A tool of your own that
-    takes longer is left behind. The tools that ship end by themselves."""
+    """Longest time a call may take; None: `tool_timeout_s` in `config/org.json`. A call that takes longer is
+    left behind on its thread, which nothing can end from outside."""
+
+    keeps_deadline: ClassVar[bool] = False
+    """Whether its calls end in time by themselves, so that they need no thread of their own."""
 
     output_limit_bytes: ClassVar[int] = 32 << 10
     """Output beyond this is cut, and the cut is marked."""
@@ -97,6 +116,38 @@ class Tool(ABC):
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         """Run a call whose arguments have been checked."""
         return self.execute(context.agent.name, context.base, **arguments)
+
+    def why_refused(self, agent: Agent, org: Org) -> str:
+        """Return the rule by which an agent may not call it; empty when it may."""
+        if self.always_allowed or self.name in agent.permissions.tools:
+            return ""
+        return f"refused by permissions.tools (granted: {', '.join(agent.permissions.tools) or 'none'})"
+
+    def require_granted(self, agent: Agent, org: Org) -> None:
+        """Raise `PermissionDenied` with the rule by which an agent may not call it."""
+        if why := self.why_refused(agent, org):
+            raise PermissionDenied(f"{self.name}: {why}")
+
+    def reads(self, agent: Agent, org: Org) -> Places:
+        """Return what an agent's calls may look at, of what others may change in the same tick."""
+        return NOWHERE
+
+    def writes(self, agent: Agent, org: Org) -> Places:
+        """Return what an agent's calls may change outside its own folder."""
+        if self.is_independent:
+            return NOWHERE
+        return {ANYWHERE: f"tool {self.name}, which does not say that it is independent"}
+
+    def reaches_outside(self, org: Org) -> str:
+        """Return what its calls may do beyond the organisation, as in "lets ada run ..."; empty: nothing.
+
+        Asked of tools that ship: importing a plugin is itself what a person has to agree to.
+        """
+        return ""
+
+    def source(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the file whose content a call gives, as in `Places`; empty when it gives none, or many."""
+        return ""
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -125,6 +176,10 @@ class EngineTool(Tool):
 
     repeatable = True
 
+    def writes(self, agent: Agent, org: Org) -> Places:
+        """Return what an agent's calls may have changed outside its own folder."""
+        return NOWHERE
+
     @abstractmethod
     def plan(self, context: ToolContext, *args: Any, **kwargs: Any) -> ToolResult:
         """Return the result and the effects. Raise `ToolError` to tell the agent what went wrong."""
@@ -146,8 +201,7 @@ class EngineTool(Tool):
             now=timestamp(SystemClock().now()),
         )
         try:
-            if ToolRegistry.ships(self.name):
-                allowed_tool(self.name, context.agent, context.org)
+            self.require_granted(context.agent, context.org)
             result = self.plan(context, *args, **self.check(kwargs))
         except LemmingError as error:
             return ToolResult(False, str(error))
@@ -157,6 +211,15 @@ class EngineTool(Tool):
         for effect in result.effects:
             apply_effect(base, effect)
         return result
+
+    def require_writable(self, context: ToolContext, effect: FileEffect) -> None:
+        """Raise unless an effect that a journal tells of is one that a call could give now.
+
+        That is a memory of the agent, or a file that its grants cover.
+        """
+        from lemming.access.effects import require_writable
+
+        require_writable(context.agent, context.base, context.org, effect, caller=self.name)
 
     @property
     def _arguments(self) -> Arguments:
@@ -195,6 +258,8 @@ class ToolRegistry:
             raise TypeError(f"{type(tool).__name__} needs a name and a description")
         if type(tool).__hash__ is None:
             raise TypeError(f'tool "{tool.name}" has no hash: a dataclass needs @dataclass(eq=False)')
+        if tool.tool_class not in get_args(ToolClass):
+            raise TypeError(f'tool "{tool.name}": tool_class is {tool.tool_class!r}: {get_args(ToolClass)}')
         if tool.timeout_s is not None and not tool.timeout_s > 0:
             raise TypeError(f'tool "{tool.name}": timeout_s is {tool.timeout_s}; it must be more than 0')
         try:
@@ -234,30 +299,26 @@ class ToolRegistry:
         return cls._tools.all(plugins)
 
 
+def shipped_tools(names: Iterable[str]) -> Iterator[Tool]:
+    """Yield those of the named tools that ship."""
+    return (ToolRegistry.get(name) for name in names if ToolRegistry.ships(name))
+
+
 def allowed_tools(agent: Agent, org: Org) -> dict[str, Tool]:
     """Return the tools an agent may call, by name; names in its resume that no tool has are left out."""
-    granted = agent.permissions.tools
-    may_hire = agent.name in org.create_agent_allowed
-    return {
-        name: tool
-        for name, tool in ToolRegistry.all(org.plugins).items()
-        if tool.always_allowed or (name in granted and (may_hire or name != "create_agent"))
-    }
+    tools = ToolRegistry.all(org.plugins)
+    return {name: tool for name, tool in tools.items() if not tool.why_refused(agent, org)}
 
 
 def allowed_tool(name: str, agent: Agent, org: Org) -> Tool:
     """Return a tool that an agent may call; raise `ToolError` when it may not, or when there is none."""
-    allowed = allowed_tools(agent, org)
-    if name in allowed:
-        return allowed[name]
-    if name not in ToolRegistry.names(org.plugins):
+    tool = ToolRegistry.all(org.plugins).get(name)
+    if tool is None:
+        allowed = allowed_tools(agent, org)
         hint = nearest(name, list(allowed)) or f"your tools: {', '.join(allowed)}"
         raise ToolError(f'no tool "{name}"', hint=hint)
-    if name == "create_agent" and name in agent.permissions.tools:
-        setting = f"config/org.json create_agent_allowed {org.create_agent_allowed}"
-        raise PermissionDenied(f"{name}: refused by {setting}")
-    granted = ", ".join(agent.permissions.tools) or "none"
-    raise PermissionDenied(f"{name}: refused by permissions.tools (granted: {granted})")
+    tool.require_granted(agent, org)
+    return tool
 
 
 def unknown_outcome(why: str) -> str:
@@ -269,73 +330,3 @@ def is_unknown_outcome(result: ToolResult) -> bool:
     """Return whether nobody knows if the call happened."""
     begins, _, ends = unknown_outcome("|").partition("|")
     return not result.success and result.output.startswith(begins) and result.output.endswith(ends)
-
-
-def call_tool(
-    name: str, arguments: Any, context: ToolContext, stop: threading.Event | None = None
-) -> ToolResult:
-    """Check and run one call. Whatever goes wrong inside becomes a failed result the agent can read.
-
-    Raised is `LeftBehind`, when `stop` was set while a tool that does not ship ran and went on running, and a
-    `DiskError` that says nothing about the call.
-    """
-    try:
-        tool = allowed_tool(name, context.agent, context.org)
-        if not isinstance(arguments, dict):
-            raise ToolError(f"{name}: args must be an object")
-        checked = tool.check(arguments)
-        if ToolRegistry.ships(name):
-            return _readable(tool, tool.invoke(context, checked))
-        return _readable(tool, _in_time(tool, checked, context, stop))
-    except LeftBehind:
-        raise
-    except DiskError as error:
-        if isinstance(ToolRegistry.get(name), EngineTool) and not error.concerns_one_file:
-            raise  # it says nothing about the call
-        why = str(error)
-    except LemmingError as error:
-        why = str(error)
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
-        why = f"{name} failed: {words_of(error)}"
-    return ToolResult(False, _cut(why, Tool.output_limit_bytes))
-
-
-def _in_time(
-    tool: Tool, arguments: dict[str, Any], context: ToolContext, stop: threading.Event | None
-) -> ToolResult:
-    """Run a tool of somebody's own, for as long as it may take."""
-    limit_s = context.org.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
-    try:
-        return run_on_thread(
-            lambda: tool.invoke(context, arguments), limit_s, name=f"lemming-tool-{tool.name}", stop=stop
-        )
-    except LeftBehind:
-        if stop is not None and stop.is_set():
-            raise
-    why = f"it took longer than {limit_s:g} s and was left behind"
-    return ToolResult(False, f"{tool.name}: {why}" if tool.repeatable else unknown_outcome(why))
-
-
-def _readable(tool: Tool, result: Any) -> ToolResult:
-    """Return the result as text that can be recorded and shown, cut where it is too long."""
-    if not isinstance(result, ToolResult):
-        raise ToolError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
-    if not isinstance(result.output, str):
-        raise ToolError(f"{tool.name} returned output of type {type(result.output).__name__}, not text")
-    if not isinstance(result.success, bool):
-        raise ToolError(
-            f"{tool.name} returned {type(result.success).__name__} for success, not true or false"
-        )
-    output = _cut(result.output, tool.output_limit_bytes)
-    return (
-        replace(result, output=output) if isinstance(tool, EngineTool) else ToolResult(result.success, output)
-    )
-
-
-def _cut(text: str, limit_bytes: int) -> str:
-    """Return text that UTF-8 can hold, at most so much of it, and a note when that is not all."""
-    raw = text.encode("utf-8", "replace")
-    if len(raw) <= limit_bytes:
-        return raw.decode("utf-8")
-    kept = raw[:limit_bytes].decode("utf-8", "ignore")
-    return f"{kept}\n[cut: the first {limit_bytes} of {len(raw)} bytes are shown]"

@@ -104,7 +104,7 @@ EDGES = {
     "plugins/errors.py": 1,
     "plugins/registry.py": 1,
     "providers.py": 1,
-    "tools.py": 1,
+    "toolbox/calls.py": 1,
 }
 
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}

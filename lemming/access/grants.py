@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -137,22 +136,30 @@ def components(path: str) -> Components:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
 
-def granted_folders(agent: Agent, base: Path, access: Access) -> Iterator[tuple[str, Components]]:
-    """Yield each folder that a resume grants, as it is written and where it really lies.
+def granted_places(agent: Agent, access: Access) -> dict[str, str]:
+    """Return each folder that a resume grants, each with the grant; one that is not understood is left out.
 
-    A grant that is not understood is left out.
+    Folders are relative to the organisation, or absolute.
     """
     file_access = agent.permissions.file_access
     granted = file_access.allow_read if access == "read" else file_access.allow_write
-    asked = Asked("plan", "", access, tuple(granted))
-    org = components(os.path.realpath(base))
-    own = (*org, *paths.workspace_folder(agent.name).split("/"))
-    for grant in granted:
-        try:
-            folder = _granted_folder(asked, grant, org, own)
-        except PermissionDenied:
-            continue
-        yield grant, components(os.path.realpath(grant)) if grant.startswith("/") else folder
+    return {
+        place_of(agent.name, grant): f"file_access.allow_{access} {grant}"
+        for grant in granted
+        if not why_no_grant(grant)
+    }
+
+
+def place_of(agent_name: str, path: str) -> str:
+    """Return where a path that an agent uses lies: relative to the organisation, or absolute.
+
+    >>> place_of("ada", "notes.txt"), place_of("ada", "./shared/facts.txt")
+    ('agents/ada/workspace/notes.txt', 'shared/facts.txt')
+    """
+    if path.startswith("/"):
+        return path
+    own, parts = tuple(paths.workspace_folder(agent_name).split("/")), components(path)
+    return "/".join(_below_a_name(parts, (), own) or (*own, *parts))
 
 
 def _target(asked: Asked, org: Components, own: Components) -> Components:

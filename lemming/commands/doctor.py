@@ -31,6 +31,7 @@ from lemming.journal.file import journal_ticks, read_journal
 from lemming.sandbox.run import sandbox_status
 from lemming.tick.counter import load_tick
 from lemming.timeline.repair.repair import find_repairs
+from lemming.tools import shipped_tools
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -249,7 +250,11 @@ def _models(base: Path, config: Config) -> Iterator[Finding]:
 
 
 def _shell(base: Path, config: Config) -> Iterator[Finding]:
-    users = [n for n, agent in survey_agents(base).agents.items() if "shell" in agent.permissions.tools]
+    users = [
+        name
+        for name, agent in survey_agents(base).agents.items()
+        if any(tool.tool_class == "execute" for tool in shipped_tools(agent.permissions.tools))
+    ]
     if not users:
         yield Finding("ok", "shell", "no agent may use the shell")
         return

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.access.trust import Agreement, is_about_the_owner, reaches
+from lemming.access.trust import Agreement
 from lemming.agents import survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
@@ -17,6 +17,7 @@ from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.config import Config, load_config
 from lemming.errors import DiskError, NotTrusted
 from lemming.files.documents import once_saved
+from lemming.inspect.reach import is_about_the_owner, reaches
 from lemming.tick.runtime import Runtime
 
 _SENTENCE_WIDTH = 400

@@ -152,5 +152,5 @@ def _as_json(reply: TurnReply) -> dict[str, Any]:
 
 
 def _is_within(tool: Tool) -> bool:
-    """Return whether all that a tool does is read and have the engine write: the shell does more."""
-    return isinstance(tool, EngineTool) and tool.repeatable
+    """Return whether all that a tool does is read and have the engine write."""
+    return isinstance(tool, EngineTool) and tool.tool_class not in ("send", "execute")

@@ -169,13 +169,14 @@ def _about_tools(place: _Place, agent: Agent, config: Config) -> Iterator[Proble
     for index, name in enumerate(agent.permissions.tools):
         pointer = f"/permissions/tools/{index}"
         try:
-            ToolRegistry.get(name, config.org.plugins)
+            tool = ToolRegistry.get(name, config.org.plugins)
         except ToolError as error:
             if not not_imported(config.org.plugins):  # else it may be a plugin's
                 yield place.problem(pointer, error.message, error.hint)
-        if name == "create_agent" and agent.name not in config.org.create_agent_allowed:
-            hint = 'add its name to "create_agent_allowed" in config/org.json'
-            message = f"{agent.name} may not create agents, whatever its resume says"
+            continue
+        if why := tool.why_refused(agent, config.org):
+            message = f"{agent.name} may not call {name}, whatever its resume says"
+            hint = f"{why}; change that, or take {name} away here"
             yield place.problem(pointer, message, hint, severity="warning")
 
 

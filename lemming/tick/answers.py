@@ -9,6 +9,7 @@ before it runs; if its end was never recorded, it is not run again unless it say
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 from hashlib import blake2b
 from operator import attrgetter
@@ -50,7 +51,7 @@ class JournalTape:
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
         self._spent = seat.state.used_up
-        self._created = 0
+        self._worked: Counter[str] = Counter()
         self._name = seat.agent.name
         for record in journal.records_of(self._name):
             match record:
@@ -73,7 +74,7 @@ class JournalTape:
         """Return the result of tool call number `index`, recorded or live."""
         result = self._use(index, call, at, staged)
         self._spent += result.passed_on
-        self._created += call.tool == "create_agent" and result.success
+        self._worked[call.tool] += result.success
         return result
 
     def _use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
@@ -89,7 +90,7 @@ class JournalTape:
                 **{place: effect.content for place, effect in staged.items()},
             },
             used_up=self._spent,
-            created=self._created,
+            worked=self._worked,
         )
         tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
         if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only

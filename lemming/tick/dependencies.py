@@ -7,22 +7,17 @@ the other may read or change. What no permission connects runs at the same time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from lemming.access.grants import Components, components, granted_folders, resolve
+from lemming.access.grants import Components, components, resolve
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
-from lemming.tools import EngineTool, ToolRegistry, allowed_tools
-
-ANYWHERE: Components = ()
-STAFF: Components = ("\0staff",)
-"""Stands for the list of agents, which `list_agents` reads and `create_agent` adds to."""
-NEW_AGENT = "\0new"
+from lemming.tools import Places, ToolRegistry, allowed_tools
 
 
 @dataclass(frozen=True)
@@ -123,34 +118,25 @@ def touch_of(agent: Agent, org: Org, base: Path) -> Touch:
     """Return where an agent's turn may read and change files."""
     home = components(os.path.realpath(base))
     touch = Touch(writes={(*home, "agents", agent.name): "its own folder"})
-    tools = allowed_tools(agent, org)
-    if "file_read" in tools or "file_list" in tools:
-        touch.reads.update(_granted(agent, base, "read"))
-    if "file_write" in tools:
-        touch.writes.update(_granted(agent, base, "write"))
+    for tool in allowed_tools(agent, org).values():
+        touch.reads.update(_located(home, tool.reads(agent, org)))
+        touch.writes.update(_located(home, tool.writes(agent, org)))
     for item in agent.context:
         try:
             place = resolve(agent, base, item.file, "read", caller="context")
         except ToolError:  # the turn will fail and say so
             continue
         touch.reads[components(os.path.realpath(place.root / place.relative))] = f"context {item.file}"
-    if "list_agents" in tools:
-        touch.reads[STAFF] = "tool list_agents"
-    if "create_agent" in tools:
-        touch.writes[STAFF] = touch.writes[*home, "agents", NEW_AGENT] = "tool create_agent"
-    if "shell" in tools and org.shell.sandbox == "none":
-        touch.writes[ANYWHERE] = 'tool shell with shell.sandbox "none"'
-    for name, tool in tools.items():
-        if not isinstance(tool, EngineTool) and not tool.is_independent:
-            touch.writes[ANYWHERE] = f"tool {name}, which does not say that it is independent"
     return touch
 
 
-def _granted(agent: Agent, base: Path, access: str) -> dict[Components, str]:
-    return {
-        folder: f"file_access.allow_{access} {grant}"
-        for grant, folder in granted_folders(agent, base, "read" if access == "read" else "write")
-    }
+def _located(home: Components, places: Places) -> Iterator[tuple[Components, str]]:
+    """Yield where places really lie, each with what allows it."""
+    for place, why in places.items():
+        if place.startswith("/"):
+            yield components(os.path.realpath(place)), why
+        else:
+            yield (*home, *components(place)), why
 
 
 def _overlap(one: Components, other: Components) -> bool:

@@ -32,7 +32,8 @@ from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
 from lemming.tick.executors.turn_lock import Baton
 from lemming.tick.not_done import TurnsNotDone
-from lemming.tools import ToolContext, ToolResult, call_tool
+from lemming.toolbox.calls import call_tool
+from lemming.tools import ToolContext, ToolResult
 
 if TYPE_CHECKING:
     from lemming.contract import ToolCall

@@ -1,1 +1,1 @@
-"""The tools that ship, loaded by `lemming.tools.ToolRegistry` when an agent may call them."""
+"""The tools that ship, one file a family, loaded when an agent may call them; and the edge of a call."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
-from lemming.access.grants import resolve
+from lemming.access.grants import granted_places, place_of, resolve
 from lemming.access.open import list_folder, read_text, write_effect
+from lemming.agents import Agent
+from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.sandbox.quota import Usage
-from lemming.tools import EngineTool, ToolContext, ToolResult
+from lemming.tools import EngineTool, Places, ToolContext, ToolResult
 
 Path = Annotated[
     str, Field(description="A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")
@@ -22,6 +25,17 @@ class FileRead(EngineTool):
 
     name = "file_read"
     description = "Read a text file."
+    tool_class = "read"
+    keeps_deadline = True
+
+    def reads(self, agent: Agent, org: Org) -> Places:
+        """Return the folders that the resume grants for reading."""
+        return granted_places(agent, "read")
+
+    def source(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the file that is read."""
+        path = arguments.get("path")
+        return place_of(agent_name, path) if isinstance(path, str) else ""
 
     def plan(self, context: ToolContext, path: Path) -> ToolResult:
         """Return the text of the file."""
@@ -33,8 +47,14 @@ class FileWrite(EngineTool):
     """Writes a whole text file."""
 
     name = "file_write"
-    success_is_news = False
     description = "Write a text file: its whole content. Folders on the way are made."
+    tool_class = "write"
+    keeps_deadline = True
+    success_is_news = False
+
+    def writes(self, agent: Agent, org: Org) -> Places:
+        """Return the folders that the resume grants for writing."""
+        return granted_places(agent, "write")
 
     def plan(
         self,
@@ -58,6 +78,12 @@ class FileList(EngineTool):
 
     name = "file_list"
     description = "List a folder. Folders end with /, symbolic links (never followed) with @."
+    tool_class = "read"
+    keeps_deadline = True
+
+    def reads(self, agent: Agent, org: Org) -> Places:
+        """Return the folders that the resume grants for reading."""
+        return granted_places(agent, "read")
 
     def plan(
         self,

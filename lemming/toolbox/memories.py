@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -20,7 +21,15 @@ class MemoryRead(EngineTool):
 
     name = "memory_read"
     description = "Read one of your memories as JSON; without a key, list the keys you have."
+    tool_class = "read"
     always_allowed = True
+    keeps_deadline = True
+
+    def source(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
+        """Return the memory that is read."""
+        key = arguments.get("key")
+        is_key = isinstance(key, str) and paths.MEMORY_KEY.match(key)
+        return paths.memory_file(agent_name, key) if is_key else ""
 
     def plan(
         self,
@@ -40,9 +49,11 @@ class MemoryWrite(EngineTool):
     """Saves one memory."""
 
     name = "memory_write"
-    success_is_news = False
     description = "Save a memory: it replaces the value of its key and is shown in your later prompts."
+    tool_class = "write"
     always_allowed = True
+    keeps_deadline = True
+    success_is_news = False
 
     def plan(
         self,

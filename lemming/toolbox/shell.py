@@ -7,8 +7,10 @@ from typing import Annotated
 from pydantic import Field
 
 from lemming import paths
+from lemming.agents import Agent
+from lemming.config import Org
 from lemming.errors import ToolError
-from lemming.tools import EngineTool, ToolContext, ToolResult
+from lemming.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolContext, ToolResult
 
 COMMAND_LIMIT_BYTES = 64 << 10
 
@@ -20,8 +22,18 @@ class Shell(EngineTool):
     description = (
         "Run a command with /bin/sh in your workspace. No network, and no other file can be changed."
     )
+    tool_class = "execute"
     repeatable = False
+    keeps_deadline = True  # config/org.json shell.timeout_s: the command is killed, not left behind
     output_limit_bytes = 2 << 20  # config/org.json shell.max_output_bytes is the limit here
+
+    def writes(self, agent: Agent, org: Org) -> Places:
+        """Return nothing: a command is confined to the workspace, unless the settings leave it open."""
+        return {ANYWHERE: f'tool {self.name} with shell.sandbox "none"'} if _is_open(org) else NOWHERE
+
+    def reaches_outside(self, org: Org) -> str:
+        """Return what a command can do that nothing confines."""
+        return "run any command with your rights (shell.sandbox is none)" if _is_open(org) else ""
 
     def plan(
         self,
@@ -50,3 +62,7 @@ class Shell(EngineTool):
         cut = f"\n[output cut: the first {len(outcome.output)} of {outcome.output_bytes} bytes are shown]"
         is_cut = outcome.output_bytes > len(outcome.output)
         return ToolResult(how == "exit status 0", f"{how}\n{text}{cut if is_cut else ''}".rstrip())
+
+
+def _is_open(org: Org) -> bool:
+    return org.shell.sandbox == "none"

@@ -9,16 +9,17 @@ from pydantic import Field
 
 from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, AgentCredits, agent_folders, survey_agents
-from lemming.config import credits_of, load_config
-from lemming.errors import ConfigError, PermissionDenied, ToolError
+from lemming.config import Org, credits_of, load_config
+from lemming.errors import ConfigError, CorruptState, PermissionDenied, ToolError
+from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.effects import FileEffect
 from lemming.files.jsontext import parse, pretty
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import read_state
-from lemming.tools import EngineTool, ToolContext, ToolRegistry, ToolResult
+from lemming.tools import EngineTool, Places, ToolContext, ToolRegistry, ToolResult
 
-NOT_PASSED_ON = "create_agent"
+ALL_RESUMES = "agents/*/resume.json"
 
 
 class ListAgents(EngineTool):
@@ -26,7 +27,13 @@ class ListAgents(EngineTool):
 
     name = "list_agents"
     description = "List all agents: name and title."
+    tool_class = "read"
     always_allowed = True
+    keeps_deadline = True
+
+    def reads(self, agent: Agent, org: Org) -> Places:
+        """Return the resumes of all."""
+        return {ALL_RESUMES: f"tool {self.name}"}
 
     def plan(self, context: ToolContext) -> ToolResult:
         """Return one line an agent, sorted by name. Why a resume is broken is for people, not for agents."""
@@ -41,8 +48,24 @@ class CreateAgent(EngineTool):
     """Writes the resume of a new agent, which can do no more than its creator."""
 
     name = "create_agent"
-    success_is_news = False
     description = "Create an agent. It can get no tool and read no outbox that you have not."
+    tool_class = "administer"
+    keeps_deadline = True
+    success_is_news = False
+
+    def why_refused(self, agent: Agent, org: Org) -> str:
+        """Return the rule: the organisation has its say beside the resume."""
+        setting = f"config/org.json create_agent_allowed {org.create_agent_allowed}"
+        is_allowed = agent.name in org.create_agent_allowed
+        return super().why_refused(agent, org) or ("" if is_allowed else f"refused by {setting}")
+
+    def writes(self, agent: Agent, org: Org) -> Places:
+        """Return the resumes of all: a new one is the newcomer's own."""
+        return {ALL_RESUMES: f"tool {self.name}"}
+
+    def require_writable(self, context: ToolContext, effect: FileEffect) -> None:
+        """Raise unless the file is the resume of an agent that this one may create, and nobody else's."""
+        _require_creatable(context, _new_agent(context, effect))
 
     def plan(
         self,
@@ -89,19 +112,6 @@ class CreateAgent(EngineTool):
         return ToolResult(True, text, (effect,), passed_on)
 
 
-def require_creatable(context: ToolContext, created: Agent) -> None:
-    """Raise `PermissionDenied` for an agent that gets more than its creator may pass on now."""
-    permissions, own = created.permissions, context.agent
-    _refuse_more_than_own(context, permissions.tools, permissions.read_outboxes)
-    _model_key(context, created.model.key)
-    limits: AgentCredits = credits_of(load_config(context.base), own.name, own.credits)
-    gets, most = created.credits.max_credits, limits.max_credits
-    if created.name == "human" or permissions.file_access != own.permissions.file_access or created.context:
-        raise PermissionDenied(f'create_agent: "{created.name}" would get more than {own.name} has')
-    if most is not None and (gets is None or gets > most):
-        raise PermissionDenied(f'create_agent: "{created.name}" would get more credits than {own.name} has')
-
-
 def _line(name: str, title: str) -> str:
     return f"{name}: {' '.join(title.split())}" if title else name
 
@@ -113,6 +123,37 @@ def _staged_titles(context: ToolContext) -> dict[str, str]:
         if place.startswith("agents/") and place.endswith("/resume.json") and place.count("/") == 2
     }
     return {name: resume["title"] for name, resume in resumes.items()}
+
+
+def _new_agent(context: ToolContext, effect: FileEffect) -> Agent:
+    """Return the agent whose resume an effect writes; raise unless it is one, of an agent not there yet."""
+    name = effect.path.split("/")[1] if effect.path.count("/") == 2 else ""
+    if effect.root or not paths.AGENT_NAME.match(name) or effect.path != paths.resume_file(name):
+        raise PermissionDenied(f"create_agent: {effect.place} is no resume")
+    created = read_text(effect.content, effect.path, Agent, limit_bytes=RESUME_LIMIT_BYTES).value
+    try:
+        there = fs.read_bytes(context.base / effect.path, RESUME_LIMIT_BYTES)
+        if there != effect.content:  # what a power cut left of it is no resume
+            read_text(there, effect.path, Agent, limit_bytes=RESUME_LIMIT_BYTES)
+            raise PermissionDenied(f'create_agent: there is an agent "{name}" already')
+    except (FileNotFoundError, ConfigError):
+        pass
+    except OSError as error:
+        raise CorruptState(str(error), where=effect.path) from error
+    return created
+
+
+def _require_creatable(context: ToolContext, created: Agent) -> None:
+    """Raise `PermissionDenied` for an agent that gets more than its creator may pass on now."""
+    permissions, own = created.permissions, context.agent
+    _refuse_more_than_own(context, permissions.tools, permissions.read_outboxes)
+    _model_key(context, created.model.key)
+    limits: AgentCredits = credits_of(load_config(context.base), own.name, own.credits)
+    gets, most = created.credits.max_credits, limits.max_credits
+    if created.name == "human" or permissions.file_access != own.permissions.file_access or created.context:
+        raise PermissionDenied(f'create_agent: "{created.name}" would get more than {own.name} has')
+    if most is not None and (gets is None or gets > most):
+        raise PermissionDenied(f'create_agent: "{created.name}" would get more credits than {own.name} has')
 
 
 def _refuse_name(context: ToolContext, name: str) -> None:
@@ -132,7 +173,7 @@ def _refuse_name(context: ToolContext, name: str) -> None:
 def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes: list[str]) -> None:
     """Raise if the new agent would get more than its creator has. `create_agent` is never passed on."""
     creator = context.agent
-    own = set(creator.permissions.tools) - {NOT_PASSED_ON}
+    own = set(creator.permissions.tools) - {CreateAgent.name}
     known = ToolRegistry.all(context.org.plugins)
     free = {name for name in tools if name in known and known[name].always_allowed}
     if too_much := sorted(set(tools) - own - free):
@@ -147,7 +188,7 @@ def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes:
 def _refuse_too_many(context: ToolContext) -> None:
     """Raise when the turn or the organisation has as many new agents as its settings allow."""
     org = context.org
-    if context.created >= org.create_agent_per_turn:
+    if context.worked.get(CreateAgent.name, 0) >= org.create_agent_per_turn:
         limit = f"config/org.json create_agent_per_turn {org.create_agent_per_turn}"
         raise PermissionDenied(f"create_agent: refused by {limit}", hint="create the others in later turns")
     there = len({*agent_folders(context.base), *_staged_titles(context)})

@@ -24,6 +24,7 @@ from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
 from lemming.tick.executors.threads import run_all
 from lemming.tick.executors.turn_lock import Baton
+from lemming.tools import Places, Tool, ToolRegistry, ToolResult
 
 TICKS = 3
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
@@ -218,6 +219,35 @@ def test_a_reason_names_the_permission(base: Path) -> None:
 
 
 # --- the executor ------------------------------------------------------------------------------
+
+
+def test_a_tool_that_says_what_it_touches_lets_the_others_run_at_once(base: Path) -> None:
+    class Board(Tool):
+        name = "board"
+        description = "Pins a note to the board."
+
+        def execute(self, agent_name: str, base_path: Path) -> ToolResult:
+            return ToolResult(True)
+
+        def writes(self, agent: Agent, org: Org) -> Places:
+            return {"shared/board": "tool board"}
+
+    reading = {"allow_read": ["./shared/board"], "allow_write": []}
+    resumes = (
+        resume("ada", permissions={"tools": ["board"], "read_outboxes": []}),
+        resume("bob", permissions={"tools": ["file_read"], "read_outboxes": [], "file_access": reading}),
+        resume("cyd", permissions={"read_outboxes": []}),
+    )
+    agents = survey_agents(make_org(base, *resumes)).agents
+    ToolRegistry.register(Board())
+    try:
+        waits = find_waits([*agents], agents, Org(), base)
+        assert waits == {"ada": Waits(), "bob": Waits(frozenset({"ada"})), "cyd": Waits()}
+        assert why_waits(agents["bob"], agents["ada"], Org(), base) == [
+            "bob may read what it changes: file_access.allow_read ./shared/board; ada: tool board"
+        ]
+    finally:
+        ToolRegistry.unregister("board")
 
 
 def test_every_name_is_called_once_after_those_it_waits_for() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from lemming.agents import load_agent
 from lemming.config import Org
 from lemming.files.effects import apply_effect
-from lemming.tools import ToolContext, ToolResult, call_tool
+from lemming.toolbox.calls import call_tool
+from lemming.tools import ToolContext, ToolResult
 
 NOW = "2026-01-01T00:00:00.000Z"
 ALL_TOOLS = ["file_read", "file_write", "file_list", "shell", "create_agent"]

@@ -22,7 +22,8 @@ from lemming.config import Org, Quota
 from lemming.errors import DiskError, PermissionDenied, ToolError
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.sandbox import quota
-from lemming.tools import ToolRegistry, call_tool
+from lemming.toolbox.calls import call_tool
+from lemming.tools import ToolRegistry
 
 SECRET = "sk-do-not-show"
 

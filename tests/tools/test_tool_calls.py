@@ -14,7 +14,8 @@ import pytest
 from desk import Desk
 from pydantic import Field
 
-from lemming.tools import Tool, ToolRegistry, ToolResult, allowed_tools, call_tool
+from lemming.toolbox.calls import call_tool
+from lemming.tools import Tool, ToolRegistry, ToolResult, allowed_tools
 
 
 class CustomTool(Tool):
@@ -265,6 +266,14 @@ def test_no_tool_takes_the_place_of_one_that_ships(desk: Desk, taken: str) -> No
         ToolRegistry.register(Replacement())
     ToolRegistry.unregister("file_read")
     assert desk.refusal("file_read").startswith('file_read: "path" is required')
+
+
+def test_a_tool_of_a_class_that_there_is_not_is_refused_with_those_there_are() -> None:
+    class Mailer(CustomTool):
+        tool_class = "mail"  # type: ignore[assignment]
+
+    with pytest.raises(TypeError, match=r"'mail'.*'send'"):
+        ToolRegistry.register(Mailer())
 
 
 def test_a_tool_of_ones_own_may_be_registered_again(desk: Desk) -> None:

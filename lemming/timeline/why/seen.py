@@ -11,7 +11,7 @@ from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.quoting import quoted
 from lemming.timeline.record import TickRecord, ToolUse, TurnRecord
 from lemming.timeline.repair.unknown import CALL, RETRY
-from lemming.timeline.why.sight import SeenEntry, Sight, place_of, sight_of
+from lemming.timeline.why.sight import SeenEntry, Sight, sight_of
 from lemming.timeline.why.things import (
     CHANGED,
     PERSON,
@@ -25,6 +25,7 @@ from lemming.timeline.why.things import (
     unwritten,
 )
 from lemming.timeline.why.writings import Moment, Write, Writings
+from lemming.tools import shipped_tools
 
 COMPARED_CHARS = 2000  # what tools give of a long file is cut
 
@@ -171,15 +172,10 @@ def _is_own(turn: TurnRecord, source: str, output: str) -> bool:
 
 
 def _source(turn: TurnRecord, use: ToolUse) -> str:
-    """Return the path that a call read; empty when it read none."""
+    """Return the file whose content a call gave; empty when it gave none, or the tool does not ship."""
     if not use.success or not isinstance(use.args, dict):
         return ""
-    if use.tool == "file_read" and isinstance(path := use.args.get("path"), str):
-        return place_of(turn.agent, path)
-    key = use.args.get("key")
-    if use.tool == "memory_read" and isinstance(key, str) and paths.MEMORY_KEY.match(key):
-        return paths.memory_file(turn.agent, key)
-    return ""
+    return next((tool.source(turn.agent, use.args) for tool in shipped_tools([use.tool])), "")
 
 
 def _read_result(writings: Writings, turn: TurnRecord, thing: Thing, source: str) -> Thing:

@@ -13,6 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from lemming import paths
+from lemming.access.grants import place_of
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.timeline.record import TurnRecord
 
@@ -71,21 +72,6 @@ def sight_of(turn: TurnRecord, agents: Collection[str]) -> Sight:
             **{labels[title]: text for title, text in sections if title in labels},
         },
     )
-
-
-def place_of(agent: str, path: str) -> str:
-    """Return where a path that an agent used lies: relative to the organisation, or absolute.
-
-    >>> place_of("ada", "notes.txt"), place_of("ada", "./shared/facts.txt")
-    ('agents/ada/workspace/notes.txt', 'shared/facts.txt')
-    """
-    if path.startswith("/"):
-        return path
-    parts = PurePosixPath(path).parts
-    if parts[:1] == ("shared",):
-        return "/".join(parts)
-    below = parts[1:] if parts[:1] == ("workspace",) else parts
-    return "/".join([paths.workspace_folder(agent), *below])
 
 
 def _seen_entry(line: str, *, is_new: bool) -> SeenEntry:

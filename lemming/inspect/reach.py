@@ -1,0 +1,102 @@
+"""What running an organisation does outside its folder, in sentences that a person can agree to."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pwd
+from collections.abc import Iterable, Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from lemming.agents import Agent
+from lemming.config import Config, ModelEntry
+from lemming.redaction import without_userinfo
+from lemming.tools import shipped_tools
+
+_USUAL_KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "OLLAMA_API_KEY")
+_DOES_WHAT = "does what "
+_OWN_MODULES = "lemming."
+
+
+def reaches(base: Path, config: Config, agents: Iterable[Agent]) -> list[str]:
+    """Return in sentences what running the organisation does outside its folder, in a fixed order."""
+    return list(dict.fromkeys([*_owner(base), *_settings(config, agents), *_folders(base, agents)]))
+
+
+def _owner(base: Path) -> Iterator[str]:
+    owner, us = base.stat().st_uid, os.geteuid()
+    behind_sudo = us == 0 and os.environ.get("SUDO_UID") == str(owner)
+    if owner != us and not behind_sudo:
+        name = f"user {owner}"
+        with contextlib.suppress(KeyError):
+            name = pwd.getpwuid(owner).pw_name
+        yield f"{_DOES_WHAT}{name}, who owns the folder, has written into it, with your rights"
+
+
+def is_about_the_owner(sentence: str) -> bool:
+    """Return whether a sentence of `reaches` says that the folder is another user's."""
+    return sentence.startswith(_DOES_WHAT)
+
+
+def _settings(config: Config, agents: Iterable[Agent]) -> Iterator[str]:
+    for name in config.org.plugins:
+        if not name.startswith(_OWN_MODULES):
+            yield f"imports the Python module {name}"
+    if config.org.executor == "dask":
+        yield f"has its calls made by the cluster at {config.org.executor_address}, which may run code here"
+    if config.org.shell.sandbox == "none":  # else no tool that ships reaches anything, and none is imported
+        for agent in agents:
+            for tool in shipped_tools(agent.permissions.tools):
+                if does := tool.reaches_outside(config.org):
+                    yield f"lets {agent.name} {does}"
+    for entry in config.models.values():
+        yield from _model(entry)
+
+
+def _model(entry: ModelEntry) -> Iterator[str]:
+    options = entry.options
+    if entry.provider == "cli":
+        words = options.get("command")
+        command = " ".join(map(str, words)) if isinstance(words, list) else str(words)
+        rest = "".join(f", {key} {json.dumps(options[key])}" for key in ("env", "cwd") if options.get(key))
+        yield f"runs the program: {command}{rest}"
+        return
+    named, address = options.get("api_key_env"), options.get("base_url") or options.get("host")
+    if entry.provider == "ollama":
+        named = "OLLAMA_API_KEY"
+    shown = without_userinfo(str(address or "")).partition("?")[0]
+    if address and not is_this_machine(str(address)):
+        yield f"sends prompts{f', and what the variable {named} holds,' if named else ''} to {shown}"
+    elif named not in (None, *_USUAL_KEYS):
+        yield f"sends what the variable {named} holds to {shown or entry.provider}"
+
+
+def is_this_machine(address: str) -> bool:
+    """Return whether an address, with a scheme or none, is one of this machine's.
+
+    >>> is_this_machine("http://127.0.0.1:8000/v1"), is_this_machine("gpu:11434")
+    (True, False)
+    >>> is_this_machine("http://127.far.example/?://127.0.0.1")
+    False
+    """
+    try:
+        name = urlsplit(address if "://" in address else f"//{address}").hostname or "localhost"
+    except ValueError:
+        return False
+    try:
+        number = ip_address(name)
+    except ValueError:
+        return name == "localhost" or name.endswith(".localhost")
+    return number.is_loopback or number.is_unspecified
+
+
+def _folders(base: Path, agents: Iterable[Agent]) -> Iterator[str]:
+    for agent in agents:
+        files = agent.permissions.file_access
+        for does, granted in (("read", files.allow_read), ("write", files.allow_write)):
+            for folder in granted:
+                if os.path.isabs(folder) and not Path(folder).resolve().is_relative_to(base.resolve()):
+                    yield f"lets {agent.name} {does} below {folder}"

@@ -1,0 +1,83 @@
+"""The edge of a tool call: arguments checked, a deadline kept, and whatever goes wrong made a result."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+from lemming.deadlines import LeftBehind, run_on_thread
+from lemming.errors import DiskError, LemmingError, ToolError
+from lemming.plugins.errors import words_of
+from lemming.tools import EngineTool, Tool, ToolContext, ToolResult, allowed_tool, unknown_outcome
+
+
+def call_tool(
+    name: str, arguments: Any, context: ToolContext, stop: threading.Event | None = None
+) -> ToolResult:
+    """Check and run one call. Whatever goes wrong inside becomes a failed result the agent can read.
+
+    Raised is `LeftBehind`, when `stop` was set while a tool ran on a thread and went on running, and a
+    `DiskError` that says nothing about the call.
+    """
+    tool: Tool | None = None
+    try:
+        tool = allowed_tool(name, context.agent, context.org)
+        if not isinstance(arguments, dict):
+            raise ToolError(f"{name}: args must be an object")
+        checked = tool.check(arguments)
+        if tool.keeps_deadline:
+            return _readable(tool, tool.invoke(context, checked))
+        return _readable(tool, _in_time(tool, checked, context, stop))
+    except LeftBehind:
+        raise
+    except DiskError as error:
+        if isinstance(tool, EngineTool) and not error.concerns_one_file:
+            raise  # it says nothing about the call
+        why = str(error)
+    except LemmingError as error:
+        why = str(error)
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
+        why = f"{name} failed: {words_of(error)}"
+    return ToolResult(False, _cut(why, Tool.output_limit_bytes))
+
+
+def _in_time(
+    tool: Tool, arguments: dict[str, Any], context: ToolContext, stop: threading.Event | None
+) -> ToolResult:
+    """Run a tool on a thread, for as long as it may take."""
+    limit_s = context.org.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
+    try:
+        return run_on_thread(
+            lambda: tool.invoke(context, arguments), limit_s, name=f"lemming-tool-{tool.name}", stop=stop
+        )
+    except LeftBehind:
+        if stop is not None and stop.is_set():
+            raise
+    why = f"it took longer than {limit_s:g} s and was left behind"
+    return ToolResult(False, f"{tool.name}: {why}" if tool.repeatable else unknown_outcome(why))
+
+
+def _readable(tool: Tool, result: Any) -> ToolResult:
+    """Return the result as text that can be recorded and shown, cut where it is too long."""
+    if not isinstance(result, ToolResult):
+        raise ToolError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
+    if not isinstance(result.output, str):
+        raise ToolError(f"{tool.name} returned output of type {type(result.output).__name__}, not text")
+    if not isinstance(result.success, bool):
+        raise ToolError(
+            f"{tool.name} returned {type(result.success).__name__} for success, not true or false"
+        )
+    output = _cut(result.output, tool.output_limit_bytes)
+    return (
+        replace(result, output=output) if isinstance(tool, EngineTool) else ToolResult(result.success, output)
+    )
+
+
+def _cut(text: str, limit_bytes: int) -> str:
+    """Return text that UTF-8 can hold, at most so much of it, and a note when that is not all."""
+    raw = text.encode("utf-8", "replace")
+    if len(raw) <= limit_bytes:
+        return raw.decode("utf-8")
+    kept = raw[:limit_bytes].decode("utf-8", "ignore")
+    return f"{kept}\n[cut: the first {limit_bytes} of {len(raw)} bytes are shown]"
