@@ -6,6 +6,7 @@ followed.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -50,7 +51,8 @@ class Usage(NamedTuple):
 def measure(folder: str) -> Usage:
     """Return what a folder holds; nothing when it is not there.
 
-    A folder that is moved while it is looked at ends the walk: the numbers are then too small.
+    A folder that is moved while it is looked at ends the walk: the numbers are then too small. Raises
+    `OSError` when the system refuses a look for a reason that says nothing about what is there.
     """
     usage = Usage()
     for entry in walk(folder):
@@ -73,10 +75,14 @@ _CLOSED = os.stat_result((0,) * 10)
 
 
 def walk(folder: str) -> Iterator[Entry]:
-    """Yield everything below a folder. One that cannot be opened is yielded again, with a mode of 0."""
+    """Yield everything below a folder. One that cannot be opened is yielded again, with a mode of 0.
+
+    Raises `OSError` as `measure`.
+    """
     try:
         here = os.open(folder, _FOLDER)
-    except OSError:  # it is not there, or not a folder
+    except OSError as error:
+        _require_no_folder(error)
         return
     above: list[tuple[int, int]] = []
     names: list[str] = []
@@ -91,7 +97,8 @@ def walk(folder: str) -> Iterator[Entry]:
                 except PermissionError:
                     yield Entry("/".join([*names, name]), len(names) + 1, _CLOSED)
                     continue
-                except OSError:  # it is gone, or something else now
+                except OSError as error:
+                    _require_no_folder(error)
                     continue
                 above.append(_identity(here))
                 os.close(here)
@@ -126,11 +133,21 @@ class _Level:
             for entry in entries:
                 try:
                     status = entry.stat(follow_symlinks=False)
-                except OSError:  # it is gone
+                except OSError as error:
+                    _require_no_folder(error)
                     continue
                 if stat.S_ISDIR(status.st_mode):
                     self.folders.append(entry.name)
                 yield Entry("/".join([*names, entry.name]), len(names) + 1, status)
+
+
+def _require_no_folder(error: OSError) -> None:
+    """Raise the error unless it says that there is no folder, or none any more, to look into.
+
+    With too many files open or a failing disk nobody knows, and a folder that counts as empty has no limit.
+    """
+    if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.EPERM):
+        raise error
 
 
 def _identity(descriptor: int) -> tuple[int, int]:

@@ -148,10 +148,13 @@ class Tick:
             in_all = _unread_in_all(runtime.base, found.unread)
             unread: dict[str, Any] = {"unread": found.unread, "unread_in_all": in_all} if in_all else {}
             record = self.journal.append(EntriesExpired(files=found.files, **unread), sync=True)
+            if in_all:  # once the files are gone nothing else says so
+                self.journal.sync()
+        is_flushed = snapshot.config.org.durability != "off"  # what is replaced holds a ledger's old lines
         for reader, count in record.unread_in_all.items():
             if reader in snapshot.survey.agents:
                 state = replace(read_state(runtime.base, reader), expired_unread=count)
-                amend_state(runtime.base, reader, state, sync=False)
+                amend_state(runtime.base, reader, state, sync=is_flushed)
                 runtime.tell(said_of(reader, record.unread.get(reader, count), self.plan.tick), reader)
         for file in filter({*found.files}.__contains__, record.files):  # a journal removes nothing else
             outboxes_of(runtime.base).remove(file)

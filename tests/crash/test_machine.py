@@ -217,11 +217,14 @@ class Life(RuleBasedStateMachine):
     def recover_notes(self) -> None:
         """After an end that may have come between `tick.json` and the report: let the journal report.
 
-        Power loss may bring back a counter that is one behind; the journal says that the tick is over.
+        Power loss may bring back a counter that is one behind; the journal says that the tick is over, or
+        there is a journal of the tick after it.
         """
         self.ends += 1
         records = journal_lines(self.base, self.noted + 1)
-        is_over = bool(records) and records[-1]["type"] == "tick_committed"
+        is_over = bool(records) and (
+            records[-1]["type"] == "tick_committed" or journal_ticks(self.base)[-1] > self.noted + 1
+        )
         if is_over or load_tick(self.base) > self.noted + 1:
             turns = [TurnReport.from_json(item) for item in records if item["type"] == "turn_committed"]
             self.note(TickReport(tick=self.noted + 1, turns=tuple(turns)))
