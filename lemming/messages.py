@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -278,20 +279,26 @@ def outbox_problems(
     With `newest`, only so many entries are opened.
     """
     base = paths.as_base(base_path)
-    problems: list[Problem] = []
     folder = paths.outbox_folder(agent_name)
     try:
         file_names = fs.list_names(base / folder)
     except OSError:
         return [Problem("the outbox must be a real folder; a link is refused", file=folder)]
-    for file_name in file_names:
-        if not paths.ENTRY_FILE.match(file_name):
-            hint = "entries are named like 00000042_3fa9c1d2e0b7.json"
-            problems.append(
-                Problem("ignored: not an entry's file name", f"{folder}/{file_name[:80]}", hint=hint)
-            )
-    names = list_outbox(base, agent_name)
-    for name in names if newest is None else names[-newest:]:
+    return problems_in(base, agent_name, file_names, newest=newest)
+
+
+def problems_in(
+    base: Path, agent_name: str, file_names: Sequence[str], *, newest: int | None = None
+) -> list[Problem]:
+    """Return what `outbox_problems` does, of an outbox with these files."""
+    folder = paths.outbox_folder(agent_name)
+    hint = "entries are named like 00000042_3fa9c1d2e0b7.json"
+    problems = [
+        Problem("ignored: not an entry's file name", f"{folder}/{file_name[:80]}", hint=hint)
+        for file_name in file_names
+        if not paths.ENTRY_FILE.match(file_name)
+    ]
+    for name in names_in(agent_name, file_names if newest is None else newest_of(file_names, newest)):
         try:
             read_entry(base, name)
         except ConfigError as error:
@@ -299,6 +306,11 @@ def outbox_problems(
         except FileNotFoundError:
             continue
     return problems
+
+
+def newest_of(file_names: Sequence[str], count: int) -> list[str]:
+    """Return the file names of the newest entries of an outbox, of its files, sorted."""
+    return list(islice(filter(paths.ENTRY_FILE.match, reversed(file_names)), count))
 
 
 def collect_readable_outboxes(

@@ -16,14 +16,14 @@ from typing import Annotated, Literal
 import typer
 
 from lemming import __version__
-from lemming.agents import survey_agents
+from lemming.agents import agent_folders, survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
 from lemming.config import Config
 from lemming.errors import LemmingError, NotAnOrg
-from lemming.inspect.checks import problems_of_agents, problems_of_config
+from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
 from lemming.inspect.health import troubles_of
 from lemming.inspect.privacy import places_open_to_all
 from lemming.inspect.readiness import readiness_of, shutdown_of
@@ -39,7 +39,7 @@ NEEDED = ("pydantic", "typer", "structlog", "tenacity", "openai", "anthropic", "
 OLDEST_PYTHON = (3, 11)
 LITTLE_ROOM_BYTES = 1 << 30
 JOURNALS_READ = 20
-ENTRIES_READ = 20  # of each outbox; `lemming validate` reads all
+ENTRIES_READ = 20  # of each outbox, fewer where there are many; `lemming validate --all` reads all
 CONNECT_S = 2.0
 _COLOURS: dict[Level, Style] = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -206,15 +206,13 @@ def _damage(base: Path) -> Iterator[Finding]:
 
 
 def _files(base: Path, config: Config) -> Iterator[Finding]:
-    problems = [
-        *problems_of_config(base, config),
-        *problems_of_agents(base, config, None, newest=ENTRIES_READ),
-    ]
+    opened = Opened(min(ENTRIES_READ, share_of_each(len(agent_folders(base)))))
+    problems = [*problems_of_config(base, config), *problems_of_agents(base, config, None, opened)]
     errors = [problem for problem in problems if problem.severity == "error"]
     agents = counted(len(survey_agents(base).agents), "agent")
     if not problems:
         yield Finding(
-            "ok", "files", f"{agents}, everything is in order (newest {ENTRIES_READ} entries of each)"
+            "ok", "files", f"{agents}, everything is in order (newest {opened.newest} entries of each)"
         )
         return
     text = f"{agents}, {counted(len(errors), 'error')}, {counted(len(problems) - len(errors), 'warning')}"

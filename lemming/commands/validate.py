@@ -3,34 +3,46 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
+from lemming.agents import agent_folders
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, show_json, tell
 from lemming.commands.trust import load_settings
+from lemming.config import Config
 from lemming.errors import ConfigError, CorruptState, Problem
-from lemming.inspect.checks import problems_of_agents, problems_of_config
+from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
 from lemming.tick.counter import load_tick
 
 
-def validate(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = False) -> None:
+def validate(
+    ctx: typer.Context,
+    agent: AnyAgentName = None,
+    every: Annotated[bool, typer.Option("--all", help="Open every entry, however many there are.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Check resumes, settings, `tick.json`, outboxes and memories, and say all that is wrong.
 
-    Exit status 3 says that there are errors; warnings alone are 0.
+    Of entries the newest 5,000 are opened, the same number of each outbox, but never fewer than 5; if that is
+    not all, the last line says so. Exit status 3 says that there are errors; warnings alone are 0.
 
     \b
     Examples:
       lemming validate
       lemming validate editor
+      lemming validate --all
       lemming validate --json | jq -r '.file + ":" + (.line | tostring)'
     """
     base = find_org(ctx)
     if agent is not None:
         require_folder(base, agent)
-    problems = _problems(base, agent)
+    outboxes = 1 if agent is not None else len(agent_folders(base))
+    opened = Opened(None if every else share_of_each(outboxes))
+    problems = _problems(base, agent, opened)
     for problem in problems:
         if as_json:
             show_json("problem", problem.as_json())
@@ -41,18 +53,22 @@ def validate(ctx: typer.Context, agent: AnyAgentName = None, as_json: AsJson = F
         warnings = len(problems) - errors
         found = [counted(errors, "error")] * bool(errors) + [counted(warnings, "warning")] * bool(warnings)
         tell(", ".join(found) or "everything is in order")
+        if opened.left:
+            older = counted(opened.left, "older entry", "older entries")
+            tell(f"not opened: {older} (all but the newest {opened.newest} of each outbox); --all does")
         tell("next: mend these, and `lemming validate` again" if errors else "next: `lemming run-once`")
     if errors:
         raise typer.Exit(ConfigError.exit_status)
 
 
-def _problems(base: Path, agent: str | None) -> list[Problem]:
+def _problems(base: Path, agent: str | None, opened: Opened) -> list[Problem]:
+    config: Config | None = None
     try:
         config = load_settings(base)
+        problems = list(problems_of_config(base, config)) if agent is None else []
     except ConfigError as error:
-        return [*error.problems, *_about_counter(base, agent), *problems_of_agents(base, None, agent)]
-    of_config = problems_of_config(base, config) if agent is None else ()
-    return [*of_config, *_about_counter(base, agent), *problems_of_agents(base, config, agent)]
+        problems = list(error.problems)
+    return [*problems, *_about_counter(base, agent), *problems_of_agents(base, config, agent, opened)]
 
 
 def _about_counter(base: Path, agent: str | None) -> list[Problem]:

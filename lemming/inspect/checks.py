@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,16 +15,18 @@ from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, U
 from lemming.files import fs
 from lemming.files.jsontext import locate
 from lemming.inspect.readiness import seen_on_the_way
-from lemming.mail.index import outboxes_of
-from lemming.mail.misplaced import about_outbox
+from lemming.mail.misplaced import about_ticks_to_come
 from lemming.memory import read_memories
-from lemming.messages import outbox_problems
+from lemming.messages import outbox_problems, problems_in
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person
 from lemming.tick.retention import longest_kept
 from lemming.tools import ToolRegistry
+
+ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
+"""How many entries are opened where not all are wanted, and how many of each outbox at least."""
 
 
 @dataclass(frozen=True)
@@ -86,33 +87,68 @@ def _about_new_agents(config: Config) -> Iterator[Problem]:
             yield _warning("config/org.json", f"/create_agent_models/{index}", error.message, error.hint)
 
 
+@dataclass
+class Opened:
+    """How many entries of each outbox are opened, the newest (None: all). `left`: so many were not."""
+
+    newest: int | None = None
+    left: int = 0
+
+
+def share_of_each(outboxes: int) -> int:
+    """Return how many entries of each of so many outboxes a look opens that is to take no time.
+
+    >>> share_of_each(3), share_of_each(1000)
+    (1000, 5)
+    """
+    return max(LEAST_OF_EACH, ENTRIES_OPENED // max(outboxes, 1))
+
+
 def problems_of_agents(
-    base: Path, config: Config | None, only: str | None, *, newest: int | None = None
+    base: Path, config: Config | None, only: str | None, opened: Opened | None = None
 ) -> Iterator[Problem]:
     """Yield what is wrong with the agents (or one of them), their outboxes and their memories.
 
-    Without settings, because they are broken themselves, resumes are only checked alone. With `newest`, so
-    many entries of each outbox are opened.
+    Without settings, because they are broken themselves, resumes are only checked alone. `opened` says how
+    many entries to open, and is told how many were not.
     """
     survey = survey_agents(base)
     folders = agent_folders(base)
+    warnings: dict[str, list[Problem]] = {}
+    for warning in survey.warnings:
+        warnings.setdefault(warning.file, []).append(warning)
+    tick = _tick_of(base)
     for name in folders if only is None else [only]:
         if name in survey.broken:
             yield from survey.broken[name].problems
         else:
-            file = paths.resume_file(name)
-            yield from (warning for warning in survey.warnings if warning.file == file)
+            yield from warnings.get(paths.resume_file(name), ())
             if config is not None and name in survey.agents:  # not without a resume: it is ignored
                 yield from _problems_of_resume(base, survey.agents[name], config, folders)
         if paths.AGENT_NAME.match(name):
-            yield from outbox_problems(base, name, newest=newest)
-            yield from _about_ticks_to_come(base, name)
+            yield from _about_outbox(base, name, tick, opened or Opened())
             yield from read_memories(base, name).problems
 
 
-def _about_ticks_to_come(base: Path, name: str) -> Iterator[Problem]:
-    with contextlib.suppress(LemmingError):  # a broken counter is told of elsewhere
-        yield from about_outbox(name, outboxes_of(base).outbox(name), [], load_tick(base))
+def _tick_of(base: Path) -> int | None:
+    """Return the tick that runs next; None when the counter is broken, which is told elsewhere."""
+    try:
+        return load_tick(base)
+    except LemmingError:
+        return None
+
+
+def _about_outbox(base: Path, name: str, tick: int | None, opened: Opened) -> Iterator[Problem]:
+    try:
+        files = fs.list_names(f"{base}/{paths.outbox_folder(name)}")
+    except OSError:
+        yield from outbox_problems(base, name)
+        return
+    yield from problems_in(base, name, files, newest=opened.newest)
+    if opened.newest is not None:
+        opened.left += max(0, len(files) - opened.newest)
+    if tick is not None:
+        yield from about_ticks_to_come(name, files, tick)
 
 
 def _problems_of_resume(base: Path, agent: Agent, config: Config, folders: list[str]) -> Iterator[Problem]:

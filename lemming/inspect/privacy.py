@@ -20,9 +20,10 @@ def places_open_to_all(base: Path) -> list[str]:
 
 
 def _is_open(base: Path, place: Path) -> bool:
-    above = place.relative_to(base).parents
-    wanted = stat.S_IROTH | stat.S_IXOTH if place.is_dir() else stat.S_IROTH
-    return bool(_mode(place) & wanted) and all(_mode(base / folder) & stat.S_IXOTH for folder in above)
+    mode = _mode(place)
+    if not mode & (stat.S_IROTH | stat.S_IXOTH if stat.S_ISDIR(mode) else stat.S_IROTH):
+        return False
+    return all(_mode(base / folder) & stat.S_IXOTH for folder in place.relative_to(base).parents)
 
 
 def _mode(path: Path) -> int:

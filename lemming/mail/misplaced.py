@@ -26,36 +26,41 @@ def misplaced(base: Path, authors: Iterable[str], tick: int) -> Iterator[Problem
         yield from about_files(author, files, tick)
 
 
-def about_files(author: str, files: Iterable[str], tick: int) -> Iterator[Problem]:
+def about_files(author: str, files: Sequence[str], tick: int) -> Iterator[Problem]:
     """Yield warnings about the files of one outbox."""
-    strays: list[str] = []
-    later: list[tuple[int, str]] = []
-    for file in files:
-        if not (match := paths.ENTRY_FILE.match(file)):
-            strays.append(file)
-        elif int(match[1]) > tick:
-            later.append((int(match[1]), file))
-    yield from _warnings(author, strays, sorted(later))
+    yield from _about_strays(author, [file for file in files if not paths.ENTRY_FILE.match(file)])
+    yield from about_ticks_to_come(author, files, tick)
+
+
+def about_ticks_to_come(author: str, files: Iterable[str], tick: int) -> Iterator[Problem]:
+    """Yield a warning if some of the files of one outbox are entries of ticks after `tick`."""
+    now = f"{tick + 1:08d}"
+    candidates = (file for file in files if file >= now or file[8:9] != "_")  # most ticks have eight digits
+    told = ((int(match[1]), file) for file in candidates if (match := paths.ENTRY_FILE.match(file)))
+    yield from _about_later(author, sorted(each for each in told if each[0] > tick))
 
 
 def about_outbox(author: str, outbox: Outbox, strays: list[str], tick: int) -> Iterator[Problem]:
     """Yield warnings about one outbox: `strays` are the names in it that are no entry's."""
-    if strays or outbox.last_tick > tick:
+    yield from _about_strays(author, strays)
+    if outbox.last_tick > tick:
         later = outbox.names[len(outbox.older_than(tick + 1)) :]
-        yield from _warnings(author, strays, [(name.tick, name.file.rpartition("/")[2]) for name in later])
+        yield from _about_later(author, [(name.tick, name.file.rpartition("/")[2]) for name in later])
 
 
-def _warnings(author: str, strays: list[str], later: Sequence[tuple[int, str]]) -> Iterator[Problem]:
-    folder = paths.outbox_folder(author)
+def _about_strays(author: str, strays: list[str]) -> Iterator[Problem]:
     if strays:
-        hint = "entries are named TICK_ID.json, like 00000042_3fa9c1d2e0b7.json"
-        yield _warning(f"{_names(strays)}: ignored, not an entry's file name", folder, hint)
+        message = f"{_names(strays)}: ignored, not an entry's file name"
+        yield _warning(author, message, "entries are named TICK_ID.json, like 00000042_3fa9c1d2e0b7.json")
+
+
+def _about_later(author: str, later: Sequence[tuple[int, str]]) -> Iterator[Problem]:
     if later:
         first, file = later[0]
         hint = f'rename it (and set its "tick") to bring it forward: agents/{author}/outbox/TICK_ID.json'
         more = f" (and {len(later) - 1} more such)" if len(later) > 1 else ""
         message = f"{file} is of tick {first}: nobody is shown it before that tick{more}"
-        yield _warning(message, folder, hint)
+        yield _warning(author, message, hint)
 
 
 def _names(files: list[str]) -> str:
@@ -63,5 +68,6 @@ def _names(files: list[str]) -> str:
     return ", ".join(name[:80] for name in files[:NAMED]) + more
 
 
-def _warning(message: str, folder: str, hint: str) -> Problem:
+def _warning(author: str, message: str, hint: str) -> Problem:
+    folder = paths.outbox_folder(author)
     return Problem(message, file=folder, hint=hint, severity="warning", code="LMG-305")

@@ -8,7 +8,10 @@ from typing import Any
 import pytest
 from terminal import Lemming
 
+from lemming import paths
 from lemming.files import fs
+from lemming.inspect.checks import share_of_each
+from lemming.messages import OutboxEntry, entry_id
 from lemming.testing import make_org, resume
 
 PERMISSIONS = "/permissions"
@@ -234,3 +237,16 @@ def test_what_a_plugin_that_was_not_imported_may_bring_is_no_mistake(base: Path,
     told = lemming("validate", "--json").out
     assert 'no provider \\"own_provider\\"' in told
     assert 'no tool \\"own_tool\\"' in told
+
+
+def test_of_very_many_entries_the_newest_are_opened_and_all_when_asked(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    for tick in range(share_of_each(1) + 1):
+        entry = OutboxEntry(entry_id(tick, "ada", 0), tick, "ada", "message", {}, [], "2026-01-01T00:00:00Z")
+        fs.publish(base, entry.file, b"{}" if tick == 0 else entry.content)
+    ran = lemming("validate")
+    assert "not opened: 1 older entry (all but the newest 5000 of each outbox); --all does" in ran.err
+    every = lemming("validate", "--all", "--json")
+    oldest = paths.entry_file("ada", 0, entry_id(0, "ada", 0))
+    assert every.status == 3
+    assert {problem["file"] for problem in every.objects} == {oldest}

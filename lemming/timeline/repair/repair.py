@@ -336,8 +336,8 @@ def _leftover_files(base: Path) -> Iterator[str]:
     for top in WHERE_THE_ENGINE_WRITES:
         for folder, inner, names in walk(base / top):
             inner[:] = sorted(name for name in inner if not name.endswith(".git"))
-            for name in sorted(names):
-                if is_temporary(name) and is_left_over(None, f"{folder}/{name}"):
+            for name in sorted(filter(is_temporary, names)):
+                if is_left_over(None, f"{folder}/{name}"):
                     yield (Path(folder) / name).relative_to(base).as_posix()
 
 
