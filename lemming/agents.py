@@ -6,41 +6,26 @@ Format: docs/resume.md. A folder whose resume is broken takes out that agent onl
 from __future__ import annotations
 
 import contextlib
-import operator
 import os
 import stat
-import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from lemming import paths
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import LARGEST_AMOUNT, about
 from lemming.files.jsontext import compact, nearest, parse
-from lemming.files.stamps import (
-    Identity,
-    Look,
-    Reading,
-    are_as_before,
-    folders_in,
-    has_rested,
-    identity_of,
-    is_current,
-    look,
-    opened,
-    status_of,
-)
+from lemming.files.stamps import Look, Reading, are_as_before, folders_in, opened, status_of
 from lemming.kinds import MESSAGE_KINDS, MessageKind
+from lemming.organisation import Organisation
 from lemming.schedule import AgentSchedule, in_order, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10
 OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
-FOLDERS_REMEMBERED = 10_000
-_sound: dict[str, Identity] = {}  # folders of agents that held nothing odd, as they were when that was seen
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,9 +192,8 @@ class Survey:
 
 def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
     """Return one agent from its resume; raise `ConfigError` that lists everything wrong with it."""
-    base = paths.as_base(base_path)
-    is_link = os.path.islink(f"{base}/agents/{name}")
-    outcome = _look(base, name, is_link=is_link, before=None).outcome
+    org = Organisation.at(base_path)
+    outcome = _look(org, name, is_link=os.path.islink(f"{org.base}/agents/{name}")).outcome
     if isinstance(outcome, ConfigError):
         raise outcome
     return outcome.value
@@ -221,67 +205,57 @@ def discover_agents(base_path: str | os.PathLike[str]) -> list[Agent]:
 
 
 def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
-    """Sort the agents into the good and the broken; a resume is read again only when it has changed.
+    """Sort the agents into the good and the broken; of an `Organisation`, only what has changed is read.
 
     When nothing has, the result is the same value as before: it is not to be changed.
     """
-    base = paths.as_base(base_path)
-    kept = _kept(base)
+    org = Organisation.at(base_path)
+    latest = org.own(_Latest)
     try:
-        with _opened_agents(base) as folder:
+        with _opened_agents(org.base) as folder:
             found = folders_in(folder)
-            before = kept[0] if kept else None
-            looks = before.looks if before and before.found == found else None
-            if before and looks is not None and are_as_before(looks, folder):
-                return before.survey
-            kept[:] = [_look_at_all(base, found, folder, before)]
+            if latest.looks is None or latest.found != found or not are_as_before(latest.looks, folder):
+                latest.look_at(found)
     except FileNotFoundError:
         return _survey_of({}, {})
-    return kept[0].survey
+    return latest.survey
 
 
-class _Kept(NamedTuple):
-    """A survey and what it was made of: as long as all the looks hold, so does the survey.
+class _Latest:
+    """The survey of an organisation as it was last, and what it was made of.
 
-    `found`: the folders' names, each with whether it is a link. `looks` is None if any of them is in doubt.
+    `found`: the folders' names, each with whether it is a link. As long as all `looks` hold, so does the
+    survey; None if any of them is in doubt.
     """
 
-    found: dict[str, bool]
-    looks: list[Look] | None
-    readings: dict[str, Reading[Document[Agent]]]
-    survey: Survey
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._readings: dict[str, Reading[Document[Agent]]] = {}
+        self.found: dict[str, bool] = {}
+        self.looks: list[Look] | None = None
+        self.survey = _survey_of({}, {})
+
+    def look_at(self, found: dict[str, bool]) -> None:
+        """Read the resumes that have changed; if they say nothing new, the survey is the one from before."""
+        readings: dict[str, Reading[Document[Agent]]] = {}
+        unread: dict[str, ConfigError] = {}
+        for name, is_link in _in_text(found):
+            try:
+                readings[name] = _look(self._org, name, is_link=is_link)
+            except ConfigError as error:
+                unread[name] = error
+        if unread or found != self.found or not _say_the_same(self._readings, readings):
+            self.survey = _survey_of(readings, unread)
+        self.found, self._readings = found, readings
+        is_certain = not unread and all(reading.is_settled for reading in readings.values())
+        looks = [(f"{name}/resume.json", reading.identity) for name, reading in readings.items()]
+        self.looks = looks if is_certain else None
 
 
-@lru_cache(maxsize=8)
-def _kept(base: Path) -> list[_Kept]:
-    """Return where the latest survey of an organisation is kept."""
-    return []
-
-
-def _look_at_all(base: Path, found: dict[str, bool], folder: int, before: _Kept | None) -> _Kept:
-    """Read the resumes that have changed; where they say nothing new the survey is the one from before."""
-    known = before.readings if before else {}
-    readings: dict[str, Reading[Document[Agent]]] = {}
-    unread: dict[str, ConfigError] = {}
-    for name, is_link in _in_text(found):
-        reading = known.get(name)
-        if reading and not is_link and is_current(reading, f"{name}/resume.json", folder):
-            readings[name] = reading
-            continue
-        try:
-            readings[name] = _look(base, name, is_link=is_link, before=reading)
-        except ConfigError as error:
-            unread[name] = error
-    is_known = not unread and all(reading.is_settled for reading in readings.values())
-    looks = [(f"{name}/resume.json", reading.identity) for name, reading in readings.items()]
-    is_same = (
-        before is not None
-        and not unread
-        and (before.found == found and len(known) == len(readings))
-        and all(map(operator.is_, known.values(), readings.values()))
-    )
-    survey = before.survey if before and is_same else _survey_of(readings, unread)
-    return _Kept(found, looks if is_known else None, readings, survey)
+def _say_the_same(
+    before: Mapping[str, Reading[Document[Agent]]], now: Mapping[str, Reading[Document[Agent]]]
+) -> bool:
+    return before.keys() == now.keys() and all(before[name].outcome is now[name].outcome for name in now)
 
 
 def _survey_of(readings: dict[str, Reading[Document[Agent]]], unread: dict[str, ConfigError]) -> Survey:
@@ -327,17 +301,7 @@ def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
 
 
 def require_own_folders(base: Path, name: str) -> None:
-    """Raise `ConfigError` when something else stands where one of the agent's own folders belongs.
-
-    Whatever takes the place of one changes the agent's folder: as long as that rests, nobody looks again.
-    """
-    above, now = f"{base}/{paths.agent_folder(name)}", time.time_ns()
-    try:
-        identity = identity_of(above)
-    except FileNotFoundError:
-        return
-    if _sound.get(above) == identity:
-        return
+    """Raise `ConfigError` when something else stands where one of the agent's own folders belongs."""
     for folder in OWN_FOLDERS:
         file = f"{paths.agent_folder(name)}/{folder}"
         try:
@@ -347,10 +311,6 @@ def require_own_folders(base: Path, name: str) -> None:
         if not stat.S_ISDIR(mode):
             what = "a symbolic link" if stat.S_ISLNK(mode) else "something that is not a folder"
             raise _broken(file, f"{what} stands where the agent's {folder} belongs", "move it away")
-    if has_rested(identity, now) and identity_of(above) == identity:
-        if len(_sound) >= FOLDERS_REMEMBERED:
-            _sound.clear()
-        _sound[above] = identity
 
 
 def should_run(agent: Agent, tick: int) -> bool:
@@ -358,9 +318,7 @@ def should_run(agent: Agent, tick: int) -> bool:
     return is_due(agent.schedule, tick)
 
 
-def _look(
-    base: Path, name: str, *, is_link: bool, before: Reading[Document[Agent]] | None
-) -> Reading[Document[Agent]]:
+def _look(org: Organisation, name: str, *, is_link: bool) -> Reading[Document[Agent]]:
     """Return what an agent's resume says; raise `ConfigError` when there is none that can be read."""
     try:
         resume = paths.resume_file(name)
@@ -370,7 +328,7 @@ def _look(
         message = "symbolic link refused: an agent must be a real folder"
         raise _broken(paths.agent_folder(name), message, "copy it here")
     try:
-        return look(f"{base}/{resume}", before, partial(_read, name), limit_bytes=RESUME_LIMIT_BYTES)
+        return org.files.reading(resume, partial(_read, name), limit_bytes=RESUME_LIMIT_BYTES)
     except FileNotFoundError as error:
         hint = f"write {resume}, or create it with `lemming agents new {name}`"
         raise _broken(resume, "no agent without it; the folder is ignored", hint) from error

@@ -8,19 +8,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from operator import is_
+from typing import Any, Literal
 
-from lemming import paths
 from lemming.agents import AgentCredits
 from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import LARGEST_AMOUNT, about
 from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
-from lemming.files.stamps import Look, Reading, are_as_before, is_current, look, looks_at
+from lemming.organisation import Organisation
 from lemming.redaction import name_variables
 from lemming.schedule import Wake
 
@@ -274,77 +272,54 @@ KINDS: dict[str, Any] = {
 def load_config(base_path: str | os.PathLike[str]) -> Config:
     """Return the organisation's settings; raise `ConfigError` with every problem of all three files.
 
-    A file is read again only when it has changed; when none has, the result is the same value as before.
+    When no file of an `Organisation` says anything new, the result is the same value as before.
     """
-    base = paths.as_base(base_path)
-    kept = _latest_config(base)
-    if kept and kept[0].looks is not None and are_as_before(kept[0].looks):
-        return kept[0].config
-    looks = looks_at(f"{base}/{file}" for file in (ORG_FILE, MODELS_FILE, CREDITS_FILE))
-    config = _read_all(base)
-    if kept and repr(kept[0].config) == repr(config):  # not `==`, for which 1 is True
-        config = kept[0].config
-    kept[:] = [_Kept(looks, config)]
-    return config
+    org = Organisation.at(base_path)
+    found = [_read(org, file) for file in KINDS]
+    latest = org.own(_Latest)
+    if latest.config is None or not all(map(is_, latest.found, found)):
+        latest.config, latest.found = _config_of(found), found
+    return latest.config
 
 
-class _Kept(NamedTuple):
-    """Settings, and what they were read from; None when it is in doubt whether they still hold."""
+class _Latest:
+    """The settings of an organisation as they were last, and what the files said."""
 
-    looks: list[Look] | None
-    config: Config
-
-
-@lru_cache(maxsize=8)
-def _latest_config(base: Path) -> list[_Kept]:
-    """Return where an organisation's latest settings are kept."""
-    return []
+    def __init__(self, _: Organisation) -> None:
+        self.config: Config | None = None
+        self.found: list[_Found] = []
 
 
-def _read_all(base: Path) -> Config:
-    """Return the settings, of which only what has changed is read."""
-    problems: list[Problem] = []
-    warnings: list[Problem] = []
-
-    def read(file: str) -> Any:
-        try:
-            found = _read(base, file, KINDS[file])
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            found = unreadable(file, error)
-        if isinstance(found, ConfigError):
-            problems.extend(found.problems)
-            return None
-        warnings.extend(found.warnings)
-        return found.value
-
-    org = read(ORG_FILE) or Org()
-    problems.extend(_problems_of_cluster(org))
-    models = read(MODELS_FILE) or {}
-    allocations = read(CREDITS_FILE) or {}
-    errors = tuple(problem for problem in problems if problem.severity == "error")
-    if errors:
-        raise ConfigError(str(errors[0]), problems=tuple(problems))
-    for entry in models.values():
-        name_variables(entry.options, MODELS_FILE)
-    return Config(org, {**DEFAULT_MODELS, **models}, allocations, tuple(warnings))
+_Found = Document[Any] | ConfigError | None
+"""What a settings file says, or what is wrong with it; None: there is no such file."""
 
 
-def _read(base: Path, file: str, kind: Any) -> Document[Any] | ConfigError:
-    """Return a settings file, or what is wrong with it; raise `OSError` when it cannot be read."""
-    path, latest = f"{base}/{file}", _latest(base)
-    reading = latest.get(file)
-    if reading is None or not is_current(reading, path):
-        reading = look(path, reading, lambda raw: read_text(raw, file, kind), limit_bytes=DEFAULT_LIMIT_BYTES)
-        latest[file] = reading
+def _read(org: Organisation, file: str) -> _Found:
+    try:
+        kind = KINDS[file]
+        reading = org.files.reading(
+            file, lambda raw: read_text(raw, file, kind), limit_bytes=DEFAULT_LIMIT_BYTES
+        )
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return unreadable(file, error)
     return reading.outcome
 
 
-@lru_cache(maxsize=8)
-def _latest(base: Path) -> dict[str, Reading[Document[Any]]]:
-    """Return where the latest readings of an organisation's settings are kept, by file."""
-    return {}
+def _config_of(found: Sequence[_Found]) -> Config:
+    documents = [document for document in found if isinstance(document, Document)]
+    org, models, allocations = (each.value if isinstance(each, Document) else None for each in found)
+    org = org or Org()
+    mistakes = [problem for each in found if isinstance(each, ConfigError) for problem in each.problems]
+    problems = (*mistakes, *_problems_of_cluster(org))
+    errors = [problem for problem in problems if problem.severity == "error"]
+    if errors:
+        raise ConfigError(str(errors[0]), problems=problems)
+    for entry in (models or {}).values():
+        name_variables(entry.options, MODELS_FILE)
+    warnings = tuple(warning for document in documents for warning in document.warnings)
+    return Config(org, {**DEFAULT_MODELS, **(models or {})}, allocations or {}, warnings)
 
 
 def _problems_of_cluster(org: Org) -> Iterator[Problem]:

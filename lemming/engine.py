@@ -282,7 +282,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         write_lost_turns(runtime, config, [at for at in ticks if at < tick])
     records = read_journal(base, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     started = plan_in(records)
-    snapshot = take_snapshot(base, config, tick, Plan.of(started) if started else None)
+    snapshot = take_snapshot(runtime.org, config, tick, Plan.of(started) if started else None)
     _announce(runtime, snapshot, records)
     if recorder and not is_begun:
         recorder.before_tick(tick)

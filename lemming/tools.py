@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
-from lemming import paths
 from lemming.agents import Agent, load_agent
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
@@ -20,6 +19,7 @@ from lemming.errors import LemmingError, PermissionDenied, ToolError
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import compact, nearest
 from lemming.journal.ledger import amend_state, read_state
+from lemming.organisation import Organisation
 from lemming.plugins.registry import Registry
 
 if TYPE_CHECKING:
@@ -61,12 +61,17 @@ class ToolContext:
     """
 
     agent: Agent
-    base: Path
-    org: Org
+    org: Organisation
+    settings: Org
     now: str
     staged: Mapping[str, bytes] = field(default_factory=dict)
     used_up: float | None = None
     worked: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def base(self) -> Path:
+        """The organisation's folder."""
+        return self.org.base
 
 
 class Tool(ABC):
@@ -193,15 +198,16 @@ class EngineTool(Tool):
 
         What the agent may not do is refused here too. Raises `ConfigError` when there is no such agent.
         """
-        base = paths.as_base(base_path)
+        org = Organisation.at(base_path)
+        base = org.base
         context = ToolContext(
-            agent=load_agent(base, agent_name),
-            base=base,
-            org=load_config(base).org,
+            agent=load_agent(org, agent_name),
+            org=org,
+            settings=load_config(org).org,
             now=timestamp(SystemClock().now()),
         )
         try:
-            self.require_granted(context.agent, context.org)
+            self.require_granted(context.agent, context.settings)
             result = self.plan(context, *args, **self.check(kwargs))
         except LemmingError as error:
             return ToolResult(False, str(error))
@@ -219,7 +225,7 @@ class EngineTool(Tool):
         """
         from lemming.access.effects import require_writable
 
-        require_writable(context.agent, context.base, context.org, effect, caller=self.name)
+        require_writable(context.agent, context.base, context.settings, effect, caller=self.name)
 
     @property
     def _arguments(self) -> Arguments:

@@ -23,6 +23,7 @@ LONGEST_FILE = 400
 FLOORS = (
     {"arguments", "clock", "deadlines", "errors", "kinds", "paths", "quoting", "redaction"},
     {"files", "plugins"},
+    {"organisation"},
     {"contract", "logging_config", "memory", "providers", "report", "schedule"},
     {"agents"},
     {"config"},

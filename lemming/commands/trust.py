@@ -18,6 +18,7 @@ from lemming.config import Config, load_config
 from lemming.errors import DiskError, NotTrusted
 from lemming.files.documents import once_saved
 from lemming.inspect.reach import is_about_the_owner, reaches
+from lemming.organisation import Organisation
 from lemming.tick.runtime import Runtime
 
 _SENTENCE_WIDTH = 400
@@ -100,7 +101,7 @@ def load_settings(base: Path) -> Config:
     """
     config = load_config(base)
     if not config.org.plugins or is_agreed(base):
-        return Runtime(base).load_config()
+        return Runtime(Organisation(base)).load_config()
     names = ", ".join(config.org.plugins)
     tell(f"not imported: {one_line(names)}, as nobody here has agreed to running this (`lemming trust`)")
     return config

@@ -10,6 +10,7 @@ from lemming.config import Config, credits_of
 from lemming.journal.file import read_journal
 from lemming.journal.records import TurnEnded, TurnStarted, plan_in
 from lemming.messages import read_outbox_entries
+from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import Plan
 from lemming.tick.snapshot import Snapshot, take_snapshot
@@ -85,7 +86,7 @@ def preview_tick(base: Path, config: Config) -> Preview:
     tick = load_tick(base)
     records = read_journal(base, tick)
     started = plan_in(records)
-    snapshot = take_snapshot(base, config, tick, Plan.of(started) if started else None)
+    snapshot = take_snapshot(Organisation.at(base), config, tick, Plan.of(started) if started else None)
     ended = {record.about: record for record in records if isinstance(record, TurnEnded)}
     for name, record in ended.items():
         written = {entry["id"] for entry in record.report.entries}

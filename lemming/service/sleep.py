@@ -81,7 +81,7 @@ class Sleeper(Timer):
     @contextmanager
     def tick(self) -> Iterator[None]:
         """Surround a tick, and note what the engine writes in it. What changed before it, it will see."""
-        agents = survey_agents(self.runtime.base).agents.values()
+        agents = survey_agents(self.runtime.org).agents.values()
         self._watch.add_context(context_files(self.runtime.base, agents))
         if self._watch.changes():
             self._resting.clear()
@@ -146,7 +146,7 @@ class Sleeper(Timer):
     def _schedules(self, tick: int) -> dict[str, int]:
         """Return the next tick, from `tick` on, of each agent that may take a turn in it as things stand."""
         config = self.runtime.load_config()
-        agents = survey_agents(self.runtime.base).agents
+        agents = survey_agents(self.runtime.org).agents
         return {
             name: next_due(agent.schedule, tick)
             for name, agent in agents.items()

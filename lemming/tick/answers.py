@@ -82,8 +82,8 @@ class JournalTape:
             return recorded_result(self._finished[index])
         context = ToolContext(
             agent=self._seat.agent,
-            base=self._runtime.base,
-            org=self._org,
+            org=self._runtime.org,
+            settings=self._org,
             now=at,
             staged={
                 **self._commits.held_files,

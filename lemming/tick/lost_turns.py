@@ -101,6 +101,6 @@ def _write_again(runtime: Runtime, config: Config, tick: int, agent_names: list[
     from lemming.tick.tick import Tick
 
     plan = read_plan(runtime.base, tick)
-    snapshot = take_snapshot(runtime.base, config, tick, Plan.of(plan) if plan else None)
+    snapshot = take_snapshot(runtime.org, config, tick, Plan.of(plan) if plan else None)
     with Journal(runtime.base, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
         Tick.begin(runtime, journal, snapshot, after=None).write_again(agent_names)

@@ -28,6 +28,7 @@ from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
 from lemming.journal.records import BatchAnnounced, BatchSent
 from lemming.logging_config import EngineLog
+from lemming.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
 from lemming.tick.executors.turn_lock import Baton
@@ -67,7 +68,7 @@ class Runtime:
     any; `batches` are those of the tick under way. `baton`: of all turns the one that holds it works.
     """
 
-    base: Path
+    org: Organisation
     clock: Clock = field(default_factory=SystemClock)
     notify: Notify = ignore
     stop: threading.Event = field(default_factory=threading.Event)
@@ -78,7 +79,7 @@ class Runtime:
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     is_heard: bool = field(init=False, default=True)  # else nobody need put events together
     _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
-    _org: Org = field(default_factory=Org)
+    _settings: Org = field(default_factory=Org)
     _config: Config | None = None
     _config_problem: str = ""
     _circuits: Circuits | None = None
@@ -98,6 +99,11 @@ class Runtime:
         if self.is_heard:
             self.notify = one_at_a_time
 
+    @property
+    def base(self) -> Path:
+        """The organisation's folder."""
+        return self.org.base
+
     def waiting(self) -> contextlib.AbstractContextManager[None]:
         """Let other turns work while this one, which holds the `baton`, waits for something in the block."""
         return self.baton.waiting
@@ -112,12 +118,12 @@ class Runtime:
         load_plugins(tuple(config.org.plugins))
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
-        self._org = config.org
+        self._settings = config.org
         return config
 
     def _readable_config(self) -> Config:
         try:
-            config = once_saved(self.base, lambda: load_config(self.base), lambda _: ())
+            config = once_saved(self.base, lambda: load_config(self.org), lambda _: ())
         except ConfigError as error:
             if self._config is None:
                 raise
@@ -203,7 +209,7 @@ class Runtime:
 
     def _provider(self, entry: ModelEntry) -> LLMProvider:
         limits = entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute
-        where = self._org.executor, self._org.executor_address
+        where = self._settings.executor, self._settings.executor_address
         key = entry.provider, repr(entry.options), entry.attempts, limits, where
         if key in self._providers:
             return self._providers[key]
@@ -232,25 +238,25 @@ class Runtime:
             entry.tokens_per_minute,
         )
         pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
-        if self._org.executor == "dask" and provider.can_be_down:  # a recording is read here
+        if self._settings.executor == "dask" and provider.can_be_down:  # a recording is read here
             provider = self._by_cluster(provider, entry)
-            name = f"{name} by {self._org.executor_address}"
+            name = f"{name} by {self._settings.executor_address}"
         circuit = self._circuits.circuit(name) if provider.can_be_down else None
         return RetryingLLMProvider(
             provider, attempts=entry.attempts, circuit=circuit, pace=pace, limits=limits, stop=self.stop
         )
 
     def _bare_provider(self, entry: ModelEntry) -> LLMProvider:
-        plugins = self._org.plugins
+        plugins = self._settings.plugins
         return make_provider(entry.provider, entry.options, base=self.base, plugins=plugins)
 
     def _by_cluster(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
         from lemming.llm.cluster import DaskCalls
 
-        if self._cluster is None or self._cluster.address != self._org.executor_address:
+        if self._cluster is None or self._cluster.address != self._settings.executor_address:
             self.close()
-            self._cluster = DaskCalls(self._org.executor_address)
-        plugins = self._org.plugins
+            self._cluster = DaskCalls(self._settings.executor_address)
+        plugins = self._settings.plugins
         return self._cluster.provider(
             provider, entry.provider, entry.options, base=self.base, plugins=plugins
         )
@@ -270,7 +276,8 @@ def open_org(
 
     Raises `NotAnOrg` when the folder has no `agents/`, and `OrgBusy` that names the engine that holds it.
     """
-    base = paths.as_base(base_path)
+    org = Organisation.at(base_path)
+    base = org.base
     if not _is_folder(base / "agents"):
         raise NotAnOrg(
             "there is no agents/ folder here", where=str(base), hint="make one with `lemming init`"
@@ -288,7 +295,7 @@ def open_org(
         }
         lock.describe(pretty_words(holder))
         learn_stamps(lock.restamp)
-        opened = Runtime(base, clock, notify, stop or threading.Event(), epoch, batch)
+        opened = Runtime(org, clock, notify, stop or threading.Event(), epoch, batch)
         with contextlib.closing(opened) as runtime:
             yield runtime
     finally:

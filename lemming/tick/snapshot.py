@@ -16,6 +16,7 @@ from lemming.files.documents import once_saved
 from lemming.files.jsontext import nearest
 from lemming.files.stamps import opened
 from lemming.mail.visibility import Mailroom
+from lemming.organisation import Organisation
 from lemming.report import TurnReport
 from lemming.tick.idle import QuietAgents, quiet_agents
 from lemming.tick.plan import Plan, make_plan, people_in
@@ -31,10 +32,15 @@ NOTHING: Mapping[str, bytes] = {}
 class Snapshot:
     """One look at an organisation. An edit made after it counts from the next tick."""
 
-    base: Path
+    org: Organisation
     config: Config
     survey: Survey
     plan: Plan
+
+    @property
+    def base(self) -> Path:
+        """The organisation's folder."""
+        return self.org.base
 
     @property
     def tick(self) -> int:
@@ -111,10 +117,10 @@ class Snapshot:
         return turn
 
 
-def take_snapshot(base: Path, config: Config, tick: int, plan: Plan | None = None) -> Snapshot:
+def take_snapshot(org: Organisation, config: Config, tick: int, plan: Plan | None = None) -> Snapshot:
     """Look at an organisation as a tick begins. `plan` is that of an interrupted attempt: it is kept."""
-    survey = once_saved(base, lambda: survey_agents(base), _problems_of)
-    return Snapshot(base, config, survey, plan or make_plan(tick, survey, config))
+    survey = once_saved(org.base, lambda: survey_agents(org), _problems_of)
+    return Snapshot(org, config, survey, plan or make_plan(tick, survey, config))
 
 
 def _problems_of(survey: Survey) -> list[Problem]:

@@ -222,7 +222,7 @@ class Tick:
         self._take(seat, again=True)
 
     def _refused_places(self, seat: Seat, records: list[Record]) -> dict[str, str]:
-        return refused_places(self.runtime.base, seat.agent, self.snapshot.config.org, records)
+        return refused_places(self.runtime.org, seat.agent, self.snapshot.config.org, records)
 
     def _again(self, ended: TurnEnded, started: TurnStarted | None) -> None:
         """Take a committed turn's report from its record, and let the others see what it wrote.

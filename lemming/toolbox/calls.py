@@ -22,7 +22,7 @@ def call_tool(
     """
     tool: Tool | None = None
     try:
-        tool = allowed_tool(name, context.agent, context.org)
+        tool = allowed_tool(name, context.agent, context.settings)
         if not isinstance(arguments, dict):
             raise ToolError(f"{name}: args must be an object")
         checked = tool.check(arguments)
@@ -46,7 +46,7 @@ def _in_time(
     tool: Tool, arguments: dict[str, Any], context: ToolContext, stop: threading.Event | None
 ) -> ToolResult:
     """Run a tool on a thread, for as long as it may take."""
-    limit_s = context.org.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
+    limit_s = context.settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
     try:
         return run_on_thread(
             lambda: tool.invoke(context, arguments), limit_s, name=f"lemming-tool-{tool.name}", stop=stop

@@ -68,7 +68,7 @@ class FileWrite(EngineTool):
             raw = content.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ToolError(f"{self.name}: the content is not text (at character {error.start})") from error
-        limits = Usage(context.org.quota.max_bytes, context.org.quota.max_files)
+        limits = Usage(context.settings.quota.max_bytes, context.settings.quota.max_files)
         effect = write_effect(place, raw, context.staged, limits=limits)
         return ToolResult(True, f"wrote {len(raw)} bytes to {path}", (effect,))
 

@@ -45,9 +45,9 @@ class Shell(EngineTool):
 
         if "\0" in command or len(command.encode("utf-8", "replace")) > COMMAND_LIMIT_BYTES:
             raise ToolError(f"{self.name}: a command has no NUL and at most {COMMAND_LIMIT_BYTES} bytes")
-        settings = context.org.shell
+        settings = context.settings.shell
         workspace = paths.workspace_folder(context.agent.name)
-        outcome = run_confined(command, context.base, workspace, context.org)
+        outcome = run_confined(command, context.base, workspace, context.settings)
         verdict = outcome.verdict
         how = {
             "exit": f"exit status {verdict.status}",

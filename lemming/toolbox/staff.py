@@ -37,7 +37,7 @@ class ListAgents(EngineTool):
 
     def plan(self, context: ToolContext) -> ToolResult:
         """Return one line an agent, sorted by name. Why a resume is broken is for people, not for agents."""
-        survey = survey_agents(context.base)
+        survey = survey_agents(context.org)
         titles = {name: agent.title for name, agent in survey.agents.items()}
         titles |= dict.fromkeys(survey.broken, "(out of service: its resume is broken)")
         titles |= _staged_titles(context)
@@ -148,7 +148,7 @@ def _require_creatable(context: ToolContext, created: Agent) -> None:
     permissions, own = created.permissions, context.agent
     _refuse_more_than_own(context, permissions.tools, permissions.read_outboxes)
     _model_key(context, created.model.key)
-    limits: AgentCredits = credits_of(load_config(context.base), own.name, own.credits)
+    limits: AgentCredits = credits_of(load_config(context.org), own.name, own.credits)
     gets, most = created.credits.max_credits, limits.max_credits
     if created.name == "human" or permissions.file_access != own.permissions.file_access or created.context:
         raise PermissionDenied(f'create_agent: "{created.name}" would get more than {own.name} has')
@@ -166,7 +166,7 @@ def _refuse_name(context: ToolContext, name: str) -> None:
     is_staged = any(place.startswith(f"{folder}/") for place in context.staged)
     if is_staged or is_there(f"{context.base}/{folder}"):
         raise ToolError(f'create_agent: there is an agent "{name}" already')
-    if name in load_config(context.base).allocations:  # it would hold, whatever the resume says
+    if name in load_config(context.org).allocations:  # it would hold, whatever the resume says
         raise PermissionDenied(f'create_agent: config/credits.json names "{name}" already; take another name')
 
 
@@ -174,7 +174,7 @@ def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes:
     """Raise if the new agent would get more than its creator has. `create_agent` is never passed on."""
     creator = context.agent
     own = set(creator.permissions.tools) - {CreateAgent.name}
-    known = ToolRegistry.all(context.org.plugins)
+    known = ToolRegistry.all(context.settings.plugins)
     free = {name for name in tools if name in known and known[name].always_allowed}
     if too_much := sorted(set(tools) - own - free):
         raise PermissionDenied(
@@ -187,19 +187,19 @@ def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes:
 
 def _refuse_too_many(context: ToolContext) -> None:
     """Raise when the turn or the organisation has as many new agents as its settings allow."""
-    org = context.org
-    if context.worked.get(CreateAgent.name, 0) >= org.create_agent_per_turn:
-        limit = f"config/org.json create_agent_per_turn {org.create_agent_per_turn}"
+    settings = context.settings
+    if context.worked.get(CreateAgent.name, 0) >= settings.create_agent_per_turn:
+        limit = f"config/org.json create_agent_per_turn {settings.create_agent_per_turn}"
         raise PermissionDenied(f"create_agent: refused by {limit}", hint="create the others in later turns")
     there = len({*agent_folders(context.base), *_staged_titles(context)})
-    if there >= org.create_agent_max_agents:
-        limit = f"config/org.json create_agent_max_agents {org.create_agent_max_agents}"
+    if there >= settings.create_agent_max_agents:
+        limit = f"config/org.json create_agent_max_agents {settings.create_agent_max_agents}"
         raise PermissionDenied(f"create_agent: refused by {limit}: there are {there} agents")
 
 
 def _model_key(context: ToolContext, asked: str) -> str:
     """Return the model key of the new agent: its creator's, or one that the organisation lets it give."""
-    own, others = context.agent.model.key, context.org.create_agent_models
+    own, others = context.agent.model.key, context.settings.create_agent_models
     key = asked or own
     if key not in (own, *others):
         raise PermissionDenied(
@@ -207,7 +207,7 @@ def _model_key(context: ToolContext, asked: str) -> str:
             f"create_agent_models {others}",
             hint=f"you can give: {', '.join(dict.fromkeys((own, *others)))}",
         )
-    load_config(context.base).model(key)
+    load_config(context.org).model(key)
     return key
 
 
@@ -217,7 +217,7 @@ def _credits(context: ToolContext, asked: float) -> tuple[dict[str, Any], float]
     So what an agent and all that it creates may spend together is what it may spend alone.
     """
     agent = context.agent
-    limits: AgentCredits = credits_of(load_config(context.base), agent.name, agent.credits)
+    limits: AgentCredits = credits_of(load_config(context.org), agent.name, agent.credits)
     if limits.max_credits is None:
         return {"max_credits": asked or None, "soft_cap": limits.soft_cap}, 0.0
     used_up = read_state(context.base, agent.name).used_up if context.used_up is None else context.used_up

@@ -21,6 +21,7 @@ from lemming.files.listings import LISTED_AGAIN_AFTER_S, list_again
 from lemming.files.stamps import FINE_GRANULE_NS, GRANULE_NS, has_rested, identity_of, opened
 from lemming.mail.index import KEPT_BYTES, Outboxes, Visit, old_entries, outboxes_of
 from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
+from lemming.organisation import Organisation
 from lemming.testing import make_org, resume, say
 from lemming.tick.idle import quiet_agents
 
@@ -208,7 +209,7 @@ def test_a_link_in_the_place_of_a_folder_that_was_sound_is_seen(tmp_path: Path, 
 # --- idle agents -------------------------------------------------------------------------------
 
 
-def resting(base: Path) -> Path:
+def resting(base: Path) -> Organisation:
     """An organisation whose agent has nothing new, which the engine has found out and may remember."""
     script: list[dict[str, Any]] = [{"reply": say("x")}]
     make_org(
@@ -228,15 +229,16 @@ def resting(base: Path) -> Path:
     )
     fs.publish(base, "shared/facts/today.txt", b"sunny")
     fs.publish(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
-    run_once(base)
+    org = Organisation(base)
+    run_once(org)
     deadline = time.monotonic() + 2 * GRANULE_NS / 1e9
     while not _has_come_to_rest(base):  # by the file system's clock, which no test can turn
         assert time.monotonic() < deadline
         os.sched_yield()
     for _ in range(2):
-        assert run_once(base).is_quiet
-    assert quiet_agents(base, survey_agents(base), load_config(base), load_tick(base)).remembered == {"ada"}
-    return base
+        assert run_once(org).is_quiet
+    assert quiet_agents(base, survey_agents(org), load_config(org), load_tick(base)).remembered == {"ada"}
+    return org
 
 
 def _has_come_to_rest(base: Path) -> bool:
@@ -276,18 +278,18 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_an_agent_at_rest_wakes_when_anything_it_reads_changes(base: Path, change: str) -> None:
-    resting(base)
+    org = resting(base)
     CHANGES[change](base)
-    assert [turn.status for turn in run_once(base).turns if turn.agent == "ada"] != ["skipped"]
+    assert [turn.status for turn in run_once(org).turns if turn.agent == "ada"] != ["skipped"]
 
 
 def test_a_memory_wakes_one_that_had_none(base: Path) -> None:
-    resting(base)
+    org = resting(base)
     shutil.rmtree(base / "agents/ada/memory")
-    run_once(base)
-    assert [run_once(base).is_quiet for _ in range(3)] == [True] * 3
+    run_once(org)
+    assert [run_once(org).is_quiet for _ in range(3)] == [True] * 3
     fs.publish(base, "agents/ada/memory/note.json", b'{"key": "note", "value": 1}')
-    assert not run_once(base).is_quiet
+    assert not run_once(org).is_quiet
 
 
 def test_agents_that_are_due_in_turns_are_woken_each_in_its_own_tick(base: Path) -> None:
@@ -304,11 +306,12 @@ def test_agents_that_are_due_in_turns_are_woken_each_in_its_own_tick(base: Path)
         ),
         script=[{"reply": say("x")}],
     )
+    org = Organisation(base)
     for _ in range(2):
-        run_once(base)
-    assert [run_once(base).is_quiet for _ in range(6)] == [True] * 6
+        run_once(org)
+    assert [run_once(org).is_quiet for _ in range(6)] == [True] * 6
     say_something(base)
-    assert [run_once(base).is_quiet for _ in range(4)] == [False, False, True, True]
+    assert [run_once(org).is_quiet for _ in range(4)] == [False, False, True, True]
 
 
 def test_an_outbox_is_told_by_its_folder_and_one_that_is_not_there_by_the_folder_above(
@@ -345,24 +348,24 @@ def told_by(outboxes: Outboxes, base: Path, author: str) -> str | None:
 
 
 def test_an_agent_at_rest_is_not_woken_by_what_it_may_not_read(base: Path) -> None:
-    resting(base)
+    org = resting(base)
     write(base, "zoe", 1, "aside")
-    assert run_once(base).is_quiet
+    assert run_once(org).is_quiet
 
 
 def test_an_entry_of_a_tick_to_come_wakes_when_its_tick_comes(base: Path) -> None:
-    resting(base)
+    org = resting(base)
     tick = load_tick(base)
     write(base, "human", tick + 2, "ahead")
-    assert [run_once(base).is_quiet for _ in range(3)] == [True, True, False]
+    assert [run_once(org).is_quiet for _ in range(3)] == [True, True, False]
 
 
 def test_an_entry_that_was_unusable_wakes_when_it_is_mended(base: Path) -> None:
-    resting(base)
+    org = resting(base)
     path = write(base, "human", 1, "broken")
     whole = path.read_bytes()
     path.write_bytes(b"{")
-    run_once(base)
-    assert run_once(base).is_quiet
+    run_once(org)
+    assert run_once(org).is_quiet
     path.write_bytes(whole)
-    assert not run_once(base).is_quiet
+    assert not run_once(org).is_quiet

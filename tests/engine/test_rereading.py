@@ -27,6 +27,7 @@ from lemming.files.stamps import (
     look,
     looks_at,
 )
+from lemming.organisation import Organisation
 from lemming.testing import make_org, resume
 
 pytestmark = pytest.mark.usefixtures("stamps")
@@ -34,19 +35,19 @@ RESUME = "agents/ada/resume.json"
 
 
 @pytest.fixture
-def org(base: Path) -> Path:
-    return make_org(base, resume("ada", title="v000"), resume("zed"))
+def org(base: Path) -> Organisation:
+    return Organisation(make_org(base, resume("ada", title="v000"), resume("zed")))
 
 
-def write(org: Path, **keys: object) -> None:
-    (org / RESUME).write_text(json.dumps(resume("ada", **keys)))
+def write(org: Organisation, **keys: object) -> None:
+    (org.base / RESUME).write_text(json.dumps(resume("ada", **keys)))
 
 
 def read_text(raw: bytes) -> str:
     return raw.decode()
 
 
-def test_edits_of_the_same_size_at_the_same_instant_are_seen(org: Path) -> None:
+def test_edits_of_the_same_size_at_the_same_instant_are_seen(org: Organisation) -> None:
     for number in range(200):  # far quicker than the kernel's clock ticks
         write(org, title=f"v{number:03d}")
         assert survey_agents(org).agents["ada"].title == f"v{number:03d}"
@@ -101,7 +102,7 @@ class RefusesStamps(Disk):
         raise PermissionError(errno.EPERM, "not permitted")
 
 
-def test_an_engine_works_where_the_file_system_refuses_to_stamp_a_file(org: Path) -> None:
+def test_an_engine_works_where_the_file_system_refuses_to_stamp_a_file(org: Organisation) -> None:
     with on_disk(RefusesStamps()):
         assert run_once(org).turns[0].status == "done"
 
@@ -135,51 +136,51 @@ def test_what_was_not_there_is_seen_when_it_comes(tmp_path: Path) -> None:
     assert not are_as_before(looks)
 
 
-def test_the_survey_of_agents_that_have_not_changed_is_the_same_value(org: Path) -> None:
+def test_the_survey_of_agents_that_have_not_changed_is_the_same_value(org: Organisation) -> None:
     assert survey_agents(org) is survey_agents(org)
 
 
-def test_an_agent_whose_resume_is_saved_unchanged_stays_the_same_value(org: Path) -> None:
+def test_an_agent_whose_resume_is_saved_unchanged_stays_the_same_value(org: Organisation) -> None:
     before = survey_agents(org).agents["ada"]
-    shutil.copy(org / RESUME, org / "copy")
-    (org / "copy").rename(org / RESUME)
+    shutil.copy(org.base / RESUME, org.base / "copy")
+    (org.base / "copy").rename(org.base / RESUME)
     assert survey_agents(org).agents["ada"] is before
 
 
-def test_a_resume_put_in_the_place_of_another_is_seen(org: Path) -> None:
+def test_a_resume_put_in_the_place_of_another_is_seen(org: Organisation) -> None:
     survey_agents(org)
-    (org / "new").write_text(json.dumps(resume("ada", title="v001")))
-    (org / "new").rename(org / RESUME)
+    (org.base / "new").write_text(json.dumps(resume("ada", title="v001")))
+    (org.base / "new").rename(org.base / RESUME)
     assert survey_agents(org).agents["ada"].title == "v001"
 
 
-def test_a_resume_that_is_gone_is_missed_and_one_that_comes_back_is_seen(org: Path) -> None:
+def test_a_resume_that_is_gone_is_missed_and_one_that_comes_back_is_seen(org: Organisation) -> None:
     survey_agents(org)
-    (org / RESUME).rename(org / "away")
+    (org.base / RESUME).rename(org.base / "away")
     without = survey_agents(org)
     assert (list(without.agents), without.broken) == (["zed"], {})
     assert "no agent without it" in without.warnings[0].message
-    (org / "away").rename(org / RESUME)
+    (org.base / "away").rename(org.base / RESUME)
     assert list(survey_agents(org).agents) == ["ada", "zed"]
 
 
-def test_an_agent_whose_folder_is_gone_is_gone(org: Path) -> None:
+def test_an_agent_whose_folder_is_gone_is_gone(org: Organisation) -> None:
     survey_agents(org)
-    shutil.rmtree(org / "agents/ada")
+    shutil.rmtree(org.base / "agents/ada")
     assert list(survey_agents(org).agents) == ["zed"]
-    make_org(org, resume("bea"))
+    make_org(org.base, resume("bea"))
     assert list(survey_agents(org).agents) == ["bea", "zed"]
 
 
 @pytest.mark.parametrize("linked", [RESUME, "agents/ada"])
-def test_a_link_in_the_place_of_what_was_read_is_refused(org: Path, linked: str) -> None:
+def test_a_link_in_the_place_of_what_was_read_is_refused(org: Organisation, linked: str) -> None:
     survey_agents(org)
-    (org / linked).rename(org / "elsewhere")
-    (org / linked).symlink_to(org / "elsewhere")
+    (org.base / linked).rename(org.base / "elsewhere")
+    (org.base / linked).symlink_to(org.base / "elsewhere")
     assert "symbolic link refused" in str(survey_agents(org).broken["ada"])
 
 
-def test_a_resume_that_breaks_and_is_mended_is_seen_both_times(org: Path) -> None:
+def test_a_resume_that_breaks_and_is_mended_is_seen_both_times(org: Organisation) -> None:
     survey_agents(org)
     write(org, schedule={"run_every_n_ticks": 0})
     assert "expected a number of at least 1" in str(survey_agents(org).broken["ada"])
@@ -187,31 +188,31 @@ def test_a_resume_that_breaks_and_is_mended_is_seen_both_times(org: Path) -> Non
     assert survey_agents(org).broken == {}
 
 
-def test_what_is_wrong_is_said_the_same_at_every_look(org: Path) -> None:
+def test_what_is_wrong_is_said_the_same_at_every_look(org: Organisation) -> None:
     write(org, titel="odd")
-    (org / "agents/zed/resume.json").write_text('{"name": "zed", ')
-    (org / "agents/bad name").mkdir()
+    (org.base / "agents/zed/resume.json").write_text('{"name": "zed", ')
+    (org.base / "agents/bad name").mkdir()
     looks = [survey_agents(org) for _ in range(3)]
     said = [(look.warnings, {name: str(error) for name, error in look.broken.items()}) for look in looks]
     assert said[0] == said[1] == said[2]
     assert [len(said[0][0]), list(said[0][1])] == [1, ["bad name", "zed"]]
 
 
-def test_a_setting_is_seen_as_soon_as_it_is_edited(org: Path) -> None:
+def test_a_setting_is_seen_as_soon_as_it_is_edited(org: Organisation) -> None:
     for number in range(100, 200):
-        (org / "config/org.json").write_text(json.dumps({"retention_ticks": number}))
+        (org.base / "config/org.json").write_text(json.dumps({"retention_ticks": number}))
         assert load_config(org).org.retention_ticks == number
 
 
-def test_an_option_that_turns_from_one_into_true_is_seen(org: Path) -> None:
+def test_an_option_that_turns_from_one_into_true_is_seen(org: Organisation) -> None:
     for option in (1, True, 1.0):
         entry = {"provider": "scripted", "options": {"loud": option}}
-        (org / "config/models.json").write_text(json.dumps({"scripted": entry}))
+        (org.base / "config/models.json").write_text(json.dumps({"scripted": entry}))
         assert repr(load_config(org).model("scripted").options) == repr({"loud": option})
 
 
-def test_settings_that_break_are_refused_at_every_look_until_they_are_mended(org: Path) -> None:
-    file = org / "config/org.json"
+def test_settings_that_break_are_refused_at_every_look_until_they_are_mended(org: Organisation) -> None:
+    file = org.base / "config/org.json"
     file.write_text('{"retention_ticks": -1}')
     for _ in range(2):
         with pytest.raises(ConfigError, match="expected a number of at least 0"):
@@ -222,11 +223,11 @@ def test_settings_that_break_are_refused_at_every_look_until_they_are_mended(org
     assert load_config(org).warnings == ()
 
 
-def test_settings_that_come_into_a_folder_behind_a_link_are_seen(org: Path) -> None:
-    (org / "config").rename(org / "elsewhere")
-    (org / "config").symlink_to(org / "elsewhere")
+def test_settings_that_come_into_a_folder_behind_a_link_are_seen(org: Organisation) -> None:
+    (org.base / "config").rename(org.base / "elsewhere")
+    (org.base / "config").symlink_to(org.base / "elsewhere")
     for limit in (1, 2):
         assert load_config(org).allocations == {}
-        (org / "config/credits.json").write_text(json.dumps({"ada": {"max_credits": limit}}))
+        (org.base / "config/credits.json").write_text(json.dumps({"ada": {"max_credits": limit}}))
         assert load_config(org).allocations["ada"].max_credits == limit
-        (org / "config/credits.json").unlink()
+        (org.base / "config/credits.json").unlink()

@@ -14,6 +14,7 @@ import pytest
 from lemming.config import ModelEntry
 from lemming.errors import Unavailable
 from lemming.llm.rate_limit import Limits, Pace
+from lemming.organisation import Organisation
 from lemming.providers import Backend, Reply, Request, RetryingLLMProvider, register_provider
 from lemming.tick.runtime import Runtime
 
@@ -202,7 +203,7 @@ def test_a_limit_in_models_json_holds_for_all_calls_of_the_engine(
     setting: str, question: Request, tmp_path: Path
 ) -> None:
     register_provider("plain", Plain)
-    runtime = Runtime(tmp_path)
+    runtime = Runtime(Organisation(tmp_path))
     entry = ModelEntry(provider="plain", **{setting: 1})
     runtime.complete(entry, question)
     runtime.stop.set()  # else the next one would wait for a minute
@@ -221,7 +222,7 @@ def test_a_limit_on_calls_at_once_in_models_json_holds(question: Request, tmp_pa
             return backend.complete(request)
 
     register_provider("shared", Shared)
-    runtime, entry = Runtime(tmp_path), ModelEntry(provider="shared", max_concurrency=3)
+    runtime, entry = Runtime(Organisation(tmp_path)), ModelEntry(provider="shared", max_concurrency=3)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda _: runtime.complete(entry, question), range(9)))
     assert backend.most == 3
@@ -239,7 +240,7 @@ def test_a_backend_that_works_on_one_call_at_a_time_makes_nobody_miss_the_deadli
 
     made: list[Crowded] = []
     register_provider("one-at-a-time", OneAtATime)
-    runtime, entry = Runtime(tmp_path), ModelEntry(provider="one-at-a-time")
+    runtime, entry = Runtime(Organisation(tmp_path)), ModelEntry(provider="one-at-a-time")
     with ThreadPoolExecutor(8) as pool:
         replies = list(pool.map(lambda _: runtime.complete(entry, question), range(20)))
     assert (len(replies), made[0].most) == (20, 1)

@@ -9,6 +9,7 @@ from typing import Any
 from lemming.agents import load_agent
 from lemming.config import Org
 from lemming.files.effects import apply_effect
+from lemming.organisation import Organisation
 from lemming.toolbox.calls import call_tool
 from lemming.tools import ToolContext, ToolResult
 
@@ -62,7 +63,9 @@ class Desk:
     def context(self) -> ToolContext:
         """Return what a tool is told about its caller."""
         agent = load_agent(self.base, self.name)
-        return ToolContext(agent=agent, base=self.base, org=self.org, now=NOW, staged=self.staged)
+        return ToolContext(
+            agent=agent, org=Organisation(self.base), settings=self.org, now=NOW, staged=self.staged
+        )
 
     def call(self, tool: str, /, **arguments: Any) -> ToolResult:
         """Call a tool; its effects are staged, not written."""

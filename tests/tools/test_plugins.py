@@ -15,6 +15,7 @@ from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.inspect.checks import problems_of_agents, problems_of_config
+from lemming.organisation import Organisation
 from lemming.plugins.registry import load_plugins
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.tick.runtime import Runtime
@@ -107,7 +108,7 @@ def test_two_organisations_may_each_have_a_tool_of_one_name(tmp_path: Path, plug
     write(tmp_path, plugin, tool(says="one"))
     write(tmp_path, f"{plugin}_b", tool(says="two"))
     first, second = org(tmp_path / "a", plugin), org(tmp_path / "b", f"{plugin}_b")
-    Runtime(first).load_config()
+    Runtime(Organisation(first)).load_config()
     assert result_in(second) == "two"
     assert result_in(first) == "one"
 
@@ -147,7 +148,7 @@ def test_a_plugin_that_takes_the_name_of_a_tool_that_ships_stops_the_engine_and_
 def test_a_plugin_that_is_imported_anew_keeps_its_organisations(tmp_path: Path, plugin: str) -> None:
     write(tmp_path, plugin, tool())
     first, other = org(tmp_path / "a", plugin), org(tmp_path / "b")
-    Runtime(first).load_config()
+    Runtime(Organisation(first)).load_config()
     reload(import_module(plugin))
     assert result_in(first) == "done"
     assert result_in(other).startswith('no tool "note"')

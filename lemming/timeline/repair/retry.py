@@ -29,7 +29,7 @@ class Retry:
 
     call: UnknownCall
     agent: Agent
-    org: Org
+    settings: Org
 
 
 def plan_retry(runtime: Runtime, call_id: str) -> Retry:
@@ -41,7 +41,7 @@ def plan_retry(runtime: Runtime, call_id: str) -> Retry:
     call = unknown_call(runtime.base, call_id)
     org = runtime.load_config().org
     load_installed_plugins()
-    agent = load_agent(runtime.base, call.agent)
+    agent = load_agent(runtime.org, call.agent)
     instead = f"say what you found out: `lemming repair --mark done {call.id}` or `--mark failed {call.id}`"
     if call.tool not in ToolRegistry.names(org.plugins):
         raise UsageError(f'no tool "{call.tool}"', hint=f"load the plugin that has it, or {instead}")
@@ -68,7 +68,7 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     base, call = runtime.base, retry.call
     began = f"A person has had this call of tick {call.tick} run again."
     tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED}", **{RETRY: "started"})
-    context = ToolContext(agent=retry.agent, base=base, org=retry.org, now=runtime.now())
+    context = ToolContext(agent=retry.agent, org=runtime.org, settings=retry.settings, now=runtime.now())
     given = runtime.use_tool(call.index, ToolCall(call.tool, call.args), context)
     result = replace(given, output=redact_values(given.output))
     for effect in result.effects:

@@ -140,7 +140,7 @@ def replay_into(base: Path, into: Path, ticks: list[int]) -> Iterator[Replayed]:
     fs.make_root(into)
     fs.make_folder(into, "agents")
     with open_org(into, command="replay") as opened:
-        runtime = Rerun(opened.base, opened.clock, epoch=opened.epoch, original=base)
+        runtime = Rerun(opened.org, opened.clock, epoch=opened.epoch, original=base)
         for tick in ticks:
             yield _run_again(runtime, arrivals, RecordedTick(tick, read_journal(base, tick)))
         if ticks[-1] == journal_ticks(base)[-1]:
