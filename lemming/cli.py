@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import io
+import os
 import sys
-from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from lemming import __version__
 from lemming.commands.failures import guarded
@@ -88,6 +87,8 @@ MEANT = {
 }
 """What people type who look for a command that has another name."""
 
+ROOT_HELP = "The organisation's folder. Default: the nearest."
+
 
 class Contents(TyperGroup):
     """The commands above, imported when used, so that `lemming --help` and completion are quick."""
@@ -112,6 +113,25 @@ class Contents(TyperGroup):
             ctx.obj.command = f"lemming {args[0]}"
         return super().resolve_command(ctx, args)
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Take `-C DIR` out for the shell's completion, which has the words as they were typed."""
+        root, words = _root_and_rest(args)
+        if ctx.obj:
+            ctx.obj.root = root or ctx.obj.root
+        rest: list[str] = super().parse_args(ctx, words)
+        return rest
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return `--help` as a flag that is off unless given."""
+        return _off_unless_given(super().get_help_option(ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the options into the help, `-C` first."""
+        own = [record for one in self.get_params(ctx) if (record := one.get_help_record(ctx))]
+        with formatter.section("Options"):
+            formatter.write_dl([("-C, --root <path>", f"{ROOT_HELP}  [env var: LEMMING_ROOT]"), *own])
+        self.format_commands(ctx, formatter)
+
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the table into the help."""
         for title, section in COMMANDS.items():
@@ -119,50 +139,54 @@ class Contents(TyperGroup):
                 formatter.write_dl([(name.ljust(11), about) for name, about in section.items()])
 
 
+class Verb(TyperCommand):
+    """A command for which no validator is made where nothing was typed that needs one.
+
+    typer makes one for each parameter that is no flag, given or not, and `--help` counts as none; the import
+    alone costs as much as all the rest of a short command (docs/decisions/0010).
+    """
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse what was typed; a command alone has its defaults."""
+        if not args and not ctx.resilient_parsing:
+            self.params = [parameter for parameter in self.params if parameter.required]
+        rest: list[str] = super().parse_args(ctx, args)
+        return rest
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Return `--help` as a flag that is off unless given."""
+        return _off_unless_given(super().get_help_option(ctx))
+
+
+def _off_unless_given(option: Any) -> Any:
+    if option is not None:
+        option.default = False
+    return option
+
+
 def load_command(name: str) -> Any:
     """Return a command of the table: a noun's module has an `app`, a verb's module a function of its name."""
     module = import_module(f"lemming.commands.{name.replace('-', '_')}")
     if hasattr(module, "app"):
-        return _validated_when_needed(typer.main.get_command(module.app))
+        return typer.main.get_command(module.app)
     verb = typer.Typer(rich_markup_mode=None, add_completion=False)
-    verb.command(name)(getattr(module, name.replace("-", "_")))
-    return _validated_when_needed(typer.main.get_command(verb))
+    verb.command(name, cls=Verb)(getattr(module, name.replace("-", "_")))
+    return typer.main.get_command(verb)
 
 
-def _validated_when_needed(command: Any) -> Any:
-    """Return the command, whose parameters build their validators only for what was given and is not text.
+def make_app(*, completion: bool = True) -> typer.Typer:
+    """Return the program; `completion`: with the options that install it in a shell.
 
-    typer builds one for every parameter, given or not, and that alone imports most of pydantic, which costs
-    as much as all the rest of a short command.
+    A validator is made for each of them, given or not, and for any option that takes a value: see `Verb`.
     """
-    command.get_params = partial(_parameters, command.get_params)
-    for inner in getattr(command, "commands", {}).values():
-        _validated_when_needed(inner)
-    return command
-
-
-def _parameters(get_params: Callable[[Any], list[Any]], ctx: Any) -> list[Any]:
-    parameters = get_params(ctx)
-    for parameter in parameters:
-        parameter.get_runtime_param = _WhenNeeded
-    return parameters
-
-
-class _WhenNeeded:
-    """Stands where typer expects a parameter's validator."""
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return a value as the parameter's type; what is there already needs no validator."""
-        is_one = param.nargs == 1 and not param.multiple
-        is_text = type(value) is str and param.type_descriptor.annotation is str
-        if is_one and (value is None or is_text):
-            return value
-        return type(param).get_runtime_param(param).coerce(value, param=param, ctx=ctx)
-
-
-app = typer.Typer(
-    cls=Contents, rich_markup_mode=None, context_settings={"help_option_names": ["-h", "--help"]}
-)
+    app = typer.Typer(
+        cls=Contents,
+        rich_markup_mode=None,
+        add_completion=completion,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_global_options)
+    return app
 
 
 def _tell_version(is_asked: bool) -> None:
@@ -171,18 +195,7 @@ def _tell_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _global_options(
-    root: Annotated[
-        str | None,
-        typer.Option(
-            "-C",
-            "--root",
-            envvar="LEMMING_ROOT",
-            metavar="<path>",
-            help="The organisation's folder. Default: the nearest.",
-        ),
-    ] = None,
     version: Annotated[
         bool,
         typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit."),
@@ -197,27 +210,34 @@ def _global_options(
 
 def run(args: list[str]) -> int:
     """Run one command and return the exit status; docs/cli.md says what each means."""
-    session = Session()
+    session = Session(root=os.environ.get("LEMMING_ROOT") or None)
 
     def work() -> int:
-        command = _validated_when_needed(typer.main.get_command(app))
-        status = command.main(_root_first(args) or ["--help"], "lemming", standalone_mode=False, obj=session)
+        root, words = _root_and_rest(args)
+        session.root = root or session.root
+        app = make_app(completion=not words or words[0].startswith("-"))
+        status = typer.main.get_command(app).main(
+            words or ["--help"], "lemming", standalone_mode=False, obj=session
+        )
         return status if isinstance(status, int) else 0
 
     return guarded(work, session, as_json="--json" in args)
 
 
-def _root_first(args: list[str]) -> list[str]:
-    """Return the words with `-C DIR` in front, wherever it was typed; after `--` every word is a value."""
-    if "bisect" in args:  # the words after it are a command of its own
-        return args
-    options = args[: args.index("--")] if "--" in args else args
-    for place, word in enumerate(options):
-        if word in ("-C", "--root") and place + 1 < len(options):
-            return [*args[place : place + 2], *args[:place], *args[place + 2 :]]
+def _root_and_rest(args: list[str]) -> tuple[str | None, list[str]]:
+    """Return the folder given with `-C DIR`, wherever it was typed, and the other words; raise `UsageError`.
+
+    After `--` every word is a value, and those after `bisect` are a command of its own.
+    """
+    end = next((place for place, word in enumerate(args) if word in ("--", "bisect")), len(args))
+    for place, word in enumerate(args[:end]):
+        if word in ("-C", "--root"):
+            if place + 1 == len(args):
+                raise UsageError(f"option {word} needs a folder", hint=f"lemming {word} DIR status")
+            return args[place + 1], [*args[:place], *args[place + 2 :]]
         if word.startswith("--root="):
-            return [word, *args[:place], *args[place + 1 :]]
-    return args
+            return word.removeprefix("--root="), [*args[:place], *args[place + 1 :]]
+    return None, args
 
 
 def main() -> None:

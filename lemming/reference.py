@@ -19,7 +19,7 @@ from typing import Any
 import typer
 
 from lemming.agents import Agent, AgentCredits
-from lemming.cli import COMMANDS, app, load_command
+from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
 from lemming.commands.screen import tell
 from lemming.config import ModelEntry, Org
 from lemming.files import fs
@@ -52,8 +52,9 @@ def _by_people(page: Path) -> str:
 
 def command_line() -> str:
     """Return a section for every command: usage, what it does, its arguments and options."""
-    root = typer.main.get_command(app)
-    parts = ["## Global options\n", _parameters(root, typer.Context(root, info_name="lemming"))]
+    root = typer.main.get_command(make_app())
+    folder = ["`-C <path>`, `--root <path>`", f"{ROOT_HELP} Environment: `LEMMING_ROOT`."]
+    parts = ["## Global options\n", _parameters(root, typer.Context(root, info_name="lemming"), folder)]
     for title, section in COMMANDS.items():
         parts.append(f"## {title}\n")
         for name in section:
@@ -88,8 +89,8 @@ def _prose(text: str) -> str:
     return "\n\n".join(paragraphs) + "\n"
 
 
-def _parameters(command: Any, context: Any) -> str:
-    rows = [_parameter(one, context) for one in command.params if "--json" not in one.opts]
+def _parameters(command: Any, context: Any, *more: list[str]) -> str:
+    rows = [*more, *(_parameter(one, context) for one in command.params if "--json" not in one.opts)]
     return _table(["Parameter", "Meaning"], rows) if rows else ""
 
 

@@ -10,9 +10,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from lemming.agents import Agent, load_agent
+from lemming.arguments import Arguments, WrongArguments, arguments_of
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
 from lemming.errors import LemmingError, PermissionDenied, ToolError
@@ -21,9 +22,6 @@ from lemming.files.jsontext import compact, nearest
 from lemming.journal.ledger import amend_state, read_state
 from lemming.organisation import Organisation
 from lemming.plugins.registry import Registry
-
-if TYPE_CHECKING:
-    from lemming.arguments import Arguments
 
 ToolClass = Literal["read", "write", "send", "execute", "administer"]
 """What a call can do at worst. `read`: give what files, memories or pages hold. `write`: change files of the
@@ -161,8 +159,6 @@ class Tool(ABC):
 
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Return the arguments as the signature's types; raise `ToolError` that says which is wrong."""
-        from lemming.arguments import WrongArguments
-
         try:
             return self._arguments.check(arguments)
         except WrongArguments as error:
@@ -171,8 +167,6 @@ class Tool(ABC):
 
     @property
     def _arguments(self) -> Arguments:
-        from lemming.arguments import arguments_of  # pydantic's models: not for a tick in which nobody is due
-
         return arguments_of(type(self).execute, 3)  # self, agent_name, base_path
 
 
@@ -229,8 +223,6 @@ class EngineTool(Tool):
 
     @property
     def _arguments(self) -> Arguments:
-        from lemming.arguments import arguments_of
-
         return arguments_of(type(self).plan, 2)  # self, context
 
 

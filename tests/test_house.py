@@ -21,10 +21,10 @@ LONGEST_FILE = 400
 
 # From the ground up. A room is a folder, or a module beside the folders; it imports from floors below only.
 FLOORS = (
-    {"arguments", "clock", "deadlines", "errors", "kinds", "paths", "quoting", "redaction"},
+    {"argument_models", "clock", "deadlines", "errors", "kinds", "paths", "quoting", "redaction"},
     {"files", "plugins"},
     {"organisation"},
-    {"contract", "logging_config", "memory", "providers", "report", "schedule"},
+    {"arguments", "contract", "logging_config", "memory", "providers", "report", "schedule"},
     {"agents"},
     {"config"},
     {"messages", "sandbox"},

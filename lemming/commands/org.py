@@ -21,7 +21,7 @@ def find_org(ctx: typer.Context) -> Path:
 
     Raises `NotAnOrg` when there is none.
     """
-    given: str | None = ctx.find_root().params.get("root")
+    given = _root(ctx)
     base = _given_org(Path(given)) if given is not None else _nearest_org(Path.cwd())
     if isinstance(ctx.obj, Session):
         ctx.obj.base = base
@@ -30,12 +30,16 @@ def find_org(ctx: typer.Context) -> Path:
 
 def find_org_if_any(ctx: typer.Context) -> Path | None:
     """Return the organisation, or None when there is none and none was asked for."""
-    if ctx.find_root().params.get("root") is not None:
+    if _root(ctx) is not None:
         return find_org(ctx)
     try:
         return find_org(ctx)
     except NotAnOrg:
         return None
+
+
+def _root(ctx: typer.Context) -> str | None:
+    return ctx.obj.root if isinstance(ctx.obj, Session) else None
 
 
 def is_org(folder: Path) -> bool:

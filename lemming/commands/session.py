@@ -8,7 +8,9 @@ from pathlib import Path
 
 @dataclass
 class Session:
-    """`base` is the organisation's folder, once a command has asked for it; `command` is what was typed."""
+    """`root` is the folder that was given for the organisation's, `base` the organisation's folder, once a
+    command has asked for it; `command` is what was typed."""
 
+    root: str | None = None
     base: Path | None = None
     command: str = "lemming"

@@ -45,6 +45,12 @@ def fit(kind: Any, plain: Any) -> Any:
     return _fitter(kind)(plain)
 
 
+def fitter_of(kind: Any, told: Mapping[str, Any]) -> Fitter:
+    """Return the function that builds values of a type, within the limits that `about` told."""
+    limits = {name: limit for name, limit in told.items() if name != "description"}
+    return _within(_fitter(kind), limits)
+
+
 @cache
 def type_hints(kind: Any) -> dict[str, Any]:
     """Return the types of a dataclass's fields by name."""
@@ -108,7 +114,7 @@ def _fit_float(value: Any) -> float:
 
 def _fitter_of_dataclass(kind: Any) -> Fitter:
     hints = type_hints(kind)
-    fields = {field.name: _fitter_of_field(field, hints[field.name]) for field in dataclasses.fields(kind)}
+    fields = {field.name: fitter_of(hints[field.name], field.metadata) for field in dataclasses.fields(kind)}
 
     def fit_object(value: Any) -> Any:
         if type(value) is not dict:
@@ -119,11 +125,6 @@ def _fitter_of_dataclass(kind: Any) -> Fitter:
             raise Misfit from error
 
     return fit_object
-
-
-def _fitter_of_field(field: dataclasses.Field[Any], hint: Any) -> Fitter:
-    limits = {name: limit for name, limit in field.metadata.items() if name != "description"}
-    return _within(_fitter(hint), limits)
 
 
 def _within(fitter: Fitter, limits: dict[str, Any]) -> Fitter:

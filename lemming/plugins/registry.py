@@ -7,12 +7,15 @@ point, is for every organisation of the process. Nothing that ships can be repla
 
 from __future__ import annotations
 
+import glob
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, Generic, TypeVar
 
@@ -170,11 +173,28 @@ def load_installed_plugins() -> None:
 
     Raises `ConfigError` that names the entry point and what went wrong in it.
     """
+    if not _are_offered():
+        return
     from importlib.metadata import entry_points
 
     for entry_point in entry_points(group=PLUGIN_GROUP):
         _import(f"entry point {entry_point.name}", EVERYBODY, entry_point.load)
         _claim(EVERYBODY, import_module(entry_point.module))
+
+
+def _are_offered() -> bool:
+    """Return whether an installed package may offer plugins: most often none does, and asking imports much.
+
+    Format: packaging.python.org, "Entry points specification". An archive on the path may hold anything.
+    """
+    folders = [folder or "." for folder in sys.path]
+    offers = (
+        file
+        for folder in folders
+        for kind in ("dist", "egg")
+        for file in glob.iglob(f"{glob.escape(folder)}/*.{kind}-info/entry_points.txt")
+    )
+    return any(map(os.path.isfile, folders)) or any(PLUGIN_GROUP in Path(file).read_text() for file in offers)
 
 
 def _claim(plugin: str, module: ModuleType) -> None:

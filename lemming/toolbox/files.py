@@ -5,19 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from lemming.access.grants import granted_places, place_of, resolve
 from lemming.access.open import list_folder, read_text, write_effect
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
+from lemming.files.fitting import about
 from lemming.sandbox.quota import Usage
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult
 
-Path = Annotated[
-    str, Field(description="A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")
-]
+Path = Annotated[str, about("A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")]
 
 
 class FileRead(EngineTool):
@@ -60,7 +57,7 @@ class FileWrite(EngineTool):
         self,
         context: ToolContext,
         path: Path,
-        content: Annotated[str, Field(description="The whole content of the file.")],
+        content: Annotated[str, about("The whole content of the file.")],
     ) -> ToolResult:
         """Return the effect that writes the file."""
         place = resolve(context.agent, context.base, path, "write", caller=self.name)
@@ -88,9 +85,7 @@ class FileList(EngineTool):
     def plan(
         self,
         context: ToolContext,
-        path: Annotated[
-            str, Field(description="A folder: . is your workspace, shared the shared folder.")
-        ] = ".",
+        path: Annotated[str, about("A folder: . is your workspace, shared the shared folder.")] = ".",
     ) -> ToolResult:
         """Return the names in the folder, one a line."""
         place = resolve(context.agent, context.base, path, "read", caller=self.name)

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from lemming import paths
 from lemming.errors import ToolError
+from lemming.files.fitting import about
 from lemming.files.jsontext import compact, nearest
 from lemming.memory import decode_memory, list_memories, load_memory, memory_effect, require_intact
 from lemming.tools import EngineTool, ToolContext, ToolResult
@@ -34,7 +33,7 @@ class MemoryRead(EngineTool):
     def plan(
         self,
         context: ToolContext,
-        key: Annotated[str, Field(description="The memory's key; empty: list all keys.")] = "",
+        key: Annotated[str, about("The memory's key; empty: list all keys.")] = "",
     ) -> ToolResult:
         """Return the value as JSON, or the keys, one a line; what this turn saves is there already."""
         if not key:
@@ -58,8 +57,8 @@ class MemoryWrite(EngineTool):
     def plan(
         self,
         context: ToolContext,
-        key: Annotated[str, Field(description="The memory's key: letters, digits, _, - and dots.")],
-        value: Annotated[Any, Field(description="Any JSON value.")],
+        key: Annotated[str, about("The memory's key: letters, digits, _, - and dots.")],
+        value: Annotated[Any, about("Any JSON value.")],
     ) -> ToolResult:
         """Return the effect that saves the value. A damaged file at the key is not written over."""
         effect = memory_effect(context.agent.name, key, value, context.now)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
-
 from lemming import paths
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
+from lemming.files.fitting import about
 from lemming.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolContext, ToolResult
 
 COMMAND_LIMIT_BYTES = 64 << 10
@@ -38,7 +37,7 @@ class Shell(EngineTool):
     def plan(
         self,
         context: ToolContext,
-        command: Annotated[str, Field(min_length=1, description="The command line.")],
+        command: Annotated[str, about("The command line.", min_length=1)],
     ) -> ToolResult:
         """Run the command; the result starts with how it ended, and what it printed follows."""
         from lemming.sandbox.run import run_confined  # slow to import, and most turns run no command

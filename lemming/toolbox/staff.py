@@ -5,8 +5,6 @@ from __future__ import annotations
 from math import floor
 from typing import Annotated, Any
 
-from pydantic import Field
-
 from lemming import paths
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, AgentCredits, agent_folders, survey_agents
 from lemming.config import Org, credits_of, load_config
@@ -14,6 +12,7 @@ from lemming.errors import ConfigError, CorruptState, PermissionDenied, ToolErro
 from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.effects import FileEffect
+from lemming.files.fitting import about
 from lemming.files.jsontext import parse, pretty
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import read_state
@@ -70,18 +69,16 @@ class CreateAgent(EngineTool):
     def plan(
         self,
         context: ToolContext,
-        name: Annotated[str, Field(description="A new name: a-z, 0-9, _ and -.")],
-        title: Annotated[str, Field(description="What the agent is called.")],
-        instructions: Annotated[str, Field(min_length=1, description="What the agent is to be and do.")],
-        read_outboxes: Annotated[
-            list[str], Field(description='Agents whose entries it reads; "*": all.')
-        ] = [],  # noqa: B006 - copied by the check, never changed
-        tools: Annotated[list[str], Field(description="Tools it may call, out of yours.")] = [],  # noqa: B006
-        run_every_n_ticks: Annotated[int, Field(ge=1, description="It runs every so many ticks.")] = 1,
-        phase_offset: Annotated[int, Field(description="Shifts its runs by so many ticks.")] = 0,
-        model_key: Annotated[str, Field(description="A key of config/models.json; empty: yours.")] = "",
+        name: Annotated[str, about("A new name: a-z, 0-9, _ and -.")],
+        title: Annotated[str, about("What the agent is called.")],
+        instructions: Annotated[str, about("What the agent is to be and do.", min_length=1)],
+        read_outboxes: Annotated[list[str], about('Agents whose entries it reads; "*": all.')] = [],  # noqa: B006
+        tools: Annotated[list[str], about("Tools it may call, out of yours.")] = [],  # noqa: B006 - left out when not given
+        run_every_n_ticks: Annotated[int, about("It runs every so many ticks.", ge=1)] = 1,
+        phase_offset: Annotated[int, about("Shifts its runs by so many ticks.")] = 0,
+        model_key: Annotated[str, about("A key of config/models.json; empty: yours.")] = "",
         max_credits: Annotated[
-            float, Field(ge=0, description="Credits it gets, out of yours; 0: half of what you have left.")
+            float, about("Credits it gets, out of yours; 0: half of what you have left.", ge=0)
         ] = 0.0,
     ) -> ToolResult:
         """Return the effect that writes the resume, and the credits that the new agent gets."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from importlib import import_module, reload
@@ -193,3 +195,25 @@ def test_an_observer_of_one_root_hears_nothing_of_another(tmp_path: Path) -> Non
             fs.publish(root, "shared/note.txt", b"text")
         fs.remove(roots[1], "shared/note.txt")
     assert heard == ["rename shared/note.txt"]
+
+
+def test_what_an_installed_package_offers_is_there_for_every_organisation(base: Path, tmp_path: Path) -> None:
+    package, info = tmp_path / "site", tmp_path / "site/offered-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: offered\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[lemming.plugins]\noffered = offered_plugin\n")
+    (package / "offered_plugin.py").write_text(TOOL.format(class_name="Offered", name="offered", says="here"))
+    call = {"tool": "offered", "args": {}}
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["offered"]}),
+        script=[{"reply": say("", tool_calls=[call])}],
+    )
+    subprocess.run(
+        [sys.executable, "-m", "lemming", "-C", str(base), "run-once", "--trust"],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(package), *sys.path])},
+        capture_output=True,
+        check=True,
+    )
+    (finished,) = [record for record in journal_lines(base, 1) if record["type"] == "tool_finished"]
+    assert (finished["success"], finished["output"]) == (True, "here")
