@@ -14,7 +14,7 @@ from lemming.errors import UsageError
 from lemming.files.jsontext import compact
 from lemming.journal.file import journal_ticks, newest_journals
 from lemming.timeline.gaps import state_of
-from lemming.timeline.record import ModelCall, TickRecord, ToolUse, TurnRecord, quiet_tick, read_tick
+from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.why.sight import SeenEntry, sight_of
 
 KNOWN_SHOWN = 5
@@ -63,9 +63,9 @@ def tick(
 # --- for people ----------------------------------------------------------------------------------
 
 
-def _show_plan(record: TickRecord) -> None:
-    when = record.at[:19].replace("T", " ")
-    state = "committed" if record.is_committed else "unfinished; `lemming run-once` continues it"
+def _show_plan(record: RecordedTick) -> None:
+    when = record.begin.at[:19].replace("T", " ")
+    state = "committed" if record.end else "unfinished; `lemming run-once` continues it"
     starts = f", in {record.engine_starts} attempts" if record.engine_starts > 1 else ""
     show(painted(f"tick {record.tick}, {when}, {state}{starts}", "bold"))
     show(f"order     {', '.join(record.plan.order) or 'nobody is due'}")
@@ -81,7 +81,7 @@ def _show_plan(record: TickRecord) -> None:
         show(painted(f"unread    {count} of them by {one_line(reader, 100)}", "yellow"))
 
 
-def _show_turn(turn: TurnRecord, record: TickRecord, *, prompts: bool) -> None:
+def _show_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None:
     report = turn.report
     status = painted(turn.status, _STYLES.get(turn.status, "green"))
     why = f"  {one_line(report.reason, 600)}" if report and report.reason else ""
@@ -183,7 +183,7 @@ def _size(turn: TurnRecord) -> int:
     return sum(len(message["content"]) for message in turn.prompt)
 
 
-def _names(record: TickRecord) -> set[str]:
+def _names(record: RecordedTick) -> set[str]:
     return record.plan.everyone
 
 
@@ -204,11 +204,11 @@ def _totals(totals: dict[str, Any]) -> str:
 # --- for programs --------------------------------------------------------------------------------
 
 
-def _as_json(record: TickRecord, *, prompts: bool) -> dict[str, Any]:
+def _as_json(record: RecordedTick, *, prompts: bool) -> dict[str, Any]:
     return {
         "tick": record.tick,
-        "at": record.at,
-        "is_committed": record.is_committed,
+        "at": record.begin.at,
+        "is_committed": record.end is not None,
         "engine_starts": record.engine_starts,
         "order": record.plan.order,
         "not_due": record.plan.not_due,
@@ -221,7 +221,7 @@ def _as_json(record: TickRecord, *, prompts: bool) -> dict[str, Any]:
     }
 
 
-def _turn_as_json(turn: TurnRecord, record: TickRecord, *, prompts: bool) -> dict[str, Any]:
+def _turn_as_json(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[str, Any]:
     report = turn.report
     return {
         "agent": turn.agent,

@@ -38,7 +38,8 @@ from lemming.redaction import redact_reply, redact_values
 from lemming.tick.commits import Commits
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tools import EngineTool, ToolContext, ToolResult, allowed_tools
-from lemming.turn.loop import INTERRUPTED, Answer, Seat
+from lemming.turn.loop import Answer, Seat
+from lemming.turn.results import INTERRUPTED
 
 
 class JournalTape:

@@ -48,16 +48,8 @@ from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn.inputs import Skip, as_record, from_record
-from lemming.turn.loop import (
-    INTERRUPTED,
-    Seat,
-    TurnOutcome,
-    as_shown,
-    newest,
-    spending,
-    state_after_spending,
-    take_turn,
-)
+from lemming.turn.loop import Seat, TurnOutcome, spending, state_after_spending, take_turn
+from lemming.turn.results import INTERRUPTED, as_shown, newest
 
 
 @dataclass

@@ -22,7 +22,7 @@ from lemming.history.recorder import BY_HAND, ENGINE, message_of, tick_message
 from lemming.journal.file import journal_ticks
 from lemming.messages import list_outbox
 from lemming.tick.counter import counter
-from lemming.timeline.record import TickRecord, read_tick
+from lemming.timeline.record import RecordedTick, read_tick
 
 _FILE_LIMIT_BYTES = 64 << 20
 _TICKS_AT_ONCE = 100
@@ -51,7 +51,7 @@ def _readable(base: Path) -> Iterator[int]:
             record = read_tick(base, tick)
         except CorruptState:
             continue
-        if record.is_committed and any(turn.calls for turn in record.turns):
+        if record.end and any(turn.calls for turn in record.turns):
             yield tick
 
 
@@ -77,7 +77,7 @@ def _commits(past: _Past) -> Iterator[bytes]:
     files |= {paths.ledger_file(name): _lines_before(past.ledgers[name], first) for name in past.names}
     subject, trailers = f"before tick {first}: the history begins", {"Before-Tick": first, "Rebuilt": "yes"}
     files[paths.TICK_FILE] = counter(first)
-    at_s = _seconds(read_tick(past.base, first).at)
+    at_s = _seconds(read_tick(past.base, first).begin.at)
     yield _commit(message_of(subject, trailers), BY_HAND, at_s, files, [])
     for number, tick in enumerate(past.ticks, 1):
         record = read_tick(past.base, tick)
@@ -85,10 +85,10 @@ def _commits(past: _Past) -> Iterator[bytes]:
         message = tick_message(tick, reports, Rebuilt="yes")
         parent = f"{BRANCH}^0" if number % _TICKS_AT_ONCE == 0 else ""  # git has forgotten it
         files = _files_after(past, record)
-        yield _commit(message, ENGINE, _seconds(record.at), files, record.expired, parent)
+        yield _commit(message, ENGINE, _seconds(record.begin.at), files, record.expired, parent)
 
 
-def _files_after(past: _Past, record: TickRecord) -> dict[str, bytes | None]:
+def _files_after(past: _Past, record: RecordedTick) -> dict[str, bytes | None]:
     """Return what a tick changed: the files its turns wrote, their ledgers and the counter."""
     files: dict[str, bytes | None] = {paths.TICK_FILE: counter(record.tick + 1)}
     for turn in record.turns:

@@ -1,22 +1,17 @@
 """One tick as its journal tells it: who was asked what, what came back, what was written.
 
 Only the journal is read, so a tick can be shown whole after its entries have expired and its files have
-changed. Format: docs/formats.md, "Journal".
+changed. What its answers led to is what `take_turn` makes of them. Format: docs/formats.md, "Journal".
 """
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import TurnLimits
-from lemming.contract import Keep, MemoryUpdate, NewEntry, ToolCall, TurnReply, parse_reply
-from lemming.errors import AnswerTooLarge, ContractError, ToolError
 from lemming.files.effects import FileEffect
-from lemming.journal.file import reading_of
+from lemming.journal.file import Reading, reading_of
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.records import (
     EntriesExpired,
@@ -24,21 +19,24 @@ from lemming.journal.records import (
     ModelReplied,
     Record,
     TickCommitted,
+    TickStarted,
     ToolFinished,
     ToolStarted,
+    TurnEnded,
     TurnResumed,
     TurnStarted,
     TurnStopped,
-    start_and_end,
+    plan_in,
 )
-from lemming.journal.starts import agent_of
-from lemming.memory import decode_memory, memory_effect
-from lemming.messages import OutboxEntry, entry_effect, entry_id
-from lemming.providers import require_reply
+from lemming.memory import decode_memory
+from lemming.messages import OutboxEntry
 from lemming.report import TickReport, TurnReport
-from lemming.tick.plan import Plan, turns_not_taken
+from lemming.tick.answers import recorded_result
+from lemming.tick.plan import FOR_A_PERSON, Plan, turns_not_taken
 from lemming.timeline.gaps import no_journal
-from lemming.tools import ToolResult, is_unknown_outcome
+from lemming.timeline.retake import Retaken
+from lemming.tools import is_unknown_outcome
+from lemming.turn.inputs import from_record
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,245 +132,193 @@ class TurnRecord:
         return list(self.started.state["results"]) if self.started else []
 
 
-@dataclass(frozen=True, kw_only=True)
-class TickRecord:
-    """One tick. `engine_starts` counts the engines that worked on it: more than one means interruptions.
+class RecordedTick:
+    """The records of one tick by what they tell. One without records has not begun.
 
-    `after` is the newest tick before it that had a journal.
+    `engine_starts` counts the engines that worked on it: more than one means interruptions.
     """
 
-    tick: int
-    at: str
-    plan: Plan
-    turns: list[TurnRecord]
-    expired: list[str]
-    unread: dict[str, int]
-    """How many of the expired entries each agent had not been shown."""
-    is_committed: bool
-    engine_starts: int
-    after: int | None
+    def __init__(
+        self, tick: int = -1, records: list[Record] | None = None, *, engine_starts: int = 1
+    ) -> None:
+        self.tick, self.records, self.engine_starts = tick, records or [], engine_starts
+        self.started: dict[str, TurnStarted] = {}
+        self.ended: dict[str, TurnEnded] = {}
+        self.answers: dict[tuple[str, int], ModelReplied | ModelFailed] = {}
+        self.tools: dict[tuple[str, int], ToolFinished] = {}
+        self.announced: dict[tuple[str, int], ToolStarted] = {}
+        self.expired: list[str] = []
+        self.unread: dict[str, int] = {}
+        self._about: dict[str, list[Record]] = {}
+        self._turns: dict[str, TurnRecord] = {}
+        for record in self.records:
+            self._note(record)
+
+    def _note(self, record: Record) -> None:
+        self._about.setdefault(record.about, []).append(record)
+        match record:
+            case TurnStarted():
+                self.started[record.agent] = record
+            case TurnEnded():
+                self.ended[record.about] = record
+            case ModelReplied() | ModelFailed():
+                self.answers[record.agent, record.call] = record
+            case ToolStarted():
+                self.announced[record.agent, record.index] = record
+            case ToolFinished():
+                self.tools[record.agent, record.index] = record
+            case EntriesExpired():
+                self.expired, self.unread = record.files, record.unread
+
+    def records_of(self, agent: str) -> list[Record]:
+        """Return the records of one agent's turn."""
+        return self._about.get(agent, [])
+
+    @property
+    def begin(self) -> TickStarted:
+        """Its first record."""
+        started = plan_in(self.records)
+        assert started, f"tick {self.tick} has no journal"
+        return started
+
+    @property
+    def end(self) -> TickCommitted | None:
+        """Its last record, if the tick is over."""
+        last = self.records[-1] if self.records else None
+        return last if isinstance(last, TickCommitted) else None
+
+    @property
+    def plan(self) -> Plan:
+        """The plan it was run by."""
+        return Plan.of(self.begin)
+
+    @property
+    def people(self) -> frozenset[str]:
+        """The agents for which a person spoke."""
+        return frozenset(name for name, why in self.begin.skipped.items() if why == FOR_A_PERSON)
+
+    @property
+    def turns(self) -> list[TurnRecord]:
+        """Its turns in their order."""
+        return [self._turn_of(name) for name in self.begin.order]
+
+    def turn_of(self, agent: str) -> TurnRecord | None:
+        """Return an agent's turn; None when the plan has none for it."""
+        return self._turn_of(agent) if agent in self.begin.order else None
+
+    def _turn_of(self, agent: str) -> TurnRecord:
+        if agent not in self._turns:
+            self._turns[agent] = _turn(self, agent)
+        return self._turns[agent]
 
     @property
     def totals(self) -> dict[str, Any]:
         """The sums over the turns, with the answers that those under way have already."""
-        ended = [turn.report for turn in self.turns if turn.report]
-        totals = TickReport(tick=self.tick, turns=(*ended, *turns_not_taken(self.plan))).totals
-        answers = [call for turn in self.turns if not turn.report for call in turn.calls if not call.error]
+        reports = [ended.report for ended in self.ended.values()]
+        totals = TickReport(tick=self.tick, turns=(*reports, *turns_not_taken(self.plan))).totals
+        answers = [
+            answer
+            for (agent, _), answer in self.answers.items()
+            if isinstance(answer, ModelReplied) and agent not in self.ended
+        ]
         for key in ("credits", "input_tokens", "output_tokens"):
-            totals[key] += sum(getattr(call, key) for call in answers)
+            totals[key] += sum(getattr(answer, key) for answer in answers)
         if answers:
-            costs = [totals["cost_usd"] if totals["calls"] else 0.0, *(call.cost_usd for call in answers)]
+            costs = [totals["cost_usd"] if totals["calls"] else 0.0, *(answer.cost_usd for answer in answers)]
             known = [cost for cost in costs if cost is not None]
             totals["cost_usd"] = sum(known) if len(known) == len(costs) else None
         totals["calls"] += len(answers)
         return totals
 
-    def turn_of(self, agent: str) -> TurnRecord | None:
-        """Return an agent's turn; None when the plan has none for it."""
-        return next((turn for turn in self.turns if turn.agent == agent), None)
 
-
-def quiet_tick(tick: int) -> TickRecord:
+def quiet_tick(tick: int) -> RecordedTick:
     """Return what there is to tell of a tick in which nobody took a turn."""
-    return TickRecord(
-        tick=tick,
-        at="",
-        plan=Plan(tick=tick, order=[]),
-        turns=[],
-        expired=[],
-        unread={},
-        is_committed=True,
-        engine_starts=0,
-        after=None,
-    )
+    begin, end = TickStarted(at="", tick=tick, order=[]), TickCommitted(tick=tick, advanced=True, totals={})
+    return RecordedTick(tick, [begin, end], engine_starts=0)
 
 
-def read_tick(base: Path, tick: int) -> TickRecord:
+def recorded_in(tick: int, reading: Reading) -> RecordedTick:
+    """Return the tick that a reading of its journal tells of."""
+    return RecordedTick(tick, reading.records, engine_starts=len(reading.epochs))
+
+
+def read_tick(base: Path, tick: int) -> RecordedTick:
     """Return what a tick's journal tells. Raises `UsageError` without one, `CorruptState` for damage."""
     reading = reading_of(base, tick)
-    records, started = reading.records, reading.plan
-    if started is None:
+    if not reading.records:
         raise no_journal(base, tick)
-    plan = Plan.of(started)
-    by_agent: dict[str, list[Record]] = {}
-    for record in records:
-        by_agent.setdefault(record.about, []).append(record)
-    expired = next((record for record in records if isinstance(record, EntriesExpired)), None)
-    return TickRecord(
-        tick=tick,
-        at=started.at,
-        plan=plan,
-        turns=[_turn(tick, place, name, by_agent.get(name, [])) for place, name in enumerate(plan.order)],
-        expired=expired.files if expired else [],
-        unread=expired.unread if expired else {},
-        is_committed=isinstance(records[-1], TickCommitted),
-        engine_starts=len(reading.epochs),
-        after=started.after,
-    )
+    return recorded_in(tick, reading)
 
 
-def _turn(tick: int, place: int, name: str, records: list[Record]) -> TurnRecord:
-    started, ended = start_and_end(records)
+def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
+    records = recorded.records_of(agent)
+    started, ended = recorded.started.get(agent), recorded.ended.get(agent)
     report = ended.report if ended else None
-    walk = _Walk(tick, name, _limits(started), started.repairs if started else 0)
-    for record in records:
-        walk.take(record)
-    entries, writes = walk.outcome(report)
+    calls = [record for record in records if isinstance(record, (ModelReplied, ModelFailed))]
+    retaken = Retaken(from_record(started, recorded.tick), records) if started else None
+    writes = retaken.writes(report) if retaken else {}
     return TurnRecord(
-        tick=tick,
-        place=place,
-        agent=name,
+        tick=recorded.tick,
+        place=recorded.begin.order.index(agent),
+        agent=agent,
         report=report,
         started=started,
         attempts=sum(isinstance(record, (TurnStarted, TurnResumed)) for record in records),
         stops=sum(isinstance(record, TurnStopped) for record in records),
-        calls=walk.calls,
-        tools=walk.all_tools(),
-        entries=entries,
-        memory={key: value for key, (value, place) in walk.memory.items() if place in writes},
+        calls=[_call(record, retaken) for record in calls],
+        tools=_tools(records, retaken),
+        entries=[entry for entry in retaken.entries if entry.file in writes] if retaken else [],
+        memory=_memories(agent, writes),
         writes=writes,
-        results_shown=walk.results_shown,
+        results_shown=retaken.results_shown if retaken else {},
     )
 
 
-def _limits(started: TurnStarted | None) -> TurnLimits:
-    return agent_of(started).turn if started else TurnLimits()
+def _call(record: ModelReplied | ModelFailed, retaken: Retaken | None) -> ModelCall:
+    if isinstance(record, ModelFailed):
+        error = f"{record.error}: {record.message}"
+        return ModelCall(call=record.call, code=record.code, earlier=record.earlier, error=error)
+    plain = record.as_json()
+    facts = {key: plain[key] for key in ModelCall.__dataclass_fields__ if key in plain}
+    return ModelCall(**facts, problem=retaken.problems.get(record.call, "") if retaken else "")
 
 
-class _Walk:
-    """Goes through a turn's records in their order and stages what they say, as the turn itself did."""
+def _tools(records: list[Record], retaken: Retaken | None) -> list[ToolUse]:
+    """Return the tool calls in their order, with those that were asked for and have not begun."""
+    uses: dict[int, ToolUse] = {}
+    args = retaken.args if retaken else {}
+    for record in records:
+        match record:
+            case ToolStarted(index=index):
+                uses[index] = ToolUse(index=index, tool=record.tool, args=record.args, reached_outside=True)
+            case ToolFinished(index=index):
+                begun = uses.get(index)
+                uses[index] = ToolUse(
+                    index=index,
+                    tool=record.tool,
+                    args=begun.args if begun else args.get(index),
+                    success=record.success,
+                    output=record.output,
+                    files=[effect.place for effect in recorded_result(record).effects],
+                    reached_outside=begun is not None,
+                    is_unknown=is_unknown(record),
+                )
+    first = max(uses, default=-1) + 1
+    left = enumerate(retaken.not_begun if retaken else [], first)
+    return [
+        *(uses[index] for index in sorted(uses)),
+        *(ToolUse(index=index, tool=call.tool, args=call.args) for index, call in left),
+    ]
 
-    def __init__(self, tick: int, agent: str, limits: TurnLimits, repairs: int) -> None:
-        self._tick, self._agent, self._limits, self._repairs = tick, agent, limits, repairs
-        self._wrong: list[ModelReplied] = []  # the replies since the last one that was taken
-        self._taken = 0
-        self._updates: list[tuple[MemoryUpdate, str, int]] = []
-        self.calls: list[ModelCall] = []
-        self.memory: dict[str, tuple[Any, str]] = {}
-        self._tools: dict[int, ToolUse] = {}
-        self._asked: list[ToolCall] = []
-        self._entries: list[OutboxEntry] = []
-        self._staged: dict[str, FileEffect] = {}
-        self._settled: dict[str, FileEffect] = {}
-        self.results_shown: dict[str, int] = {}
 
-    def take(self, record: Record) -> None:
-        """Take one record of the turn."""
-        if isinstance(record, ModelReplied):
-            self._replied(record)
-        elif isinstance(record, ModelFailed):
-            error = f"{record.error}: {record.message}"
-            self.calls.append(
-                ModelCall(call=record.call, code=record.code, earlier=record.earlier, error=error)
-            )
-            if self._wrong and record.error == "OutOfCredits":  # no correction could be paid for
-                self._salvage(self._wrong[-1])
-        elif isinstance(record, ToolStarted):
-            use = ToolUse(index=record.index, tool=record.tool, args=record.args, reached_outside=True)
-            self._tools[use.index] = use
-            self._settled.update(self._staged)  # the engine writes them before such a tool runs
-            self._staged.clear()
-        elif isinstance(record, ToolFinished):
-            self._finished(record)
-
-    def all_tools(self) -> list[ToolUse]:
-        """Return the tool calls in their order, with those that were asked for and have not begun."""
-        begun = [self._tools[index] for index in sorted(self._tools)]
-        unfinished = [use.index for use in begun if use.success is None]
-        left = self._asked[len(unfinished) :]
-        first = max(self._tools, default=-1) + 1
-        return begun + [
-            ToolUse(index=first + number, tool=call.tool, args=call.args) for number, call in enumerate(left)
-        ]
-
-    def outcome(self, report: TurnReport | None) -> tuple[list[OutboxEntry], dict[str, FileEffect]]:
-        """Return the entries and files the turn wrote; of a turn under way, those it is about to write."""
-        self._remember_updates()
-        staged = {**self._staged, **{entry.file: entry_effect(entry) for entry in self._entries}}
-        if report is not None:
-            kept = {file["path"] for file in report.files}
-            staged = {place: effect for place, effect in staged.items() if place in kept}
-        entries = [entry for entry in self._entries if entry.file in staged]
-        return entries, {**self._settled, **staged}
-
-    def _replied(self, record: ModelReplied) -> None:
-        problem, reply = "", None
-        self._remember_updates()
-        self._asked = []
-        try:
-            reply = self._reply(record)
-        except (AnswerTooLarge, ContractError) as error:
-            problem = str(error)
-            self._wrong.append(record)
-        plain = record.as_json()
-        facts = {key: plain[key] for key in ModelCall.__dataclass_fields__ if key in plain}
-        self.calls.append(ModelCall(**facts, problem=problem))
-        if reply is not None:
-            self._take_reply(reply, record)
-        elif len(self._wrong) > self._repairs:
-            self._salvage(record)
-
-    def _salvage(self, record: ModelReplied) -> None:
-        with contextlib.suppress(AnswerTooLarge, ContractError):
-            self._take_reply(self._reply(record, keep="any" if self._taken else "some"), record)
-
-    def _take_reply(self, reply: TurnReply, record: ModelReplied) -> None:
-        self._wrong, self._taken = [], self._taken + 1
-        self._asked = list(reply.tool_calls)
-        shown = self.results_shown[""] = len(self._tools)
-        room = self._limits.max_entries - len(self._entries)
-        for new in reply.outbox_entries[: max(room, 0)]:
-            self._entries.append(self._entry(new, record.at))
-            self.results_shown[self._entries[-1].file] = shown
-        self._updates = [(update, record.at, shown) for update in reply.memory_updates]
-
-    def _remember_updates(self) -> None:
-        """Stage the memories of the reply whose tools have run."""
-        updates, self._updates = self._updates, []
-        for update, at, shown in updates:
-            try:
-                effect = memory_effect(self._agent, update.key, update.value, at, is_from_reply=True)
-            except ToolError:
-                continue
-            self.memory[update.key] = (update.value, effect.place)
-            self._staged[effect.place] = effect
-            self.results_shown[effect.place] = shown
-
-    def _reply(self, record: ModelReplied, *, keep: Keep = "all") -> TurnReply:
-        require_reply(record.finish)
-        limits = self._limits
-        return parse_reply(record.text, kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
-
-    def _entry(self, new: NewEntry, at: str) -> OutboxEntry:
-        identity = entry_id(self._tick, self._agent, len(self._entries))
-        return OutboxEntry(identity, self._tick, self._agent, new.kind, new.payload, new.tags, at)
-
-    def _finished(self, record: ToolFinished) -> None:
-        index = record.index
-        asked = self._asked.pop(0) if self._asked else None
-        effects = [FileEffect.from_json(plain) for plain in record.effects]
-        begun = self._tools.get(index)
-        self._tools[index] = ToolUse(
-            index=index,
-            tool=record.tool,
-            args=begun.args if begun else asked.args if asked else None,
-            success=record.success,
-            output=record.output,
-            files=[effect.place for effect in effects],
-            reached_outside=begun is not None,
-            is_unknown=is_unknown(record),
-        )
-        self._staged.update((effect.place, effect) for effect in effects)
-        self.results_shown.update((effect.place, self.results_shown.get("", 0)) for effect in effects)
-        self._remember(effects)
-
-    def _remember(self, effects: Iterable[FileEffect]) -> None:
-        """Take note of memories that a tool wrote."""
-        prefix = f"agents/{self._agent}/memory/"
-        for effect in effects:
-            if effect.place.startswith(prefix):
-                key = effect.place.removeprefix(prefix).removesuffix(".json")
-                self.memory[key] = (value_in(effect), effect.place)
+def _memories(agent: str, writes: dict[str, FileEffect]) -> dict[str, Any]:
+    """Return the memories among the files that a turn wrote, by key."""
+    prefix = f"agents/{agent}/memory/"
+    return {
+        place.removeprefix(prefix).removesuffix(".json"): value_in(effect)
+        for place, effect in writes.items()
+        if place.startswith(prefix)
+    }
 
 
 def value_in(effect: FileEffect) -> Any:
@@ -382,4 +328,4 @@ def value_in(effect: FileEffect) -> Any:
 
 def is_unknown(record: ToolFinished) -> bool:
     """Return whether a `tool_finished` says that nobody knows whether the call happened."""
-    return is_unknown_outcome(ToolResult(record.success, record.output))
+    return is_unknown_outcome(recorded_result(record))

@@ -17,7 +17,6 @@ from lemming.contract import Keep, ToolCall, TurnReply, parse_reply
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError, name_of
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.files.jsontext import compact
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark
 from lemming.llm.pricing import has_reached_soft_cap
@@ -25,16 +24,11 @@ from lemming.memory import memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.providers import Message, require_reply
 from lemming.report import Status, TurnReport
-from lemming.tools import ToolResult, is_unknown_outcome, unknown_outcome
+from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn.prompt import correction, results_message
+from lemming.turn.results import RESULTS_CHARS, as_shown, newest
 
 REPLY_CHARS_QUOTED = 4000
-# What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools
-# would else end in a prompt that no model takes, and so in an agent that fails for ever.
-RESULTS_CHARS = 128_000
-ARGS_CHARS = 2000
-
-INTERRUPTED = unknown_outcome("the engine stopped while this ran")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +103,7 @@ class TurnOutcome(NamedTuple):
 
 def take_turn(seat: Seat, tape: Tape) -> TurnOutcome:
     """Take one turn. Whatever the model does, this returns; a failing disk or a stop raises from the tape."""
-    return _Turn(seat, tape).take()
+    return Turn(seat, tape).take()
 
 
 def spending(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -152,8 +146,8 @@ def _known_costs(answers: Sequence[Answer]) -> list[float]:
     return [answer.cost_usd for answer in answers if answer.cost_usd is not None]
 
 
-class _Turn:
-    """The progress of one turn."""
+class Turn:
+    """The progress of one turn: `ask`, `act`, and ask again."""
 
     def __init__(self, seat: Seat, tape: Tape) -> None:
         self.seat, self.tape = seat, tape
@@ -171,6 +165,7 @@ class _Turn:
         self.notes = ""
 
     def take(self) -> TurnOutcome:
+        """Take it to its end."""
         try:
             for _ in range(self.seat.max_steps):
                 self.act(self.ask())
@@ -186,6 +181,7 @@ class _Turn:
 
     @property
     def unshown(self) -> list[dict[str, Any]]:
+        """The results that the model has not been shown."""
         return self.results[self.shown :]
 
     def ask(self) -> TurnReply:
@@ -211,11 +207,13 @@ class _Turn:
         raise AssertionError("unreachable: the last correction returns or raises")
 
     def accept(self, reply: TurnReply) -> TurnReply:
+        """Take the last answer for a reply; it has been shown all results so far."""
         self.messages.append(_said(self.answers[-1].text))
         self.shown, self.accepted = len(self.results), self.accepted + 1
         return reply
 
     def call_model(self) -> Answer:
+        """Ask the model once."""
         self.answers.append(self.tape.ask(len(self.answers), self.messages))
         return self.answers[-1]
 
@@ -227,6 +225,7 @@ class _Turn:
             raise ContractError(f"{error.message}{why}") from error
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
+        """Return the reply that an answer is; raise `ContractError` for what is none."""
         require_reply(answer.finish)
         limits = self.seat.agent.turn
         try:
@@ -256,6 +255,7 @@ class _Turn:
         self.notes = reply.notes or self.notes
 
     def stage_memory(self, key: str, value: Any, at: str) -> None:
+        """Stage a memory, or tell the model why it is not kept."""
         try:
             if key in self.seat.damaged:
                 raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
@@ -268,6 +268,7 @@ class _Turn:
             self.memory[place] = self.staged[place] = effect
 
     def use(self, call: ToolCall, at: str) -> None:
+        """Call a tool, and stage the files that it wants written."""
         index, staged = len(self.results), dict(self.staged)
         result = self.tape.use(index, call, at, staged)
         self.add_result(call.tool, call.args, result)
@@ -283,6 +284,7 @@ class _Turn:
                 self.passed_on[effect.place] = result.passed_on
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult) -> None:
+        """Add a result to those that the model is shown next."""
         room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
         self.results.append(as_shown(tool, args, result, room))
 
@@ -308,6 +310,7 @@ class _Turn:
         effects: tuple[FileEffect, ...],
         used: dict[str, Any],
     ) -> TurnReport:
+        """Return the report of the turn."""
         return TurnReport(
             agent=self.seat.agent.name,
             status=status,
@@ -329,6 +332,7 @@ class _Turn:
         )
 
     def waiting_reason(self, status: Status) -> str:
+        """Return what a turn that waits is waiting for."""
         if status != "waiting":
             return ""
         count = len(self.unshown)
@@ -337,6 +341,7 @@ class _Turn:
     def state_after(
         self, status: Status, is_applied: bool, used: dict[str, Any], *, is_maybe_written: bool = False
     ) -> AgentState:
+        """Return the agent's state after the turn."""
         seat, holds_all = self.seat, is_applied or is_maybe_written
         passed_on = [self.passed_on[place] for place in self.passed_on if holds_all or place in self.settled]
         state = state_after_spending(seat, self.answers, used, status)
@@ -365,32 +370,6 @@ class _Turn:
             for place, digest in self.seat.inputs["context"].items()
         }
         return {**self.seat.inputs, "memory": dict(sorted(memory.items())), "context": context}
-
-
-def as_shown(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS) -> dict[str, Any]:
-    """Return a call and its result as a prompt shows them, cut to `room` characters of output."""
-    output = _cut(result.output, room)
-    return {"tool": tool, "args": _short(args), "success": result.success, "output": output}
-
-
-def newest(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
-    """Return the newest results that a prompt has room for."""
-    room = RESULTS_CHARS
-    for kept, result in enumerate(reversed(results)):
-        room -= len(result["output"])
-        if room < 0:
-            return results[len(results) - kept :]
-    return results
-
-
-def _cut(text: str, room: int) -> str:
-    return text if len(text) <= room else f"{text[:room]}\n[cut: {room} of {len(text)} characters are shown]"
-
-
-def _short(args: Any) -> Any:
-    """Return arguments as they are, or the beginning of their JSON: the agent knows what it asked for."""
-    text = compact(args).decode()
-    return args if len(text) <= ARGS_CHARS else _cut(text, ARGS_CHARS)
 
 
 def _said(text: str) -> Message:

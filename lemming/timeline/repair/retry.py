@@ -20,7 +20,7 @@ from lemming.redaction import redact_values
 from lemming.tick.runtime import Runtime
 from lemming.timeline.repair.unknown import RETRY, UnknownCall, tell_agent, unknown_call
 from lemming.tools import ToolContext, ToolRegistry, ToolResult, allowed_tools, is_unknown_outcome
-from lemming.turn.loop import INTERRUPTED
+from lemming.turn.results import INTERRUPTED
 
 
 @dataclass(frozen=True)

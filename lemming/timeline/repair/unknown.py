@@ -17,9 +17,9 @@ from lemming.errors import CorruptState, UsageError
 from lemming.files.jsontext import compact
 from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.ledger import amend_state, read_state
-from lemming.journal.records import Record, TickCommitted, ToolFinished, ToolStarted, TurnStarted
+from lemming.journal.records import TickCommitted
 from lemming.tick.counter import load_tick
-from lemming.timeline.record import is_unknown
+from lemming.timeline.record import RecordedTick, is_unknown
 
 CALL = "call"
 """The key that marks a result as a person's word on an earlier call; its value is the call's id."""
@@ -65,11 +65,12 @@ def find_unknown_calls(base: Path, ticks: Iterable[int]) -> list[UnknownCall]:
     words: dict[str, Result] = {}  # the last word on each call: what waits in a ledger is the latest
     for tick in ticks:
         try:
-            records = read_journal(base, tick)
+            recorded = RecordedTick(tick, read_journal(base, tick))
         except CorruptState:
             continue
-        calls += _unknown_calls(tick, records)
-        words.update(_words(result for state in _states(records) for result in state["results"]))
+        calls += _unknown_calls(recorded)
+        states = (started.state for started in recorded.started.values())
+        words.update(_words(result for state in states for result in state["results"]))
     words.update(_words(_waiting_results(base)))
     return [
         replace(call, was_retried=call.id in words)
@@ -131,22 +132,15 @@ def without_words(results: Iterable[Result]) -> list[Result]:
     return [result for result in results if CALL not in result]
 
 
-def _unknown_calls(tick: int, records: list[Record]) -> Iterator[UnknownCall]:
-    args = {
-        (record.agent, record.index): record.args for record in records if isinstance(record, ToolStarted)
-    }
-    for record in records:
-        if isinstance(record, ToolFinished) and is_unknown(record):
-            place = (record.agent, record.index)
-            yield UnknownCall(tick, *place, record.tool, args.get(place))
+def _unknown_calls(recorded: RecordedTick) -> Iterator[UnknownCall]:
+    for place, finished in recorded.tools.items():
+        if is_unknown(finished):
+            begun = recorded.announced.get(place)
+            yield UnknownCall(recorded.tick, *place, finished.tool, begun.args if begun else None)
 
 
 def _words(results: Iterable[Result]) -> Iterator[tuple[str, Result]]:
     return ((result[CALL], result) for result in results if CALL in result)
-
-
-def _states(records: list[Record]) -> Iterator[dict[str, Any]]:
-    return (record.state for record in records if isinstance(record, TurnStarted))
 
 
 def _waiting_results(base: Path) -> Iterator[Result]:

@@ -23,25 +23,27 @@ from lemming.journal.file import Journal, journal_ticks, read_journal
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.llm.backends.replay import replayed
-from lemming.providers import Message, Reply, Request
+from lemming.providers import Reply, Request
 from lemming.report import FileWritten
-from lemming.tick.answers import recorded_answer, recorded_result
+from lemming.tick.answers import recorded_result
 from lemming.tick.counter import load_tick, persist_tick
 from lemming.tick.runtime import Event, Runtime, open_org
+from lemming.timeline.record import RecordedTick
 from lemming.timeline.repair.unknown import without_words
 from lemming.timeline.replay.arrivals import Arrivals, find_arrivals
 from lemming.timeline.replay.recording import (
     NOT_REPEATABLE,
     Difference,
-    RecordedTick,
     as_text,
     diff_of,
+    missing,
     require_same,
 )
+from lemming.timeline.retake import RecordedAnswers, RecordEnds
 from lemming.timeline.verify.root import file_digest
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.inputs import from_record
-from lemming.turn.loop import Answer, take_turn
+from lemming.turn.loop import take_turn
 
 OUTSIDE = ".lemming/outside"
 """Where a replay into a folder puts the files that turns wrote outside their organisation."""
@@ -83,8 +85,11 @@ def replay(base: Path, ticks: list[int]) -> Iterator[Replayed]:
 def _retake(recorded: RecordedTick, name: str) -> dict[str, Any]:
     """Take one recorded turn again; return the agent's state after it."""
     started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
-    seat = from_record(started, tick)
-    outcome = take_turn(seat, _RecordedTape(recorded, name))
+    answers = RecordedAnswers(recorded.records_of(name))
+    try:
+        outcome = take_turn(from_record(started, tick), answers)
+    except RecordEnds as end:
+        raise missing(recorded, name, str(end)) from None
     require_same(ended.as_json(), outcome.report.as_json(), tick=tick, agent=name, what="turn")
     state = outcome.state.as_json()
     require_same(ended.state or {}, state, tick=tick, agent=name, what="state")
@@ -105,23 +110,6 @@ class _After:
         if state is not None and before["tick"] == state["tick"]:
             own = [{**one, "results": without_words(one["results"])} for one in (before, state)]
             require_same(*own, tick=recorded.tick, agent=name, what="state before the turn")
-
-
-@dataclass(frozen=True)
-class _RecordedTape:
-    """A tape that has nothing but the records of one turn."""
-
-    recorded: RecordedTick
-    agent: str
-
-    def ask(self, call: int, messages: list[Message]) -> Answer:
-        return recorded_answer(self.recorded.answer(self.agent, call))
-
-    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
-        return recorded_result(self.recorded.tool(self.agent, index))
-
-    def reached_outside(self, index: int) -> bool:
-        return (self.agent, index) in self.recorded.announced
 
 
 # --- into another folder -----------------------------------------------------------------------
@@ -239,7 +227,9 @@ class Rerun(Runtime):
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
         """Return the recorded answer, or raise the recorded failure, to a prompt that is the recorded one."""
-        record = self.recorded.answer(request.agent, request.step)
+        record = self.recorded.answers.get((request.agent, request.step))
+        if record is None:
+            raise missing(self.recorded, request.agent, f"call {request.step} of its model")
         recorded = self.recorded.started[request.agent].prompt
         now = request.messages[: len(recorded)] if request.step else request.messages
         if now != recorded:
@@ -256,7 +246,10 @@ class Rerun(Runtime):
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Return the recorded result; nothing runs, and files outside the organisation stay as they are."""
-        result = recorded_result(self.recorded.tool(context.agent.name, index))
+        finished = self.recorded.tools.get((context.agent.name, index))
+        if finished is None:
+            raise missing(self.recorded, context.agent.name, f"tool call {index}")
+        result = recorded_result(finished)
         return replace(result, effects=tuple(map(self._moved_inside, result.effects)))
 
     def _moved_inside(self, effect: FileEffect) -> FileEffect:

@@ -12,8 +12,7 @@ from lemming.errors import CorruptState
 from lemming.journal.file import journal_ticks, reading_of
 from lemming.journal.records import EntriesExpired, TurnCommitted, TurnStarted
 from lemming.tick.counter import newest_in_ledgers
-from lemming.tick.plan import FOR_A_PERSON
-from lemming.timeline.replay.recording import RecordedTick
+from lemming.timeline.record import RecordedTick, recorded_in
 
 Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
 
@@ -82,7 +81,7 @@ def read_told(base: Path) -> Told:
     for before, tick in zip([None, *told.ticks], told.ticks, strict=False):
         try:
             reading = reading_of(base, tick)
-            recorded = RecordedTick(tick, reading.records)
+            recorded = recorded_in(tick, reading)
             told.findings += _journal_findings(
                 recorded, reading.surplus_bytes, is_last=tick == told.ticks[-1]
             )
@@ -137,7 +136,7 @@ def _take_note(told: Told, recorded: RecordedTick) -> None:
     told.under_way = set(recorded.started) - set(recorded.ended)
     told.last_may_be_open = not (recorded.end and recorded.end.advanced)
     plan = recorded.plan
-    told.people |= {name for name, why in plan.skipped.items() if why == FOR_A_PERSON}
+    told.people |= recorded.people
     told.people -= set(plan.order)
     for record in recorded.records:
         if isinstance(record, TurnCommitted):

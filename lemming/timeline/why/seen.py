@@ -9,7 +9,7 @@ from typing import Any
 from lemming import paths
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.quoting import quoted
-from lemming.timeline.record import TickRecord, ToolUse, TurnRecord
+from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord
 from lemming.timeline.repair.unknown import CALL, RETRY
 from lemming.timeline.why.sight import SeenEntry, Sight, sight_of
 from lemming.timeline.why.things import (
@@ -35,7 +35,7 @@ def turn_of_tree(writings: Writings, turn: TurnRecord, place: str) -> Turn:
     tick = writings.tick(turn.tick)
     assert tick is not None
     sight = sight_of(turn, _names(tick))
-    told = Turn(turn.tick, turn.agent, turn.at or tick.at, turn.status)
+    told = Turn(turn.tick, turn.agent, turn.at or tick.begin.at, turn.status)
     told.saw += [_seen_entry(writings, turn, seen) for seen in sight.entries]
     told.saw += _seen_memories(writings, turn, sight)
     told.saw += [_seen_file(writings, turn, path, text, sight.is_brief) for path, text in sight.files.items()]
@@ -45,7 +45,7 @@ def turn_of_tree(writings: Writings, turn: TurnRecord, place: str) -> Turn:
     return told
 
 
-def _names(tick: TickRecord) -> set[str]:
+def _names(tick: RecordedTick) -> set[str]:
     return tick.plan.everyone
 
 

@@ -17,12 +17,10 @@ from lemming import paths
 from lemming.agents import agent_folders
 from lemming.errors import CorruptState, UsageError
 from lemming.files.jsontext import compact
-from lemming.journal.file import found_in, journal_ticks, read_journal
-from lemming.journal.records import EntriesExpired, Record, ToolStarted, TurnCommitted, TurnEnded, plan_in
+from lemming.journal.file import found_in, journal_ticks
 from lemming.messages import list_outbox
-from lemming.tick.plan import FOR_A_PERSON
 from lemming.timeline.gaps import lost_between
-from lemming.timeline.record import TickRecord, TurnRecord, read_tick
+from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
 
 Moment = tuple[int, int]
 """A tick, and a place in its order. A turn sees what was written before its moment."""
@@ -44,7 +42,7 @@ class Write:
 
 @dataclass
 class _Tick:
-    """What the index keeps of one tick; `after` as in `TickRecord`."""
+    """What the index keeps of one tick; `after` is the newest tick before it that had a journal."""
 
     writes: dict[str, list[Write]] = field(default_factory=dict)
     outside: dict[str, set[str]] = field(default_factory=dict)
@@ -135,7 +133,7 @@ class Writings:
         for tick in reversed(self._ticks):
             yield from self._of(tick).writes
 
-    def _read(self, tick: int) -> TickRecord | None:
+    def _read(self, tick: int) -> RecordedTick | None:
         try:
             return read_tick(self.base, tick)
         except UsageError:  # no journal
@@ -171,57 +169,28 @@ class Writings:
         return self._index[tick]
 
     def _indexed(self, tick: int) -> _Tick:
-        try:
-            records = read_journal(self.base, tick)
-        except CorruptState:
-            self.damaged.add(tick)
-            return _Tick()
-        ends = (record for record in records if isinstance(record, TurnEnded))
-        if any(
-            ended.report.written_ahead for ended in ends
-        ):  # of those only the whole turn tells the content
-            record = self.tick(tick)
-            return _indexed(record) if record else _Tick()
-        return _from_records(tick, records) if records else _Tick()
+        record = self.tick(tick)
+        return _indexed(record) if record else _Tick()
 
 
-def _from_records(tick: int, records: list[Record]) -> _Tick:
-    """Return what the index keeps of a tick, from its records alone."""
-    plan = plan_in(records)
-    assert plan, f"tick {tick} has a journal"
-    index = _Tick(
-        persons=frozenset(name for name, why in plan.skipped.items() if why == FOR_A_PERSON),
-        after=plan.after,
-        expired=frozenset(
-            file for record in records if isinstance(record, EntriesExpired) for file in record.files
-        ),
-    )
-    for record in records:
-        if isinstance(record, ToolStarted):
-            index.outside.setdefault(record.agent, set()).add(record.tool)
-        elif isinstance(record, TurnCommitted):
-            moment = tick, plan.order.index(record.about)
-            for file in record.report.files:
-                write = Write(moment, record.about, file["path"], file["sha256"])
-                index.writes.setdefault(write.path, []).append(write)
-    for writes in index.writes.values():
-        writes.sort(key=lambda write: write.moment)
-    return index
-
-
-def _indexed(record: TickRecord) -> _Tick:
-    index = _Tick(
-        expired=frozenset(record.expired),
-        persons=frozenset(name for name, why in record.plan.skipped.items() if why == FOR_A_PERSON),
-        after=record.after,
-    )
-    for turn in record.turns:
-        outside = {use.tool for use in turn.tools if use.reached_outside}
-        if outside:
-            index.outside[turn.agent] = outside
-        if turn.report is None:  # under way: its files are not there yet, or will be written again
-            continue
-        for path, effect in turn.writes.items():
-            write = Write((record.tick, turn.place), turn.agent, path, effect.digest)
+def _indexed(record: RecordedTick) -> _Tick:
+    index = _Tick(expired=frozenset(record.expired), persons=record.people, after=record.begin.after)
+    for call in record.announced.values():
+        index.outside.setdefault(call.agent, set()).add(call.tool)
+    for place, agent in enumerate(record.begin.order):
+        for path, digest in _written(record, agent):
+            write = Write((record.tick, place), agent, path, digest)
             index.writes.setdefault(path, []).append(write)
     return index
+
+
+def _written(record: RecordedTick, agent: str) -> Iterator[tuple[str, str]]:
+    """Yield the files that a turn wrote, with their digests; of one under way none are there yet."""
+    ended = record.ended.get(agent)
+    if ended is None:
+        return
+    if ended.report.written_ahead:  # of those only the whole turn tells the content
+        turn = record.turn_of(agent)
+        yield from ((path, effect.digest) for path, effect in (turn.writes if turn else {}).items())
+    else:
+        yield from ((file["path"], file["sha256"]) for file in ended.report.files)

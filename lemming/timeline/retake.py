@@ -1,0 +1,116 @@
+"""A turn taken again from its records, as far as they go: what its answers led to, what each reply had seen.
+
+It is the turn's own code (`turn.loop.Turn`) over answers that are only read, watched from outside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+
+from lemming.contract import Keep, ToolCall, TurnReply
+from lemming.errors import ContractError, ProviderError
+from lemming.files.effects import FileEffect
+from lemming.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
+from lemming.messages import entry_effect
+from lemming.providers import Message
+from lemming.report import TurnReport
+from lemming.tick.answers import recorded_answer, recorded_result
+from lemming.tools import ToolResult
+from lemming.turn.loop import Answer, Seat, Turn
+
+
+class RecordEnds(Exception):
+    """The recorded answers end here; the message names the one that is missing."""
+
+
+class RecordedAnswers:
+    """The answers of one turn, from its records and nowhere else."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._answers: dict[int, ModelReplied | ModelFailed] = {}
+        self._finished: dict[int, ToolFinished] = {}
+        self._announced: set[int] = set()
+        for record in records:
+            match record:
+                case ModelReplied() | ModelFailed():
+                    self._answers[record.call] = record
+                case ToolStarted():
+                    self._announced.add(record.index)
+                case ToolFinished():
+                    self._finished[record.index] = record
+
+    def ask(self, call: int, messages: list[Message]) -> Answer:
+        """Return the model's answer number `call`; raise `RecordEnds` when there is none."""
+        if call not in self._answers:
+            raise RecordEnds(f"call {call} of its model")
+        return recorded_answer(self._answers[call])
+
+    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Return the result of tool call number `index`; raise `RecordEnds` when there is none."""
+        if index not in self._finished:
+            raise RecordEnds(f"tool call {index}")
+        return recorded_result(self._finished[index])
+
+    def reached_outside(self, index: int) -> bool:
+        """Return whether that call was announced."""
+        return index in self._announced
+
+
+class Retaken(Turn):
+    """A turn, taken again as far as its records go.
+
+    `problems`: why answers were no replies, by the number of the call. `args`: those of the tool calls, by
+    index; `not_begun`: the calls that the last reply asked for beyond those. `results_shown`: as in
+    `TurnRecord`.
+    """
+
+    def __init__(self, seat: Seat, records: Iterable[Record]) -> None:
+        super().__init__(seat, RecordedAnswers(records))
+        self.problems: dict[int, str] = {}
+        self.args: dict[int, object] = {}
+        self.not_begun: list[ToolCall] = []
+        self.results_shown: dict[str, int] = {}
+        with contextlib.suppress(RecordEnds):
+            self.take()
+
+    def writes(self, report: TurnReport | None) -> dict[str, FileEffect]:
+        """Return the files the turn wrote, by place; of one under way, those it is about to write."""
+        staged = {**self.staged, **{entry.file: entry_effect(entry) for entry in self.entries}}
+        if report is not None:
+            kept = {file["path"] for file in report.files}
+            staged = {place: effect for place, effect in staged.items() if place in kept}
+        return {**self.settled, **staged}
+
+    def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
+        """Read an answer, and note why it is no reply."""
+        try:
+            return super().read(answer, keep=keep)
+        except (ContractError, ProviderError) as error:
+            self.problems.setdefault(len(self.answers) - 1, str(error))
+            raise
+
+    def act(self, reply: TurnReply) -> None:
+        """Stage what a reply asks for, and note what it had been shown."""
+        before, first = {**self.settled, **self.staged}, len(self.entries)
+        shown = self.results_shown[""] = len(self.args)
+        super().act(reply)
+        staged = {**self.settled, **self.staged}.items()
+        written = [place for place, effect in staged if before.get(place) is not effect]
+        self.results_shown |= dict.fromkeys(
+            [*written, *(entry.file for entry in self.entries[first:])], shown
+        )
+
+    def use(self, call: ToolCall, at: str) -> None:
+        """Take a call's recorded result; one without is left out, and what follows from the reply goes on."""
+        index, staged = len(self.results), dict(self.staged)
+        try:
+            super().use(call, at)
+            self.args[index] = call.args
+        except RecordEnds:
+            if not self.tape.reached_outside(index) or index in self.args:
+                self.not_begun.append(call)
+                return
+            self.args[index] = call.args
+            self.settled.update(staged)  # the engine had written them before the call began
+            self.staged.clear()

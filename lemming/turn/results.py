@@ -1,0 +1,41 @@
+"""Results of tool calls as prompts show them, and as ledgers keep them until then. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.files.jsontext import compact
+from lemming.tools import ToolResult, unknown_outcome
+
+# What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools
+# would else end in a prompt that no model takes, and so in an agent that fails for ever.
+RESULTS_CHARS = 128_000
+ARGS_CHARS = 2000
+
+INTERRUPTED = unknown_outcome("the engine stopped while this ran")
+
+
+def as_shown(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS) -> dict[str, Any]:
+    """Return a call and its result as a prompt shows them, cut to `room` characters of output."""
+    output = _cut(result.output, room)
+    return {"tool": tool, "args": _short(args), "success": result.success, "output": output}
+
+
+def newest(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:
+    """Return the newest results that a prompt has room for."""
+    room = RESULTS_CHARS
+    for kept, result in enumerate(reversed(results)):
+        room -= len(result["output"])
+        if room < 0:
+            return results[len(results) - kept :]
+    return results
+
+
+def _cut(text: str, room: int) -> str:
+    return text if len(text) <= room else f"{text[:room]}\n[cut: {room} of {len(text)} characters are shown]"
+
+
+def _short(args: Any) -> Any:
+    """Return arguments as they are, or the beginning of their JSON: the agent knows what it asked for."""
+    text = compact(args).decode()
+    return args if len(text) <= ARGS_CHARS else _cut(text, ARGS_CHARS)
