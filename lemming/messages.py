@@ -110,7 +110,7 @@ class OutboxEntry:
         """
         if not self.targets or reader in self.targets:
             return True
-        return self.targets.isdisjoint(agents - {self.agent})
+        return agents.isdisjoint(self.targets - {self.agent})
 
 
 class EntryName(NamedTuple):
@@ -132,8 +132,13 @@ class EntryName(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What tells the entry from all others: an id that the engine gave does; any other may come twice."""
-        return self.id if self.number < ENTRIES_PER_TURN else f"{self.author}/{self.tick:08}_{self.id}"
+        """What tells the entry from all others: an id that a person gave may come twice."""
+        return f"{self.author}/{self.tick:08}_{self.id}"
+
+    @property
+    def file_name(self) -> str:
+        """The name of the entry's file."""
+        return f"{self.tick:08}_{self.id}.json"
 
     @property
     def file(self) -> str:
@@ -219,6 +224,12 @@ def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
         found += [EntryName(tick, numbers.get(this, ENTRIES_PER_TURN), this, agent_name) for this in ids]
     found.sort()
     return found
+
+
+def names_of(identities: Iterable[str]) -> list[EntryName]:
+    """Return the entries that have these identities; what is none is left out."""
+    parts = (identity.partition("/") for identity in identities)
+    return [name for author, _, rest in parts for name in names_in(author, [f"{rest}.json"])]
 
 
 def read_entry(base: Path, name: EntryName) -> OutboxEntry:

@@ -14,7 +14,7 @@ from lemming.commands.screen import tell
 from lemming.commands.trust import load_settings
 from lemming.inspect.preview import preview_tick
 from lemming.journal.ledger import read_state
-from lemming.mail.inbox import Inbox
+from lemming.mail.inbox import Inbox, assemble
 from lemming.messages import OutboxEntry, collect_readable_outboxes
 from lemming.tick.plan import is_for_a_person
 
@@ -40,7 +40,8 @@ def inbox(
         return
     org = preview.snapshot.config.org
     mark = read_state(base, name).read
-    box = preview.snapshot.mailroom.inbox(agent, mark, limit=org.inbox_limit, chars=org.inbox_chars)
+    view = preview.snapshot.mail.view(agent, mark)
+    box = assemble(view, limit=org.inbox_limit, chars=org.inbox_chars)
     entries = [*box.unread, *box.known][:number]
     _show(entries, {entry.file for entry in box.unread}, as_json=as_json)
     if not as_json:

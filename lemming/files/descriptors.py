@@ -17,16 +17,6 @@ Around = tuple[os.stat_result, os.stat_result]
 """What `stat` said of a folder before and after a change of the names in it."""
 
 
-def unchanged(name: str, folder: int, written: os.stat_result) -> os.stat_result | None:
-    """Return a file's status if it is the one that was written and nobody has changed it; else None."""
-    try:
-        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except FileNotFoundError:
-        return None
-    then = written.st_ino, written.st_size, written.st_mtime_ns
-    return found if (found.st_ino, found.st_size, found.st_mtime_ns) == then else None
-
-
 def require_regular(descriptor: int, path: str) -> os.stat_result:
     """Return a regular file's status; raise `OSError` that names `path` for anything else."""
     status = os.fstat(descriptor)

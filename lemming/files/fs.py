@@ -15,7 +15,7 @@ from bisect import bisect_left
 from pathlib import Path, PurePosixPath
 
 from lemming.errors import DiskError
-from lemming.files.descriptors import Around, last_lines, read_up_to, require_regular, unchanged
+from lemming.files.descriptors import Around, last_lines, read_up_to, require_regular
 from lemming.files.disk import disk, write_all
 from lemming.files.modes import file_mode, folder_mode, kept_mode
 from lemming.files.mutations import announce
@@ -97,15 +97,12 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False, is
             disk().sync_folder(folder)
 
 
-def publish_seen(root: Path, relative: str, content: bytes) -> tuple[os.stat_result | None, Around]:
-    """Do what `publish` does, and look: then later looks tell whether anything has changed since.
-
-    Returns what `stat` says of the file, None if somebody changed it at once; and of its folder.
-    """
+def publish_seen(root: Path, relative: str, content: bytes) -> Around:
+    """Do what `publish` does, and return what `stat` says of the file's folder before and after."""
     with _parent(root, relative) as (folder, name):
         before = os.fstat(folder)
-        written = _put(root, relative, (folder, name), content, look=True)
-        return written and unchanged(name, folder, written), (before, os.fstat(folder))
+        _put(root, relative, (folder, name), content)
+        return before, os.fstat(folder)
 
 
 def publish_last(root: Path, relative: str, content: bytes) -> None:
@@ -347,17 +344,12 @@ def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, o
         raise
 
 
-def _put(
-    root: Path, relative: str, at: tuple[int, str], content: bytes, *, sync: bool = False, look: bool = False
-) -> os.stat_result | None:
-    """Write a file; return, with `look`, what `stat` said of it before it had its name."""
+def _put(root: Path, relative: str, at: tuple[int, str], content: bytes, *, sync: bool = False) -> None:
     folder, name = at
     descriptor, temporary = _write_beside(folder, relative, content, sync=sync)
     try:
-        written = os.fstat(descriptor) if look else None
         announce("rename", relative, root)
         disk().rename(temporary, name, folder, folder)
-        return written
     finally:
         os.close(descriptor)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from bisect import bisect_left
 from typing import NamedTuple
 
 from lemming.files import fs
@@ -17,47 +16,34 @@ LISTED_AGAIN_AFTER_S = 60.0
 class Listing(NamedTuple):
     """The names in a folder, sorted, without hidden ones; none where there is no such folder.
 
-    `is_settled`: a change since would show in the folder's identity. `changes`: so many were made here since
-    the folder was listed, at `listed_s` of the monotonic clock.
+    `is_settled`: a change since would show in the folder's identity. `is_changed_here`: this process has
+    changed it since it was listed, at `listed_s` of the monotonic clock.
     """
 
     identity: Identity
     is_settled: bool
     names: list[str]
-    changes: int = 0
+    is_changed_here: bool = False
     listed_s: float = 0.0
 
-    def with_name(self, name: str, around: Around) -> Listing:
-        """Return what the folder holds after this process added a file, as far as that is certain.
+    def after_change(self, around: Around) -> Listing | None:
+        """Return the listing of a folder that this process changed and nobody else, `names` as they were.
 
-        A name that somebody else adds in that very instant is overlooked until the folder is listed again:
-        when its changes here come to a part of its size, when anything else changes in it, or when it was
-        listed a minute ago.
+        None when somebody did: the next look tells. A name that somebody adds in the very instant of the
+        change is overlooked until anything else changes in the folder, or it was listed a minute ago.
         """
-        place = bisect_left(self.names, name)
-        if (after := self._after(around)).is_settled and self.names[place : place + 1] != [name]:
-            self.names.insert(place, name)
-        return after
-
-    def without_name(self, name: str, around: Around) -> Listing:
-        """Return what the folder holds after this process removed a file, as `with_name` does."""
-        place = bisect_left(self.names, name)
-        if (after := self._after(around)).is_settled and self.names[place : place + 1] == [name]:
-            del self.names[place]
-        return after
-
-    def _after(self, around: Around) -> Listing:
         before, after = map(identity_in, around)
-        is_known = self.is_settled and self.identity == before and is_exact(after)
-        if not is_known or self.changes > len(self.names) // 16 + 16:
-            return self._replace(is_settled=False)
-        return Listing(after, True, self.names, self.changes + 1, self.listed_s)
+        if self.identity != before:
+            return None
+        return self._replace(
+            identity=after, is_settled=self.is_settled and is_exact(after), is_changed_here=True
+        )
 
     def still_holds(self, identity: Identity) -> bool:
         """Return whether a folder that is found with this identity holds these names."""
         if not self.is_settled or self.identity != identity:
             return False
-        return not self.changes or time.monotonic() - self.listed_s < LISTED_AGAIN_AFTER_S
+        return not self.is_changed_here or time.monotonic() - self.listed_s < LISTED_AGAIN_AFTER_S
 
 
 ABSENT = Listing((0, 0, 0, 0, 0), False, [])

@@ -91,6 +91,6 @@ def preview_tick(base: Path, config: Config) -> Preview:
     for name, record in ended.items():
         written = {entry["id"] for entry in record.report.entries}
         mine = read_outbox_entries(base, name, len(written) * 2) if written else []
-        snapshot.mailroom.add(name, [entry for entry in mine if entry.id in written])
+        snapshot.mail.add(name, [entry for entry in mine if entry.id in written])
     begun = {record.agent: record for record in records if isinstance(record, TurnStarted)}
     return Preview(snapshot, begun, ended)

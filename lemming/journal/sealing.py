@@ -90,8 +90,8 @@ def beginning(base: Path, tick: int) -> Iterator[None]:
         return
     before = status_of(folder)
     yield
-    listing = listing.with_name(f"{tick:08d}.jsonl", (before, status_of(folder)))
-    latest[:] = [(listing, [*ticks, tick] if listing.is_settled else ticks)]
+    if after := listing.after_change((before, status_of(folder))):
+        latest[:] = [(after, [*ticks, tick])]
 
 
 @lru_cache(maxsize=8)

@@ -6,17 +6,14 @@ authors take turns, lest one that writes much keep the others' waiting. The rest
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from lemming.errors import Problem
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.view import View
+from lemming.mail.visibility import OWN_ENTRIES_SHOWN, Mail, View
 from lemming.messages import EntryName, OutboxEntry
-
-OWN_ENTRIES_SHOWN = 3
 
 
 class Inbox(NamedTuple):
@@ -30,67 +27,72 @@ class Inbox(NamedTuple):
     problems: Sequence[Problem] = ()
 
 
-def assemble(view: View, own_newest: Iterable[EntryName], *, limit: int, chars: int) -> Inbox:
+def assemble(view: View, *, limit: int, chars: int) -> Inbox:
     """Return what a turn is shown: what is new, then the newest of what it knows, then its own.
 
-    Where there is more that is new than there is room, authors take turns. `own_newest`: the reader's own
-    entries, newest first.
+    Where there is more that is new than there is room, authors take turns.
     """
+    mail = view.mail
     new = _take_new(view, view.fresh(), limit, chars)
     if not new.is_all:
         new = _take_new(view, view.fresh_by_turns(), limit, chars)
-        new.sort(view.room.key)
-    left = 0 if new.is_all else view.count_fresh() - len(new.names) - len(new.passed) - len(new.bad)
-    known, room = ([], 0) if left else _newest(view, view.known(new.passed), limit - len(new.names), new.room)
-    own, _ = _newest(view, own_newest, OWN_ENTRIES_SHOWN, room)
+    left = 0 if new.is_all else view.count_fresh() - len(new.taken) - len(new.passed) - len(new.bad)
+    known: list[OutboxEntry] = []
+    room = 0
+    if not left:
+        names = view.known({*new.taken, *new.bad})
+        known, room = _newest(mail, names, limit - len(new.taken), new.room)
+    own, _ = _newest(mail, mail.own_newest(view.reader), OWN_ENTRIES_SHOWN, room)
     return Inbox(
-        unread=tuple(new.entries),
-        known=tuple(known),
-        own=tuple(own),
+        unread=[new.taken[name] for name in sorted(new.taken, key=mail.key)],
+        known=known,
+        own=own,
         waiting=left,
-        mark=view.mark_after({*new.names, *new.passed}, {*new.bad}, is_all=new.is_all),
-        problems=tuple(chain.from_iterable(new.bad.values())),
+        mark=view.mark_after([*new.taken, *new.passed], new.bad, is_all=new.is_all),
+        problems=[problem for name in sorted(new.bad, key=mail.key) for problem in new.bad[name]],
+    )
+
+
+def has_unread(view: View) -> bool:
+    """Return whether there is anything to show as new: what cannot be read is, until that is known."""
+    found = ((name, view.mail.read(name)) for name in view.fresh())
+    return any(
+        entry.is_new_to(view.reader, view.mail.named)
+        if isinstance(entry, OutboxEntry)
+        else entry is None or not view.mark.failed_on(name)
+        for name, entry in found
     )
 
 
 @dataclass(slots=True)
 class _New:
-    """Entries that were read, those that are new to others only, those that are unusable and why.
+    """Entries that are `taken`, those that are new to others only, those that are unusable and why.
 
     `room` is what is left of it. `is_all`: each name was one or the other.
     """
 
-    names: list[EntryName] = field(default_factory=list)
-    entries: list[OutboxEntry] = field(default_factory=list)
-    passed: set[EntryName] = field(default_factory=set)
+    room: int
+    taken: dict[EntryName, OutboxEntry] = field(default_factory=dict)
+    passed: list[EntryName] = field(default_factory=list)
     bad: dict[EntryName, Sequence[Problem]] = field(default_factory=dict)
-    room: int = 0
     is_all: bool = True
-
-    def sort(self, key: Callable[[EntryName], Any]) -> None:
-        """Put everything into the order in which it was written."""
-        entries = dict(zip(self.names, self.entries, strict=True))
-        self.names.sort(key=key)
-        self.entries = [entries[name] for name in self.names]
-        self.bad = {name: self.bad[name] for name in sorted(self.bad, key=key)}
 
 
 def _take_new(view: View, names: Iterator[EntryName], limit: int, chars: int) -> _New:
     """Read entries until count or room is used up; the first is taken whatever its size."""
-    new, reader, named = _New(room=chars), view.reader, view.room.named
-    for name, found in view.room.read(names):
+    new, read, reader, named = _New(room=chars), view.mail.read, view.reader, view.mail.named
+    for name in names:
+        found = read(name)
         if isinstance(found, OutboxEntry):
             if found.targets and not found.is_new_to(reader, named):
-                new.passed.add(name)
+                new.passed.append(name)
                 continue
-            size = found.payload_chars
-            if size > new.room and new.names:
+            if found.payload_chars > new.room and new.taken:
                 new.is_all = False
                 break
-            new.names.append(name)
-            new.entries.append(found)
-            new.room -= size
-            if len(new.names) == limit:
+            new.taken[name] = found
+            new.room -= found.payload_chars
+            if len(new.taken) == limit:
                 new.is_all = new.is_all and next(names, None) is None
                 break
         elif found is None:
@@ -100,20 +102,19 @@ def _take_new(view: View, names: Iterator[EntryName], limit: int, chars: int) ->
     return new
 
 
-def _newest(view: View, names: Iterable[EntryName], limit: int, room: int) -> tuple[list[OutboxEntry], int]:
+def _newest(mail: Mail, names: Iterable[EntryName], limit: int, room: int) -> tuple[list[OutboxEntry], int]:
     """Return the entries that fit, of names that begin with the newest; the newest last. And the room left.
 
     The first is taken whatever its size.
     """
     entries: list[OutboxEntry] = []
     if limit > 0 and room > 0:
-        for _, found in view.room.read(names):
+        for found in map(mail.read, names):
             if isinstance(found, OutboxEntry):
-                size = found.payload_chars
-                if size > room and entries:
+                if found.payload_chars > room and entries:
                     break
                 entries.append(found)
-                room -= size
+                room -= found.payload_chars
                 if len(entries) == limit:
                     break
     entries.reverse()

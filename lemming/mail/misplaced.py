@@ -8,7 +8,6 @@ from pathlib import Path
 from lemming import paths
 from lemming.errors import Problem
 from lemming.files import fs
-from lemming.mail.index import Outbox
 
 NAMED = 3
 
@@ -38,14 +37,6 @@ def about_ticks_to_come(author: str, files: Iterable[str], tick: int) -> Iterato
     candidates = (file for file in files if file >= now or file[8:9] != "_")  # most ticks have eight digits
     told = ((int(match[1]), file) for file in candidates if (match := paths.ENTRY_FILE.match(file)))
     yield from _about_later(author, sorted(each for each in told if each[0] > tick))
-
-
-def about_outbox(author: str, outbox: Outbox, strays: list[str], tick: int) -> Iterator[Problem]:
-    """Yield warnings about one outbox: `strays` are the names in it that are no entry's."""
-    yield from _about_strays(author, strays)
-    if outbox.last_tick > tick:
-        later = outbox.names[len(outbox.older_than(tick + 1)) :]
-        yield from _about_later(author, [(name.tick, name.file.rpartition("/")[2]) for name in later])
 
 
 def _about_strays(author: str, strays: list[str]) -> Iterator[Problem]:

@@ -1,11 +1,17 @@
-"""Who can see what in one tick: every outbox looked at once, and what the turns of the tick add to it."""
+"""Who sees which entries in one tick, and what of them is new to one reader. Rules: docs/concepts.md.
+
+Every outbox is looked at once, as the tick begins; its turns add what they write. Reading names in order and
+bisecting, nobody walks over what was shown long ago, and a reader of all looks at every author only where
+what is oldest does not fill its inbox.
+"""
 
 from __future__ import annotations
 
-import os
-from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from bisect import insort
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import cached_property
+from heapq import merge
+from itertools import chain, filterfalse, islice
 from pathlib import Path
 from typing import Literal
 
@@ -14,15 +20,15 @@ from lemming.errors import Problem
 from lemming.files.descriptors import Around
 from lemming.files.stamps import Look
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.inbox import OWN_ENTRIES_SHOWN, Inbox, assemble
-from lemming.mail.index import Found, Outbox, Pile, Shelf, Visit, in_tick_order, outboxes_of
-from lemming.mail.misplaced import about_outbox
-from lemming.mail.view import View
-from lemming.messages import EntryName, OutboxEntry
+from lemming.mail.index import Found, Names, in_tick_order, index_of
+from lemming.mail.misplaced import about_files
+from lemming.messages import EntryName, OutboxEntry, names_of
+
+OWN_ENTRIES_SHOWN = 3
 
 
-class Mailroom:
-    """Who can see what in one tick. Outboxes are looked at once, when the tick begins.
+class Mail:
+    """The entries as the turns of one tick see them.
 
     Used by one thread at a time; a reader's authors that go before it have had their turn.
     """
@@ -39,187 +45,300 @@ class Mailroom:
         broken: Iterable[str] = (),
     ) -> None:
         self.tick = tick
-        self._outboxes, self._visibility = outboxes_of(base), visibility
-        self.agents, self._order = frozenset(order), order
-        self.persons, self.named = frozenset(persons), self.agents.union(broken)
+        self.agents, self._order, self.persons = frozenset(order), order, frozenset(persons)
+        self.named = self.agents.union(broken)  # a target names one of them, or it names nobody
+        self._index, self._shows_turns = index_of(base), visibility == "order"
         self._rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
-        places = [self._rank.get(name, -1) for name in self._firing]
-        self._is_in_order = places == sorted(places)  # not so after an edit in an interrupted tick
-        self._listed: dict[str, Outbox] = {}
-        self._visit = Visit(tick)
-        self._pile: Pile | None = None
-        self._today: dict[str, list[EntryName]] = {}
-        self._today_in_order: list[EntryName] = []
-        self._today_of_others: list[EntryName] = []
+        self._past: dict[str, Names] = {}
+        self._everybody: Names | None = None
+        self._to_come: dict[str, list[EntryName]] = {}
+        self._today: list[EntryName] = []
+        self._today_of: dict[str, list[EntryName]] = {}
+        self._written: dict[EntryName, OutboxEntry] = {}  # their files may not be there yet
+        self._unusable: dict[EntryName, Found] = {}
 
     def open_for(self, readers: Iterable[Agent]) -> None:
-        """List the outboxes that these readers may read, now, before anybody writes."""
-        wanted: dict[str, None] = {}
+        """Look at the outboxes that these readers may read, now, before anybody writes."""
         for reader in readers:
-            wanted[reader.name] = None
-            for pattern in reader.permissions.read_outboxes:
-                wanted[pattern] = None
-        if "*" in wanted:
-            self.pile()
-        for author in wanted:
-            if author in self.agents and author not in self._listed:
-                self._look_at(author)
+            self.past(reader.name)
+            self.readable(reader)
 
     def add(self, author: str, entries: Iterable[OutboxEntry]) -> None:
-        """Take note of what a turn of this tick wrote."""
+        """Let the turns that come after see what a turn wrote."""
         for number, entry in enumerate(entries):
             name = EntryName(entry.tick, number, entry.id, author)
-            self._visit.written[name] = entry
-            self._note_today(name)
+            self._written[name] = entry
+            self._add_today(name)
 
-    def written(
-        self, number: int, entry: OutboxEntry, digest: str, file: os.stat_result | None, around: Around
-    ) -> None:
-        """Take note that a turn's entry is on the disk now; `number` is its place among the turn's.
-
-        The rest is what `fs.publish_seen` said.
-        """
-        name = EntryName(entry.tick, number, entry.id, entry.agent)
-        self._outboxes.written(name, entry, digest, file, around)
+    def written(self, number: int, entry: OutboxEntry, around: Around) -> None:
+        """Take note that a turn's entry is on the disk now; `number` is its place among the turn's."""
+        self._index.written(EntryName(entry.tick, number, entry.id, entry.agent), entry, around)
 
     def authors_of(self, reader: Agent) -> frozenset[str]:
         """Return whom an agent may read, by name."""
         return self.agents.intersection(reader.permissions.read_outboxes) - {reader.name}
 
-    def outbox(self, author: str) -> Outbox:
-        """Return what was in an outbox when it was first looked at in this tick."""
-        listed = self._listed.get(author)
-        return self._look_at(author) if listed is None else listed
+    def readable(self, reader: Agent) -> dict[str, Names]:
+        """Return what an agent may read of earlier ticks, by author; under "*" that of all, in order."""
+        if "*" in reader.permissions.read_outboxes:
+            return {"*": self.everybody}
+        return {author: self.past(author) for author in sorted(self.authors_of(reader))}
 
-    def pile(self) -> Pile:
-        """Return what was in all agents' outboxes when they were first looked at in this tick."""
-        if self._pile is None:
-            listed = {author: self.outbox(author) for author in self._order}
-            self._pile = self._outboxes.pile(self._order, listed)
-        return self._pile
+    def past(self, author: str) -> Names:
+        """Return what was in an outbox, of earlier ticks, when it was first looked at in this one; "*": all.
 
-    def shelves_of(self, reader: Agent) -> list[str]:
-        """Return what to ask `shelf` for to see all that an agent may read: "*", or names."""
-        return ["*"] if "*" in reader.permissions.read_outboxes else sorted(self.authors_of(reader))
+        The very same value as in another tick when nothing is new.
+        """
+        if author == "*":
+            return self.everybody
+        past = self._past.get(author)
+        if past is None:
+            names = self._index.outbox(author)
+            past = self._past[author] = names.until(self.tick - 1)
+            if past is not names:
+                self._note_later(author, names.all[len(past.all) :])
+        return past
 
-    def shelf(self, pattern: str) -> Shelf:
-        """Return what was in an outbox when the tick began; in all of them for "*"."""
-        return self.pile() if pattern == "*" else self.outbox(pattern)
+    @property
+    def everybody(self) -> Names:
+        """What was in all outboxes, of earlier ticks, in the order of a tick: its reader's own among it."""
+        if self._everybody is None:
+            for author in self._order:
+                self.past(author)
+            self._everybody = self._index.all_in_order(self._order).until(self.tick - 1)
+        return self._everybody
 
-    def looks_at(self, patterns: set[str], root: int) -> list[Look] | None:
-        """Return what tells whether these shelves are as they were; None when that is in doubt.
+    def own_newest(self, author: str) -> list[EntryName]:
+        """Return an author's newest entries, as many as its own turn is shown, newest first."""
+        newest = [*self.past(author).all[-OWN_ENTRIES_SHOWN:], *self._today_of.get(author, ())]
+        return newest[: -OWN_ENTRIES_SHOWN - 1 : -1]
+
+    def today(self, reader: str, authors: Collection[str] | None) -> Sequence[EntryName]:
+        """Return the entries of this tick that a reader of these authors (None: of all) may see, in order."""
+        place = self._firing.get(reader, len(self._firing)) if self._shows_turns else 0
+        turn_of = self._firing.get
+        if authors is None:
+            return [
+                name for name in self._today if turn_of(name.author, -1) < place and name.author != reader
+            ]
+        of_each = [self._today_of[it] for it in authors if it in self._today_of and turn_of(it, -1) < place]
+        return of_each[0] if len(of_each) == 1 else sorted(chain.from_iterable(of_each), key=self.key)
+
+    def is_due(self, author: str) -> bool:
+        """Return whether an agent has a turn in this tick: what it writes in it is what the turn wrote."""
+        return author in self._firing
+
+    def view(self, reader: Agent, mark: ReadMark) -> View:
+        """Return what a reader may see now, and what of it is new to it."""
+        return View(self, reader, mark)
+
+    def read(self, name: EntryName) -> Found:
+        """Return an entry, or what is wrong with its file, or None when there is none: the same all tick."""
+        if name.tick == self.tick and name in self._written:
+            return self._written[name]
+        if name in self._unusable:
+            return self._unusable[name]
+        found = self._index.read(name)
+        if not isinstance(found, OutboxEntry):
+            self._unusable[name] = found
+        return found
+
+    def looks_at(self, authors: Collection[str], root: int) -> list[Look] | None:
+        """Return what tells whether these outboxes ("*": all) are as they were; None when that is in doubt.
 
         `root` is the organisation's folder, opened.
         """
         looks = []
-        for author in self._order if "*" in patterns else patterns:
-            if not (look := self._outboxes.look(author, self.outbox(author), root)):
+        for author in self._order if "*" in authors else authors:
+            if not (look := self._index.look(author, self.past(author), root)):
                 return None
             looks.append(look)
         return looks
 
     def misplaced(self) -> Iterator[Problem]:
         """Yield warnings about files in the outboxes that were looked at which nobody is shown."""
-        for author, outbox in self._listed.items():
-            yield from about_outbox(author, outbox, self._outboxes.strays(author), self.tick)
-
-    def looks_at_fresh(self, reader: Agent, mark: ReadMark) -> list[Look] | None:
-        """Return what tells whether what the agent was not shown is as it was read; None when in doubt.
-
-        An agent that has nothing unread may still have this: entries that are new to others only.
-        """
-        return self._outboxes.looks_of(self._view(reader, mark).fresh())
-
-    def has_unread(self, reader: Agent, mark: ReadMark) -> bool:
-        """Return whether there is anything to show that the agent has not been shown."""
-        return self._view(reader, mark).has_unread()
-
-    def inbox(self, reader: Agent, mark: ReadMark, *, limit: int, chars: int) -> Inbox:
-        """Assemble what a turn is shown, and the mark that holds once the turn is committed."""
-        own_newest = self._own_newest(reader.name)
-        return assemble(self._view(reader, mark), own_newest, limit=limit, chars=chars)
-
-    def read(self, names: Iterable[EntryName]) -> Iterator[tuple[EntryName, Found]]:
-        """Yield each name with its entry, or what is wrong with its file, or None when there is none."""
-        return self._outboxes.read(names, self._visit)
+        for author in self._past:
+            to_come = (name.file_name for name in self._to_come.get(author, ()))
+            yield from about_files(author, [*self._index.strays(author), *to_come], self.tick)
 
     def key(self, name: EntryName) -> tuple[int, int, int, str]:
-        """Return the key by which entries are sorted."""
+        """Return the key of the order of all entries."""
         return in_tick_order(self._rank, name)
 
-    def _look_at(self, author: str) -> Outbox:
-        outbox = self._outboxes.outbox(author)
-        if outbox.last_tick >= self.tick:
-            self._note_listed(author, outbox)
-        self._listed[author] = outbox
-        return outbox
-
-    def _view(self, reader: Agent, mark: ReadMark) -> View:
-        name, patterns = reader.name, reader.permissions.read_outboxes
-        past: dict[str, Shelf]
-        if "*" in patterns:
-            past = {"*": self.pile()}
-            today = self._today_for_reader_of_all(name)
-        else:
-            past = {author: self.outbox(author) for author in patterns if author in self.agents}
-            past.pop(name, None)
-            today = self._today_of(past, name) if self._today else []
-        return View(self, name, mark, patterns, past, today)
-
-    def _own_newest(self, author: str) -> list[EntryName]:
-        """Return an author's newest entries, as many as its own turn is shown, newest first."""
-        past = self.outbox(author).names
-        if past and past[-1].tick >= self.tick:
-            past = self.outbox(author).older_than(self.tick)
-        newest = [*past[-OWN_ENTRIES_SHOWN:], *self._today.get(author, ())]
-        return newest[: -OWN_ENTRIES_SHOWN - 1 : -1]
-
-    def _today_of(self, authors: Iterable[str], reader: str) -> Sequence[EntryName]:
-        """Return the entries of this tick that a reader of these authors may see, in order."""
-        place = self._firing.get(reader, len(self._firing))
-        found = [self._today[name] for name in authors if name in self._today and self._shows(name, place)]
-        return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=self.key)
-
-    def _today_for_reader_of_all(self, reader: str) -> Sequence[EntryName]:
-        place = self._firing.get(reader, len(self._firing))
-        earlier = self._today_in_order[: bisect_left(self._today_in_order, place, key=self._turn_of)]
-        others = [name for name in self._today_of_others if name.author != reader]
-        is_in_order = self._is_in_order and not others
-        return earlier if is_in_order else sorted([*earlier, *others], key=self.key)
-
-    def _turn_of(self, name: EntryName) -> int:
-        return self._firing[name.author]
-
-    def _shows(self, author: str, place: int) -> bool:
-        """Return whether who has this place in the order may see what an author wrote in this tick."""
-        if author not in self._firing:
-            return True
-        return self._visibility == "order" and self._firing[author] < place
-
-    def _note_today(self, name: EntryName) -> None:
-        author = name.author
-        if author not in self._firing:
-            self._today_of_others.append(name)
-        elif self._visibility == "order":
-            self._insert_in_order(name)
-        insort(self._today.setdefault(author, []), name)
-
-    def _insert_in_order(self, name: EntryName) -> None:
-        names, turn_of = self._today_in_order, self._turn_of
-        if not names or turn_of(names[-1]) < turn_of(name):  # as when one takes its turn after the other
-            names.append(name)
-        else:
-            insort(names, name, key=lambda name: (turn_of(name), self.key(name)))
-
-    def _note_listed(self, author: str, outbox: Outbox) -> None:
-        """Take note of entries of this tick that were there when it began.
+    def _note_later(self, author: str, names: Sequence[EntryName]) -> None:
+        """Take note of entries of this tick that were there when it began, and of ticks to come.
 
         Those that a turn of the author wrote, in an attempt that was interrupted, are added when that turn
         commits.
         """
-        for name in reversed(outbox.names):
-            if name.tick < self.tick:
-                break
+        self._to_come[author] = [name for name in names if name.tick > self.tick]
+        for name in names:
             if name.tick == self.tick and not (author in self._firing and name.is_derived):
-                self._note_today(name)
+                self._add_today(name)
+
+    def _add_today(self, name: EntryName) -> None:
+        insort(self._today, name, key=self.key)
+        insort(self._today_of.setdefault(name.author, []), name)
+
+
+class View:
+    """What one reader may see in a tick, and what of it `mark` says was shown. Names only: none is opened."""
+
+    def __init__(self, mail: Mail, reader: Agent, mark: ReadMark) -> None:
+        self.mail, self.reader = mail, reader.name
+        self._tick, self._patterns = mail.tick, reader.permissions.read_outboxes
+        past = mail.readable(reader)
+        self._is_of_all = "*" in past
+        self._authors: Collection[str] = mail.agents if self._is_of_all else past
+        self._seen_today = mail.today(self.reader, None if self._is_of_all else past)
+        if mark.has_bare_ids:
+            visible = chain(*(names.all for names in past.values()), self._seen_today)
+            mark = mark.resolved(name for name in visible if name.author != self.reader)
+        self.mark = mark
+        self._also, self._unusable = frozenset(names_of(mark.also)), frozenset(names_of(mark.unusable))
+        self._past = [(names, mark.tick_of(author)) for author, names in past.items()]
+        self._ahead: dict[str, int] = {}
+        if self._is_of_all:  # of whom more was shown than of the others, and the reader, who is shown nothing
+            for_all = mark.tick_of("*")
+            ahead = {it: tick for it, tick in mark.through.items() if tick > for_all and it in mail.agents}
+            self._ahead = {**ahead, self.reader: self._tick}
+        self._new_today = [name for name in self._seen_today if name not in self._also]
+
+    def fresh(self) -> Iterator[EntryName]:
+        """Yield what has not been shown, oldest first. What was shown long ago is not walked over."""
+        streams = [self._newer(names, after) for names, after in self._past]
+        if self._late:
+            streams.append(iter(self._late))
+        past = streams[0] if len(streams) == 1 else merge(*streams, key=self.mail.key)
+        return chain(past, self._new_today)
+
+    def fresh_by_turns(self) -> Iterator[EntryName]:
+        """Yield what `fresh` does, but everybody's oldest before anybody's second; persons go first."""
+        authors, persons, key = [], self.mail.persons, self.mail.key
+        for name in self._oldest_of_each():
+            authors.append(name.author)
+            yield name
+        streams = [islice(self._fresh_of(author), 1, None) for author in authors]
+        while streams:
+            heads = [(name, stream) for stream in streams for name in islice(stream, 1)]
+            heads.sort(key=lambda head: (head[0].author not in persons, key(head[0])))
+            yield from (name for name, _ in heads)
+            streams = [stream for _, stream in heads]
+
+    def _oldest_of_each(self) -> Iterator[EntryName]:
+        """Yield each author's oldest, persons first; an inbox is mostly full before all were looked at."""
+        seen = {author for author in self.mail.persons if self._sees(author)}
+        yield from self._oldest_of(seen)
+        patience = len(self._authors)
+        for name in self.fresh():
+            if name.author not in seen:
+                seen.add(name.author)
+                yield name
+            elif (patience := patience - 1) < 0:
+                yield from self._oldest_of(author for author in self._authors if author not in seen)
+                return
+
+    def _oldest_of(self, authors: Iterable[str]) -> list[EntryName]:
+        oldest = (name for author in authors for name in islice(self._fresh_of(author), 1))
+        return sorted(oldest, key=self.mail.key)
+
+    def count_fresh(self) -> int:
+        """Return how many `fresh` would yield, without walking over them."""
+        mark, past = self.mark, self.mail.past
+        count = len(self._new_today) + len(self._late)
+        count += sum(len(names.all) - names.after(after) for names, after in self._past)
+        for author, until in self._ahead.items():
+            names = past(author)
+            count -= names.after(until) - names.after(mark.tick_of("*"))
+        also = (name for name in self._also if name.tick < self._tick and self._is_there(name))
+        return count - sum(name.tick > mark.tick_of(name.author) for name in also)
+
+    def known(self, new: Collection[EntryName]) -> Iterator[EntryName]:
+        """Yield all that is visible but for these, newest first."""
+        streams = [reversed(names.all) for names, _ in self._past]
+        past = streams[0] if len(streams) == 1 else merge(*streams, key=self.mail.key, reverse=True)
+        visible = chain(reversed(self._seen_today), past)
+        return (name for name in visible if name not in new and name.author != self.reader)
+
+    def mark_after(
+        self, known: Collection[EntryName], bad: Collection[EntryName], *, is_all: bool
+    ) -> ReadMark:
+        """Return the mark of a reader that knows these names too, and could not read some.
+
+        `is_all`: nothing else was new.
+        """
+        done = None if is_all else {*known, *bad}
+        if self._is_of_all:
+            through = {"*": self._through("*", done)}
+            of_one = {
+                **self._ahead,
+                **{it: self._through(it, done) for it in {name.author for name in known}},
+            }
+            of_one.pop(self.reader)
+            through.update((author, tick) for author, tick in of_one.items() if tick > through["*"])
+        else:
+            through = {author: self._through(author, done) for author in self._patterns}
+        by_ticks = ReadMark(through)
+        also = chain(known, filter(self._is_there, self._also))
+        bad_before = self._unusable.difference(known, self._also)
+        return ReadMark(
+            through,
+            also=frozenset(name.identity for name in also if not by_ticks.covers(name)),
+            unusable=frozenset(name.identity for name in chain(bad, filter(self._is_there, bad_before))),
+        )
+
+    def _through(self, author: str, done: Collection[EntryName] | None) -> int:
+        """Return the tick up to which nothing of an author is left ("*": of anybody; None: it is all done).
+
+        That is this very tick where the author's turn is over and wrote something.
+        """
+        today = self._today_of(author)
+        newest = self._tick if today and self.mail.is_due(author) else self._tick - 1
+        if done is None or not (author == "*" or self._sees(author)):
+            return newest
+        past = self._newer(self.mail.past(author), self.mark.tick_of(author))
+        left = (name for name in chain(past, today) if name.is_derived and name not in done)
+        return next((name.tick - 1 for name in left if name not in self._also), newest)
+
+    @cached_property
+    def _late(self) -> list[EntryName]:
+        """What ticks say was shown and was not: what came late by hand, or could not be read; in order."""
+        by_hand = (name for names, _ in self._past for name in names.by_hand if name.author != self.reader)
+        unusable = (name for name in self._unusable if name.is_derived and self._is_there(name))
+        return sorted(
+            (
+                name
+                for name in chain(by_hand, unusable)
+                if name.tick <= min(self.mark.tick_of(name.author), self._tick - 1) and name not in self._also
+            ),
+            key=self.mail.key,
+        )
+
+    def _newer(self, names: Names, after: int) -> Iterator[EntryName]:
+        """Yield what comes after a tick and was not shown."""
+        also, ahead = self._also, self._ahead
+        newer = map(names.all.__getitem__, range(names.after(after), len(names.all)))
+        if ahead:
+            return (it for it in newer if it.tick > ahead.get(it.author, -1) and it not in also)
+        return filterfalse(also.__contains__, newer) if also else newer
+
+    def _fresh_of(self, author: str) -> Iterator[EntryName]:
+        """Yield what has not been shown of one author, oldest first."""
+        late = [name for name in self._late if name.author == author]
+        newer = self._newer(self.mail.past(author), self.mark.tick_of(author))
+        today = (name for name in self._today_of(author) if name not in self._also)
+        return chain(merge(newer, late) if late else newer, today)
+
+    def _today_of(self, author: str) -> Sequence[EntryName]:
+        return self.mail.today(self.reader, (author,)) if self._sees(author) else ()
+
+    def _sees(self, author: str) -> bool:
+        return author in self._authors and author != self.reader
+
+    def _is_there(self, name: EntryName) -> bool:
+        """Return whether an entry is among what is visible."""
+        is_past = name.tick < self._tick
+        return self._sees(name.author) and name in (
+            self.mail.past(name.author) if is_past else self._seen_today
+        )

@@ -22,7 +22,7 @@ from lemming.journal.file import Journal
 from lemming.journal.ledger import write_state
 from lemming.journal.records import TurnAnswered, TurnCommitted, TurnEnded
 from lemming.logging_config import EngineLog, log_agent_action
-from lemming.mail.visibility import Mailroom
+from lemming.mail.visibility import Mail
 from lemming.report import TurnReport
 from lemming.tick.runtime import Runtime
 from lemming.turn.loop import TurnOutcome
@@ -44,7 +44,7 @@ class Commits:
 
     runtime: Runtime
     journal: Journal
-    mailroom: Mailroom
+    mail: Mail
     org: Org
     log: EngineLog = field(init=False)  # open while turns are taken
     reports: dict[str, TurnReport] = field(default_factory=dict)
@@ -146,14 +146,13 @@ class Commits:
         for effect in effects if again else effects[:first]:
             apply_effect(base, effect, again=again)
         for number, entry in enumerate(() if again else entries):
-            effect, digest = effects[first + number], outcome.report.files[first + number]["sha256"]
-            seen = fs.publish_seen(base, effect.path, effect.content)
-            self.mailroom.written(number, entry, digest, *seen)
+            effect = effects[first + number]
+            self.mail.written(number, entry, fs.publish_seen(base, effect.path, effect.content))
         write_state(base, outcome.report.agent, outcome.state)
 
     def _show(self, outcome: TurnOutcome) -> None:
         """Let the others see what the turn wrote."""
-        self.mailroom.add(outcome.report.agent, outcome.entries)
+        self.mail.add(outcome.report.agent, outcome.entries)
 
 
 def _failed_to_write(outcome: TurnOutcome, error: DiskError) -> TurnOutcome:

@@ -19,7 +19,7 @@ from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.journal.file import is_committed, journal_ticks, read_journal
 from lemming.journal.ledger import read_state
 from lemming.journal.records import TurnCommitted
-from lemming.mail.index import outboxes_of
+from lemming.mail.index import index_of
 
 LAST_TICK = 10**12 - 1  # file names have room for twelve digits
 
@@ -64,9 +64,8 @@ def newest_in_ledgers(base: Path) -> int:
 
 def _tick_by_turns(base: Path) -> int:
     """Return the tick after all that ledgers and entries tell of; 1 where nobody ran."""
-    outboxes = outboxes_of(base)
-    names = filter(paths.AGENT_NAME.match, agent_folders(base))
-    entries = (outbox.derived[-1].tick for name in names if (outbox := outboxes.outbox(name)).derived)
+    outboxes = map(index_of(base).outbox, filter(paths.AGENT_NAME.match, agent_folders(base)))
+    entries = (name.tick for outbox in outboxes for name in reversed(outbox.all) if name.is_derived)
     newest = max(newest_in_ledgers(base), max(entries, default=0))
     return 1 if newest == 1 and newest_in_ledgers(base) < 0 else newest + 1  # sent before the first tick
 

@@ -21,8 +21,8 @@ from lemming.config import Config, credits_of
 from lemming.files import fs
 from lemming.files.stamps import Look, are_as_before, looks_at
 from lemming.journal.ledger import read_state
-from lemming.mail.index import Shelf
-from lemming.mail.visibility import Mailroom
+from lemming.mail.index import Names
+from lemming.mail.visibility import Mail
 from lemming.report import TurnReport
 
 ORDERS_REMEMBERED = 16
@@ -34,7 +34,7 @@ class _Rest:
 
     turn: TurnReport
     looks: list[Look]
-    mail: tuple[tuple[str, Shelf], ...]
+    readable: dict[str, Names]
 
 
 class QuietAgents:
@@ -73,23 +73,23 @@ class QuietAgents:
         del self._ticks[tuple(order)]
         return None
 
-    def remember_all(self, order: list[str], turns: list[TurnReport], mailroom: Mailroom, root: int) -> None:
+    def remember_all(self, order: list[str], turns: list[TurnReport], mail: Mail, root: int) -> None:
         """Remember a tick in which nobody had anything new, if each of them is remembered."""
         rests = [self._rests[name] for name in order if name in self._rests]
-        mail = mailroom.looks_at({pattern for rest in rests for pattern, _ in rest.mail}, root)
-        if mail is None or len(rests) < len(order):
+        outboxes = mail.looks_at({author for rest in rests for author in rest.readable}, root)
+        if outboxes is None or len(rests) < len(order):
             return
         if len(self._ticks) >= ORDERS_REMEMBERED:
             self._ticks.clear()
-        looks = dict.fromkeys(chain(mail, *(rest.looks for rest in rests)))
+        looks = dict.fromkeys(chain(outboxes, *(rest.looks for rest in rests)))
         self._ticks[tuple(order)] = turns, list(looks)
 
-    def recall(self, name: str, mailroom: Mailroom, root: int) -> TurnReport | None:
+    def recall(self, name: str, mail: Mail, root: int) -> TurnReport | None:
         """Return the report of an agent that has nothing new; None when it may have, or is not remembered."""
         rest = self._rests.get(name)
         if rest is None:
             return None
-        is_same_mail = all(mailroom.shelf(pattern) is shelf for pattern, shelf in rest.mail)
+        is_same_mail = all(mail.past(author) is names for author, names in rest.readable.items())
         if is_same_mail and are_as_before(rest.looks, root):
             return rest.turn
         del self._rests[name]
@@ -102,15 +102,11 @@ class QuietAgents:
         except ValueError:
             return None
 
-    def remember(self, turn: TurnReport, looks: list[Look] | None, mailroom: Mailroom) -> None:
+    def remember(self, turn: TurnReport, looks: list[Look] | None, mail: Mail) -> None:
         """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
-        name, tick = turn.agent, mailroom.tick
-        agent, state = self.survey.agents[name], read_state(self._base, name)
-        mail = tuple((it, mailroom.shelf(it)) for it in mailroom.shelves_of(agent))
-        addressed = mailroom.looks_at_fresh(agent, state.read)
-        is_past = state.tick < tick and all(shelf.last_tick < tick for _, shelf in mail)
-        if looks is not None and addressed is not None and is_past and not state.read.unusable:
-            self._rests[name] = _Rest(turn, [*looks, *addressed], mail)
+        agent, state = self.survey.agents[turn.agent], read_state(self._base, turn.agent)
+        if looks is not None and state.tick < mail.tick and not state.read.unusable:
+            self._rests[turn.agent] = _Rest(turn, looks, mail.readable(agent))
 
     def _files_of(self, agent: Agent) -> Iterator[str]:
         """Yield what is read of an agent beside its resume and mail. Raises `ValueError` when in doubt."""

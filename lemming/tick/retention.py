@@ -6,20 +6,20 @@ Rules: docs/concepts.md, "Retention". None that somebody had not been shown is r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
 from lemming import paths
-from lemming.agents import Agent, Survey
+from lemming.agents import Agent, Survey, agent_folders
 from lemming.config import Config
 from lemming.errors import CorruptState, Problem
 from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.index import old_entries
-from lemming.mail.visibility import Mailroom
+from lemming.mail.index import index_of
+from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry
 from lemming.tick.plan import people_in
 
@@ -43,10 +43,10 @@ def longest_kept(retention_ticks: int, every: int) -> int:
     return min(retention_ticks + TURNS_WAITED_FOR * every, RETENTIONS_WAITED_FOR * retention_ticks)
 
 
-def find_expired(base: Path, survey: Survey, config: Config, mailroom: Mailroom) -> Expired:
+def find_expired(base: Path, survey: Survey, config: Config, mail: Mail) -> Expired:
     """Return what is past its retention, but for what an agent is waited for that will be shown it."""
-    tick, retention = mailroom.tick, config.org.retention_ticks
-    old = old_entries(base, tick, retention)
+    tick, retention = mail.tick, config.org.retention_ticks
+    old = _older_than(tick - retention, base) if retention else {}
     if not old:
         return Expired()
     readers = _Readers(base, survey, config)
@@ -65,15 +65,23 @@ def find_expired(base: Path, survey: Survey, config: Config, mailroom: Mailroom)
             files.append(name.file)
             if unshown:
                 missed.append((name, [reader.name for reader in unshown]))
-    return Expired(files, _count(missed, mailroom))
+    return Expired(files, _count(missed, mail))
 
 
-def _count(missed: list[tuple[EntryName, list[str]]], mailroom: Mailroom) -> dict[str, int]:
+def _older_than(tick: int, base: Path) -> dict[str, Sequence[EntryName]]:
+    """Return the entries of earlier ticks, by author, sorted: also of those that are agents no more."""
+    index = index_of(base)
+    outboxes = {it: index.outbox(it) for it in filter(paths.AGENT_NAME.match, agent_folders(base))}
+    old = {author: names.all[: names.after(tick - 1)] for author, names in outboxes.items()}
+    return {author: names for author, names in old.items() if names}
+
+
+def _count(missed: list[tuple[EntryName, list[str]]], mail: Mail) -> dict[str, int]:
     """Return how many entries each agent missed that were new to it; only now are they read."""
     readers, unread = dict(missed), Counter[str]()
-    for name, found in mailroom.read(readers):
-        if isinstance(found, OutboxEntry):
-            unread.update(reader for reader in readers[name] if found.is_new_to(reader, mailroom.named))
+    for name in readers:
+        if isinstance(found := mail.read(name), OutboxEntry):
+            unread.update(reader for reader in readers[name] if found.is_new_to(reader, mail.named))
     return dict(sorted(unread.items()))
 
 
@@ -84,7 +92,7 @@ class _Reader(NamedTuple):
 
     def misses(self, name: EntryName) -> bool:
         """Return whether the agent was not shown an entry; one that cannot be read was told of."""
-        return not self.mark.covers(name) and name.identity not in self.mark.unusable
+        return not self.mark.covers(name) and not self.mark.failed_on(name)
 
 
 class _Readers:

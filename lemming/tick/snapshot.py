@@ -15,7 +15,7 @@ from lemming.errors import ConfigError, DiskError, LemmingError, Problem
 from lemming.files.documents import once_saved
 from lemming.files.jsontext import nearest
 from lemming.files.stamps import opened
-from lemming.mail.visibility import Mailroom
+from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
 from lemming.report import TurnReport
 from lemming.tick.idle import QuietAgents, quiet_agents
@@ -48,9 +48,9 @@ class Snapshot:
         return self.plan.tick
 
     @cached_property
-    def mailroom(self) -> Mailroom:
+    def mail(self) -> Mail:
         """Who can see what. Outboxes are looked at when this is first asked for: before the first turn."""
-        mailroom = Mailroom(
+        mail = Mail(
             self.base,
             tick=self.tick,
             order=self.survey.order,
@@ -60,8 +60,8 @@ class Snapshot:
             broken=self.survey.broken,
         )
         readers = (self.survey.agents[name] for name in self.plan.order if name in self.survey.agents)
-        mailroom.open_for(readers)
-        return mailroom
+        mail.open_for(readers)
+        return mail
 
     def agent(self, name: str) -> Agent:
         """Return the agent; raise what is wrong with it when its resume broke since the tick was planned."""
@@ -77,7 +77,7 @@ class Snapshot:
 
         agent = self.agent(name)
         digest = self.survey.digests[name]
-        return find_seat(self.base, agent, digest, self.config, self.mailroom, self.tick, held)
+        return find_seat(self.base, agent, digest, self.config, self.mail, self.tick, held)
 
     def why_quiet(self) -> list[TurnReport] | None:
         """Return why each agent that is due would take no turn; None when one of them would."""
@@ -92,11 +92,11 @@ class Snapshot:
                 return turns
             turns = []
             for name in order:
-                turn = quiet.recall(name, self.mailroom, root) or self._why_not(name, quiet, root)
+                turn = quiet.recall(name, self.mail, root) or self._why_not(name, quiet, root)
                 if turn is None:
                     return None
                 turns.append(turn)
-            quiet.remember_all(order, turns, self.mailroom, root)
+            quiet.remember_all(order, turns, self.mail, root)
         return turns
 
     def _why_not(self, name: str, quiet: QuietAgents, root: int) -> TurnReport | None:
@@ -105,11 +105,11 @@ class Snapshot:
         agent, digest = self.survey.agents[name], self.survey.digests[name]
         try:
             looks = quiet.look_at(name, root)
-            why = why_not(self.base, agent, digest, self.config, self.mailroom, self.tick)
+            why = why_not(self.base, agent, digest, self.config, self.mail, self.tick)
             if why is None:
                 return None
             turn = TurnReport(agent=name, status="skipped", reason=why.reason, error=why.error)
-            quiet.remember(turn, looks, self.mailroom)
+            quiet.remember(turn, looks, self.mail)
         except DiskError:
             raise
         except LemmingError:  # a turn that fails, and is recorded as one

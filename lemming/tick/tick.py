@@ -34,7 +34,7 @@ from lemming.journal.records import (
     start_and_end,
 )
 from lemming.logging_config import EngineLog
-from lemming.mail.index import outboxes_of
+from lemming.mail.index import index_of
 from lemming.report import TickReport, TurnReport
 from lemming.tick.answers import JournalTape, reached_outside, recorded_answer, written_ahead
 from lemming.tick.commits import Commits
@@ -68,9 +68,7 @@ class Tick:
         if not journal.records:
             plan, boot = snapshot.plan.as_json(), runtime.clock.boot_id
             journal.append(TickStarted(at=runtime.now(), boot=boot, after=after, **plan))
-        return cls(
-            runtime, journal, snapshot, Commits(runtime, journal, snapshot.mailroom, snapshot.config.org)
-        )
+        return cls(runtime, journal, snapshot, Commits(runtime, journal, snapshot.mail, snapshot.config.org))
 
     @property
     def plan(self) -> Plan:
@@ -82,7 +80,7 @@ class Tick:
 
         What the tick writes does not depend on how many that are. Raises `DiskError`.
         """
-        for problem in self.snapshot.mailroom.misplaced():
+        for problem in self.snapshot.mail.misplaced():
             self.runtime.tell(problem)
         order, at_once = self.plan.order, self._at_once()
         org, agents = self.snapshot.config.org, self._agents()
@@ -132,7 +130,7 @@ class Tick:
         Who was never shown some of them is told so in its next prompt, and a person in the log.
         """
         runtime, snapshot = self.runtime, self.snapshot
-        found = find_expired(runtime.base, snapshot.survey, snapshot.config, snapshot.mailroom)
+        found = find_expired(runtime.base, snapshot.survey, snapshot.config, snapshot.mail)
         record = next((record for record in self.journal.records if isinstance(record, EntriesExpired)), None)
         if record is None:
             if not found.files:
@@ -149,7 +147,7 @@ class Tick:
                 amend_state(runtime.base, reader, state, sync=is_flushed)
                 runtime.tell(said_of(reader, record.unread.get(reader, count), self.plan.tick), reader)
         for file in filter({*found.files}.__contains__, record.files):  # a journal removes nothing else
-            outboxes_of(runtime.base).remove(file)
+            index_of(runtime.base).remove(file)
 
     def _turn(self, name: str) -> None:
         """Take one agent's turn, or finish the one that was interrupted."""
@@ -232,7 +230,7 @@ class Tick:
             if self.may_have_lost_files:
                 self.commits.write_again(self._without_refused(outcome, started))
             else:
-                self.snapshot.mailroom.add(report.agent, outcome.entries)
+                self.snapshot.mail.add(report.agent, outcome.entries)
         self.commits.reports[report.agent] = report
         if self.runtime.is_heard:
             self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **report.as_json()})

@@ -26,7 +26,8 @@ from lemming.journal.records import TurnStarted
 from lemming.journal.starts import agent_of, allocation_of, model_of
 from lemming.kinds import MessageKind
 from lemming.llm.pricing import check_credits, has_reached_soft_cap
-from lemming.mail.visibility import Mailroom
+from lemming.mail.inbox import assemble, has_unread
+from lemming.mail.visibility import Mail
 from lemming.memory import Memories, read_memories
 from lemming.providers import LLMProvider, Message, make_provider, provider_class
 from lemming.tools import Tool, ToolRegistry, allowed_tools
@@ -75,7 +76,7 @@ def find_seat(
     agent: Agent,
     digest: str,
     config: Config,
-    mailroom: Mailroom,
+    mail: Mail,
     tick: int,
     held: Mapping[str, bytes] = NOTHING,
 ) -> Seated | Skip:
@@ -87,12 +88,12 @@ def find_seat(
     context file it may not read, a damaged ledger.
     """
     require_own_folders(base, agent.name)
-    desk = _look(base, agent, digest, config, mailroom, tick, held)
+    desk = _look(base, agent, digest, config, mail, tick, held)
     if isinstance(desk, Skip):
         return desk
     entry, state, allocation, memories, context, inputs = desk
     org = config.org
-    inbox = mailroom.inbox(agent, state.read, limit=org.inbox_limit, chars=org.inbox_chars)
+    inbox = assemble(mail.view(agent, state.read), limit=org.inbox_limit, chars=org.inbox_chars)
     standing = _standing(base, agent, config, entry, allocation)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     sight = Sight(
@@ -128,11 +129,9 @@ def find_seat(
     return Seated(seat, standing, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
 
 
-def why_not(
-    base: Path, agent: Agent, digest: str, config: Config, mailroom: Mailroom, tick: int
-) -> Skip | None:
+def why_not(base: Path, agent: Agent, digest: str, config: Config, mail: Mail, tick: int) -> Skip | None:
     """Return why an agent that is due would take no turn now; None when it would. Raises as `find_seat`."""
-    desk = _look(base, agent, digest, config, mailroom, tick, NOTHING)
+    desk = _look(base, agent, digest, config, mail, tick, NOTHING)
     return desk if isinstance(desk, Skip) else None
 
 
@@ -152,7 +151,7 @@ def _look(
     agent: Agent,
     digest: str,
     config: Config,
-    mailroom: Mailroom,
+    mail: Mail,
     tick: int,
     held: Mapping[str, bytes],
 ) -> _Desk | Skip:
@@ -170,7 +169,7 @@ def _look(
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     inputs = _inputs(agent, base, config, digest, memories, texts, shown)
-    if inputs is not None and _nothing_new(agent, config, state, inputs, mailroom):
+    if inputs is not None and _nothing_new(agent, config, state, inputs, mail):
         return Skip(f"nothing it reads has changed since tick {state.tick}")
     return _Desk(entry, state, allocation, memories, shown, inputs)
 
@@ -327,12 +326,10 @@ def _inputs(
     return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
 
 
-def _nothing_new(
-    agent: Agent, config: Config, state: AgentState, inputs: dict[str, Any], mailroom: Mailroom
-) -> bool:
+def _nothing_new(agent: Agent, config: Config, state: AgentState, inputs: dict[str, Any], mail: Mail) -> bool:
     tools = ToolRegistry.all(config.org.plugins) if state.results else {}
     any_news = any(_is_news(result, tools.get(result["tool"])) for result in state.results)
-    return inputs == state.inputs and not any_news and not mailroom.has_unread(agent, state.read)
+    return inputs == state.inputs and not any_news and not has_unread(mail.view(agent, state.read))
 
 
 def _is_news(result: Mapping[str, Any], tool: Tool | None) -> bool:

@@ -149,7 +149,10 @@ def test_an_entry_whose_id_was_used_before_is_new(
     assert [seen(base, when, "reader") for when in (6, 7)] == [[used], []]
 
 
-def test_a_ledger_of_version_0_1_is_read_and_what_it_says_was_shown_is_not_shown_again(base: Path) -> None:
+@pytest.mark.parametrize("old", [{"also": ["note"]}, {"also": [], "by_hand": ["human/00000001_note"]}])
+def test_what_a_ledger_of_an_earlier_version_says_was_shown_is_not_shown_again(
+    base: Path, old: dict[str, list[str]]
+) -> None:
     make_org(
         base,
         resume("human", model={"key": "human"}),
@@ -161,8 +164,8 @@ def test_a_ledger_of_version_0_1_is_read_and_what_it_says_was_shown_is_not_shown
     run_once(base)
     ledger = base / "agents/reader/turns.jsonl"
     line = parse(ledger.read_bytes())
-    assert line["read"].pop("by_hand") == ["human/00000001_note"]
-    line["read"]["also"] = ["note"]
+    assert line["read"]["also"] == ["human/00000001_note"]
+    line["read"] |= old
     ledger.write_bytes(compact(line) + b"\n")
     drop(base, "human", 2, "note")
     run_once(base)
@@ -198,7 +201,7 @@ def test_one_who_writes_much_does_not_keep_others_waiting(base: Path) -> None:
         run_once(base)
         shown += seen(base, tick, "reader")
     assert len(shown) == len(set(shown)) == 42
-    assert read_state(base, "reader").read.as_json() == {"through": {"*": 10}, "also": [], "by_hand": []}
+    assert read_state(base, "reader").read.as_json() == {"through": {"*": 10}, "also": []}
 
 
 def test_a_person_goes_first_where_there_is_room_for_one(base: Path) -> None:

@@ -18,6 +18,7 @@ from lemming.files import fs
 from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.file import journal_ticks, read_journal
+from lemming.journal.read_mark import ReadMark
 from lemming.journal.records import EntriesExpired, Record, TickStarted, TurnCommitted, TurnStarted
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
 from lemming.tick.plan import Plan
@@ -111,8 +112,8 @@ def _take_note(history: _History, tick: int, record: Record) -> None:
             for name in Plan.of(record).everyone:
                 history.named.setdefault(name, tick)
         case TurnStarted():
-            by_hand = {identity.partition("_")[2]: identity for identity in record.read.get("by_hand", ())}
-            for identity in (*by_hand.values(), *(it for it in record.entries if it not in by_hand)):
+            named = {it.partition("_")[2]: it for it in ReadMark.from_json(record.read).also if "/" in it}
+            for identity in (*named.values(), *(it for it in record.entries if it not in named)):
                 history.seen.setdefault(identity, tick)
         case TurnCommitted(report=report):
             history.written.update(file["path"] for file in report.files)

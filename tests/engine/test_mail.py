@@ -1,4 +1,4 @@
-"""The mailroom shows what the plain model shows, whatever is in the outboxes and has been shown before."""
+"""A turn is shown what the plain model shows, whatever is in the outboxes and has been shown before."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import Literal
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from plain_mailroom import PlainMailroom
+from plain_mail import PlainMail
 
 from lemming.agents import Agent, AgentPermissions
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.visibility import Mailroom
+from lemming.mail.inbox import Inbox, assemble, has_unread
+from lemming.mail.visibility import Mail
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
 
 NAMES = ["ada", "bob", "cyd", "dan"]
@@ -95,10 +96,10 @@ class Rules:
     chars: int
     persons: tuple[str, ...] = ()
 
-    def rooms(self, base: Path) -> tuple[Mailroom, PlainMailroom]:
+    def both(self, base: Path) -> tuple[Mail, PlainMail]:
         tick, order, firing, seen = self.tick, self.order, self.firing, self.visibility
         both = [
-            room(
+            mail(
                 base,
                 tick=tick,
                 order=order,
@@ -107,7 +108,7 @@ class Rules:
                 persons=self.persons,
                 broken=["odd"],
             )
-            for room in (Mailroom, PlainMailroom)
+            for mail in (Mail, PlainMail)
         ]
         return both[0], both[1]
 
@@ -130,17 +131,22 @@ rules = st.builds(
 
 
 @st.composite
-def marks(draw: st.DrawFn, there: list[Written]) -> ReadMark:
+def marks(draw: st.DrawFn, there: list[Written], tick: int) -> ReadMark:
     names = st.frozensets(st.sampled_from([one.name for one in there]), max_size=6) if there else none
     through = draw(
-        st.dictionaries(st.sampled_from([*NAMES, "*", "gone"]), st.integers(-1, TICKS), max_size=3)
+        st.dictionaries(st.sampled_from([*NAMES, "*", "gone"]), st.integers(-1, tick - 1), max_size=3)
     )
     if draw(st.integers(0, 3)) == 0:  # as version 0.1 wrote it
         ids = draw(names)
         return ReadMark(
             through, frozenset(name.id for name in ids), frozenset(name.id for name in draw(names))
         )
-    return ReadMark.of(through, draw(names), draw(names))
+    also, unusable = (frozenset(name.identity for name in draw(names)) for _ in range(2))
+    return ReadMark(through, also, unusable)
+
+
+def inbox(mail: Mail, reader: Agent, mark: ReadMark, rule: Rules) -> Inbox:
+    return assemble(mail.view(reader, mark), limit=rule.limit, chars=rule.chars)
 
 
 @contextmanager
@@ -157,16 +163,16 @@ def organisation(there: list[Written]) -> Iterator[Path]:
 def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: Path) -> None:
     gone, shown = (Written("bob", 1, index, "x", by_hand=False, is_broken=False) for index in (0, 1))
     rule = Rules(2, NAMES, ["ada"], "order", {"ada": ["bob"]}, limit=1, chars=100)
-    room, _ = rule.rooms(tmp_path)
+    mail, _ = rule.both(tmp_path)
     for one in (gone, shown):
         one.put(tmp_path)
-    room.open_for([rule.reader("ada")])
+    mail.open_for([rule.reader("ada")])
     gone.remove(tmp_path)
-    box = room.inbox(rule.reader("ada"), ReadMark(), limit=1, chars=100)
+    box = inbox(mail, rule.reader("ada"), ReadMark(), rule)
     assert ([entry.id for entry in box.unread], box.waiting) == ([shown.id], 1)
     gone.put(tmp_path)
-    later, _ = Rules(**{**vars(rule), "tick": 3}).rooms(tmp_path)
-    box = later.inbox(rule.reader("ada"), box.mark, limit=1, chars=100)
+    later, _ = Rules(**{**vars(rule), "tick": 3}).both(tmp_path)
+    box = inbox(later, rule.reader("ada"), box.mark, rule)
     assert [entry.id for entry in box.unread] == [gone.id]
 
 
@@ -175,9 +181,9 @@ def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: 
 def test_a_turn_is_shown_what_the_plain_model_shows(
     data: st.DataObject, there: list[Written], rule: Rules
 ) -> None:
-    mark = data.draw(st.fixed_dictionaries({name: marks(there) for name in NAMES}))
+    mark = data.draw(st.fixed_dictionaries({name: marks(there, rule.tick) for name in NAMES}))
     with organisation(there) as base:
-        fast, plain = rule.rooms(base)
+        fast, plain = rule.both(base)
         readers = [rule.reader(name) for name in rule.firing or NAMES]
         fast.open_for(readers)
         plain.open_for(readers)
@@ -185,9 +191,9 @@ def test_a_turn_is_shown_what_the_plain_model_shows(
             one.remove(base)  # by hand, while the tick goes on
         for reader in readers:
             seen = mark[reader.name]
-            assert fast.has_unread(reader, seen) == plain.has_unread(reader, seen)
+            assert has_unread(fast.view(reader, seen)) == plain.has_unread(reader, seen)
             expected = plain.inbox(reader, seen, limit=rule.limit, chars=rule.chars)
-            assert fast.inbox(reader, seen, limit=rule.limit, chars=rule.chars) == expected
+            assert inbox(fast, reader, seen, rule) == expected
             if reader.name in rule.firing:
                 said = [Written(reader.name, rule.tick, 0, "said", by_hand=False, is_broken=False).entry]
                 fast.add(reader.name, said)
@@ -208,14 +214,14 @@ def test_ticks_in_a_row_show_what_the_plain_model_shows_while_files_come_and_go(
                 if data.draw(st.integers(0, 9)) == 0:
                     file.unlink()
             this = Rules(**{**vars(rule), "tick": tick})
-            fast, plain = this.rooms(base)
+            fast, plain = this.both(base)
             readers = [this.reader(name) for name in rule.firing]
             fast.open_for(readers)
             plain.open_for(readers)
             for reader in readers:
                 seen = mark[reader.name]
                 expected = plain.inbox(reader, seen, limit=rule.limit, chars=rule.chars)
-                assert fast.inbox(reader, seen, limit=rule.limit, chars=rule.chars) == expected
+                assert inbox(fast, reader, seen, rule) == expected
                 mark[reader.name] = expected.mark
                 spoken = Written(reader.name, tick, 0, "said", by_hand=False, is_broken=False)
                 spoken.put(base)

@@ -1,4 +1,4 @@
-"""What a turn sees, worked out the plain way: the model that `lemming.mail.visibility` is compared with."""
+"""What a turn sees, worked out the plain way: the model that `lemming.mail` is compared with."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from typing import Literal
 from lemming.agents import Agent
 from lemming.errors import ConfigError, Problem
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.inbox import OWN_ENTRIES_SHOWN, Inbox
+from lemming.mail.inbox import Inbox
+from lemming.mail.visibility import OWN_ENTRIES_SHOWN
 from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
 
 
-class PlainMailroom:
+class PlainMail:
     """Who can see what in one tick, every entry looked at for every reader."""
 
     def __init__(
@@ -63,7 +64,7 @@ class PlainMailroom:
         """Return whether there is anything to show that the agent has not been shown."""
         return any(
             not mark.covers(name)
-            and not (name.identity in mark.unusable and self._is_unusable(name))
+            and not (mark.failed_on(name) and self._is_unusable(name))
             and self._is_for(name, reader)
             for author in self.authors_of(reader)
             for name in self._visible(author, reader)
@@ -95,7 +96,7 @@ class PlainMailroom:
         mine = [name for name in reversed(self._listing(reader.name)) if name.tick <= self._tick]
         own, _, _ = self._take(mine[:OWN_ENTRIES_SHOWN], OWN_ENTRIES_SHOWN, room)
         after = self._mark_after(reader, mark, visible, left, seen | passed, bad)
-        return Inbox(tuple(unread), tuple(known[::-1]), tuple(own[::-1]), len(left), after, tuple(problems))
+        return Inbox(unread, known[::-1], own[::-1], len(left), after, problems)
 
     def _by_turns(self, fresh: list[EntryName]) -> list[EntryName]:
         """Put everybody's oldest before anybody's second; persons go first."""
@@ -139,20 +140,27 @@ class PlainMailroom:
         known: set[EntryName],
         bad: set[EntryName],
     ) -> ReadMark:
-        authors, patterns = self.authors_of(reader), reader.permissions.read_outboxes
+        authors, reads_all = {*self.authors_of(reader)}, "*" in reader.permissions.read_outboxes
 
-        def through_of(matched: set[str]) -> int:
-            of_left = (n.tick for n in left if n.author in matched and n.is_derived)
-            return min(*of_left, self._tick, self._tick) - 1
+        def through_of(author: str) -> int:
+            of_author = [n for n in visible if author in ("*", n.author)]
+            takes_turn = author in self._firing and any(n.tick == self._tick for n in of_author)
+            new = (n for n in of_author if n.is_derived and n.tick > mark.tick_of(n.author))
+            return min([n.tick - 1 for n in new if n in left], default=self._tick - (not takes_turn))
 
-        through = {p: through_of(set(authors) if p == "*" else {p}) for p in patterns}
-        if left and "*" in patterns:
-            for author in {*mark.through, *(name.author for name in known)} & {*authors} - through.keys():
-                if (tick := through_of({author})) > through["*"]:
-                    through[author] = tick
-        after = ReadMark(through)
+        through = {p: through_of(p) for p in (["*"] if reads_all else reader.permissions.read_outboxes)}
+        if reads_all:
+            ahead = {author: tick for author, tick in mark.through.items() if author in authors}
+            ahead |= {name.author: through_of(name.author) for name in known}
+            through |= {author: tick for author, tick in ahead.items() if tick > through["*"]}
+        by_ticks = ReadMark(through)
         shown = {name for name in visible if mark.covers(name)} | known
-        return ReadMark.of(through, [name for name in shown if not after.covers(name)], bad)
+        failed = {name for name in visible if mark.failed_on(name)} - shown | bad
+        return ReadMark(
+            through,
+            frozenset(name.identity for name in shown if not by_ticks.covers(name)),
+            frozenset(name.identity for name in failed),
+        )
 
     def _visible(self, author: str, reader: Agent) -> list[EntryName]:
         names = self._listing(author)
