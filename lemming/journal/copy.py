@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from lemming import paths
 from lemming.files import fs
 from lemming.journal.file import OWN_LIMIT_BYTES
-from lemming.journal.sealing import SEALED, SEGMENT_LIMIT_BYTES, plain_ticks, read_sealed, sealed_ticks
+from lemming.journal.sealing import (
+    SEALED,
+    SEGMENT_LIMIT_BYTES,
+    plain_ticks,
+    read_sealed,
+    sealed_ticks,
+    segments,
+)
 
 
 def copy_journals(base: Path, other: Path, *, until: int) -> None:
     """Copy the journals up to and with a tick; segments that end before it are copied as they are."""
-    for name, _, last in _segments(base):
+    for name, _, last in segments(base):
         if last <= until:
             content = fs.read_bytes(base / SEALED / name, SEGMENT_LIMIT_BYTES)
             fs.publish(other, f"{SEALED}/{name}", content)
@@ -27,21 +33,13 @@ def copy_journals(base: Path, other: Path, *, until: int) -> None:
 
 def set_journals_aside(base: Path, *, after: int, folder: str) -> None:
     """Move the journals of the ticks after a tick below `folder`. Safe to repeat; nothing is removed."""
-    for name, _, last in _segments(base):
+    for name, _, last in segments(base):
         if last > after:
             _unpack(base, base, name, after)
             fs.move(base, f"{SEALED}/{name}", f"{folder}/{SEALED}/{name}")
     for tick in plain_ticks(base):
         if tick > after:
             fs.move(base, paths.journal_file(tick), f"{folder}/{paths.journal_file(tick)}")
-
-
-def _segments(base: Path) -> Iterator[tuple[str, int, int]]:
-    """Yield each segment's name with the first and the last tick it has room for."""
-    for name in fs.list_names(base / SEALED):
-        first, _, last = name.removesuffix(".zip").partition("-")
-        if first.isdecimal() and last.isdecimal():
-            yield name, int(first), int(last)
 
 
 def _unpack(base: Path, other: Path, name: str, until: int) -> None:

@@ -25,14 +25,13 @@ from lemming.files.fields import Json
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.journal.records import Record, TickCommitted, TickStarted, TurnStarted, plan_in
 from lemming.journal.sealing import (
-    JOURNAL_LIMIT_BYTES,
     beginning,
     open_sealed,
     plain_ticks,
     read_sealed,
     sealed_ticks,
-    unpacking,
 )
+from lemming.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.journal.sequence import NoRecord, Sequence, record_of
 from lemming.journal.starts import why_no_start
 from lemming.redaction import redact_bytes, redact_json
@@ -204,10 +203,7 @@ def _opened(base: Path, tick: int) -> Iterator[IO[bytes] | None]:
     try:
         plain = open_regular(f"{base}/{file}")
     except FileNotFoundError:
-        with contextlib.ExitStack() as stack:
-            if packed := open_sealed(base, tick):
-                stack.enter_context(unpacking(tick))
-                stack.enter_context(packed)
+        with open_sealed(base, tick) as packed:
             yield packed
         return
     except OSError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import lzma
 import shutil
 import zipfile
 from pathlib import Path
@@ -14,12 +15,15 @@ from lemming.engine import load_tick, persist_tick, recorded_report, run_once, r
 from lemming.errors import CorruptState, TickAlreadyCommitted, UsageError
 from lemming.journal import sealing
 from lemming.journal.file import Journal, journal_ticks, newest_journals, read_journal
+from lemming.journal.records import Record
 from lemming.journal.sealing import plain_ticks, sealed_ticks
+from lemming.journal.segments import pack
 from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, tree
 from lemming.timeline.record import read_tick
 from lemming.timeline.verify.files import verify
 
-SEGMENT = "logs/ticks/sealed/00000000-00000099.zip"
+SEGMENT = "logs/ticks/sealed/00000000-00000099.jsonl.xz"
+AS_IT_WAS = "logs/ticks/sealed/00000000-00000099.zip"
 
 
 @pytest.fixture
@@ -58,10 +62,59 @@ def test_recent_journals_stay_files_of_their_own(org: Path) -> None:
 
 
 def test_the_segment_opens_with_ordinary_tools(org: Path) -> None:
-    whole = (org / "logs/ticks/00000002.jsonl").read_bytes()
+    lines = b"".join((org / f"logs/ticks/{tick:08d}.jsonl").read_bytes() for tick in plain_ticks(org))
     run_once(org)
-    with zipfile.ZipFile(org / SEGMENT) as archive:
-        assert archive.read("00000002.jsonl") == whole
+    with lzma.open(org / SEGMENT) as opened:
+        assert json.loads(opened.readline())["type"] == "segment"
+        assert opened.read() == lines
+
+
+def sealed_by_version_0_1(org: Path) -> dict[int, list[Record]]:
+    """Pack the first three journals as version 0.1 did; return what they say."""
+    said = {tick: read_journal(org, tick) for tick in (1, 2, 3)}
+    (org / AS_IT_WAS).parent.mkdir()
+    with zipfile.ZipFile(org / AS_IT_WAS, "w", zipfile.ZIP_DEFLATED) as archive:
+        for tick in said:
+            plain = org / f"logs/ticks/{tick:08d}.jsonl"
+            archive.write(plain, plain.name)
+            plain.unlink()
+    return said
+
+
+def test_a_segment_of_version_0_1_reads_as_before(org: Path) -> None:
+    said = sealed_by_version_0_1(org)
+    assert sealed_ticks(org) == [1, 2, 3]
+    assert {tick: read_journal(org, tick) for tick in said} == said
+
+
+def test_a_segment_of_version_0_1_is_taken_along_when_its_hundred_is_packed(org: Path) -> None:
+    said = sealed_by_version_0_1(org)
+    said |= {tick: read_journal(org, tick) for tick in plain_ticks(org)}
+    for number in range(1, 13):
+        with contextlib.suppress(Crash), crash_at(number):
+            sealing.seal_old_journals(org, 100, 0)
+        assert {tick: read_journal(org, tick) for tick in said} == said
+    assert (sealed_ticks(org), plain_ticks(org)) == ([*said], [])
+    assert not (org / AS_IT_WAS).exists()
+
+
+def test_damage_to_one_part_of_a_segment_leaves_the_others_readable(org: Path) -> None:
+    large = {tick: bytes([tick]) * (1 << 20) for tick in (11, 12, 13)}
+    (org / SEGMENT).parent.mkdir()
+    whole = bytearray(pack(large.items()))
+    (org / SEGMENT).write_bytes(whole)
+    assert {tick: sealing.read_sealed(org, tick) for tick in large} == large
+    whole[len(whole) // 2] ^= 1
+    (org / SEGMENT).write_bytes(whole)
+    assert sealing.read_sealed(org, 11) == large[11]
+    assert sealing.read_sealed(org, 13) == large[13]
+    with pytest.raises(CorruptState, match="sealed journals are damaged"):
+        sealing.read_sealed(org, 12)
+
+
+def test_many_small_journals_take_little_room_together(org: Path) -> None:
+    one = (org / "logs/ticks/00000002.jsonl").read_bytes()
+    assert len(pack((tick, one) for tick in range(1, 100))) < 2 * len(pack([(1, one)]))
 
 
 def test_a_sealed_tick_is_still_applied_once_only(org: Path) -> None:
@@ -91,8 +144,8 @@ def test_sealing_the_same_journals_gives_the_same_bytes(org: Path, tmp_path: Pat
 
 def test_a_damaged_segment_is_named_and_nothing_is_guessed(org: Path) -> None:
     run_once(org)
-    (org / SEGMENT).write_bytes(b"not a zip file")
-    with pytest.raises(CorruptState, match=r"00000000-00000099\.zip"):
+    (org / SEGMENT).write_bytes(b"not a segment")
+    with pytest.raises(CorruptState, match=r"00000000-00000099\.jsonl\.xz"):
         read_journal(org, 5)
     assert load_tick(org) == 101
 
@@ -108,8 +161,8 @@ def test_damaged_bytes_within_a_segment_are_damage_too(org: Path) -> None:
 
 def test_a_link_in_the_place_of_the_sealed_journals_is_refused(org: Path, tmp_path: Path) -> None:
     run_once(org)
-    (org / SEGMENT).rename(tmp_path / "elsewhere.zip")
-    (org / SEGMENT).symlink_to(tmp_path / "elsewhere.zip")
+    (org / SEGMENT).rename(tmp_path / "elsewhere.xz")
+    (org / SEGMENT).symlink_to(tmp_path / "elsewhere.xz")
     with pytest.raises(CorruptState, match="sealed journals are damaged"):
         read_journal(org, 1)
 

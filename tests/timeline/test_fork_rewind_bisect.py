@@ -284,5 +284,5 @@ def test_sealed_journals_are_parted_at_the_tick(base: Path, tmp_path: Path) -> N
     assert journal_ticks(tmp_path) == [98, 99, 100]
     set_journals_aside(base, after=100, folder="aside/then")
     assert journal_ticks(base) == [98, 99, 100]
-    kept = sorted(path.name for path in (base / "aside").rglob("*.zip"))
-    assert kept == ["00000100-00000199.zip", "00000200-00000299.zip"]
+    kept = sorted(path.name for path in (base / "aside").rglob("*.xz"))
+    assert kept == ["00000100-00000199.jsonl.xz", "00000200-00000299.jsonl.xz"]

@@ -206,11 +206,11 @@ def test_a_link_in_the_place_of_a_journal_is_moved_aside(base: Path, repair: Rep
 
 
 def test_damaged_packed_journals_are_moved_aside(base: Path, repair: Repair) -> None:
-    packed = make(base) / "logs/ticks/sealed/00000000-00000099.zip"
+    packed = make(base) / "logs/ticks/sealed/00000000-00000099.jsonl.xz"
     packed.parent.mkdir()
     packed.write_bytes(b"no archive")
     ran = repair()
-    assert "logs/ticks/sealed/00000000-00000099.zip: the sealed journals are damaged" in ran.out
+    assert "logs/ticks/sealed/00000000-00000099.jsonl.xz: the sealed journals are damaged" in ran.out
     assert "move it aside: the record of its ticks is lost, everything else stays" in ran.out
     repair("--yes")
     assert (aside_of(base) / "logs/ticks/sealed" / packed.name).read_bytes() == b"no archive"

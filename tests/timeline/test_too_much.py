@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 import os
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -55,7 +58,40 @@ def test_a_huge_journal_is_refused_before_it_is_read(org: Path, command: str) ->
 
 
 @pytest.mark.parametrize("command", LOOKS)
-def test_a_packed_journal_that_would_fill_the_memory_is_refused_before_it_is_unpacked(
+def test_packed_journals_that_would_fill_the_memory_are_refused_before_they_are_unpacked(
+    org: Path, command: str
+) -> None:
+    (org / SEALED).mkdir()
+    line = {"type": "segment", "blocks": [{"bytes": 1000, "journals": {"00000100": 200 << 20}}]}
+    segment = lzma.compress(json.dumps(line).encode()) + bytes(1000)
+    (org / SEALED / "00000100-00000199.jsonl.xz").write_bytes(segment)
+    assert run(["-C", str(org), command]) in (0, 1, 7)
+    with pytest.raises(CorruptState, match="are not what the engine packed"):
+        read_journal(org, 100)
+
+
+@pytest.mark.parametrize(
+    ("blocks", "why"),
+    [
+        ([{"bytes": 1, "journals": {"00000100": 5}}], "by its first line"),
+        ([{"bytes": "PACKED", "journals": {"00000100": 5}}], "does not end where its first line says"),
+        ([{"bytes": "PACKED", "journals": {"00000100": 99_999_999}}], "shorter than its first line says"),
+        ([{"bytes": "PACKED", "journals": {"00000100": -5}}], "is not one of a segment"),
+        ([{"bytes": "PACKED"}], "is not one of a segment"),
+        ({"0": 1}, "is not one of a segment"),
+    ],
+)
+def test_a_segment_whose_first_line_lies_is_refused(org: Path, blocks: Any, why: str) -> None:
+    (org / SEALED).mkdir()
+    packed = lzma.compress(bytes(1 << 16))
+    line = json.dumps({"type": "segment", "blocks": blocks}).replace('"PACKED"', str(len(packed)))
+    (org / SEALED / "00000100-00000199.jsonl.xz").write_bytes(lzma.compress(line.encode()) + packed)
+    with pytest.raises(CorruptState, match=why):
+        read_journal(org, 100)
+
+
+@pytest.mark.parametrize("command", LOOKS)
+def test_a_journal_of_version_0_1_that_would_fill_the_memory_is_refused_before_it_is_unpacked(
     org: Path, command: str
 ) -> None:
     (org / SEALED).mkdir()
