@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -25,7 +25,8 @@ from lemming.errors import (
 from lemming.files.documents import value_of
 from lemming.files.jsontext import nearest
 from lemming.plugins.errors import place_of
-from lemming.plugins.registry import Registry
+from lemming.plugins.offered import Offered
+from lemming.plugins.registry import offered, register
 from lemming.redaction import name_variables, redact
 
 if TYPE_CHECKING:
@@ -241,19 +242,18 @@ _LAZY = {
     "OllamaProvider": _BUILT_IN["ollama"],
     "RetryingLLMProvider": "lemming.llm.retrying:RetryingLLMProvider",
 }
-_registered: Registry[type[LLMProvider]] = Registry("provider", _BUILT_IN, lambda provider: provider)
 
 
 def register_provider(name: str, provider: type[LLMProvider]) -> None:
     """Make a provider available to `config/models.json` under a name, or a newer version of it.
 
-    While a plugin is loaded it belongs to the organisations that name the plugin, else to the process.
+    While a plugin is loaded it is for the organisations that name the plugin, else for all of the process.
     Raises `ConfigError` for what is no provider, and for the name of one that ships.
     """
     if not (inspect.isclass(provider) and issubclass(provider, LLMProvider)):
         raise ConfigError(f"provider {name!r} must be a class derived from LLMProvider, not {provider!r}")
     try:
-        _registered.register(name, provider, provider)
+        register("provider", name, provider, defined_by=provider, shipped=_BUILT_IN)
     except ValueError as error:
         raise ConfigError(str(error)) from error
 
@@ -261,16 +261,25 @@ def register_provider(name: str, provider: type[LLMProvider]) -> None:
 def provider_names(plugins: Sequence[str] | None = None) -> list[str]:
     """Return every name that `config/models.json` may use, sorted.
 
-    With `plugins`, that of an organisation that names these plugins; so it is with the functions below.
+    With `plugins`, those of an organisation that names these plugins; so it is with the functions below.
     """
-    return _registered.names(plugins)
+    return list(_providers(plugins))
+
+
+def _providers(plugins: Sequence[str] | None) -> Offered[type[LLMProvider]]:
+    return offered("provider", None if plugins is None else tuple(plugins), _with_shipped)
+
+
+def _with_shipped(registered: Mapping[str, type[LLMProvider]]) -> Offered[type[LLMProvider]]:
+    return Offered(_BUILT_IN, registered, lambda provider: provider)
 
 
 def provider_class(name: str, plugins: Sequence[str] | None = None) -> type[LLMProvider]:
     """Return the class registered under a name; raise `UnknownModel` with the nearest name."""
-    if found := _registered.find(name, plugins):
-        return found
-    names = provider_names(plugins)
+    providers = _providers(plugins)
+    if name in providers:
+        return providers[name]
+    names = list(providers)
     hint = nearest(name, names) or f"providers: {', '.join(names)}"
     raise UnknownModel(f'no provider "{name}"', where=_MODELS_FILE, hint=hint)
 
@@ -279,7 +288,7 @@ def is_person(name: str, plugins: Sequence[str] | None = None) -> bool:
     """Return whether the provider stands for a person, so that no call is ever made."""
     if name in _BUILT_IN:  # not loaded for the question
         return name == "human"
-    found = _registered.find(name, plugins)
+    found = _providers(plugins).get(name)
     return found is not None and found.is_person
 
 

@@ -7,7 +7,7 @@ live in `lemming/toolbox/`; they say what would change (`plan`) and leave the wr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_args
@@ -21,7 +21,8 @@ from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import compact, nearest
 from lemming.journal.ledger import amend_state, read_state
 from lemming.organisation import Organisation
-from lemming.plugins.registry import Registry
+from lemming.plugins.offered import Offered
+from lemming.plugins.registry import offered, register, unregister
 
 ToolClass = Literal["read", "write", "send", "execute", "administer"]
 """What a call can do at worst. `read`: give what files, memories or pages hold. `write`: change files of the
@@ -61,6 +62,7 @@ class ToolContext:
     agent: Agent
     org: Organisation
     settings: Org
+    toolset: Toolset
     now: str
     staged: Mapping[str, bytes] = field(default_factory=dict)
     used_up: float | None = None
@@ -194,10 +196,12 @@ class EngineTool(Tool):
         """
         org = Organisation.at(base_path)
         base = org.base
+        settings = load_config(org).org
         context = ToolContext(
             agent=load_agent(org, agent_name),
             org=org,
-            settings=load_config(org).org,
+            settings=settings,
+            toolset=toolset_of(settings),
             now=timestamp(SystemClock().now()),
         )
         try:
@@ -226,27 +230,67 @@ class EngineTool(Tool):
         return arguments_of(type(self).plan, 2)  # self, context
 
 
+SHIPPED = {
+    "file_read": "lemming.toolbox.files:FileRead",
+    "file_write": "lemming.toolbox.files:FileWrite",
+    "file_list": "lemming.toolbox.files:FileList",
+    "shell": "lemming.toolbox.shell:Shell",
+    "memory_read": "lemming.toolbox.memories:MemoryRead",
+    "memory_write": "lemming.toolbox.memories:MemoryWrite",
+    "create_agent": "lemming.toolbox.staff:CreateAgent",
+    "list_agents": "lemming.toolbox.staff:ListAgents",
+}
+
+
+class Toolset(Offered[Tool]):
+    """The tools of one organisation: those that ship, and those registered for it or for everybody."""
+
+    def __init__(self, registered: Mapping[str, Tool]) -> None:
+        super().__init__(SHIPPED, registered, lambda kind: kind())
+
+    def allowed(self, agent: Agent, org: Org) -> dict[str, Tool]:
+        """Return the tools an agent may call; names in its resume that no tool has are left out."""
+        return {name: tool for name, tool in self.items() if not tool.why_refused(agent, org)}
+
+    def require(self, name: str, agent: Agent, org: Org) -> Tool:
+        """Return a tool that an agent may call; raise `ToolError` when it may not, or when there is none."""
+        if name not in self:
+            allowed = self.allowed(agent, org)
+            hint = nearest(name, list(allowed)) or f"your tools: {', '.join(allowed)}"
+            raise ToolError(f'no tool "{name}"', hint=hint)
+        self[name].require_granted(agent, org)
+        return self[name]
+
+    def find(self, name: str) -> Tool:
+        """Return a tool whoever may call it; raise `ToolError` with the nearest name."""
+        if name in self:
+            return self[name]
+        hint = nearest(name, list(self)) or f"tools: {', '.join(self)}"
+        raise ToolError(f'no tool "{name}"', hint=hint)
+
+
+def toolset_of(org: Org) -> Toolset:
+    """Return the tools of an organisation with these settings: the same value until more are registered."""
+    return offered("tool", tuple(org.plugins), Toolset)
+
+
+def shipped_tools(names: Iterable[str]) -> Iterator[Tool]:
+    """Yield those of the named tools that ship."""
+    return (ToolRegistry.get(name) for name in names if name in SHIPPED)
+
+
 class ToolRegistry:
-    """The tools by name: those that ship, and those that plugins register."""
+    """Where plugins, and programs that the engine is part of, say which tools they bring.
 
-    _built_in: ClassVar[dict[str, str]] = {
-        "file_read": "lemming.toolbox.files:FileRead",
-        "file_write": "lemming.toolbox.files:FileWrite",
-        "file_list": "lemming.toolbox.files:FileList",
-        "shell": "lemming.toolbox.shell:Shell",
-        "memory_read": "lemming.toolbox.memories:MemoryRead",
-        "memory_write": "lemming.toolbox.memories:MemoryWrite",
-        "create_agent": "lemming.toolbox.staff:CreateAgent",
-        "list_agents": "lemming.toolbox.staff:ListAgents",
-    }
-    _tools: ClassVar[Registry[Tool]] = Registry("tool", _built_in, lambda kind: kind())
+    It keeps nothing itself, and no organisation looks here for what it has: that is its `Toolset`.
+    """
 
-    @classmethod
-    def register(cls, tool: Tool) -> None:
+    @staticmethod
+    def register(tool: Tool) -> None:
         """Add a tool of your own, or a newer version of it.
 
-        While a plugin is loaded it belongs to the organisations that name the plugin, else to the process.
-        Raises `TypeError` for what is no usable tool, `ValueError` for the name of one that ships.
+        While a plugin is loaded it is for the organisations that name the plugin, else for all of the
+        process. Raises `TypeError` for what is no usable tool, `ValueError` for the name of one that ships.
         """
         from pydantic.errors import PydanticUserError
 
@@ -266,57 +310,22 @@ class ToolRegistry:
             raise TypeError(
                 f'tool "{tool.name}": an argument\'s type cannot come from JSON: {error}'
             ) from error
-        cls._tools.register(tool.name, tool, type(tool))
+        register("tool", tool.name, tool, defined_by=type(tool), shipped=SHIPPED)
 
-    @classmethod
-    def unregister(cls, name: str) -> None:
+    @staticmethod
+    def unregister(name: str) -> None:
         """Take a registered tool away; those that ship stay."""
-        cls._tools.pop(name)
+        unregister("tool", name)
 
-    @classmethod
-    def ships(cls, name: str) -> bool:
-        """Return whether it is the name of a tool that comes with the engine."""
-        return name in cls._built_in
+    @staticmethod
+    def names() -> list[str]:
+        """Return the names of all tools that this process knows, sorted, whoever they are for."""
+        return list(offered("tool", None, Toolset))
 
-    @classmethod
-    def names(cls, plugins: Sequence[str] | None = None) -> list[str]:
-        """Return all names, sorted; with `plugins`, those of an organisation that names these plugins."""
-        return cls._tools.names(plugins)
-
-    @classmethod
-    def get(cls, name: str, plugins: Sequence[str] | None = None) -> Tool:
-        """Return a tool; raise `ToolError` with the nearest name. `plugins` as in `names`."""
-        if tool := cls._tools.find(name, plugins):
-            return tool
-        names = cls.names(plugins)
-        raise ToolError(f'no tool "{name}"', hint=nearest(name, names) or f"tools: {', '.join(names)}")
-
-    @classmethod
-    def all(cls, plugins: Sequence[str] | None = None) -> Mapping[str, Tool]:
-        """Return all tools by name, sorted: the same until one is registered. `plugins` as in `names`."""
-        return cls._tools.all(plugins)
-
-
-def shipped_tools(names: Iterable[str]) -> Iterator[Tool]:
-    """Yield those of the named tools that ship."""
-    return (ToolRegistry.get(name) for name in names if ToolRegistry.ships(name))
-
-
-def allowed_tools(agent: Agent, org: Org) -> dict[str, Tool]:
-    """Return the tools an agent may call, by name; names in its resume that no tool has are left out."""
-    tools = ToolRegistry.all(org.plugins)
-    return {name: tool for name, tool in tools.items() if not tool.why_refused(agent, org)}
-
-
-def allowed_tool(name: str, agent: Agent, org: Org) -> Tool:
-    """Return a tool that an agent may call; raise `ToolError` when it may not, or when there is none."""
-    tool = ToolRegistry.all(org.plugins).get(name)
-    if tool is None:
-        allowed = allowed_tools(agent, org)
-        hint = nearest(name, list(allowed)) or f"your tools: {', '.join(allowed)}"
-        raise ToolError(f'no tool "{name}"', hint=hint)
-    tool.require_granted(agent, org)
-    return tool
+    @staticmethod
+    def get(name: str) -> Tool:
+        """Return a tool that this process knows, whoever it is for. Raises `ToolError`."""
+        return offered("tool", None, Toolset).find(name)
 
 
 def unknown_outcome(why: str) -> str:

@@ -40,7 +40,7 @@ from lemming.memory import (
 from lemming.messages import OutboxEntry, collect_readable_outboxes, read_outbox_entries, write_outbox_entry
 from lemming.schedule import AgentSchedule
 from lemming.testing import FrozenClock, make_org, resume, say
-from lemming.tools import Tool, ToolRegistry, ToolResult
+from lemming.tools import SHIPPED, Tool, ToolRegistry, ToolResult
 
 # --- five invariants ---------------------------------------------------------------------------
 
@@ -272,7 +272,7 @@ TOOLS = {name: check for name, _, check in table("Tools (`lemming/tools.py`)")}
 
 
 def test_the_tools_are_the_eight_of_the_table() -> None:
-    assert sorted(TOOLS) == sorted(ToolRegistry._built_in)
+    assert sorted(TOOLS) == sorted(SHIPPED)
     always = {name for name in TOOLS if ToolRegistry.get(name).always_allowed}
     assert always == {name for name, check in TOOLS.items() if check == "Always allowed"}
 

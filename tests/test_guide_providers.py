@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 from guide import code, section
 
-from lemming import providers
 from lemming.engine import run_once
 from lemming.logging_config import log_agent_action, setup_logging
 from lemming.messages import read_outbox_entries
+from lemming.plugins.registry import unregister
 from lemming.providers import (
     AnthropicProvider,
     LLMProvider,
@@ -54,7 +54,7 @@ def custom() -> Iterator[type[LLMProvider]]:
     scope: dict[str, Any] = {"response_text": json.dumps(say("custom"))}
     exec(code("Custom LLM Provider", "python"), scope)
     yield scope["CustomProvider"]
-    providers._registered.pop("custom")
+    unregister("provider", "custom")
 
 
 def test_a_custom_provider_as_printed_answers_for_an_agent(base: Path, custom: type[LLMProvider]) -> None:

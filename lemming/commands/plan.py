@@ -18,6 +18,7 @@ from lemming.schedule import fire_point, in_order, next_due
 from lemming.tick.counter import load_tick
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
 from lemming.tick.plan import Plan, is_for_a_person, make_plan
+from lemming.tools import toolset_of
 from lemming.turn.inputs import Skip
 
 NAMES_SHOWN = 6
@@ -66,7 +67,7 @@ def plan(
         points = {
             name: fire_point(survey.agents[name].schedule) for name in planned.order if name in survey.agents
         }
-        waits = find_waits(planned.order, survey.agents, config.org, base)
+        waits = find_waits(planned.order, survey.agents, config.org, toolset_of(config.org), base)
         if as_json:
             show_json("plan", _as_json(planned, points, sits_out, waits))
         else:
@@ -167,7 +168,7 @@ def explain(base: Path, one: str, other: str, *, as_json: bool) -> None:
     if one == other:
         raise UsageError("an agent does not wait for itself", hint="name two agents")
     earlier, later = in_order([agents[one], agents[other]])
-    reasons = why_waits(later, earlier, config.org, base)
+    reasons = why_waits(later, earlier, config.org, toolset_of(config.org), base)
     if as_json:
         plain = {"agent": later.name, "before_it": earlier.name, "reasons": reasons}
         show_json("plan_why", plain)

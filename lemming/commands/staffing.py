@@ -26,7 +26,7 @@ from lemming.tick.plan import is_for_a_person
 from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import entries_renamed, names_replaced, shown_stays_shown
 from lemming.timeline.repair.repair import place_aside
-from lemming.tools import ToolRegistry
+from lemming.tools import toolset_of
 
 PLACEHOLDER = "Describe here what this agent is for and what it should write."
 NewName = Annotated[str, typer.Argument(metavar="NEW", help=f"{paths.AGENT_NAME_RULE.capitalize()}.")]
@@ -258,7 +258,7 @@ def _refuse_bad_choices(base: Path, plain: dict[str, Any]) -> None:
     try:
         config.model(plain.get("model", {}).get("key", "default"))
         for tool in plain["permissions"].get("tools", []):
-            ToolRegistry.get(tool, config.org.plugins)
+            toolset_of(config.org).find(tool)
     except (UnknownModel, ToolError) as error:
         raise UsageError(error.message, where=error.where, hint=error.hint) from error
 

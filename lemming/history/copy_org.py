@@ -25,7 +25,7 @@ from lemming.kinds import MessageKind
 from lemming.providers import is_person
 from lemming.testing import say
 from lemming.tick.counter import load_tick
-from lemming.tools import EngineTool, Tool, ToolRegistry
+from lemming.tools import EngineTool, Tool, shipped_tools
 
 BILL_FILE = ".lemming/bill.txt"
 ANSWERS_FILE = ".lemming/answers.jsonl"
@@ -105,7 +105,7 @@ def _put_stand_in(copy: Path, kills: int) -> None:
     options = {"file": ANSWERS_FILE, "bill": str(copy / BILL_FILE)}
     models = {
         key: asdict(entry)
-        if is_person(entry.provider)
+        if is_person(entry.provider, config.org.plugins)
         else {**asdict(entry), "provider": "stand-in", "options": options, **NO_PACE}
         for key, entry in config.models.items()
     }
@@ -137,14 +137,15 @@ def _harmless(text: str) -> dict[str, Any] | str:
 
 
 def _as_json(reply: TurnReply) -> dict[str, Any]:
-    own = {name for name in ToolRegistry.names() if _is_within(ToolRegistry.get(name))}
     return {
         "outbox_entries": [
             {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
             for entry in reply.outbox_entries
         ],
         "tool_calls": [
-            {"tool": call.tool, "args": call.args} for call in reply.tool_calls if call.tool in own
+            {"tool": call.tool, "args": call.args}
+            for call in reply.tool_calls
+            if any(map(_is_within, shipped_tools([call.tool])))
         ],
         "memory_updates": [{"key": item.key, "value": item.value} for item in reply.memory_updates],
         "notes": reply.notes,

@@ -23,7 +23,7 @@ from lemming.providers import make_provider
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person
 from lemming.tick.retention import longest_kept
-from lemming.tools import ToolRegistry
+from lemming.tools import toolset_of
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
 """How many entries are opened where not all are wanted, and how many of each outbox at least."""
@@ -205,7 +205,7 @@ def _about_tools(place: _Place, agent: Agent, config: Config) -> Iterator[Proble
     for index, name in enumerate(agent.permissions.tools):
         pointer = f"/permissions/tools/{index}"
         try:
-            tool = ToolRegistry.get(name, config.org.plugins)
+            tool = toolset_of(config.org).find(name)
         except ToolError as error:
             if not not_imported(config.org.plugins):  # else it may be a plugin's
                 yield place.problem(pointer, error.message, error.hint)

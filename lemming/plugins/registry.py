@@ -1,8 +1,8 @@
 """Plugins: modules an organisation names, and what they register for it: tools, providers.
 
-What a plugin registers belongs to the organisations that name it in `config/org.json` `plugins`, though a
-process imports it once. What is registered while no plugin is loaded, or by an installed package's entry
-point, is for every organisation of the process. Nothing that ships can be replaced.
+A process imports a module once, and keeps what it registered with the name of the plugin that was loaded.
+What an organisation has is a value made of that: what ships, what its plugins registered, and what is for
+everybody: registered by an installed package's entry point, or while no plugin was loaded.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from __future__ import annotations
 import glob
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Generic, TypeVar
+from typing import Any, Literal, TypeVar
 
 from lemming.errors import ConfigError
 from lemming.plugins.errors import place_of, words_of
@@ -27,125 +27,72 @@ PLUGIN_GROUP = "lemming.plugins"
 EVERYBODY = ""
 """Stands in the place of a plugin's name for what every organisation has."""
 
-T = TypeVar("T")
+Kind = Literal["tool", "provider"]
+V = TypeVar("V")
 
+
+@dataclass(frozen=True)
+class Registration:
+    """Something registered: the class behind it, as module and name, and the plugin that was being loaded."""
+
+    kind: Kind
+    name: str
+    value: Any
+    origin: tuple[str, str]
+    plugin: str
+
+
+_registrations: list[Registration] = []
+_installed: list[str] = []  # the modules that installed packages offer
+_offered: dict[tuple[Kind, tuple[str, ...] | None], Any] = {}  # made of the above, until it changes
 _loading: ContextVar[str] = ContextVar("loading", default=EVERYBODY)
 
 
-@dataclass
-class _Registered(Generic[T]):
-    """Something registered: where it is defined, and the plugins it came with."""
+def register(kind: Kind, name: str, value: Any, *, defined_by: type, shipped: Mapping[str, str]) -> None:
+    """Add a thing, in the place of an earlier one of the same plugin; `defined_by` is its class.
 
-    value: T
-    origin: tuple[str, str]
-    plugins: set[str]
-
-
-class Registry(Generic[T]):
-    """Things by name: those that ship (`shipped`: "module:name", loaded when needed), and registered ones.
-
-    Organisations are told by the plugins they name; None stands for all plugins there are. `make` turns what
-    a shipped name stands for into the thing.
+    Raises `ValueError` for the name of one that ships.
     """
-
-    def __init__(self, what: str, shipped: Mapping[str, str], make: Callable[[Any], T]) -> None:
-        self._what, self._shipped, self._make = what, shipped, make
-        self._loaded: dict[str, T] = {}
-        self._registered: dict[str, list[_Registered[T]]] = {}
-        self._seen: dict[tuple[str, ...] | None, dict[str, T]] = {}
-        self._all: dict[tuple[str, ...] | None, dict[str, T]] = {}
-        _registries.append(self)
-
-    def register(self, name: str, value: T, defined_by: type) -> None:
-        """Add a thing, in the place of an earlier one of the same plugin; `defined_by` is its class.
-
-        Raises `ValueError` for the name of one that ships.
-        """
-        origin = defined_by.__module__, defined_by.__qualname__
-        if name in self._shipped:
-            raise ValueError(
-                f'{".".join(origin)} cannot be the {self._what} "{name}": that name is taken by '
-                f"{self._shipped[name].replace(':', '.')}, which ships; choose another name"
-            )
-        present, plugin = self._registered.setdefault(name, []), _loading.get()
-        for known in present:  # a module that is imported anew belongs to whom it belonged
-            if plugin in known.plugins or (plugin == EVERYBODY and known.origin == origin):
-                known.value, known.origin = value, origin
-                break
-        else:
-            present.append(_Registered(value, origin, {plugin}))
-        self.forget()
-
-    def pop(self, name: str) -> None:
-        """Take away what is registered under a name, by whomever."""
-        self._registered.pop(name, None)
-        self.forget()
-
-    def claim(self, plugin: str, modules: set[str]) -> None:
-        """Let a plugin have what these modules, which it imported, have registered already."""
-        for known in (known for present in self._registered.values() for known in present):
-            if known.origin[0] in modules and EVERYBODY not in known.plugins:
-                known.plugins.add(plugin)
-        self.forget()
-
-    def forget(self) -> None:
-        """Look again at who has what."""
-        self._seen.clear()
-        self._all.clear()
-
-    def names(self, plugins: Sequence[str] | None = None) -> list[str]:
-        """Return the names an organisation may use, sorted."""
-        return sorted({*self._shipped, *self._visible(_key(plugins))})
-
-    def find(self, name: str, plugins: Sequence[str] | None = None) -> T | None:
-        """Return what an organisation has under a name; None when there is nothing."""
-        if name in self._shipped:
-            if name not in self._loaded:
-                module, _, attribute = self._shipped[name].partition(":")
-                self._loaded[name] = self._make(getattr(import_module(module), attribute))
-            return self._loaded[name]
-        return self._visible(_key(plugins)).get(name)
-
-    def all(self, plugins: Sequence[str] | None = None) -> Mapping[str, T]:
-        """Return all that an organisation has, by name, sorted: the same value as long as nothing changes."""
-        key = _key(plugins)
-        if key not in self._all:
-            found = ((name, self.find(name, plugins)) for name in self.names(plugins))
-            self._all[key] = {name: value for name, value in found if value is not None}
-        return self._all[key]
-
-    def conflict(self, plugins: Sequence[str]) -> str:
-        """Return which two plugins of an organisation have something under one name; empty when none do."""
-        for name, present in self._registered.items():
-            theirs = [known for known in present if known.plugins & {*plugins}]
-            if len(theirs) > 1:
-                who = " and ".join(".".join(known.origin) for known in theirs)
-                return f'{who} both register the {self._what} "{name}"'
-        return ""
-
-    def _visible(self, key: tuple[str, ...] | None) -> dict[str, T]:
-        if key not in self._seen:
-            self._seen[key] = {
-                name: chosen[-1].value
-                for name, present in self._registered.items()
-                if (chosen := _chosen(present, key))
-            }
-        return self._seen[key]
+    new = Registration(kind, name, value, (defined_by.__module__, defined_by.__qualname__), _loading.get())
+    if name in shipped:
+        raise ValueError(
+            f'{".".join(new.origin)} cannot be the {kind} "{name}": that name is taken by '
+            f"{shipped[name].replace(':', '.')}, which ships; choose another name"
+        )
+    for index, known in enumerate(_registrations):
+        is_reloaded = new.plugin == EVERYBODY and known.origin == new.origin
+        if (known.kind, known.name) == (kind, name) and (known.plugin == new.plugin or is_reloaded):
+            _registrations[index] = replace(new, plugin=known.plugin)
+            break
+    else:
+        _registrations.append(new)
+    _offered.clear()
 
 
-_registries: list[Registry[Any]] = []
+def unregister(kind: Kind, name: str) -> None:
+    """Take away what is registered under a name, by whomever."""
+    _registrations[:] = [known for known in _registrations if (known.kind, known.name) != (kind, name)]
+    _offered.clear()
 
 
-def _key(plugins: Sequence[str] | None) -> tuple[str, ...] | None:
-    return None if plugins is None else tuple(plugins)
+def offered(kind: Kind, plugins: tuple[str, ...] | None, make: Callable[[Mapping[str, Any]], V]) -> V:
+    """Return what an organisation that names these plugins has, as `make` makes it of what is registered.
+
+    None stands for all plugins there are. It is the very same value as long as nothing else is registered.
+    """
+    known: V | None = _offered.get((kind, plugins))
+    if known is None:
+        _offered[kind, plugins] = known = make(_registered(kind, plugins))
+    return known
 
 
-def _chosen(present: list[_Registered[T]], plugins: tuple[str, ...] | None) -> list[_Registered[T]]:
-    """Return what an organisation may use of the things of one name, its own plugins' last."""
+def _registered(kind: Kind, plugins: tuple[str, ...] | None) -> dict[str, Any]:
+    """Return what is registered by name. An organisation's own plugins come before what is for everybody."""
     if plugins is None:
-        return present
-    for_all = [known for known in present if EVERYBODY in known.plugins]
-    return for_all + [known for known in present if known.plugins & {*plugins}]
+        return {known.name: known.value for known in _registrations if known.kind == kind}
+    installed = _modules_behind(_installed)
+    for_all = [it for it in _registrations if it.plugin == EVERYBODY or it.origin[0] in installed]
+    return {it.name: it.value for it in (*for_all, *_of_plugins(plugins)) if it.kind == kind}
 
 
 def not_imported(modules: Sequence[str]) -> list[str]:
@@ -160,11 +107,15 @@ def load_plugins(modules: tuple[str, ...]) -> None:
     Raises `ConfigError` that names the module and what went wrong in it.
     """
     for name in modules:
-        _claim(name, _import(name, name, partial(import_module, name)))
-    for registry in _registries:
-        if conflict := registry.conflict(modules):
+        _import(name, name, partial(import_module, name))
+    first: dict[tuple[Kind, str], Registration] = {}
+    for known in _of_plugins(modules):
+        other = first.setdefault((known.kind, known.name), known)
+        if other is not known:
+            who = f"{'.'.join(other.origin)} and {'.'.join(known.origin)}"
+            message = f'plugins: {who} both register the {known.kind} "{known.name}"'
             hint = "give one of them another name, or take its module out of `plugins`"
-            raise ConfigError(f"plugins: {conflict}", where="config/org.json", hint=hint)
+            raise ConfigError(message, where="config/org.json", hint=hint)
 
 
 @cache
@@ -178,8 +129,8 @@ def load_installed_plugins() -> None:
     from importlib.metadata import entry_points
 
     for entry_point in entry_points(group=PLUGIN_GROUP):
+        _installed.append(entry_point.module)
         _import(f"entry point {entry_point.name}", EVERYBODY, entry_point.load)
-        _claim(EVERYBODY, import_module(entry_point.module))
 
 
 def _are_offered() -> bool:
@@ -197,22 +148,33 @@ def _are_offered() -> bool:
     return any(map(os.path.isfile, folders)) or any(PLUGIN_GROUP in Path(file).read_text() for file in offers)
 
 
-def _claim(plugin: str, module: ModuleType) -> None:
-    """Let a plugin have what it would have registered, had an earlier one not imported the same modules."""
-    parts = module.__name__.split(".")
-    modules = {".".join(parts[: count + 1]) for count in range(len(parts))}
-    for value in list(vars(module).values()):
-        name = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
-        if isinstance(name, str):
-            modules.add(name)
-    for registry in _registries:
-        registry.claim(plugin, modules)
+def _of_plugins(plugins: Sequence[str]) -> list[Registration]:
+    """Return what these plugins registered, or would have, had another not imported the same modules."""
+    behind = _modules_behind(plugins)
+    return [
+        known
+        for known in _registrations
+        if known.plugin != EVERYBODY and (known.plugin in plugins or known.origin[0] in behind)
+    ]
 
 
-def _import(name: str, plugin: str, load: Callable[[], Any]) -> Any:
+def _modules_behind(names: Iterable[str]) -> set[str]:
+    """Return modules by name, with the packages they are in and the modules that they took something from."""
+    found: set[str] = set()
+    for name in names:
+        parts = name.split(".")
+        found.update(".".join(parts[: count + 1]) for count in range(len(parts)))
+        for value in list(vars(sys.modules[name]).values()) if name in sys.modules else ():
+            module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+            if isinstance(module, str):
+                found.add(module)
+    return found
+
+
+def _import(name: str, plugin: str, load: Callable[[], Any]) -> None:
     token = _loading.set(plugin)
     try:
-        return load()
+        load()
     except Exception as error:
         message = f"plugin {name} cannot be imported: {words_of(error)}"
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
@@ -223,3 +185,4 @@ def _import(name: str, plugin: str, load: Callable[[], Any]) -> Any:
         raise ConfigError(redact(message), where="config/org.json", hint=hint) from error
     finally:
         _loading.reset(token)
+        _offered.clear()

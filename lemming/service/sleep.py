@@ -21,7 +21,7 @@ from lemming.schedule import next_due
 from lemming.service.watch import Watch, context_files
 from lemming.tick.plan import is_for_a_person
 from lemming.tick.runtime import Runtime
-from lemming.tools import EngineTool, ToolRegistry
+from lemming.tools import EngineTool, toolset_of
 
 LONGEST_SLEEP_S = 3600.0
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.5, 3.0, 1.25
@@ -127,7 +127,7 @@ class Sleeper(Timer):
 
     def _used_foreign_tools(self, report: TickReport) -> bool:
         """Whether a tool may have changed files itself: what changed need not be people's doing."""
-        known = ToolRegistry.all(self.runtime.load_config().org.plugins)
+        known = toolset_of(self.runtime.load_config().org)
         used = {tool["tool"] for turn in report.turns for tool in turn.tools}
         return any(not isinstance(known[name], EngineTool) for name in used & known.keys())
 

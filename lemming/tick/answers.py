@@ -16,7 +16,6 @@ from operator import attrgetter
 from typing import Any, get_args
 
 from lemming.clock import elapsed_ms
-from lemming.config import Org
 from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.errors import (
     AnswerTooLarge,
@@ -37,7 +36,8 @@ from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_reply, redact_values
 from lemming.tick.commits import Commits
 from lemming.tick.runtime import Runtime, Stopped
-from lemming.tools import EngineTool, ToolContext, ToolResult, allowed_tools
+from lemming.tick.snapshot import Snapshot
+from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.turn.loop import Answer, Seat
 from lemming.turn.results import INTERRUPTED
 
@@ -45,9 +45,11 @@ from lemming.turn.results import INTERRUPTED
 class JournalTape:
     """Answers for one turn: those in the journal, then live ones that go into it."""
 
-    def __init__(self, runtime: Runtime, journal: Journal, org: Org, seat: Seat, commits: Commits) -> None:
-        self._runtime, self._journal, self._org, self._seat = runtime, journal, org, seat
-        self._commits = commits
+    def __init__(
+        self, runtime: Runtime, journal: Journal, snapshot: Snapshot, seat: Seat, commits: Commits
+    ) -> None:
+        self._runtime, self._journal, self._seat, self._commits = runtime, journal, seat, commits
+        self._settings, self._toolset = snapshot.config.org, snapshot.toolset
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
@@ -84,7 +86,8 @@ class JournalTape:
         context = ToolContext(
             agent=self._seat.agent,
             org=self._runtime.org,
-            settings=self._org,
+            settings=self._settings,
+            toolset=self._toolset,
             now=at,
             staged={
                 **self._commits.held_files,
@@ -93,7 +96,7 @@ class JournalTape:
             used_up=self._spent,
             worked=self._worked,
         )
-        tool = allowed_tools(self._seat.agent, self._org).get(call.tool)
+        tool = self._toolset.allowed(self._seat.agent, self._settings).get(call.tool)
         if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
             self._commits.write_held()
         if tool is None or tool.repeatable:
@@ -105,7 +108,7 @@ class JournalTape:
         self._sync()
         try:
             for effect in staged.values():
-                apply_effect(self._runtime.base, effect, again=True, sync=self._org.durability != "off")
+                apply_effect(self._runtime.base, effect, again=True, sync=self._settings.durability != "off")
         except DiskError as error:
             if not error.concerns_one_file:
                 raise
@@ -219,7 +222,7 @@ class JournalTape:
         return facts
 
     def _settle(self) -> None:
-        if self._org.durability == "turn":
+        if self._settings.durability == "turn":
             with self._runtime.waiting():
                 self._journal.settle(self._name)
 

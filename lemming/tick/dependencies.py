@@ -17,7 +17,7 @@ from lemming.access.grants import Components, components, resolve
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
-from lemming.tools import Places, ToolRegistry, allowed_tools
+from lemming.tools import Places, Toolset
 
 
 @dataclass(frozen=True)
@@ -39,17 +39,18 @@ class Touch:
     writes: dict[Components, str] = field(default_factory=dict)
 
 
-def find_waits(order: list[str], agents: Mapping[str, Agent], org: Org, base: Path) -> dict[str, Waits]:
+def find_waits(
+    order: list[str], agents: Mapping[str, Agent], org: Org, toolset: Toolset, base: Path
+) -> dict[str, Waits]:
     """Return whom each turn waits for. A name in the order that is no agent waits for nobody.
 
     The very same agents in the same order need not be looked at again, unless links on the disk may matter.
     """
-    tools = ToolRegistry.all(org.plugins)
-    grounds = (agents, order, org, tools, os.path.realpath(base))
+    grounds = (agents, order, org, toolset, os.path.realpath(base))
     latest = _latest(base)
     if latest and latest[0][0][0] is agents and latest[0][0][1:] == grounds[1:]:
         return latest[0][1]
-    waits = _find_waits(order, agents, org, base)
+    waits = _find_waits(order, agents, org, toolset, base)
     latest[:] = [] if any(map(_may_follow_links, agents.values())) else [(grounds, waits)]
     return waits
 
@@ -66,8 +67,11 @@ def _may_follow_links(agent: Agent) -> bool:
     return bool(agent.context) or any(grant.startswith("/") for grant in grants)
 
 
-def _find_waits(order: list[str], agents: Mapping[str, Agent], org: Org, base: Path) -> dict[str, Waits]:
-    files = _FileOrder({name: touch_of(agents[name], org, base) for name in order if name in agents})
+def _find_waits(
+    order: list[str], agents: Mapping[str, Agent], org: Org, toolset: Toolset, base: Path
+) -> dict[str, Waits]:
+    touches = {name: touch_of(agents[name], org, toolset, base) for name in order if name in agents}
+    files = _FileOrder(touches)
     waits: dict[str, Waits] = {}
     for name in order:
         if name not in agents:
@@ -93,13 +97,13 @@ def longest_chain(order: list[str], waits: Mapping[str, Waits]) -> list[str]:
     return best
 
 
-def why_waits(later: Agent, earlier: Agent, org: Org, base: Path) -> list[str]:
+def why_waits(later: Agent, earlier: Agent, org: Org, toolset: Toolset, base: Path) -> list[str]:
     """Return every permission that makes one turn wait for another before it; empty when it does not."""
     reasons = []
     if org.visibility == "order" and later.may_read(earlier.name):
         listed = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
         reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{listed}"')
-    first, second = touch_of(earlier, org, base), touch_of(later, org, base)
+    first, second = (touch_of(agent, org, toolset, base) for agent in (earlier, later))
     for mine, his, what in (
         (second.reads, first.writes, "may read what it changes"),
         (second.writes, first.writes, "may change what it changes"),
@@ -114,11 +118,11 @@ def why_waits(later: Agent, earlier: Agent, org: Org, base: Path) -> list[str]:
     return reasons
 
 
-def touch_of(agent: Agent, org: Org, base: Path) -> Touch:
+def touch_of(agent: Agent, org: Org, toolset: Toolset, base: Path) -> Touch:
     """Return where an agent's turn may read and change files."""
     home = components(os.path.realpath(base))
     touch = Touch(writes={(*home, "agents", agent.name): "its own folder"})
-    for tool in allowed_tools(agent, org).values():
+    for tool in toolset.allowed(agent, org).values():
         touch.reads.update(_located(home, tool.reads(agent, org)))
         touch.writes.update(_located(home, tool.writes(agent, org)))
     for item in agent.context:

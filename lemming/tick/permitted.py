@@ -10,14 +10,13 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from lemming.agents import Agent, AgentPermissions, FileAccess
-from lemming.config import Org, credits_of
+from lemming.config import credits_of
 from lemming.errors import LemmingError, PermissionDenied, UnknownModel
 from lemming.files.effects import FileEffect
 from lemming.journal.records import Record, ToolFinished, TurnStarted
-from lemming.organisation import Organisation
 from lemming.tick.answers import recorded_result
 from lemming.tick.snapshot import Snapshot
-from lemming.tools import EngineTool, ToolContext, allowed_tool
+from lemming.tools import EngineTool, ToolContext
 from lemming.turn.inputs import from_record
 from lemming.turn.loop import Seat
 
@@ -52,12 +51,11 @@ def seat_of(started: TurnStarted, snapshot: Snapshot) -> Seat:
         return replace(seat, problem=error)
 
 
-def refused_places(
-    org: Organisation, agent: Agent, settings: Org, records: Iterable[Record]
-) -> dict[str, str]:
+def refused_places(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) -> dict[str, str]:
     """Return why files that a turn's tools recorded may not be written now, by `FileEffect.place`."""
     refused = {}
-    context = ToolContext(agent=agent, org=org, settings=settings, now="")
+    settings, toolset = snapshot.config.org, snapshot.toolset
+    context = ToolContext(agent=agent, org=snapshot.org, settings=settings, toolset=toolset, now="")
     for record in records:
         if not isinstance(record, ToolFinished):
             continue
@@ -71,7 +69,7 @@ def refused_places(
 
 def _require_allowed(context: ToolContext, name: str, effect: FileEffect) -> None:
     """Raise unless this tool of this agent may write this file now, as when it is called."""
-    tool = allowed_tool(name, context.agent, context.settings)
+    tool = context.toolset.require(name, context.agent, context.settings)
     if not isinstance(tool, EngineTool):
         raise PermissionDenied(f"{name} has no files written by the engine")
     tool.require_writable(context, effect)

@@ -20,7 +20,7 @@ from lemming.organisation import Organisation
 from lemming.report import TurnReport
 from lemming.tick.idle import QuietAgents, quiet_agents
 from lemming.tick.plan import Plan, make_plan, people_in
-from lemming.tools import ToolRegistry
+from lemming.tools import Toolset, toolset_of
 
 if TYPE_CHECKING:
     from lemming.turn.inputs import Seated, Skip
@@ -41,6 +41,11 @@ class Snapshot:
     def base(self) -> Path:
         """The organisation's folder."""
         return self.org.base
+
+    @property
+    def toolset(self) -> Toolset:
+        """The tools that the organisation has; more, once installed packages have been asked for theirs."""
+        return toolset_of(self.config.org)
 
     @property
     def tick(self) -> int:
@@ -77,7 +82,7 @@ class Snapshot:
 
         agent = self.agent(name)
         digest = self.survey.digests[name]
-        return find_seat(self.base, agent, digest, self.config, self.mail, self.tick, held)
+        return find_seat(self, agent, digest, held)
 
     def why_quiet(self) -> list[TurnReport] | None:
         """Return why each agent that is due would take no turn; None when one of them would."""
@@ -105,7 +110,7 @@ class Snapshot:
         agent, digest = self.survey.agents[name], self.survey.digests[name]
         try:
             looks = quiet.look_at(name, root)
-            why = why_not(self.base, agent, digest, self.config, self.mail, self.tick)
+            why = why_not(self, agent, digest)
             if why is None:
                 return None
             turn = TurnReport(agent=name, status="skipped", reason=why.reason, error=why.error)
@@ -130,7 +135,7 @@ def _problems_of(survey: Survey) -> list[Problem]:
 def unknown_tools(snapshot: Snapshot) -> list[Problem]:
     """Return a warning for each tool in a resume that no tool has as its name."""
     survey = snapshot.survey
-    known = ToolRegistry.names(snapshot.config.org.plugins) if survey.by_tool else []
+    known = list(snapshot.toolset) if survey.by_tool else []
     return [
         Problem(
             f'no tool "{tool}"',

@@ -38,7 +38,7 @@ from lemming.mail.index import index_of
 from lemming.report import TickReport, TurnReport
 from lemming.tick.answers import JournalTape, reached_outside, recorded_answer, written_ahead
 from lemming.tick.commits import Commits
-from lemming.tick.dependencies import find_waits
+from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.executors.threads import run_all
 from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, refused_places, seat_of
@@ -83,12 +83,15 @@ class Tick:
         for problem in self.snapshot.mail.misplaced():
             self.runtime.tell(problem)
         order, at_once = self.plan.order, self._at_once()
-        org, agents = self.snapshot.config.org, self._agents()
-        waits = find_waits(order, agents, org, self.runtime.base) if at_once > 1 else {}
+        waits = self._waits(order) if at_once > 1 else {}
         baton, stop, batches = self.runtime.baton, self.runtime.stop, self.runtime.batches
         with EngineLog(self.runtime.base) as self.commits.log:
             run_all(order, waits, self._turn, at_once=at_once, baton=baton, stop=stop, register=batches)
             self.commits.write_held()
+
+    def _waits(self, order: list[str]) -> dict[str, Waits]:
+        now = self.snapshot
+        return find_waits(order, self._agents(), now.config.org, now.toolset, now.base)
 
     def _at_once(self) -> int:
         org = self.snapshot.config.org
@@ -212,7 +215,7 @@ class Tick:
         self._take(seat, again=True)
 
     def _refused_places(self, seat: Seat, records: list[Record]) -> dict[str, str]:
-        return refused_places(self.runtime.org, seat.agent, self.snapshot.config.org, records)
+        return refused_places(self.snapshot, seat.agent, records)
 
     def _again(self, ended: TurnEnded, started: TurnStarted | None) -> None:
         """Take a committed turn's report from its record, and let the others see what it wrote.
@@ -327,7 +330,7 @@ class Tick:
         return results, remarks
 
     def _tape(self, seat: Seat) -> JournalTape:
-        return JournalTape(self.runtime, self.journal, self.snapshot.config.org, seat, self.commits)
+        return JournalTape(self.runtime, self.journal, self.snapshot, seat, self.commits)
 
 
 def _unread_in_all(base: Path, unread: Mapping[str, int]) -> dict[str, int]:

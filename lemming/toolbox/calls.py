@@ -9,7 +9,7 @@ from typing import Any
 from lemming.deadlines import LeftBehind, run_on_thread
 from lemming.errors import DiskError, LemmingError, ToolError
 from lemming.plugins.errors import words_of
-from lemming.tools import EngineTool, Tool, ToolContext, ToolResult, allowed_tool, unknown_outcome
+from lemming.tools import EngineTool, Tool, ToolContext, ToolResult, unknown_outcome
 
 
 def call_tool(
@@ -22,7 +22,7 @@ def call_tool(
     """
     tool: Tool | None = None
     try:
-        tool = allowed_tool(name, context.agent, context.settings)
+        tool = context.toolset.require(name, context.agent, context.settings)
         if not isinstance(arguments, dict):
             raise ToolError(f"{name}: args must be an object")
         checked = tool.check(arguments)

@@ -16,7 +16,7 @@ from lemming.files.fitting import about
 from lemming.files.jsontext import parse, pretty
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import read_state
-from lemming.tools import EngineTool, Places, ToolContext, ToolRegistry, ToolResult
+from lemming.tools import EngineTool, Places, ToolContext, ToolResult
 
 ALL_RESUMES = "agents/*/resume.json"
 
@@ -171,7 +171,7 @@ def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes:
     """Raise if the new agent would get more than its creator has. `create_agent` is never passed on."""
     creator = context.agent
     own = set(creator.permissions.tools) - {CreateAgent.name}
-    known = ToolRegistry.all(context.settings.plugins)
+    known = context.toolset
     free = {name for name in tools if name in known and known[name].always_allowed}
     if too_much := sorted(set(tools) - own - free):
         raise PermissionDenied(

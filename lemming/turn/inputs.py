@@ -11,12 +11,12 @@ from functools import lru_cache
 from hashlib import sha256
 from operator import is_
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
-from lemming.config import Config, ModelEntry, Org, credits_of
+from lemming.config import Config, ModelEntry, credits_of
 from lemming.contract import brief_schema, reply_schema
 from lemming.errors import ConfigError, OutOfCredits, Problem, Unusable, name_of
 from lemming.files.jsontext import compact, parse
@@ -30,7 +30,7 @@ from lemming.mail.inbox import assemble, has_unread
 from lemming.mail.visibility import Mail
 from lemming.memory import Memories, read_memories
 from lemming.providers import LLMProvider, Message, make_provider, provider_class
-from lemming.tools import Tool, ToolRegistry, allowed_tools
+from lemming.tools import Tool, Toolset
 from lemming.turn.loop import Seat
 from lemming.turn.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
 
@@ -71,14 +71,37 @@ class Standing(NamedTuple):
     written: bytes
 
 
+class Surroundings(Protocol):
+    """One look at an organisation, in which turns are taken."""
+
+    @property
+    def base(self) -> Path:
+        """The organisation's folder."""
+        ...
+
+    @property
+    def config(self) -> Config:
+        """The settings."""
+        ...
+
+    @property
+    def toolset(self) -> Toolset:
+        """The tools that the organisation has."""
+        ...
+
+    @property
+    def mail(self) -> Mail:
+        """Who can see what."""
+        ...
+
+    @property
+    def tick(self) -> int:
+        """The tick's number."""
+        ...
+
+
 def find_seat(
-    base: Path,
-    agent: Agent,
-    digest: str,
-    config: Config,
-    mail: Mail,
-    tick: int,
-    held: Mapping[str, bytes] = NOTHING,
+    now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes] = NOTHING
 ) -> Seated | Skip:
     """Gather what an agent's turn starts from, or say why it takes none.
 
@@ -87,18 +110,18 @@ def find_seat(
     Raises a `LemmingError` when something that only concerns this agent is wrong: an unknown model key, a
     context file it may not read, a damaged ledger.
     """
-    require_own_folders(base, agent.name)
-    desk = _look(base, agent, digest, config, mail, tick, held)
+    require_own_folders(now.base, agent.name)
+    desk = _look(now, agent, digest, held)
     if isinstance(desk, Skip):
         return desk
     entry, state, allocation, memories, context, inputs = desk
-    org = config.org
-    inbox = assemble(mail.view(agent, state.read), limit=org.inbox_limit, chars=org.inbox_chars)
-    standing = _standing(base, agent, config, entry, allocation)
+    org = now.config.org
+    inbox = assemble(now.mail.view(agent, state.read), limit=org.inbox_limit, chars=org.inbox_chars)
+    standing = _standing(now, agent, entry, allocation)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     sight = Sight(
         agent=agent,
-        tick=tick,
+        tick=now.tick,
         inbox=inbox,
         memory=memories.values,
         context=context,
@@ -113,7 +136,7 @@ def find_seat(
     situation = brief_situation(sight) if entry.prompt == "brief" else full_situation(sight)
     seat = Seat(
         agent=agent,
-        tick=tick,
+        tick=now.tick,
         model=entry,
         allocation=allocation,
         max_steps=standing.fields["max_steps"],
@@ -129,9 +152,9 @@ def find_seat(
     return Seated(seat, standing, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
 
 
-def why_not(base: Path, agent: Agent, digest: str, config: Config, mail: Mail, tick: int) -> Skip | None:
+def why_not(now: Surroundings, agent: Agent, digest: str) -> Skip | None:
     """Return why an agent that is due would take no turn now; None when it would. Raises as `find_seat`."""
-    desk = _look(base, agent, digest, config, mail, tick, NOTHING)
+    desk = _look(now, agent, digest, NOTHING)
     return desk if isinstance(desk, Skip) else None
 
 
@@ -146,17 +169,10 @@ class _Desk(NamedTuple):
     inputs: dict[str, Any] | None
 
 
-def _look(
-    base: Path,
-    agent: Agent,
-    digest: str,
-    config: Config,
-    mail: Mail,
-    tick: int,
-    held: Mapping[str, bytes],
-) -> _Desk | Skip:
+def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _Desk | Skip:
+    base, config = now.base, now.config
     entry = config.model(agent.model.key)
-    state = read_state(base, agent.name, before=tick)
+    state = read_state(base, agent.name, before=now.tick)
     allocation = credits_of(config, agent.name, agent.credits)
     try:
         check_credits(entry, allocation, state.used_up)
@@ -169,7 +185,7 @@ def _look(
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     inputs = _inputs(agent, base, config, digest, memories, texts, shown)
-    if inputs is not None and _nothing_new(agent, config, state, inputs, mail):
+    if inputs is not None and _nothing_new(now, agent, state, inputs):
         return Skip(f"nothing it reads has changed since tick {state.tick}")
     return _Desk(entry, state, allocation, memories, shown, inputs)
 
@@ -217,19 +233,17 @@ def from_record(record: TurnStarted, tick: int) -> Seat:
     )
 
 
-def _standing(
-    base: Path, agent: Agent, config: Config, entry: ModelEntry, allocation: AgentCredits
-) -> Standing:
+def _standing(now: Surroundings, agent: Agent, entry: ModelEntry, allocation: AgentCredits) -> Standing:
     """Return the agent's standing, made anew when anything that it follows from is not the very same."""
-    plugins = config.org.plugins
-    basis = agent, config, ToolRegistry.all(plugins), provider_class(entry.provider, plugins)
-    standings = _standings(base)
+    provider = provider_class(entry.provider, now.config.org.plugins)
+    basis = agent, now.config, now.toolset, provider
+    standings = _standings(now.base)
     known = standings.get(agent.name)
     if known and all(map(is_, known.basis, basis)):
         return known
     if len(standings) >= STANDINGS_REMEMBERED:
         standings.clear()
-    standings[agent.name] = standing = _make_standing(basis, base, agent, config.org, entry, allocation)
+    standings[agent.name] = standing = _make_standing(basis, now, agent, entry, allocation)
     return standing
 
 
@@ -241,20 +255,20 @@ def _standings(_: Path) -> dict[str, Standing]:
 
 def _make_standing(
     basis: tuple[object, ...],
-    base: Path,
+    now: Surroundings,
     agent: Agent,
-    org: Org,
     entry: ModelEntry,
     allocation: AgentCredits,
 ) -> Standing:
+    org = now.config.org
     takes_schema = _takes_schema(
         provider_class(entry.provider, org.plugins),
         entry.provider,
         compact(entry.options),
-        base,
+        now.base,
         tuple(org.plugins),
     )
-    tools = tuple(allowed_tools(agent, org).values())
+    tools = tuple(now.toolset.allowed(agent, org).values())
     limits, defaults = agent.turn, org.defaults.turn
     opening = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
     schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
@@ -326,10 +340,9 @@ def _inputs(
     return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
 
 
-def _nothing_new(agent: Agent, config: Config, state: AgentState, inputs: dict[str, Any], mail: Mail) -> bool:
-    tools = ToolRegistry.all(config.org.plugins) if state.results else {}
-    any_news = any(_is_news(result, tools.get(result["tool"])) for result in state.results)
-    return inputs == state.inputs and not any_news and not has_unread(mail.view(agent, state.read))
+def _nothing_new(now: Surroundings, agent: Agent, state: AgentState, inputs: dict[str, Any]) -> bool:
+    any_news = any(_is_news(result, now.toolset.get(result["tool"])) for result in state.results)
+    return inputs == state.inputs and not any_news and not has_unread(now.mail.view(agent, state.read))
 
 
 def _is_news(result: Mapping[str, Any], tool: Tool | None) -> bool:

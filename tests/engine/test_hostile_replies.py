@@ -16,8 +16,8 @@ import pytest
 from hostile import CONTRACT, FAILED, STANDS
 from sound import assert_sound, said
 
-from lemming import providers
 from lemming.engine import load_tick, run_once
+from lemming.plugins.registry import unregister
 from lemming.providers import LLMProvider, Message, register_provider
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, tree
 
@@ -52,7 +52,7 @@ CASES = [
 def _provider() -> Iterator[None]:
     register_provider("verbatim", Verbatim)
     yield
-    providers._registered.pop("verbatim")
+    unregister("provider", "verbatim")
 
 
 def make(tmp_path: Path, name: str, reply: str) -> Path:

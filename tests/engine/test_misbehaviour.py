@@ -11,12 +11,13 @@ import pytest
 from hostile import CONTRACT
 from sound import assert_sound, said
 
-from lemming import providers, redaction
+from lemming import redaction
 from lemming.engine import run_once
 from lemming.errors import RequestRejected
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState, read_state, write_state
 from lemming.paths import journal_file
+from lemming.plugins.registry import unregister
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.report import TurnReport
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say
@@ -76,7 +77,7 @@ def org(base: Path) -> Iterator[Path]:
     mallory = resume("mallory", model={"key": "odd"}, permissions=tools)
     odd = {"provider": "odd", "per_call": 1, "per_1k_input_tokens": 1, "per_1k_output_tokens": 1}
     yield make_org(base, resume("ada"), mallory, resume("zed"), models={"odd": odd})
-    providers._registered.pop("odd")
+    unregister("provider", "odd")
     ToolRegistry.unregister("ping")
     ToolRegistry.unregister("pong")
 

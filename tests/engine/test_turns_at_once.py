@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import threading
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -24,11 +25,23 @@ from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
 from lemming.tick.executors.threads import run_all
 from lemming.tick.executors.turn_lock import Baton
-from lemming.tools import Places, Tool, ToolRegistry, ToolResult
+from lemming.tools import Places, Tool, ToolRegistry, ToolResult, toolset_of
 
 TICKS = 3
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
 NAMES = [f"a{number}" for number in range(9)]
+
+
+def waits_of(
+    agents: Mapping[str, Agent], org: Org, base: Path, order: list[str] | None = None
+) -> dict[str, Waits]:
+    """Return whom each turn waits for, with the tools of an organisation that has these settings."""
+    return find_waits([*agents] if order is None else order, agents, org, toolset_of(org), base)
+
+
+def reasons(later: Agent, earlier: Agent, org: Org, base: Path) -> list[str]:
+    """Return why one turn waits for another."""
+    return why_waits(later, earlier, org, toolset_of(org), base)
 
 
 def permissions(chance: random.Random) -> dict[str, Any]:
@@ -186,13 +199,13 @@ def test_a_turn_waits_for_another_exactly_if_a_permission_says_so(
         agents[f"a{number}"] = adapter(Agent).validate_python(plain)
     org = Org(visibility=visibility)  # type: ignore[arg-type]
     base, order = Path("/org"), list(agents)
-    waits = find_waits(order, agents, org, base)
+    waits = waits_of(agents, org, base, order)
     reach: dict[str, set[str]] = {}
     expected: dict[str, set[str]] = {}
     for rank, name in enumerate(order):
         direct = set(order[:rank]) if waits[name].everyone else set(waits[name].names)
         reach[name] = direct.union(*(reach[other] for other in direct))
-        asked = {other for other in order[:rank] if why_waits(agents[name], agents[other], org, base)}
+        asked = {other for other in order[:rank] if reasons(agents[name], agents[other], org, base)}
         expected[name] = asked.union(*(expected[other] for other in asked))
         assert direct <= set(order[:rank])
     assert reach == expected
@@ -208,14 +221,14 @@ def test_a_reason_names_the_permission(base: Path) -> None:
         resume("cyd", permissions={"tools": ["file_read"], "file_access": {"allow_read": ["./shared"]}}),
     )
     agents = survey_agents(base).agents
-    assert why_waits(agents["bob"], agents["ada"], Org(), base) == [
+    assert reasons(agents["bob"], agents["ada"], Org(), base) == [
         'bob may read its outbox: permissions.read_outboxes has "*"'
     ]
-    assert why_waits(agents["cyd"], agents["ada"], Org(), base) == [
+    assert reasons(agents["cyd"], agents["ada"], Org(), base) == [
         "cyd may read what it changes: file_access.allow_read ./shared; ada: file_access.allow_write ./shared"
     ]
-    assert why_waits(agents["ada"], agents["cyd"], Org(visibility="tick"), base) != []
-    assert why_waits(agents["bob"], agents["ada"], Org(visibility="tick"), base) == []
+    assert reasons(agents["ada"], agents["cyd"], Org(visibility="tick"), base) != []
+    assert reasons(agents["bob"], agents["ada"], Org(visibility="tick"), base) == []
 
 
 # --- the executor ------------------------------------------------------------------------------
@@ -241,9 +254,9 @@ def test_a_tool_that_says_what_it_touches_lets_the_others_run_at_once(base: Path
     agents = survey_agents(make_org(base, *resumes)).agents
     ToolRegistry.register(Board())
     try:
-        waits = find_waits([*agents], agents, Org(), base)
+        waits = waits_of(agents, Org(), base)
         assert waits == {"ada": Waits(), "bob": Waits(frozenset({"ada"})), "cyd": Waits()}
-        assert why_waits(agents["bob"], agents["ada"], Org(), base) == [
+        assert reasons(agents["bob"], agents["ada"], Org(), base) == [
             "bob may read what it changes: file_access.allow_read ./shared/board; ada: tool board"
         ]
     finally:

@@ -11,7 +11,7 @@ from lemming.config import Org
 from lemming.files.effects import apply_effect
 from lemming.organisation import Organisation
 from lemming.toolbox.calls import call_tool
-from lemming.tools import ToolContext, ToolResult
+from lemming.tools import ToolContext, ToolResult, toolset_of
 
 NOW = "2026-01-01T00:00:00.000Z"
 ALL_TOOLS = ["file_read", "file_write", "file_list", "shell", "create_agent"]
@@ -64,7 +64,12 @@ class Desk:
         """Return what a tool is told about its caller."""
         agent = load_agent(self.base, self.name)
         return ToolContext(
-            agent=agent, org=Organisation(self.base), settings=self.org, now=NOW, staged=self.staged
+            agent=agent,
+            org=Organisation(self.base),
+            settings=self.org,
+            toolset=toolset_of(self.org),
+            now=NOW,
+            staged=self.staged,
         )
 
     def call(self, tool: str, /, **arguments: Any) -> ToolResult:

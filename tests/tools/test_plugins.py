@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from lemming.config import load_config
+from lemming.config import Org, load_config
 from lemming.engine import run_once
 from lemming.errors import ConfigError
 from lemming.files import fs
@@ -21,7 +21,7 @@ from lemming.organisation import Organisation
 from lemming.plugins.registry import load_plugins
 from lemming.testing import journal_lines, make_org, resume, say
 from lemming.tick.runtime import Runtime
-from lemming.tools import ToolRegistry
+from lemming.tools import SHIPPED, ToolRegistry, toolset_of
 
 NUMBERS = count()
 
@@ -104,6 +104,17 @@ def test_a_tool_reaches_the_organisations_that_name_its_plugin_and_no_other(
         ("/permissions/tools/0", 'no tool "note"')
     ]
     assert not list(problems_of_agents(again, load_config(again), None))
+
+
+def test_what_an_organisation_has_stays_the_very_same_while_nothing_is_registered(
+    tmp_path: Path, plugin: str
+) -> None:
+    write(tmp_path, plugin, tool())
+    with_it, without = Org(plugins=[plugin]), Org()
+    assert [*toolset_of(with_it)] == [*toolset_of(without)] == sorted(SHIPPED)
+    load_plugins((plugin,))
+    assert {*toolset_of(with_it)} - {*toolset_of(without)} == {"note"}
+    assert toolset_of(Org(plugins=[plugin])) is toolset_of(with_it)
 
 
 def test_two_organisations_may_each_have_a_tool_of_one_name(tmp_path: Path, plugin: str) -> None:

@@ -15,7 +15,7 @@ from desk import Desk
 from pydantic import Field
 
 from lemming.toolbox.calls import call_tool
-from lemming.tools import Tool, ToolRegistry, ToolResult, allowed_tools
+from lemming.tools import Tool, ToolRegistry, ToolResult, toolset_of
 
 
 class CustomTool(Tool):
@@ -168,7 +168,7 @@ def test_a_tool_that_is_not_granted_is_refused_by_name_of_the_rule(desk: Desk) -
 
 def test_the_free_tools_need_no_grant(tmp_path: Path) -> None:
     desk = Desk(tmp_path, tools=[])
-    assert list(allowed_tools(desk.context().agent, desk.org)) == [
+    assert list(toolset_of(desk.org).allowed(desk.context().agent, desk.org)) == [
         "list_agents",
         "memory_read",
         "memory_write",

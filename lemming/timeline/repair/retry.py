@@ -19,7 +19,7 @@ from lemming.plugins.registry import load_installed_plugins
 from lemming.redaction import redact_values
 from lemming.tick.runtime import Runtime
 from lemming.timeline.repair.unknown import RETRY, UnknownCall, tell_agent, unknown_call
-from lemming.tools import ToolContext, ToolRegistry, ToolResult, allowed_tools, is_unknown_outcome
+from lemming.tools import ToolContext, ToolResult, is_unknown_outcome, toolset_of
 from lemming.turn.results import INTERRUPTED
 
 
@@ -43,9 +43,10 @@ def plan_retry(runtime: Runtime, call_id: str) -> Retry:
     load_installed_plugins()
     agent = load_agent(runtime.org, call.agent)
     instead = f"say what you found out: `lemming repair --mark done {call.id}` or `--mark failed {call.id}`"
-    if call.tool not in ToolRegistry.names(org.plugins):
+    toolset = toolset_of(org)
+    if call.tool not in toolset:
         raise UsageError(f'no tool "{call.tool}"', hint=f"load the plugin that has it, or {instead}")
-    tool = allowed_tools(agent, org).get(call.tool)
+    tool = toolset.allowed(agent, org).get(call.tool)
     if tool is None:
         raise UsageError(
             f"{agent.name} may not call {call.tool} any more",
@@ -68,7 +69,10 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     base, call = runtime.base, retry.call
     began = f"A person has had this call of tick {call.tick} run again."
     tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED}", **{RETRY: "started"})
-    context = ToolContext(agent=retry.agent, org=runtime.org, settings=retry.settings, now=runtime.now())
+    settings, toolset = retry.settings, toolset_of(retry.settings)
+    context = ToolContext(
+        agent=retry.agent, org=runtime.org, settings=settings, toolset=toolset, now=runtime.now()
+    )
     given = runtime.use_tool(call.index, ToolCall(call.tool, call.args), context)
     result = replace(given, output=redact_values(given.output))
     for effect in result.effects:
