@@ -17,7 +17,7 @@ from lemming import paths
 from lemming.agents import Agent
 from lemming.clock import Clock, elapsed_ms
 from lemming.config import Config
-from lemming.errors import CorruptState, UsageError
+from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.stamps import is_there
 from lemming.journal.file import (
@@ -26,10 +26,7 @@ from lemming.journal.file import (
     Journal,
     is_committed,
     journal_ticks,
-    last_record,
-    may_have_gone_down,
     read_journal,
-    read_plan,
 )
 from lemming.journal.records import Record, TickCommitted, TurnEnded, plan_in, progress_of
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
@@ -43,12 +40,10 @@ from lemming.tick.counter import (
     load_tick,
     persist_tick,
     require_ledgers_before,
-    require_newest,
-    run_already,
-    was_taken_back,
     why_not_tick_1,
 )
 from lemming.tick.lost_turns import write_lost_turns
+from lemming.tick.next_tick import find_next_tick, require_newest
 from lemming.tick.plan import Plan, turns_not_taken
 from lemming.tick.runtime import Notify, Runtime, ignore, open_org
 from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools
@@ -214,55 +209,17 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
 
     `tick.json` is replaced before the journal is closed: a journal of the tick before it that is not closed
     is closed here. A journal that is closed while `tick.json` still names its tick was run by `run_tick`,
-    which leaves `tick.json` alone, or somebody moved `tick.json` back.
+    which leaves `tick.json` alone.
     """
-    base, tick = runtime.base, _caught_up(runtime, counted, begun)
-    earlier = next((at for at in reversed(begun) if at < tick), None)
-    if earlier is not None and not is_committed(base, earlier):
-        with Journal(base, earlier, epoch=runtime.epoch, durability="off") as journal:
-            _require_all_turns(journal)
+    found = find_next_tick(runtime.base, counted, begun, boot_id=runtime.clock.boot_id)
+    if found.error:
+        raise found.error
+    if found.tick != counted:
+        persist_tick(runtime.base, found.tick, sync=True)
+    if found.unclosed is not None:
+        with Journal(runtime.base, found.unclosed, epoch=runtime.epoch, durability="off") as journal:
             _close(journal, _report_of(journal.tick, journal.records), advanced=True)
-    if begun and begun[-1] < tick:  # so neither is it in a segment
-        return tick
-    record = last_record(base, tick)
-    if not isinstance(record, TickCommitted):
-        return tick
-    ticks = journal_ticks(base)
-    if record.advanced or ticks[-1] > tick:
-        raise run_already(base, tick, ticks)
-    persist_tick(base, tick + 1)
-    return tick + 1
-
-
-def _caught_up(runtime: Runtime, tick: int, begun: list[int]) -> int:
-    """Return the tick that `tick.json` names, or the one after it when power loss took its newest name.
-
-    The counter moves on without a flush of its own, so it may stand one tick behind the journals then.
-    """
-    base, newest = runtime.base, begun[-1:]
-    is_behind = newest == [tick + 1] or (newest == [tick] and _has_advanced(base, tick))
-    is_lost = is_behind and may_have_gone_down(read_plan(base, newest[0]), runtime.clock)
-    if is_lost and not was_taken_back(base, tick, newest):
-        persist_tick(base, tick + 1, sync=True)
-        return tick + 1
-    return tick
-
-
-def _has_advanced(base: Path, tick: int) -> bool:
-    record = last_record(base, tick)
-    return isinstance(record, TickCommitted) and record.advanced
-
-
-def _require_all_turns(journal: Journal) -> None:
-    """Raise `CorruptState` if the tick stopped half-way: then somebody moved `tick.json` past it."""
-    missing = progress_of(journal.records)["turns_left"]
-    if missing:
-        raise CorruptState(
-            f"tick {journal.tick} was interrupted in the turn of {missing[0]} and has not been finished",
-            where=paths.TICK_FILE,
-            hint=f'to finish it, write {{"current_tick": {journal.tick}}}; to give it up, move '
-            f"{paths.journal_file(journal.tick)} away",
-        )
+    return found.tick
 
 
 def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> TickReport:

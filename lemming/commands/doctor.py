@@ -17,6 +17,7 @@ import typer
 
 from lemming import __version__
 from lemming.agents import agent_folders, survey_agents
+from lemming.clock import SystemClock
 from lemming.commands.options import AsJson
 from lemming.commands.org import describe_engine, find_org, has_been_interrupted, running_engine
 from lemming.commands.screen import Style, counted, one_line, painted, show, show_json
@@ -30,6 +31,7 @@ from lemming.inspect.readiness import readiness_of, shutdown_of
 from lemming.journal.file import journal_ticks, read_journal
 from lemming.sandbox.run import sandbox_status
 from lemming.tick.counter import load_tick
+from lemming.tick.next_tick import find_next_tick
 from lemming.timeline.repair.repair import find_repairs
 from lemming.tools import shipped_tools
 
@@ -179,11 +181,9 @@ def _lock(base: Path) -> Iterator[Finding]:
 
 def _tick(base: Path) -> Iterator[Finding]:
     tick, ticks = load_tick(base), journal_ticks(base)
-    if ticks and ticks[-1] > tick:
+    if error := find_next_tick(base, tick, ticks, boot_id=SystemClock().boot_id).error:
         fix = "`lemming repair` says which of the two is right, and mends it"
-        yield Finding(
-            "fail", "tick", f"tick.json says {tick}, but there is a journal of tick {ticks[-1]}", fix
-        )
+        yield Finding("fail", "tick", f"tick.json says {tick}, but {error.message}", fix)
     elif has_been_interrupted(base, tick):
         yield Finding("warn", "tick", f"tick {tick} was interrupted", "`lemming run-once` continues it")
     else:

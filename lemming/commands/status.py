@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import Agent, Survey, survey_agents
+from lemming.clock import SystemClock
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import (
     describe_engine,
@@ -28,6 +29,7 @@ from lemming.journal.records import TickCommitted, progress_of
 from lemming.mail.misplaced import misplaced
 from lemming.schedule import next_due
 from lemming.tick.counter import load_tick
+from lemming.tick.next_tick import find_next_tick
 from lemming.tick.plan import is_for_a_person
 
 
@@ -97,14 +99,13 @@ def status(
     lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
     lines.sort(key=lambda line: line.agent)
     troubles = troubles_of(base, survey)
-    newest = max(newest_journals(base, 1), default=tick)
     if is_interrupted and engine is None:
         text = f"tick {tick} was interrupted and nothing is running"
         troubles.append(Trouble("tick", text, "`lemming run-once` continues it", tick))
-    if newest > tick and engine is None:
-        text = f"tick {tick} is over: there is a journal of tick {newest}"
+    ticks, boot_id = newest_journals(base, 2), SystemClock().boot_id
+    if engine is None and (error := find_next_tick(base, tick, ticks, boot_id=boot_id).error):
         fix = "`lemming repair` says which of the two is right, and mends it"
-        troubles.append(Trouble("tick", text, fix, tick))
+        troubles.append(Trouble("tick", error.message, fix, tick))
     if (age := seconds_since_tick(base)) is not None and max_age is not None and age > max_age:
         troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
     unseen = list(misplaced(base, [*survey.agents, *survey.broken], tick))

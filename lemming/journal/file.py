@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO, Literal, TypeVar
 
 from lemming import paths
-from lemming.clock import Clock
 from lemming.errors import CorruptState, DiskError
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
@@ -215,9 +214,9 @@ def _opened(base: Path, tick: int) -> Iterator[IO[bytes] | None]:
         raise _unreadable(file, error) from error
 
 
-def may_have_gone_down(plan: TickStarted | None, clock: Clock) -> bool:
+def may_have_gone_down(plan: TickStarted | None, boot_id: str) -> bool:
     """Return whether the machine may have gone down since a journal was begun with this plan."""
-    return plan is None or not clock.boot_id or plan.boot != clock.boot_id
+    return plan is None or not boot_id or plan.boot != boot_id
 
 
 class Journal:

@@ -16,9 +16,8 @@ from lemming.errors import CorruptState, Problem, TickAlreadyCommitted
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse, pretty_words
-from lemming.journal.file import is_committed, journal_ticks, read_journal
+from lemming.journal.file import is_committed, journal_ticks
 from lemming.journal.ledger import read_state
-from lemming.journal.records import TurnCommitted
 from lemming.mail.index import index_of
 
 LAST_TICK = 10**12 - 1  # file names have room for twelve digits
@@ -99,40 +98,6 @@ def _latest_turn(base: Path, agent_name: str) -> int:
         return read_state(base, agent_name).tick
     except CorruptState:
         return -1
-
-
-def require_newest(base: Path, tick: int, ticks: list[int]) -> None:
-    """Raise `TickAlreadyCommitted` for a tick before one that has begun: time does not run backwards."""
-    if ticks and ticks[-1] > tick:
-        raise run_already(base, tick, ticks)
-
-
-def run_already(base: Path, tick: int, ticks: list[int]) -> TickAlreadyCommitted:
-    """Return the error for a tick that journals say is over, with the way out."""
-    if was_taken_back(base, tick, ticks):
-        return TickAlreadyCommitted(
-            f"the files are those before tick {tick}, as after a `git reset` or from a backup, but there are "
-            f"journals up to tick {ticks[-1]}",
-            where=paths.TICK_FILE,
-            hint=f"`lemming repair --yes` moves the later journals aside, and tick {tick} runs afresh",
-        )
-    return TickAlreadyCommitted(
-        f"tick {tick} is over: tick {ticks[-1]} has begun"
-        if ticks[-1] > tick
-        else f"tick {tick} has been run already; a tick is applied once",
-        where=paths.TICK_FILE,
-        hint=f'to go on, write {{"current_tick": {tick_by_journals(base, ticks)}}} into it',
-    )
-
-
-def was_taken_back(base: Path, tick: int, ticks: list[int]) -> bool:
-    """Return whether the files are older than the journals: no ledger tells of turns that these record."""
-    if not ticks or ticks[-1] < tick or newest_in_ledgers(base) >= tick:
-        return False
-    if ticks[-1] == tick and not is_committed(base, tick):
-        return False
-    records = read_journal(base, ticks[-1])
-    return any(isinstance(record, TurnCommitted) and record.report.calls for record in records)
 
 
 def tick_by_journals(base: Path, ticks: list[int]) -> int:

@@ -273,7 +273,7 @@ class Tick:
         the line of a committed turn.
         """
         records = self.journal.records
-        if may_have_gone_down(plan_in(records), self.runtime.clock):
+        if may_have_gone_down(plan_in(records), self.runtime.clock.boot_id):
             return True
         ended = {record.about for record in records if isinstance(record, TurnCommitted)}
         starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in ended)

@@ -87,7 +87,7 @@ def test_status_says_that_a_counter_was_set_back(base: Path, lemming: Lemming) -
     assert "is over" not in lemming("status").err
     (base / "tick.json").write_text('{"current_tick": 1}')
     told = lemming("status").err
-    assert "tick 1 is over: there is a journal of tick 2\n  fix: `lemming repair`" in told
+    assert "tick 1 is over: tick 2 has begun\n  fix: `lemming repair`" in told
 
 
 def test_status_marks_what_is_broken_and_says_why(base: Path, lemming: Lemming) -> None:
@@ -291,7 +291,7 @@ def test_doctor_and_repair_agree_about_an_interrupted_tick(base: Path, lemming: 
         run_once(base)
     fs.publish(base, "tick.json", b'{"current_tick": 1}')
     ran = lemming("doctor")
-    assert "there is a journal of tick 2" in ran.out
+    assert "tick.json says 1, but tick 1 is over: tick 2 has begun" in ran.out
     assert '"current_tick": 3' not in ran.out
     assert "`lemming repair`" in ran.out
     lemming("repair", "--yes")

@@ -124,7 +124,18 @@ def test_a_counter_moved_back_is_moved_on(base: Path, repair: Repair) -> None:
     (make(base) / "tick.json").write_text('{"current_tick": 2}')
     with pytest.raises(TickAlreadyCommitted):
         run_once(base)
-    assert "it names tick 2, which has been run already; a tick is applied once" in repair().out
+    assert "it names tick 2, but tick 2 is over: tick 3 has begun" in repair().out
+    repair("--yes")
+    assert run_once(base).tick == 4
+
+
+def test_a_counter_moved_back_to_a_quiet_tick_is_moved_on(base: Path, repair: Repair) -> None:
+    make(base)
+    (base / "logs/ticks/00000002.jsonl").unlink()
+    (base / "tick.json").write_text('{"current_tick": 2}')
+    with pytest.raises(TickAlreadyCommitted):
+        run_once(base)
+    assert "it names tick 2, but tick 2 is over: tick 3 has begun" in repair().out
     repair("--yes")
     assert run_once(base).tick == 4
 

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from lemming import paths
 from lemming.agents import agent_folders
+from lemming.clock import SystemClock
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.descriptors import walk
@@ -24,9 +25,10 @@ from lemming.journal.copy import set_journals_aside
 from lemming.journal.file import is_committed, journal_ticks, last_record, read_journal
 from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
-from lemming.journal.records import ModelReplied, TickCommitted, progress_of
+from lemming.journal.records import ModelReplied
 from lemming.messages import list_outbox, outbox_problems
-from lemming.tick.counter import load_tick, persist_tick, was_taken_back
+from lemming.tick.counter import load_tick, persist_tick, tick_by_journals
+from lemming.tick.next_tick import find_next_tick
 from lemming.tick.runtime import Runtime
 from lemming.timeline.repair.unknown import UnknownCall, find_unknown_calls
 from lemming.timeline.verify.lost import LastWrites, LostFile
@@ -174,24 +176,23 @@ def _spent(base: Path, ticks: list[int]) -> str:
 
 def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
     """Return the tick that runs next once `tick.json` is right, and what is to be done to it."""
-    by_journals = (ticks[-1] + is_committed(base, ticks[-1])) if ticks else 1
     try:
-        tick = load_tick(base)
+        counted = load_tick(base)
     except CorruptState as error:
         if not ticks:
             action = 'no journal tells the number: write {"current_tick": N} into it yourself'
             return 1, [Repair("tick", paths.TICK_FILE, error.message, action)]
+        by_journals = tick_by_journals(base, ticks)
         return by_journals, [_set_tick(base, by_journals, error.message)]
-    if was_taken_back(base, tick, ticks):
-        return tick, [_take_back_the_rest(base, tick, ticks)]
-    record = last_record(base, tick)
-    if isinstance(record, TickCommitted) and (record.advanced or ticks[-1] > tick):
-        found = f"it names tick {tick}, which has been run already; a tick is applied once"
-        return by_journals, [_set_tick(base, by_journals, found)]
-    if missing := _turns_missing_before(base, tick):
-        found = f"it names tick {tick}, but tick {tick - 1} was interrupted in the turn of {missing[0]}"
-        return tick - 1, [_set_tick(base, tick - 1, found)]
-    return tick, []
+    try:
+        found = find_next_tick(base, counted, ticks, boot_id=SystemClock().boot_id)
+    except CorruptState:  # a journal's own trouble, and told as such
+        return counted, []
+    if found.trouble == "taken back":
+        return found.tick, [_take_back_the_rest(base, found.tick, ticks)]
+    if found.error is None:
+        return found.tick, []
+    return found.tick, [_set_tick(base, found.tick, f"it names tick {counted}, but {found.error.message}")]
 
 
 def _set_tick(base: Path, tick: int, found: str) -> Repair:
@@ -204,17 +205,6 @@ def _set_tick(base: Path, tick: int, found: str) -> Repair:
     is_there = os.path.lexists(base / paths.TICK_FILE)
     steps = (*([Step("move", paths.TICK_FILE)] if is_there else []), Step("tick", paths.TICK_FILE, tick))
     return Repair("tick", paths.TICK_FILE, found, f'write {{"current_tick": {tick}}} into it: {why}', steps)
-
-
-def _turns_missing_before(base: Path, tick: int) -> list[str]:
-    """Return the agents whose turns are missing in the tick before; none if it is over or damaged."""
-    if last_record(base, tick - 1) is None or is_committed(base, tick - 1):
-        return []
-    try:
-        left: list[str] = progress_of(read_journal(base, tick - 1))["turns_left"]
-    except CorruptState:
-        return []
-    return left
 
 
 # --- journals ------------------------------------------------------------------------------------
