@@ -29,6 +29,7 @@ FILE_LIMIT_BYTES = 64 << 20  # it is cut back long before
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
 STATES_REMEMBERED = 10_000
 _SPENT = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
+_TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
@@ -167,6 +168,15 @@ def _is_still(file: str, identity: Identity) -> bool:
         return identity_of(file) == identity
     except OSError:
         return False
+
+
+def ticks_kept(base: Path, agent_name: str) -> list[int]:
+    """Return the ticks of which an agent's ledger has a line, in its order; none if it cannot be read."""
+    try:
+        raw = fs.read_bytes(f"{base}/{paths.ledger_file(agent_name)}", FILE_LIMIT_BYTES)
+    except OSError:
+        return []
+    return list(map(int, _TICKS.findall(raw)))
 
 
 def write_state(base: Path, agent_name: str, state: AgentState) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,10 @@ from lemming.timeline.why.things import Thing
 from lemming.timeline.why.writings import Writings
 
 Capsys = pytest.CaptureFixture[str]
+HIRE = {
+    "tool": "create_agent",
+    "args": {"name": "eve", "title": "Eve", "instructions": "You are eve.", "model_key": "scripted"},
+}
 READER = {"read_outboxes": ["*"], "tools": ["file_read", "file_write"]}
 
 
@@ -238,13 +243,11 @@ def test_context_files_are_among_what_a_turn_saw(base: Path) -> None:
 
 
 def test_an_agent_made_by_another_leads_to_its_maker(base: Path) -> None:
-    made = {"name": "eve", "title": "Eve", "instructions": "You are eve.", "model_key": "scripted"}
-    call = {"tool": "create_agent", "args": made}
     make_org(
         base,
         resume("hr", permissions={"read_outboxes": [], "tools": ["create_agent"]}),
         script=[
-            {"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[call])},
+            {"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[HIRE])},
             {"reply": say("hello")},
         ],
     )
@@ -459,14 +462,12 @@ def test_only_journals_that_can_matter_are_taken_apart(base: Path) -> None:
 
 
 def test_a_resume_that_an_earlier_turn_wrote_is_found_in_a_packed_journal(base: Path) -> None:
-    made = {"name": "eve", "title": "Eve", "instructions": "You are eve.", "model_key": "scripted"}
-    call = {"tool": "create_agent", "args": made}
     make_org(
         base,
         resume("hr", permissions={"read_outboxes": [], "tools": ["create_agent"]}),
         org={"durability": "off"},
         script=[
-            {"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[call])},
+            {"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[HIRE])},
             {"reply": say("hello")},
         ],
     )
@@ -476,3 +477,60 @@ def test_a_resume_that_an_earlier_turn_wrote_is_found_in_a_packed_journal(base: 
     assert not (base / "logs/ticks/00000001.jsonl").exists()
     maker = one(seen(ask(base, entry_id(2, "eve", 0), depth=1)), "file")
     assert (maker.author, maker.moment) == ("hr", (1, 0))
+
+
+def remembering(base: Path) -> Path:
+    """Ada remembers something in tick 2 only, and reads it in every turn."""
+    news = say("so", memory_updates=[{"key": "news", "value": "rolls"}])
+    make_org(
+        base,
+        resume("ada", permissions={}),
+        script=[{"agent": "ada", "tick": 2, "reply": news}, {"reply": say("hello")}],
+    )
+    for _ in range(6):
+        run_once(base, clock=FrozenClock())
+    return base
+
+
+@pytest.mark.parametrize("kept", [0, 2], ids=["no line", "the newest lines"])
+def test_a_memory_is_followed_past_a_ledger_that_does_not_reach_back(base: Path, kept: int) -> None:
+    ledger = remembering(base) / "agents/ada/turns.jsonl"
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(b"".join(lines[len(lines) - kept :]))
+    assert one(seen(ask(base, entry_id(6, "ada", 0), depth=1)), "memory").moment == (2, 0)
+
+
+def test_a_memory_whose_turn_the_ledger_leaves_out_is_not_taken_for_an_edit(base: Path) -> None:
+    news = [{"key": "news", "value": "rolls"}], [{"key": "news", "value": "bread"}]
+    make_org(
+        base,
+        resume("ada", permissions={}),
+        script=[
+            {"agent": "ada", "tick": 1, "reply": say("so", memory_updates=news[0])},
+            {"agent": "ada", "tick": 2, "reply": say("so", memory_updates=news[1])},
+            {"reply": say("hello")},
+        ],
+    )
+    for _ in range(3):
+        run_once(base, clock=FrozenClock())
+    ledger = base / "agents/ada/turns.jsonl"
+    lines = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(lines[0] + lines[2])
+    assert one(seen(ask(base, entry_id(3, "ada", 0), depth=1)), "memory").moment == (2, 0)
+    assert ask(base, "ada/memory/news").moment == (2, 0)
+
+
+def test_an_agent_that_was_made_again_has_its_instructions_from_the_second_making(base: Path) -> None:
+    make_org(
+        base,
+        resume("hr", permissions={"read_outboxes": [], "tools": ["create_agent"]}),
+        script=[*[{"agent": "hr", "tick": t, "reply": say("x", tool_calls=[HIRE])} for t in (1, 8)],
+                {"reply": say("hello")}],
+    )  # fmt: skip
+    for tick in range(1, 12):
+        if tick == 5:
+            shutil.rmtree(base / "agents/eve")
+        run_once(base, clock=FrozenClock())
+    maker = one(seen(ask(base, entry_id(9, "eve", 0), depth=1)), "file")
+    assert (maker.author, maker.moment) == ("hr", (8, 0))
+    assert one(seen(ask(base, entry_id(2, "eve", 0), depth=1)), "file").moment == (1, 0)

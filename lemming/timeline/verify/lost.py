@@ -8,7 +8,6 @@ or storage that went back, has lost.
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -16,13 +15,10 @@ from pathlib import Path
 
 from lemming import paths
 from lemming.errors import LemmingError
-from lemming.files import fs
 from lemming.files.stamps import is_there
-from lemming.journal.ledger import FILE_LIMIT_BYTES
+from lemming.journal.ledger import ticks_kept
 from lemming.journal.records import EntriesExpired, Record, TickCommitted, TurnCommitted, plan_in
 from lemming.timeline.record import TurnRecord, read_tick
-
-_TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -85,13 +81,8 @@ class LastWrites:
 
 def _ticks_in_ledger(base: Path, agent: str) -> frozenset[int]:
     """Return the ticks of which an agent's ledger has a line; none without a resume."""
-    try:
-        if not is_there(f"{base}/{paths.resume_file(agent)}"):
-            return frozenset()
-        raw = fs.read_bytes(f"{base}/{paths.ledger_file(agent)}", FILE_LIMIT_BYTES)
-    except OSError:
-        return frozenset()
-    return frozenset(map(int, _TICKS.findall(raw)))
+    has_resume = is_there(f"{base}/{paths.resume_file(agent)}")
+    return frozenset(ticks_kept(base, agent) if has_resume else ())
 
 
 def _recorded(base: Path, file: str, tick: int, agent: str, digest: str) -> bytes | None:

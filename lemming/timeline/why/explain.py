@@ -80,6 +80,8 @@ def _find_target(writings: Writings, target: str) -> Thing:
     path = _path_of(writings, target)
     here = read_file(writings.base, path)
     write = writings.last_write(path)
+    if write is None or (here is not None and sha256(here).hexdigest() != write.digest):
+        write = writings.last_write(path, surely=True)
     if here is None and write is None:
         raise UsageError(
             f'nothing is known of "{target}"',

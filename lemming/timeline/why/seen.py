@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from typing import Any
 
@@ -24,7 +24,7 @@ from lemming.timeline.why.things import (
     text_of_payload,
     unwritten,
 )
-from lemming.timeline.why.writings import Moment, Write, Writings
+from lemming.timeline.why.writings import Moment, Writings
 from lemming.tools import shipped_tools
 
 COMPARED_CHARS = 2000  # what tools give of a long file is cut
@@ -95,30 +95,38 @@ def _seen_memory(
     writings: Writings, turn: TurnRecord, key: str, path: str, text: str, is_brief: bool
 ) -> Thing:
     thing = Thing("memory", f"{turn.agent}/memory/{key}", text, path, turn.agent)
-    write = writings.last_write(path, before=_moment(turn))
-    if write is None:
-        return unwritten(writings, thing)
-    written = memory_text(writings.content(write), path)
-    is_same = " ".join(written.split()).startswith(" ".join(text.split())) if is_brief else written == text
-    return _by_turn_or_hand(writings, turn, thing, write, is_same=is_same)
+
+    def is_same(content: bytes) -> bool:
+        written = memory_text(content, path)
+        return " ".join(written.split()).startswith(" ".join(text.split())) if is_brief else written == text
+
+    return _by_turn_or_hand(writings, turn, thing, is_same)
 
 
 def _seen_file(writings: Writings, turn: TurnRecord, path: str, shown: str, is_brief: bool) -> Thing:
     thing = Thing("file", path, shown, path)
-    write = writings.last_write(path, before=_moment(turn))
-    if write is None:
-        return unwritten(writings, thing)
-    written = writings.content(write).decode("utf-8", "replace")
-    return _by_turn_or_hand(
-        writings, turn, thing, write, is_same=is_brief or shown.strip() in quoted(written)
-    )
+
+    def is_same(content: bytes) -> bool:
+        return is_brief or shown.strip() in quoted(content.decode("utf-8", "replace"))
+
+    return _by_turn_or_hand(writings, turn, thing, is_same)
 
 
 def _by_turn_or_hand(
-    writings: Writings, reader: TurnRecord, thing: Thing, write: Write, *, is_same: bool
+    writings: Writings, reader: TurnRecord, thing: Thing, is_same: Callable[[bytes], bool]
 ) -> Thing:
-    """Return a thing that a turn wrote, unless its reader was shown something else than was written."""
-    if is_same:
+    """Return a thing with the turn that wrote it last, unless its reader was shown something else.
+
+    `is_same` says of what was written whether it is what was shown.
+    """
+    write, is_shown = None, False
+    for surely in (False, True):
+        write = writings.last_write(thing.path, before=_moment(reader), surely=surely)
+        if is_shown := write is not None and is_same(writings.content(write)):
+            break
+    if write is None:
+        return unwritten(writings, thing)
+    if is_shown:
         thing.by, thing.moment, thing.author = "turn", write.moment, write.agent
         return thing
     lost = writings.lost(after=write.moment[0], before=reader.tick)
@@ -180,16 +188,13 @@ def _source(turn: TurnRecord, use: ToolUse) -> str:
 
 def _read_result(writings: Writings, turn: TurnRecord, thing: Thing, source: str) -> Thing:
     thing.path = source
-    write = writings.last_write(source, before=_moment(turn))
-    if write is None:
-        return unwritten(writings, thing)
-    content = writings.content(write)
-    written = content.decode("utf-8", "replace")
-    if source.startswith(paths.memory_folder(turn.agent)):
-        is_same = _same_json(thing.text, memory_text(content, source))
-        return _by_turn_or_hand(writings, turn, thing, write, is_same=is_same)
-    is_same = thing.text[:COMPARED_CHARS] == written[:COMPARED_CHARS]
-    return _by_turn_or_hand(writings, turn, thing, write, is_same=is_same)
+
+    def is_same(content: bytes) -> bool:
+        if source.startswith(paths.memory_folder(turn.agent)):
+            return _same_json(thing.text, memory_text(content, source))
+        return thing.text[:COMPARED_CHARS] == content.decode("utf-8", "replace")[:COMPARED_CHARS]
+
+    return _by_turn_or_hand(writings, turn, thing, is_same)
 
 
 def _resume(writings: Writings, turn: TurnRecord) -> Iterator[Thing]:

@@ -1,33 +1,36 @@
 """Which turn wrote a file, asked from the newest journal back; nothing is kept but in memory.
 
-Journals are read once each, only as far back as an answer needs, and only taken apart where they name what is
-asked for.
+An entry's name tells its tick, an agent's ledger the ticks of its turns, plans when an agent came. For the
+rest journals are looked through, only as far back as an answer needs.
 """
 
 from __future__ import annotations
 
-import re
+import contextlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 
 from lemming import paths
 from lemming.agents import agent_folders
 from lemming.errors import CorruptState, UsageError
-from lemming.files.jsontext import compact
-from lemming.journal.file import found_in, journal_ticks
-from lemming.messages import list_outbox
+from lemming.files import fs
+from lemming.journal.file import journal_ticks, read_plan
+from lemming.journal.ledger import ticks_kept
+from lemming.tick.counter import LAST_TICK
+from lemming.tick.plan import Plan
 from lemming.timeline.gaps import lost_between
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
+from lemming.timeline.why.search import Search
 
 Moment = tuple[int, int]
 """A tick, and a place in its order. A turn sees what was written before its moment."""
 
 RECORDS_KEPT = 64
 LOST_NAMED = 5
-_RESUME = re.compile(rb"agents/[^/\"]+/resume\.json")
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,6 @@ class _Tick:
     """What the index keeps of one tick; `after` is the newest tick before it that had a journal."""
 
     writes: dict[str, list[Write]] = field(default_factory=dict)
-    outside: dict[str, set[str]] = field(default_factory=dict)
     expired: frozenset[str] = frozenset()
     persons: frozenset[str] = frozenset()
     after: int | None = None
@@ -56,10 +58,11 @@ class Writings:
 
     def __init__(self, base: Path) -> None:
         self.base = base
-        self.damaged: set[int] = set()
+        self._search = Search(base)
+        self.damaged = self._search.damaged
         self._ticks = journal_ticks(base)
         self._index: dict[int, _Tick] = {}
-        self._resumes: dict[int, frozenset[bytes]] = {}
+        self._in_ledger = cache(partial(ticks_kept, base))
         self.tick = lru_cache(RECORDS_KEPT)(self._read)
 
     def turn(self, tick: int, agent: str) -> TurnRecord | None:
@@ -67,17 +70,65 @@ class Writings:
         record = self.tick(tick)
         return record.turn_of(agent) if record else None
 
-    def last_write(self, path: str, *, before: Moment | None = None) -> Write | None:
-        """Return the newest write of a file, or the newest before a moment; None when no turn wrote it."""
-        for tick in reversed(self._ticks):
-            if before is not None and tick > before[0]:
-                continue
-            if not self._may_name(tick, path):
-                continue
+    def last_write(self, path: str, *, before: Moment | None = None, surely: bool = False) -> Write | None:
+        """Return the newest write of a file, or the newest before a moment; None when no turn wrote it.
+
+        Where its path tells whose turns may have written it, the agent's ledger tells their ticks. `surely`:
+        it is not relied on; all journals are looked through.
+        """
+        until = before[0] if before else LAST_TICK
+        for tick in self._every_tick(path, until) if surely else self._likely_ticks(path, until):
             for write in reversed(self._of(tick).writes.get(path, ())):
                 if before is None or write.moment < before:
                     return write
         return None
+
+    def _likely_ticks(self, path: str, until: int) -> Iterator[int]:
+        """Yield the ticks that may have written a file, newest first."""
+        agent, folder, name = _place_of(path)
+        if folder == "outbox" and (match := paths.ENTRY_FILE.match(name)):
+            yield from [tick for tick in [int(match[1])] if tick <= until and self._has(tick)]
+        elif name == "resume.json" and not folder and agent:
+            yield from self._tick_of_creation(agent, until)
+        elif folder == "memory":
+            own = [tick for tick in reversed(self._in_ledger(agent)) if tick <= until and self._has(tick)]
+            yield from (tick for tick in own if self._may_name(tick, path))
+            yield from self._every_tick(path, until)
+        else:
+            yield from self._every_tick(path, until)
+
+    def _every_tick(self, path: str, until: int) -> Iterator[int]:
+        ticks = reversed(self._ticks[: bisect_right(self._ticks, until)])
+        return (tick for tick in ticks if self._may_name(tick, path))
+
+    def _tick_of_creation(self, agent: str, until: int) -> list[int]:
+        """Return the newest tick whose plan does not name an agent that the next plan names.
+
+        No turn but one of that tick can have made it. It was there all the time in which it had turns.
+        """
+        first = min([tick for tick in self._in_ledger(agent) if tick <= until], default=until)
+        high = bisect_right(self._ticks, first) - 1
+        low, step = high, 1
+        while low >= 0 and self._is_planned(agent, low):
+            high, low, step = low, low - step, step * 2
+        low = max(low, -1)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if self._is_planned(agent, middle) else (middle, high)
+        return [self._ticks[low]] if low >= 0 else []
+
+    def _is_planned(self, agent: str, number: int) -> bool:
+        """Return whether the plan of a journal names an agent, as far as it can be read."""
+        try:
+            first = read_plan(self.base, self._ticks[number])
+        except CorruptState:
+            self.damaged.add(self._ticks[number])
+            return True
+        return first is None or agent in Plan.of(first).everyone
+
+    def _has(self, tick: int) -> bool:
+        place = bisect_left(self._ticks, tick)
+        return self._ticks[place : place + 1] == [tick]
 
     def write_in(self, tick: int, path: str) -> Write | None:
         """Return the write of a file in one tick."""
@@ -91,12 +142,15 @@ class Writings:
 
     def outside_tools_since(self, agent: str, tick: int) -> list[str]:
         """Return the tools with effects of their own that an agent has used in this tick or later."""
-        names = {name for at in self._ticks if at >= tick for name in self._of(at).outside.get(agent, ())}
-        return sorted(names)
+        since = self._ticks[bisect_left(self._ticks, tick) :]
+        return sorted({tool for at in since for user, tool in self._search.traces(at).tools if user == agent})
 
     def expired_in(self, path: str) -> int | None:
-        """Return the tick in which retention removed a file."""
-        return next((tick for tick in reversed(self._ticks) if path in self._of(tick).expired), None)
+        """Return the tick in which retention removed an entry; None for what it did not remove."""
+        match = paths.ENTRY_FILE.match(path.rpartition("/")[2])
+        since = self._ticks[bisect_left(self._ticks, int(match[1])) :] if match else []
+        named = (tick for tick in since if self._search.names(tick, path))
+        return next((tick for tick in named if path in self._of(tick).expired), None)
 
     def lost(self, *, after: int = 0, before: int | None = None) -> str:
         """Name the ticks between two whose journals are gone or cannot be read; empty when there are none.
@@ -112,8 +166,9 @@ class Writings:
         """Yield the ticks around a span whose journals are gone or cannot be read; quiet ones are not."""
         for before, tick in zip([None, *self._ticks], self._ticks, strict=False):
             if tick > after and (before is None or before < end):
-                yield from lost_between(before, self._of(tick).after)
-                if tick in self.damaged:
+                if before is None or before + 1 < tick:
+                    yield from lost_between(before, self._of(tick).after)
+                if not self._search.traces(tick).is_whole or tick in self.damaged:
                     yield tick
 
     def is_for_a_person(self, agent: str, tick: int) -> bool:
@@ -122,16 +177,23 @@ class Writings:
 
     def path_of_entry(self, identity: str) -> str | None:
         """Return the path of an entry that is there or was written by a turn; None for an unknown id."""
-        for author in agent_folders(self.base):
-            if paths.AGENT_NAME.match(author):
-                for name in list_outbox(self.base, author):
-                    if name.id == identity:
-                        return name.file
-        return next((path for path in self._paths() if path.endswith(f"_{identity}.json")), None)
+        if identity in self._entries:
+            return self._entries[identity]
+        end = f"_{identity}.json"
+        named = (tick for tick in reversed(self._ticks) if self._search.names(tick, end))
+        return next((path for tick in named for path in self._of(tick).writes if path.endswith(end)), None)
 
-    def _paths(self) -> Iterator[str]:
-        for tick in reversed(self._ticks):
-            yield from self._of(tick).writes
+    @cached_property
+    def _entries(self) -> dict[str, str]:
+        """The paths of the entries that are there, by their ids; of several with one id the first."""
+        found: dict[str, str] = {}
+        for author in filter(paths.AGENT_NAME.match, agent_folders(self.base)):
+            folder = paths.outbox_folder(author)
+            with contextlib.suppress(OSError):
+                for file in fs.list_names(f"{self.base}/{folder}"):
+                    if match := paths.ENTRY_FILE.match(file):
+                        found.setdefault(match[2], f"{folder}/{file}")
+        return found
 
     def _read(self, tick: int) -> RecordedTick | None:
         try:
@@ -143,25 +205,7 @@ class Writings:
             return None
 
     def _may_name(self, tick: int, path: str) -> bool:
-        """Return whether a journal can tell of a write of this file: its bytes name it, or nobody can say.
-
-        Resumes are asked for with every turn and hardly ever written, so those that a journal names are kept.
-        """
-        wanted = compact(path)[1:-1]
-        if tick in self._index:
-            return True
-        if not path.endswith("/resume.json"):
-            return bool(self._found(tick, re.compile(re.escape(wanted))))
-        if tick not in self._resumes:
-            self._resumes[tick] = self._found(tick, _RESUME)
-        return wanted in self._resumes[tick]
-
-    def _found(self, tick: int, pattern: re.Pattern[bytes]) -> frozenset[bytes]:
-        try:
-            return found_in(self.base, tick, pattern)
-        except CorruptState:
-            self.damaged.add(tick)
-            return frozenset()
+        return tick in self._index or self._search.names_file(tick, path)
 
     def _of(self, tick: int) -> _Tick:
         if tick not in self._index:
@@ -173,10 +217,16 @@ class Writings:
         return _indexed(record) if record else _Tick()
 
 
+def _place_of(path: str) -> tuple[str, str, str]:
+    """Return the agent, the folder and the name of a file that is an agent's own; else empty texts."""
+    parts = path.split("/")
+    if parts[0] == "agents" and len(parts) in (3, 4) and paths.AGENT_NAME.match(parts[1]):
+        return parts[1], parts[2] if len(parts) == 4 else "", parts[-1]
+    return "", "", ""
+
+
 def _indexed(record: RecordedTick) -> _Tick:
     index = _Tick(expired=frozenset(record.expired), persons=record.people, after=record.begin.after)
-    for call in record.announced.values():
-        index.outside.setdefault(call.agent, set()).add(call.tool)
     for place, agent in enumerate(record.begin.order):
         for path, digest in _written(record, agent):
             write = Write((record.tick, place), agent, path, digest)
