@@ -204,7 +204,8 @@ def write_state(base: Path, agent_name: str, state: AgentState) -> None:
             _remember(path, line, state, identity_in(after) if after.st_size == file.size else None)
             return
         kept = file.read()
-    fs.publish(base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line)
+    # Once a megabyte: a name that outlives a power cut must not lead to bytes that did not.
+    fs.publish(base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line, sync=True)
 
 
 def amend_state(base: Path, agent_name: str, state: AgentState, *, sync: bool = True) -> None:

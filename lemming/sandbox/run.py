@@ -24,6 +24,7 @@ from typing import IO, cast
 from lemming.config import Org, ShellSettings
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files import fs
+from lemming.files.refusals import looking
 from lemming.sandbox import launcher as confine
 from lemming.sandbox import quota
 from lemming.sandbox.launcher import Mode, Order, Verdict
@@ -140,6 +141,7 @@ def _refuse_readable_org(base: Path) -> None:
             )
 
 
+@looking
 def _survey(workspace: Path, *, refuse_links: bool) -> Usage:
     """Return what the workspace holds; raise if a file in it has another name outside.
 
