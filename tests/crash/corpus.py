@@ -341,6 +341,21 @@ def hiring(base: Path, org: dict[str, Any]) -> None:
     )
 
 
+def grown(base: Path, org: dict[str, Any]) -> None:
+    """A ledger that is cut back to half a megabyte as the next line would make it more than one."""
+    make_org(base, resume("ada"), org=org, script=[{"reply": remembers("long ago")}])
+    turn = json.dumps({"tick": 0, "status": "done", "turns": 1, "credits": 1.0, "notes": "x" * 40_300})
+    lines = [turn.replace('"tick": 0', f'"tick":{tick}').replace(", ", ",") for tick in range(1, 27)]
+    fs.publish(base, "agents/ada/turns.jsonl", "".join(f"{line}\n" for line in lines).encode())
+    fs.publish(base, "tick.json", pretty({"current_tick": 27}))
+
+
+def kept(base: Path, org: dict[str, Any]) -> None:
+    """Every tick is a commit; what a crash kept from being one is made up for."""
+    agents = resume("ada"), resume("bob", permissions={"read_outboxes": ["ada"]})
+    make_org(base, *agents, org={**org, "history": "git"}, script=[{"reply": remembers("for the record")}])
+
+
 CASES = [
     Case(plain, 2),
     Case(tools, 2),
@@ -359,5 +374,8 @@ CASES = [
     Case(hindered, 2),
     Case(sealed, 100),
     Case(hiring, 2),
+    Case(grown, 28),
 ]
-BY_NAME = {case.name: case for case in CASES}
+SLOW = [Case(kept, 2)]
+"""For a few trials of their own: git is started for every tick."""
+BY_NAME = {case.name: case for case in [*CASES, *SLOW]}

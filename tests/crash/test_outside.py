@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar
@@ -39,14 +40,35 @@ class Gong(Tool):
         return ToolResult(True, "struck")
 
 
-def interrupted(base: Path) -> int:
+class SlowGong(Gong):
+    """One that is struck at once and sounds for longer than a tool may take."""
+
+    timeout_s = 0.1
+    sounding: ClassVar[threading.Event] = threading.Event()
+
+    def execute(self, agent_name: str, base_path: Path) -> ToolResult:
+        """Sound until the next one is struck, so that one thread is left at most."""
+        SlowGong.sounding.set()
+        mine = SlowGong.sounding = threading.Event()
+        super().execute(agent_name, base_path)
+        mine.wait()
+        return ToolResult(True, "late")
+
+
+def unknown(base: Path) -> int:
+    """Return of how many calls it is said that they may or may not have happened."""
     records = [record for tick in range(1, TICKS + 1) for record in journal_lines(base, tick)]
-    return sum("INTERRUPTED" in record.get("output", "") for record in records)
+    return sum("may or may not have happened" in record.get("output", "") for record in records)
 
 
-@pytest.mark.parametrize("end", [end for end in ENDS if end != "blocks"])
-def test_an_outside_effect_happens_at_most_once_and_is_shown_when_unknown(end: End, tmp_path: Path) -> None:
-    ToolRegistry.register(Gong())
+@pytest.mark.parametrize(
+    ("gong", "end"),
+    [*((Gong, end) for end in ENDS if end != "blocks"), (SlowGong, "kill"), (SlowGong, "strict")],
+)
+def test_an_outside_effect_happens_at_most_once_and_is_shown_when_unknown(
+    gong: type[Gong], end: End, tmp_path: Path
+) -> None:
+    ToolRegistry.register(gong())
     reply = say("striking", tool_calls=[{"tool": "gong", "args": {}}])
     make_org(tmp_path / "org", resume("ada", permissions={"tools": ["gong"]}), script=[{"reply": reply}])
     found: list[tuple[Image, int]] = []
@@ -63,7 +85,8 @@ def test_an_outside_effect_happens_at_most_once_and_is_shown_when_unknown(end: E
         with folder() as base:
             restore(left, base)
             run(base, TICKS, Bill())
-            assert TICKS - interrupted(base) <= Gong.struck <= TICKS
+            assert TICKS - unknown(base) <= Gong.struck <= TICKS
+            assert gong is Gong or unknown(base) == TICKS
 
 
 @pytest.mark.parametrize("end", [end for end in ENDS if end != "blocks"])
