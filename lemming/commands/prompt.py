@@ -15,7 +15,7 @@ from lemming.inspect.checks import why_no_tools
 from lemming.inspect.preview import Preview, preview_tick
 from lemming.schedule import next_due
 from lemming.tick.plan import is_for_a_person
-from lemming.turn.loop import Seat
+from lemming.turn.values import Seat
 
 
 def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None:

@@ -15,7 +15,7 @@ from lemming.tick.counter import load_tick
 from lemming.tick.plan import Plan
 from lemming.tick.snapshot import Snapshot, take_snapshot
 from lemming.turn.inputs import Seated, Skip, from_record
-from lemming.turn.loop import Seat
+from lemming.turn.values import Seat
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,8 @@ from lemming.tick.commits import Commits
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext, ToolResult
-from lemming.turn.loop import Answer, Seat
 from lemming.turn.results import INTERRUPTED
+from lemming.turn.values import Answer, Seat
 
 
 class JournalTape:

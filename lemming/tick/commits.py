@@ -25,7 +25,7 @@ from lemming.logging_config import EngineLog, log_agent_action
 from lemming.mail.visibility import Mail
 from lemming.report import TurnReport
 from lemming.tick.runtime import Runtime
-from lemming.turn.loop import TurnOutcome
+from lemming.turn.values import TurnOutcome
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from lemming.tick.answers import recorded_result
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext
 from lemming.turn.inputs import from_record
-from lemming.turn.loop import Seat
+from lemming.turn.values import Seat
 
 NO_LONGER_ALLOWED = "NoLongerAllowed"
 """The `error` of a turn whose journal records what its agent may not do now."""

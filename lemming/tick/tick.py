@@ -47,9 +47,11 @@ from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolResult, is_unknown_outcome
+from lemming.turn.draft import spending, state_after_spending
 from lemming.turn.inputs import Skip, as_record, from_record
-from lemming.turn.loop import Seat, TurnOutcome, spending, state_after_spending, take_turn
+from lemming.turn.loop import take_turn
 from lemming.turn.results import INTERRUPTED, as_shown, newest
+from lemming.turn.values import Seat, TurnOutcome
 
 
 @dataclass

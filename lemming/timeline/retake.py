@@ -1,6 +1,6 @@
 """A turn taken again from its records, as far as they go: what its answers led to, what each reply had seen.
 
-It is the turn's own code (`turn.loop.Turn`) over answers that are only read, watched from outside.
+It is the turn's own code, over answers that are only read, with a draft that takes notes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from lemming.providers import Message
 from lemming.report import TurnReport
 from lemming.tick.answers import recorded_answer, recorded_result
 from lemming.tools import ToolResult
-from lemming.turn.loop import Answer, Seat, Turn
+from lemming.turn.draft import Draft
+from lemming.turn.loop import finish
+from lemming.turn.values import Answer, Seat
 
 
 class RecordEnds(Exception):
@@ -57,7 +59,7 @@ class RecordedAnswers:
         return index in self._announced
 
 
-class Retaken(Turn):
+class Retaken(Draft):
     """A turn, taken again as far as its records go.
 
     `problems`: why answers were no replies, by the number of the call. `args`: those of the tool calls, by
@@ -72,7 +74,7 @@ class Retaken(Turn):
         self.not_begun: list[ToolCall] = []
         self.results_shown: dict[str, int] = {}
         with contextlib.suppress(RecordEnds):
-            self.take()
+            finish(self)
 
     def writes(self, report: TurnReport | None) -> dict[str, FileEffect]:
         """Return the files the turn wrote, by place; of one under way, those it is about to write."""

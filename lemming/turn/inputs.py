@@ -31,8 +31,8 @@ from lemming.mail.visibility import Mail
 from lemming.memory import Memories, read_memories
 from lemming.providers import LLMProvider, Message, make_provider, provider_class
 from lemming.tools import Tool, Toolset
-from lemming.turn.loop import Seat
 from lemming.turn.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
+from lemming.turn.values import Seat
 
 NOTHING: Mapping[str, bytes] = {}
 IN_THE_OPENING = ("instructions", "examples")

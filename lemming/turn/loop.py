@@ -1,375 +1,87 @@
-"""One turn of one agent: ask, act, ask again, within limits.
+"""One turn of one agent, and the strategy by which it is taken: ask, act, ask again, within limits.
 
-Nothing here touches the disk or reads a clock. What a turn starts from is a `Seat`; every answer from
-outside goes through a `Tape`, which gives back the recorded answer where there is one. So a turn that was
-interrupted is taken again from its record and comes to the same outcome.
+What a turn starts from is a `Seat`; every answer from outside goes through a `Tape`, which gives back the
+recorded answer where there is one. So a turn that was interrupted is taken again from its record and comes to
+the same outcome, whatever its strategy: that is a function of the draft, and knows no disk and no clock.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import Literal
 
-from lemming.agents import Agent, AgentCredits
-from lemming.config import ModelEntry
-from lemming.contract import Keep, ToolCall, TurnReply, parse_reply
-from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError, name_of
-from lemming.files.effects import FileEffect
-from lemming.files.fitting import LARGEST_AMOUNT
-from lemming.journal.ledger import AgentState
-from lemming.journal.read_mark import ReadMark
-from lemming.llm.pricing import has_reached_soft_cap
-from lemming.memory import memory_effect
-from lemming.messages import OutboxEntry, entry_effect, entry_id
-from lemming.providers import Message, require_reply
-from lemming.report import Status, TurnReport
-from lemming.tools import ToolResult, is_unknown_outcome
+from lemming.contract import TurnReply
+from lemming.errors import ContractError, OutOfCredits, ProviderError
+from lemming.providers import Message
+from lemming.turn.draft import Draft
 from lemming.turn.prompt import correction, results_message
-from lemming.turn.results import RESULTS_CHARS, as_shown, newest
+from lemming.turn.values import Seat, Tape, TurnOutcome
 
 REPLY_CHARS_QUOTED = 4000
 
-
-@dataclass(frozen=True, kw_only=True)
-class Seat:
-    """What a turn starts from. All of it is in the journal before the model is asked."""
-
-    agent: Agent
-    tick: int
-    model: ModelEntry
-    allocation: AgentCredits
-    max_steps: int
-    repairs: int
-    prompt: list[Message]
-    schema: dict[str, Any] | None
-    state: AgentState
-    read: ReadMark
-    warned: bool = False
-    inputs: dict[str, Any] | None = None
-    damaged: frozenset[str] = frozenset()
-    """Keys of memories whose files a person broke: they are not written over."""
-    problem: ProviderError | None = None
-    """Why no model can be asked any more, if so."""
+Strategy = Callable[[Draft], Literal["done", "waiting"]]
+"""Asks and acts until a turn is over; "waiting": for its next turn, which shows what this one did not."""
 
 
-class Answer(NamedTuple):
-    """A model's reply as the journal keeps it: the text, when it came, what it used."""
-
-    text: str
-    at: str
-    finish: str = "stop"
-    model: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    is_estimated: bool = False
-    credits: float = 0.0
-    cost_usd: float | None = None
-    duration_ms: int = 0
+def steps(draft: Draft) -> Literal["done", "waiting"]:
+    """Ask, do what the reply says, and ask again with the results, as often as the agent may in one turn."""
+    messages = list(draft.seat.prompt)
+    for _ in range(draft.seat.max_steps):
+        if draft.unshown:
+            messages.append(results_message(draft.unshown, messages))
+        reply = _ask(draft, messages)
+        messages.append(_said(draft.answers[-1].text))
+        draft.act(reply)
+        if not draft.unshown:
+            return "done"
+    return "waiting"
 
 
-class Tape(Protocol):
-    """Where the answers of a turn come from: its record first, the world after that."""
-
-    def ask(self, call: int, messages: list[Message]) -> Answer:
-        """Return the model's answer number `call`; raise what stood in its place.
-
-        That is a `ProviderError`, or `OutOfCredits` when the call could not be paid for.
-        """
-        ...
-
-    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
-        """Return the result of the turn's tool call number `index`."""
-        ...
-
-    def reached_outside(self, index: int) -> bool:
-        """Return whether that call had effects of its own, before which `use` wrote what was staged."""
-        ...
-
-
-class TurnOutcome(NamedTuple):
-    """What a turn came to: the report, the files to write in this order, and the agent's next state.
-
-    `state_if_unwritten` works out the state to keep instead if the files turn out not to be writable.
-    """
-
-    report: TurnReport
-    state: AgentState
-    state_if_unwritten: Callable[[], AgentState]
-    entries: tuple[OutboxEntry, ...] = ()
-    effects: tuple[FileEffect, ...] = ()
+def finish(draft: Draft, strategy: Strategy = steps) -> TurnOutcome:
+    """Take a turn to its end. A turn whose credits end on the way keeps what it has come to."""
+    try:
+        return draft.end(strategy(draft))
+    except OutOfCredits as error:
+        if not draft.answers:
+            return draft.end("skipped", error)
+        draft.remarks.append(str(error))
+        return draft.end("waiting")
+    except (ContractError, ProviderError) as error:
+        return draft.end("failed", error)
 
 
 def take_turn(seat: Seat, tape: Tape) -> TurnOutcome:
     """Take one turn. Whatever the model does, this returns; a failing disk or a stop raises from the tape."""
-    return Turn(seat, tape).take()
+    return finish(Draft(seat, tape))
 
 
-def spending(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return what answers used and cost, as keys of a `TurnReport`."""
-    costs = _known_costs(answers)
-    return {
-        "calls": len(answers),
-        "credits": sum([answer.credits for answer in answers]),
-        "cost_usd": sum(costs) if costs and len(costs) == len(answers) else None,
-        "input_tokens": sum([answer.input_tokens for answer in answers]),
-        "output_tokens": sum([answer.output_tokens for answer in answers]),
-        "duration_ms": sum([answer.duration_ms for answer in answers]),
-    }
-
-
-def state_after_spending(
-    seat: Seat, answers: Sequence[Answer], used: dict[str, Any], status: Status
-) -> AgentState:
-    """Return an agent's state with what this turn `used`, and nothing else that is new."""
-    before, costs = seat.state, _known_costs(answers)
-    return AgentState(
-        tick=seat.tick,
-        status=status,
-        turns=before.turns,
-        credits=round(min(before.credits + used["credits"], LARGEST_AMOUNT), 6),
-        cost_usd=min((before.cost_usd or 0.0) + sum(costs), LARGEST_AMOUNT) if costs else before.cost_usd,
-        unpriced_calls=before.unpriced_calls + len(answers) - len(costs),
-        input_tokens=min(before.input_tokens + used["input_tokens"], int(LARGEST_AMOUNT)),
-        output_tokens=min(before.output_tokens + used["output_tokens"], int(LARGEST_AMOUNT)),
-        soft_cap_warned=before.soft_cap_warned,
-        read=before.read,
-        results=before.results,
-        inputs=before.inputs,
-        expired_unread=before.expired_unread,
-        passed_on=before.passed_on,
-    )
-
-
-def _known_costs(answers: Sequence[Answer]) -> list[float]:
-    return [answer.cost_usd for answer in answers if answer.cost_usd is not None]
-
-
-class Turn:
-    """The progress of one turn: `ask`, `act`, and ask again."""
-
-    def __init__(self, seat: Seat, tape: Tape) -> None:
-        self.seat, self.tape = seat, tape
-        self.messages = list(seat.prompt)
-        self.answers: list[Answer] = []
-        self.entries: list[OutboxEntry] = []
-        self.staged: dict[str, FileEffect] = {}
-        self.settled: dict[str, FileEffect] = {}
-        self.memory: dict[str, FileEffect] = {}
-        self.results: list[dict[str, Any]] = []
-        self.outside: list[dict[str, Any]] = []
-        self.passed_on: dict[str, float] = {}  # by the resume that says so
-        self.shown = self.accepted = 0
-        self.remarks: list[str] = []
-        self.notes = ""
-
-    def take(self) -> TurnOutcome:
-        """Take it to its end."""
+def _ask(draft: Draft, messages: list[Message]) -> TurnReply:
+    """Get a reply that is the contract, with corrections where the limits allow."""
+    problem: ContractError | None = None
+    for corrections_left in range(draft.seat.repairs, -1, -1):
         try:
-            for _ in range(self.seat.max_steps):
-                self.act(self.ask())
-                if not self.unshown:
-                    return self.end("done")
+            answer = draft.ask(messages)
         except OutOfCredits as error:
-            if not self.answers:
-                return self.end("skipped", error)
-            self.remarks.append(str(error))
-        except (ContractError, ProviderError) as error:
-            return self.end("failed", error)
-        return self.end("waiting")
-
-    @property
-    def unshown(self) -> list[dict[str, Any]]:
-        """The results that the model has not been shown."""
-        return self.results[self.shown :]
-
-    def ask(self) -> TurnReply:
-        """Get a reply that is the contract, with corrections where the limits allow."""
-        if self.unshown:
-            self.messages.append(results_message(self.unshown, self.messages))
-        problem: ContractError | None = None
-        for corrections_left in range(self.seat.repairs, -1, -1):
-            try:
-                answer = self.call_model()
-            except OutOfCredits as error:
-                if problem is None:
-                    raise
-                return self.accept(self.salvage(f"; no correction: {error.message}"))
-            try:
-                return self.accept(self.read(answer))
-            except ContractError as error:
-                if not corrections_left:
-                    return self.accept(self.salvage())
-                problem = error
-                self.remarks.append(f"asked again: {error}"[:500])
-                self.messages += [_said(answer.text[:REPLY_CHARS_QUOTED]), correction(str(error)[:2000])]
-        raise AssertionError("unreachable: the last correction returns or raises")
-
-    def accept(self, reply: TurnReply) -> TurnReply:
-        """Take the last answer for a reply; it has been shown all results so far."""
-        self.messages.append(_said(self.answers[-1].text))
-        self.shown, self.accepted = len(self.results), self.accepted + 1
-        return reply
-
-    def call_model(self) -> Answer:
-        """Ask the model once."""
-        self.answers.append(self.tape.ask(len(self.answers), self.messages))
-        return self.answers[-1]
-
-    def salvage(self, why: str = "") -> TurnReply:
-        """Read the last answer, which stays as it is, without its wrong parts; raise if nothing remains."""
+            if problem is None:
+                raise
+            return _salvage(draft, f"; no correction: {error.message}")
         try:
-            return self.read(self.answers[-1], keep="any" if self.accepted else "some")
+            return draft.read(answer)
         except ContractError as error:
-            raise ContractError(f"{error.message}{why}") from error
+            if not corrections_left:
+                return _salvage(draft)
+            problem = error
+            draft.remarks.append(f"asked again: {error}"[:500])
+            messages += [_said(answer.text[:REPLY_CHARS_QUOTED]), correction(str(error)[:2000])]
+    raise AssertionError("unreachable: the last correction returns or raises")
 
-    def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
-        """Return the reply that an answer is; raise `ContractError` for what is none."""
-        require_reply(answer.finish)
-        limits = self.seat.agent.turn
-        try:
-            return parse_reply(answer.text, kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
-        except ContractError as error:
-            if answer.finish == "length":
-                cut_off = f"the reply was cut off at the token limit; be shorter ({error})"
-                raise ContractError(cut_off) from error
-            raise
 
-    def act(self, reply: TurnReply) -> None:
-        """Stage what a reply asks for: entries, tool calls, memories."""
-        at, tick, name = self.answers[-1].at, self.seat.tick, self.seat.agent.name
-        room = self.seat.agent.turn.max_entries - len(self.entries)
-        if len(reply.outbox_entries) > room:
-            self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
-        for new in reply.outbox_entries[:room]:
-            identity = entry_id(tick, name, len(self.entries))
-            self.entries.append(OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at))
-        for call in reply.tool_calls:
-            self.use(call, at)
-        for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
-            self.stage_memory(update.key, update.value, at)
-        if reply.left_out:
-            self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
-        self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
-        self.notes = reply.notes or self.notes
-
-    def stage_memory(self, key: str, value: Any, at: str) -> None:
-        """Stage a memory, or tell the model why it is not kept."""
-        try:
-            if key in self.seat.damaged:
-                raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
-            effect = memory_effect(self.seat.agent.name, key, value, at, is_from_reply=True)
-        except ToolError as error:
-            self.remarks.append(f"not kept: {error}"[:500])
-            self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
-        else:
-            place = effect.place
-            self.memory[place] = self.staged[place] = effect
-
-    def use(self, call: ToolCall, at: str) -> None:
-        """Call a tool, and stage the files that it wants written."""
-        index, staged = len(self.results), dict(self.staged)
-        result = self.tape.use(index, call, at, staged)
-        self.add_result(call.tool, call.args, result)
-        if self.tape.reached_outside(index):  # they are written, and were the tool's to change
-            self.settled.update(staged)
-            self.staged.clear()
-            self.outside.append(self.results[-1])
-            if is_unknown_outcome(result):
-                self.remarks.append(f"{call.tool}: {result.output}")
-        for effect in result.effects:
-            self.staged[effect.place] = effect
-            if result.passed_on:
-                self.passed_on[effect.place] = result.passed_on
-
-    def add_result(self, tool: str, args: dict[str, Any], result: ToolResult) -> None:
-        """Add a result to those that the model is shown next."""
-        room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
-        self.results.append(as_shown(tool, args, result, room))
-
-    def end(self, status: Status, error: LemmingError | None = None) -> TurnOutcome:
-        """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
-        is_applied = status in ("done", "waiting")
-        entries = tuple(self.entries) if is_applied else ()
-        effects = (*self.staged.values(), *map(entry_effect, entries)) if is_applied else ()
-        used = spending(self.answers)
-        return TurnOutcome(
-            report=self.report(status, error, entries, effects, used),
-            state=self.state_after(status, is_applied, used),
-            state_if_unwritten=lambda: self.state_after("failed", False, used, is_maybe_written=True),
-            entries=entries,
-            effects=effects,
-        )
-
-    def report(
-        self,
-        status: Status,
-        error: LemmingError | None,
-        entries: tuple[OutboxEntry, ...],
-        effects: tuple[FileEffect, ...],
-        used: dict[str, Any],
-    ) -> TurnReport:
-        """Return the report of the turn."""
-        return TurnReport(
-            agent=self.seat.agent.name,
-            status=status,
-            reason=str(error) if error else self.waiting_reason(status),
-            error=name_of(error) if error else "",
-            model=self.answers[-1].model if self.answers else "",
-            entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
-            tools=[{"tool": result["tool"], "success": result["success"]} for result in self.results],
-            memory=[
-                place.rsplit("/", 1)[-1].removesuffix(".json")
-                for place in self.memory
-                if effects or place in self.settled
-            ],
-            files=[{"path": effect.place, "sha256": effect.digest} for effect in effects],
-            written_ahead=sorted(self.settled),
-            remarks=self.remarks,
-            notes=self.notes,
-            **used,
-        )
-
-    def waiting_reason(self, status: Status) -> str:
-        """Return what a turn that waits is waiting for."""
-        if status != "waiting":
-            return ""
-        count = len(self.unshown)
-        return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
-
-    def state_after(
-        self, status: Status, is_applied: bool, used: dict[str, Any], *, is_maybe_written: bool = False
-    ) -> AgentState:
-        """Return the agent's state after the turn."""
-        seat, holds_all = self.seat, is_applied or is_maybe_written
-        passed_on = [self.passed_on[place] for place in self.passed_on if holds_all or place in self.settled]
-        state = state_after_spending(seat, self.answers, used, status)
-        if is_applied:
-            state.turns += 1
-            state.read, state.results, state.inputs = seat.read, tuple(self.unshown), self.inputs_after()
-            state.expired_unread = 0
-        else:  # what happened outside has happened: the next prompt must say so
-            state.results = newest((*state.results, *self.outside))
-        state.passed_on = round(state.passed_on + sum(passed_on), 6)
-        if state.soft_cap_warned or seat.warned:
-            state.soft_cap_warned = has_reached_soft_cap(seat.allocation, state.credits)
-        return state
-
-    def inputs_after(self) -> dict[str, Any] | None:
-        """Return the fingerprint of what the agent's next turn would read if nobody else changed anything."""
-        if self.seat.inputs is None:
-            return None
-        memory = dict(self.seat.inputs["memory"])
-        prefix = f"agents/{self.seat.agent.name}/memory/"
-        for place, effect in {**self.settled, **self.staged}.items():
-            if place.startswith(prefix):
-                memory[place.removeprefix(prefix).removesuffix(".json")] = effect.digest
-        context = {
-            place: self.staged[place].digest if place in self.staged else digest
-            for place, digest in self.seat.inputs["context"].items()
-        }
-        return {**self.seat.inputs, "memory": dict(sorted(memory.items())), "context": context}
+def _salvage(draft: Draft, why: str = "") -> TurnReply:
+    """Read the last answer, which stays as it is, without its wrong parts; raise if nothing remains."""
+    try:
+        return draft.read(draft.answers[-1], keep="any" if draft.accepted else "some")
+    except ContractError as error:
+        raise ContractError(f"{error.message}{why}") from error
 
 
 def _said(text: str) -> Message:

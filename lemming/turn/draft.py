@@ -1,0 +1,245 @@
+"""A turn's draft: what it has come to so far, how a reply is staged, and how it all ends.
+
+Nothing here touches the disk or reads a clock. Which questions are asked, and when it is over, is for a
+strategy to say (`lemming.turn.loop`); whatever comes from outside comes from the turn's `Tape`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lemming.contract import Keep, ToolCall, TurnReply, parse_reply
+from lemming.errors import ContractError, LemmingError, ToolError, name_of
+from lemming.files.effects import FileEffect
+from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.journal.ledger import AgentState
+from lemming.llm.pricing import has_reached_soft_cap
+from lemming.memory import memory_effect
+from lemming.messages import OutboxEntry, entry_effect, entry_id
+from lemming.providers import Message, require_reply
+from lemming.report import Status, TurnReport
+from lemming.tools import ToolResult, is_unknown_outcome
+from lemming.turn.results import RESULTS_CHARS, as_shown, newest
+from lemming.turn.values import Answer, Seat, Tape, TurnOutcome
+
+
+class Draft:
+    """What one turn has come to so far.
+
+    `answers`: those of the model. `staged`: files to be written, by place; `settled`: those written already,
+    before a call that reached outside. `results`: those of tool calls, the first `shown` of which the model
+    has seen. `accepted`: how many replies were acted on.
+    """
+
+    def __init__(self, seat: Seat, tape: Tape) -> None:
+        self.seat, self.tape = seat, tape
+        self.answers: list[Answer] = []
+        self.entries: list[OutboxEntry] = []
+        self.staged: dict[str, FileEffect] = {}
+        self.settled: dict[str, FileEffect] = {}
+        self.memory: dict[str, FileEffect] = {}
+        self.results: list[dict[str, Any]] = []
+        self.outside: list[dict[str, Any]] = []
+        self.passed_on: dict[str, float] = {}  # by the resume that says so
+        self.shown = self.accepted = 0
+        self.remarks: list[str] = []
+        self.notes = ""
+
+    @property
+    def unshown(self) -> list[dict[str, Any]]:
+        """The results that the model has not been shown."""
+        return self.results[self.shown :]
+
+    def ask(self, messages: list[Message]) -> Answer:
+        """Ask the model once. Raises what stood in the answer's place, as `Tape.ask`."""
+        self.answers.append(self.tape.ask(len(self.answers), messages))
+        return self.answers[-1]
+
+    def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
+        """Return the reply that an answer is; raise `ContractError` for what is none."""
+        require_reply(answer.finish)
+        limits = self.seat.agent.turn
+        try:
+            return parse_reply(answer.text, kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
+        except ContractError as error:
+            if answer.finish == "length":
+                cut_off = f"the reply was cut off at the token limit; be shorter ({error})"
+                raise ContractError(cut_off) from error
+            raise
+
+    def act(self, reply: TurnReply) -> None:
+        """Stage what a reply asks for: entries, tool calls, memories. It was shown all results so far."""
+        self.shown, self.accepted = len(self.results), self.accepted + 1
+        at, tick, name = self.answers[-1].at, self.seat.tick, self.seat.agent.name
+        room = self.seat.agent.turn.max_entries - len(self.entries)
+        if len(reply.outbox_entries) > room:
+            self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
+        for new in reply.outbox_entries[:room]:
+            identity = entry_id(tick, name, len(self.entries))
+            self.entries.append(OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at))
+        for call in reply.tool_calls:
+            self.use(call, at)
+        for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
+            self.stage_memory(update.key, update.value, at)
+        if reply.left_out:
+            self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
+        self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
+        self.notes = reply.notes or self.notes
+
+    def stage_memory(self, key: str, value: Any, at: str) -> None:
+        """Stage a memory, or tell the model why it is not kept."""
+        try:
+            if key in self.seat.damaged:
+                raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
+            effect = memory_effect(self.seat.agent.name, key, value, at, is_from_reply=True)
+        except ToolError as error:
+            self.remarks.append(f"not kept: {error}"[:500])
+            self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
+        else:
+            place = effect.place
+            self.memory[place] = self.staged[place] = effect
+
+    def use(self, call: ToolCall, at: str) -> None:
+        """Call a tool, and stage the files that it wants written."""
+        index, staged = len(self.results), dict(self.staged)
+        result = self.tape.use(index, call, at, staged)
+        self.add_result(call.tool, call.args, result)
+        if self.tape.reached_outside(index):  # they are written, and were the tool's to change
+            self.settled.update(staged)
+            self.staged.clear()
+            self.outside.append(self.results[-1])
+            if is_unknown_outcome(result):
+                self.remarks.append(f"{call.tool}: {result.output}")
+        for effect in result.effects:
+            self.staged[effect.place] = effect
+            if result.passed_on:
+                self.passed_on[effect.place] = result.passed_on
+
+    def add_result(self, tool: str, args: dict[str, Any], result: ToolResult) -> None:
+        """Add a result to those that the model is shown next."""
+        room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
+        self.results.append(as_shown(tool, args, result, room))
+
+    def end(self, status: Status, error: LemmingError | None = None) -> TurnOutcome:
+        """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
+        is_applied = status in ("done", "waiting")
+        entries = tuple(self.entries) if is_applied else ()
+        effects = (*self.staged.values(), *map(entry_effect, entries)) if is_applied else ()
+        used = spending(self.answers)
+        return TurnOutcome(
+            report=self.report(status, error, entries, effects, used),
+            state=self.state_after(status, is_applied, used),
+            state_if_unwritten=lambda: self.state_after("failed", False, used, is_maybe_written=True),
+            entries=entries,
+            effects=effects,
+        )
+
+    def report(
+        self,
+        status: Status,
+        error: LemmingError | None,
+        entries: tuple[OutboxEntry, ...],
+        effects: tuple[FileEffect, ...],
+        used: dict[str, Any],
+    ) -> TurnReport:
+        """Return the report of the turn."""
+        return TurnReport(
+            agent=self.seat.agent.name,
+            status=status,
+            reason=str(error) if error else self.waiting_reason(status),
+            error=name_of(error) if error else "",
+            model=self.answers[-1].model if self.answers else "",
+            entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
+            tools=[{"tool": result["tool"], "success": result["success"]} for result in self.results],
+            memory=[
+                place.rsplit("/", 1)[-1].removesuffix(".json")
+                for place in self.memory
+                if effects or place in self.settled
+            ],
+            files=[{"path": effect.place, "sha256": effect.digest} for effect in effects],
+            written_ahead=sorted(self.settled),
+            remarks=self.remarks,
+            notes=self.notes,
+            **used,
+        )
+
+    def waiting_reason(self, status: Status) -> str:
+        """Return what a turn that waits is waiting for."""
+        if status != "waiting":
+            return ""
+        count = len(self.unshown)
+        return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
+
+    def state_after(
+        self, status: Status, is_applied: bool, used: dict[str, Any], *, is_maybe_written: bool = False
+    ) -> AgentState:
+        """Return the agent's state after the turn."""
+        seat, holds_all = self.seat, is_applied or is_maybe_written
+        passed_on = [self.passed_on[place] for place in self.passed_on if holds_all or place in self.settled]
+        state = state_after_spending(seat, self.answers, used, status)
+        if is_applied:
+            state.turns += 1
+            state.read, state.results, state.inputs = seat.read, tuple(self.unshown), self.inputs_after()
+            state.expired_unread = 0
+        else:  # what happened outside has happened: the next prompt must say so
+            state.results = newest((*state.results, *self.outside))
+        state.passed_on = round(state.passed_on + sum(passed_on), 6)
+        if state.soft_cap_warned or seat.warned:
+            state.soft_cap_warned = has_reached_soft_cap(seat.allocation, state.credits)
+        return state
+
+    def inputs_after(self) -> dict[str, Any] | None:
+        """Return the fingerprint of what the agent's next turn would read if nobody else changed anything."""
+        if self.seat.inputs is None:
+            return None
+        memory = dict(self.seat.inputs["memory"])
+        prefix = f"agents/{self.seat.agent.name}/memory/"
+        for place, effect in {**self.settled, **self.staged}.items():
+            if place.startswith(prefix):
+                memory[place.removeprefix(prefix).removesuffix(".json")] = effect.digest
+        context = {
+            place: self.staged[place].digest if place in self.staged else digest
+            for place, digest in self.seat.inputs["context"].items()
+        }
+        return {**self.seat.inputs, "memory": dict(sorted(memory.items())), "context": context}
+
+
+def spending(answers: Sequence[Answer]) -> dict[str, Any]:
+    """Return what answers used and cost, as keys of a `TurnReport`."""
+    costs = _known_costs(answers)
+    return {
+        "calls": len(answers),
+        "credits": sum([answer.credits for answer in answers]),
+        "cost_usd": sum(costs) if costs and len(costs) == len(answers) else None,
+        "input_tokens": sum([answer.input_tokens for answer in answers]),
+        "output_tokens": sum([answer.output_tokens for answer in answers]),
+        "duration_ms": sum([answer.duration_ms for answer in answers]),
+    }
+
+
+def state_after_spending(
+    seat: Seat, answers: Sequence[Answer], used: dict[str, Any], status: Status
+) -> AgentState:
+    """Return an agent's state with what this turn `used`, and nothing else that is new."""
+    before, costs = seat.state, _known_costs(answers)
+    return AgentState(
+        tick=seat.tick,
+        status=status,
+        turns=before.turns,
+        credits=round(min(before.credits + used["credits"], LARGEST_AMOUNT), 6),
+        cost_usd=min((before.cost_usd or 0.0) + sum(costs), LARGEST_AMOUNT) if costs else before.cost_usd,
+        unpriced_calls=before.unpriced_calls + len(answers) - len(costs),
+        input_tokens=min(before.input_tokens + used["input_tokens"], int(LARGEST_AMOUNT)),
+        output_tokens=min(before.output_tokens + used["output_tokens"], int(LARGEST_AMOUNT)),
+        soft_cap_warned=before.soft_cap_warned,
+        read=before.read,
+        results=before.results,
+        inputs=before.inputs,
+        expired_unread=before.expired_unread,
+        passed_on=before.passed_on,
+    )
+
+
+def _known_costs(answers: Sequence[Answer]) -> list[float]:
+    return [answer.cost_usd for answer in answers if answer.cost_usd is not None]

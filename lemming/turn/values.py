@@ -1,0 +1,89 @@
+"""What goes into a turn, what it asks for on the way, and what comes out: plain values, and no disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from lemming.agents import Agent, AgentCredits
+from lemming.config import ModelEntry
+from lemming.contract import ToolCall
+from lemming.errors import ProviderError
+from lemming.files.effects import FileEffect
+from lemming.journal.ledger import AgentState
+from lemming.journal.read_mark import ReadMark
+from lemming.messages import OutboxEntry
+from lemming.providers import Message
+from lemming.report import TurnReport
+from lemming.tools import ToolResult
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seat:
+    """What a turn starts from. All of it is in the journal before the model is asked."""
+
+    agent: Agent
+    tick: int
+    model: ModelEntry
+    allocation: AgentCredits
+    max_steps: int
+    repairs: int
+    prompt: list[Message]
+    schema: dict[str, Any] | None
+    state: AgentState
+    read: ReadMark
+    warned: bool = False
+    inputs: dict[str, Any] | None = None
+    damaged: frozenset[str] = frozenset()
+    """Keys of memories whose files a person broke: they are not written over."""
+    problem: ProviderError | None = None
+    """Why no model can be asked any more, if so."""
+
+
+class Answer(NamedTuple):
+    """A model's reply as the journal keeps it: the text, when it came, what it used."""
+
+    text: str
+    at: str
+    finish: str = "stop"
+    model: str = ""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cached_tokens: int = 0
+    is_estimated: bool = False
+    credits: float = 0.0
+    cost_usd: float | None = None
+    duration_ms: int = 0
+
+
+class Tape(Protocol):
+    """Where the answers of a turn come from: its record first, the world after that."""
+
+    def ask(self, call: int, messages: list[Message]) -> Answer:
+        """Return the model's answer number `call`; raise what stood in its place.
+
+        That is a `ProviderError`, or `OutOfCredits` when the call could not be paid for.
+        """
+        ...
+
+    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Return the result of the turn's tool call number `index`."""
+        ...
+
+    def reached_outside(self, index: int) -> bool:
+        """Return whether that call had effects of its own, before which `use` wrote what was staged."""
+        ...
+
+
+class TurnOutcome(NamedTuple):
+    """What a turn came to: the report, the files to write in this order, and the agent's next state.
+
+    `state_if_unwritten` works out the state to keep instead if the files turn out not to be writable.
+    """
+
+    report: TurnReport
+    state: AgentState
+    state_if_unwritten: Callable[[], AgentState]
+    entries: tuple[OutboxEntry, ...] = ()
+    effects: tuple[FileEffect, ...] = ()
