@@ -195,7 +195,7 @@ def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
     org = Organisation.at(base_path)
     outcome = _look(org, name, is_link=os.path.islink(f"{org.base}/agents/{name}")).outcome
     if isinstance(outcome, ConfigError):
-        raise outcome
+        raise outcome.with_traceback(None)
     return outcome.value
 
 

@@ -246,7 +246,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if not is_begun and (turns := snapshot.why_quiet()) is not None:
         return _pass_over(runtime, snapshot, turns, began, advance=advance)
     if not is_begun:
-        require_ledgers_before(base, tick, snapshot.plan.order)
+        require_ledgers_before(runtime.org, tick, snapshot.plan.order)
     from lemming.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:

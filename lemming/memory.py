@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from datetime import timedelta
-from hashlib import sha256
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,30 +20,21 @@ from lemming.files import fs
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.files.stamps import is_there
+from lemming.organisation import Organisation
 from lemming.redaction import redact_bytes, redact_json
 
 MEMORY_LIMIT_BYTES = 256 << 10
-FILES_REMEMBERED = 10_000
-REMEMBERED_BYTES = 4 << 10
-
-_values: dict[str, tuple[bytes, Any]] = {}
-"""What small files said when they were last written or read, by path, with the bytes that said it."""
 
 
 class Memories(NamedTuple):
     """What an agent remembers: values by key, sorted, and what is wrong with the files that have none.
 
-    `contents` holds the bytes of every file that could be read, broken or not.
+    `digests` holds the SHA-256, in hex, of every file that could be read, broken or not.
     """
 
     values: dict[str, Any]
     problems: tuple[Problem, ...]
-    contents: dict[str, bytes]
-
-    @property
-    def digests(self) -> dict[str, str]:
-        """The SHA-256 of each file's bytes, in hex."""
-        return {key: sha256(raw).hexdigest() for key, raw in self.contents.items()}
+    digests: dict[str, str]
 
 
 # --- what would change -------------------------------------------------------------------------
@@ -61,7 +52,6 @@ def memory_effect(
     try:
         content = pretty({"key": key, "value": value, "timestamp": now, "agent": agent_name})
         if is_from_reply and len(content) <= MEMORY_LIMIT_BYTES:
-            _remember(path, content, value)
             return FileEffect(path, content)
         kept = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
     except (
@@ -112,29 +102,34 @@ def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
 
     The values are not to be changed: whoever asks next is given the same ones.
     """
-    base = paths.as_base(base_path)
+    org = Organisation.at(base_path)
     try:
-        keys = _keys(base, agent_name)
+        keys = _keys(org.base, agent_name)
     except _Damage as error:
         return Memories({}, (error.problem,), {})
     values: dict[str, Any] = {}
     problems: list[Problem] = []
-    contents: dict[str, bytes] = {}
+    digests: dict[str, str] = {}
     for key in keys:
         try:
             file = _file(agent_name, key)
-            contents[key] = raw = _read(base, file)
-            values[key] = _value(raw, file)
+            found = org.files.reading(file, partial(_value_in, file), limit_bytes=MEMORY_LIMIT_BYTES)
         except FileNotFoundError:  # removed while we looked
             continue
+        except OSError as error:
+            problems.append(_unreadable(file, error).problem)
         except ToolError as error:
             misnamed = f"{paths.memory_folder(agent_name)}/{key}.json"
             problems.append(
                 Problem(f"the file's name is no key: {error.message}", misnamed, hint="rename it")
             )
-        except _Damage as error:
-            problems.append(error.problem)
-    return Memories(values, tuple(problems), contents)
+        else:
+            digests[key] = found.digest
+            if isinstance(found.outcome, _Damage):
+                problems.append(found.outcome.problem)
+            else:
+                values[key] = found.outcome
+    return Memories(values, tuple(problems), digests)
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -281,22 +276,19 @@ def _read(base: Path, file: str) -> bytes:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise _Damage(f"cannot be read: {error.strerror}", file) from error
+        raise _unreadable(file, error) from error
 
 
-def _value(raw: bytes, file: str) -> Any:
-    known, value = _values.get(file, (b"", None))
-    if not raw or raw != known:
-        value = _decode(raw, file)["value"]
-        _remember(file, raw, value)
-    return value
+def _unreadable(file: str, error: OSError) -> _Damage:
+    return _Damage(f"cannot be read: {error.strerror}", file)
 
 
-def _remember(file: str, raw: bytes, value: Any) -> None:
-    if len(_values) >= FILES_REMEMBERED:
-        _values.clear()
-    if len(raw) <= REMEMBERED_BYTES:
-        _values[file] = raw, value
+def _value_in(file: str, raw: bytes) -> Any:
+    """Return the value in a memory file's bytes, or the `_Damage` that they have."""
+    try:
+        return _decode(raw, file)["value"]
+    except _Damage as damage:
+        return damage.with_traceback(None)
 
 
 def _decode(raw: bytes, file: str) -> dict[str, Any]:

@@ -210,8 +210,8 @@ class EngineTool(Tool):
         except LemmingError as error:
             return ToolResult(False, str(error))
         if result.passed_on:  # first, so that no allowance is there twice
-            state = read_state(base, agent_name)
-            amend_state(base, agent_name, replace(state, passed_on=state.passed_on + result.passed_on))
+            state = read_state(org, agent_name)
+            amend_state(org, agent_name, replace(state, passed_on=state.passed_on + result.passed_on))
         for effect in result.effects:
             apply_effect(base, effect)
         return result

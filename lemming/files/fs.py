@@ -52,13 +52,20 @@ def read_with_status(path: str | os.PathLike[str], limit_bytes: int) -> tuple[by
         os.close(descriptor)
 
 
-@looking
 def read_tail(path: str | os.PathLike[str], block_bytes: int, lines: int) -> bytes:
     """Return the end of a file, whole lines, at least `lines` of them where there are so many."""
+    return read_tail_with_status(path, block_bytes, lines)[0]
+
+
+@looking
+def read_tail_with_status(
+    path: str | os.PathLike[str], block_bytes: int, lines: int
+) -> tuple[bytes, os.stat_result]:
+    """Return the end of a file as `read_tail` does, and the file's status just before it was read."""
     descriptor = os.open(path, _READ)
     try:
-        size = require_regular(descriptor, os.fspath(path)).st_size
-        return last_lines(descriptor, size, block_bytes, lines)
+        status = require_regular(descriptor, os.fspath(path))
+        return last_lines(descriptor, status.st_size, block_bytes, lines), status
     finally:
         os.close(descriptor)
 

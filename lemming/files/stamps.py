@@ -29,6 +29,8 @@ identity_in: Callable[[os.stat_result], Identity] = attrgetter(
     "st_ino", "st_size", "st_mtime_ns", "st_ctime_ns", "st_dev"
 )
 """Return the identity that is in what `stat` said."""
+Load = Callable[[str, int], tuple[bytes, os.stat_result]]
+"""Read the bytes at a path that say something, at most so many, and the file's status before that."""
 Look = tuple[str, Identity]
 """A file or folder and what it was when it was looked at: any change since shows."""
 
@@ -43,15 +45,16 @@ _exact: set[int] = set()
 
 @dataclass(slots=True)  # looked into for every file of every turn, which a named tuple makes dearer
 class Reading(Generic[T]):
-    """What a file said: a value, or what is wrong with it; `digest` is the SHA-256 of its bytes.
+    """What a file said: a value, or what is wrong with it; `digest` is the SHA-256 of the bytes that say it.
 
-    `is_settled`: an edit since would show in the file's identity.
+    `is_settled`: an edit since would show in the file's identity. `size`: in bytes, of what was read.
     """
 
     outcome: T | ConfigError
     digest: str
     identity: Identity
     is_settled: bool
+    size: int = 0
 
 
 def looks_at(files: Iterable[str], folder: int | None = None) -> list[Look] | None:
@@ -184,24 +187,31 @@ def has_rested(identity: Identity, now: int) -> bool:
     return now - max(identity[2], changed) > granule
 
 
-def look(path: str, before: Reading[T] | None, read: Callable[[bytes], T], *, limit_bytes: int) -> Reading[T]:
+def look(
+    path: str,
+    before: Reading[T] | None,
+    decode: Callable[[bytes], T],
+    *,
+    limit_bytes: int,
+    load: Load = fs.read_with_status,
+) -> Reading[T]:
     """Read a file; return the reading from before, the very same, if nothing is new.
 
-    `read` makes the value of its bytes, or raises `ConfigError`. Raises `OSError` for a file that cannot be
-    read, one that is no regular file among them.
+    `decode` makes the value of its bytes, or raises `ConfigError`; `load` reads them. Raises `OSError` for a
+    file that cannot be read, one that is no regular file among them.
     """
     now = time.time_ns()
-    raw, status = fs.read_with_status(path, limit_bytes)
+    raw, status = load(path, limit_bytes)
     identity = identity_in(status)
     is_settled = has_rested(identity, now) and identity_of(path) == identity
     digest = sha256(raw).hexdigest()
     if before is not None and before.digest == digest:
         is_as_before = (before.identity, before.is_settled) == (identity, is_settled)
-        return before if is_as_before else Reading(before.outcome, digest, identity, is_settled)
+        return before if is_as_before else Reading(before.outcome, digest, identity, is_settled, len(raw))
     try:
-        return Reading(read(raw), digest, identity, is_settled)
+        return Reading(decode(raw), digest, identity, is_settled, len(raw))
     except ConfigError as error:
-        return Reading(error.with_traceback(None), digest, identity, is_settled)
+        return Reading(error.with_traceback(None), digest, identity, is_settled, len(raw))
 
 
 def folders_in(folder: int) -> dict[str, bool]:

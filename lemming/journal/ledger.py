@@ -9,8 +9,9 @@ import errno
 import os
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming import paths
 from lemming.errors import CorruptState
@@ -19,15 +20,14 @@ from lemming.files.documents import value_of, why_unreadable
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import compact, parse
 from lemming.files.refusals import require_about_one_file
-from lemming.files.stamps import Identity, identity_in, identity_of, is_exact, status_of
 from lemming.journal.read_mark import ReadMark
+from lemming.organisation import Organisation
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 8 << 20
 FILE_LIMIT_BYTES = 64 << 20  # it is cut back long before
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
-STATES_REMEMBERED = 10_000
 _SPENT = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
 _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
@@ -86,19 +86,9 @@ class AgentState:
         return state
 
 
-class _Known(NamedTuple):
-    """A ledger's last line, and the file's identity if that is known to go with it."""
-
-    line: bytes
-    state: AgentState
-    identity: Identity | None
-
-
-_latest: dict[str, _Known] = {}
-"""The newest line of each ledger that this process wrote or read, by the file's path."""
-
-
-def read_state(base: Path, agent_name: str, *, before: int | None = None) -> AgentState:
+def read_state(
+    base_path: str | os.PathLike[str], agent_name: str, *, before: int | None = None
+) -> AgentState:
     """Return an agent's state; a fresh one when it has had no turn.
 
     With `before`, a last line of that tick or a later one is passed over: a power cut can leave the line of
@@ -107,67 +97,62 @@ def read_state(base: Path, agent_name: str, *, before: int | None = None) -> Age
     Raises `CorruptState` when the line is not one that the engine wrote, or there is no file but something
     else.
     """
-    relative = paths.ledger_file(agent_name)
-    file = f"{base}/{relative}"
-    line, state, identity = _latest.get(file) or (b"", None, None)
-    if state and before is not None and state.tick >= before:
-        state = None
-    if state and identity and _is_still(file, identity):
-        return state
-    tail = _read_tail(file, relative, 1 if before is None else 2)
-    if state and _ends_with(tail, line):
-        return state
-    passed_over: AgentState | None = None
-    for line in reversed(tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-2:]):
-        if before is not None and _HOLE in line:
-            continue
-        try:
-            state = AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
-        except ValueError as error:
-            raise CorruptState(
-                f"the last line is not a turn: {error}",
-                where=relative,
-                hint="remove that line by hand; the agent then continues from the one before",
-            ) from error
-        if before is None or state.tick < before:
-            _remember(file, line, state)
-            return state.having_spent(passed_over) if passed_over else state
-        passed_over = passed_over or state
-    return AgentState().having_spent(passed_over) if passed_over else AgentState()
-
-
-def _read_tail(file: str, relative: str, lines: int) -> bytes:
+    org, file = Organisation.at(base_path), paths.ledger_file(agent_name)
     try:
-        if status_of(file).st_size > FILE_LIMIT_BYTES:
-            raise OSError(errno.EFBIG, f"it is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger")
-        return fs.read_tail(file, _TAIL_BYTES, lines)
+        state = org.files.value(
+            file, partial(_decoded, file), limit_bytes=FILE_LIMIT_BYTES, load=_load_last_line
+        )
+        if before is None:
+            return _sound(state)
+        is_earlier = isinstance(state, AgentState) and state.tick < before
+        return _sound(state) if is_earlier else _state_before(org.base, file, before)
     except FileNotFoundError:
-        return b""
+        return AgentState()
     except OSError as error:
-        require_about_one_file(file, error)
-        raise CorruptState(
-            why_unreadable(error),
-            where=relative,
-            hint="the ledger is a regular file; move away what stands there",
-        ) from error
+        require_about_one_file(f"{org.base}/{file}", error)
+        hint = "the ledger is a regular file; move away what stands there"
+        raise CorruptState(why_unreadable(error), where=file, hint=hint) from error
+
+
+def _state_before(base: Path, file: str, before: int) -> AgentState:
+    """Return the state of an earlier tick, from the last two lines; a line with a hole was never synced."""
+    tail = fs.read_tail(f"{base}/{file}", _TAIL_BYTES, 2)
+    lines = tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-2:]
+    states = [_sound(_decoded(file, line)) for line in reversed(lines) if _HOLE not in line]
+    earlier = [state for state in states if state.tick < before] or [AgentState()]
+    passed_over = [state for state in states[:1] if state.tick >= before]
+    return earlier[0].having_spent(passed_over[0]) if passed_over else earlier[0]
+
+
+def _load_last_line(path: str, limit_bytes: int) -> tuple[bytes, os.stat_result]:
+    """Return the last whole line of a ledger, empty when there is none, and the file's status."""
+    tail, status = fs.read_tail_with_status(path, _TAIL_BYTES, 1)
+    if status.st_size > limit_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than the {limit_bytes >> 20} MiB of a ledger")
+    end = tail.rfind(b"\n") + 1
+    return tail[tail.rfind(b"\n", 0, max(0, end - 1)) + 1 : end], status
+
+
+def _decoded(file: str, line: bytes) -> AgentState | CorruptState:
+    """Return the state that a line holds, or what is wrong with it."""
+    if not line:
+        return AgentState()
+    try:
+        return AgentState.from_json(parse(line, limit_bytes=LINE_LIMIT_BYTES))
+    except ValueError as error:
+        hint = "remove that line by hand; the agent then continues from the one before"
+        return CorruptState(f"the last line is not a turn: {error}", where=file, hint=hint)
+
+
+def _sound(state: AgentState | CorruptState) -> AgentState:
+    if isinstance(state, CorruptState):
+        raise state.with_traceback(None)
+    return state
 
 
 def _ends_with(tail: bytes, line: bytes) -> bool:
     """Return whether the last line of a file is this one, whole."""
     return tail.endswith(line) and tail[-len(line) - 1 : -len(line)] in (b"", b"\n")
-
-
-def _remember(file: str, line: bytes, state: AgentState, identity: Identity | None = None) -> None:
-    if len(_latest) >= STATES_REMEMBERED:
-        _latest.clear()
-    _latest[file] = _Known(line, state, identity if identity and is_exact(identity) else None)
-
-
-def _is_still(file: str, identity: Identity) -> bool:
-    try:
-        return identity_of(file) == identity
-    except OSError:
-        return False
 
 
 def ticks_kept(base: Path, agent_name: str) -> list[int]:
@@ -179,41 +164,40 @@ def ticks_kept(base: Path, agent_name: str) -> list[int]:
     return list(map(int, _TICKS.findall(raw)))
 
 
-def write_state(base: Path, agent_name: str, state: AgentState) -> None:
+def write_state(base_path: str | os.PathLike[str], agent_name: str, state: AgentState) -> None:
     """Add a turn's line, unless it is the last line already.
 
     A torn line before it is cut off, and so is one of the same tick that says something else. A ledger that
     has grown past a megabyte keeps its newest lines, at most half of that.
     """
-    relative, line = paths.ledger_file(agent_name), compact(state.as_json()) + b"\n"
-    path = f"{base}/{relative}"
-    known = _latest.get(path)
-    with fs.AppendFile(base, relative) as file:
-        if not (known and known.identity == identity_in(file.opened) and known.state.tick < state.tick):
-            end = file.read_tail(_TAIL_BYTES, 1)
-            if _ends_with(end, line):
-                _remember(path, line, state)
-                return
-            last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
-            if end and not (end.endswith(b"\n") and last and int(last[1]) < state.tick):
-                kept = _lines_before(file.read(), state.tick)
-                file.truncate(len(kept))
+    org, relative = Organisation.at(base_path), paths.ledger_file(agent_name)
+    line = compact(state.as_json()) + b"\n"
+    with fs.AppendFile(org.base, relative) as file:
+        end = file.read_tail(_TAIL_BYTES, 1)
+        if _ends_with(end, line):
+            return
+        last = _TICK.match(end, end.rfind(b"\n", 0, -1) + 1)
+        if end and not (end.endswith(b"\n") and last and int(last[1]) < state.tick):
+            kept = _lines_before(file.read(), state.tick)
+            file.truncate(len(kept))
         if file.size + len(line) <= ROTATE_BYTES:
             file.append(line)
-            after = os.fstat(file.fileno())
-            _remember(path, line, state, identity_in(after) if after.st_size == file.size else None)
+            if (after := os.fstat(file.fileno())).st_size == file.size:
+                org.files.wrote(relative, state, line, after)
             return
         kept = file.read()
     # Once a megabyte: a name that outlives a power cut must not lead to bytes that did not.
-    fs.publish(base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line, sync=True)
+    fs.publish(org.base, relative, b"".join(_newest(kept.splitlines(keepends=True))) + line, sync=True)
 
 
-def amend_state(base: Path, agent_name: str, state: AgentState, *, sync: bool = True) -> None:
+def amend_state(
+    base_path: str | os.PathLike[str], agent_name: str, state: AgentState, *, sync: bool = True
+) -> None:
     """Put a state in the place of the last line: what is added between two turns.
 
     All of it or nothing: the file is replaced. With `sync`, it survives power loss when this returns.
     """
-    relative = paths.ledger_file(agent_name)
+    base, relative = paths.as_base(base_path), paths.ledger_file(agent_name)
     try:
         present = fs.read_bytes(base / relative, FILE_LIMIT_BYTES)
     except FileNotFoundError:

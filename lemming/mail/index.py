@@ -11,9 +11,8 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain
-from pathlib import Path
 
 from lemming import paths
 from lemming.errors import ConfigError
@@ -22,6 +21,7 @@ from lemming.files.descriptors import Around
 from lemming.files.listings import ABSENT, Listing, list_again
 from lemming.files.stamps import Look, looks_at
 from lemming.messages import EntryName, OutboxEntry, names_in, read_entry
+from lemming.organisation import Organisation
 
 KEPT_BYTES = 32 << 20
 KEPT_BYTES_EACH = 64 << 10  # for every outbox that is read, where that is more: what an inbox shows of one
@@ -76,10 +76,10 @@ class _Outbox:
 
 
 class EntryIndex:
-    """The entries of one organisation, for one thread at a time."""
+    """The entries of one organisation, for one thread at a time: `org.own(EntryIndex)`."""
 
-    def __init__(self, base: Path) -> None:
-        self._base = base
+    def __init__(self, org: Organisation) -> None:
+        self._base = org.base
         self._outboxes: dict[str, _Outbox] = {}
         self._entries: OrderedDict[EntryName, OutboxEntry] = OrderedDict()
         self.kept_bytes = 0
@@ -214,12 +214,6 @@ class EntryIndex:
         for name in names:
             if entry := self._entries.pop(name, None):
                 self.kept_bytes -= _size(entry)
-
-
-@lru_cache(maxsize=4)
-def index_of(base: Path) -> EntryIndex:
-    """Return what this process knows of an organisation's entries."""
-    return EntryIndex(base)
 
 
 def in_tick_order(rank: dict[str, int], name: EntryName) -> tuple[int, int, int, str]:

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import chain, filterfalse, islice
-from pathlib import Path
 from typing import Literal
 
 from lemming.agents import Agent
@@ -20,9 +19,10 @@ from lemming.errors import Problem
 from lemming.files.descriptors import Around
 from lemming.files.stamps import Look
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.index import Found, Names, in_tick_order, index_of
+from lemming.mail.index import EntryIndex, Found, Names, in_tick_order
 from lemming.mail.misplaced import about_files
 from lemming.messages import EntryName, OutboxEntry, names_of
+from lemming.organisation import Organisation
 
 OWN_ENTRIES_SHOWN = 3
 
@@ -35,7 +35,7 @@ class Mail:
 
     def __init__(
         self,
-        base: Path,
+        org: Organisation,
         *,
         tick: int,
         order: Sequence[str],
@@ -47,7 +47,7 @@ class Mail:
         self.tick = tick
         self.agents, self._order, self.persons = frozenset(order), order, frozenset(persons)
         self.named = self.agents.union(broken)  # a target names one of them, or it names nobody
-        self._index, self._shows_turns = index_of(base), visibility == "order"
+        self._index, self._shows_turns = org.own(EntryIndex), visibility == "order"
         self._rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
         self._past: dict[str, Names] = {}

@@ -148,7 +148,7 @@ class Commits:
         for number, entry in enumerate(() if again else entries):
             effect = effects[first + number]
             self.mail.written(number, entry, fs.publish_seen(base, effect.path, effect.content))
-        write_state(base, outcome.report.agent, outcome.state)
+        write_state(self.runtime.org, outcome.report.agent, outcome.state)
 
     def _show(self, outcome: TurnOutcome) -> None:
         """Let the others see what the turn wrote."""

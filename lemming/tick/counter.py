@@ -18,7 +18,8 @@ from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.journal.file import is_committed, journal_ticks
 from lemming.journal.ledger import read_state
-from lemming.mail.index import index_of
+from lemming.mail.index import EntryIndex
+from lemming.organisation import Organisation
 
 LAST_TICK = 10**12 - 1  # file names have room for twelve digits
 
@@ -58,12 +59,14 @@ def counter(tick: int) -> bytes:
 def newest_in_ledgers(base: Path) -> int:
     """Return the newest tick of which a ledger tells; -1 for none. One that cannot be read is passed over."""
     names = filter(paths.AGENT_NAME.match, agent_folders(base))
-    return max((_latest_turn(base, name) for name in names), default=-1)
+    org = Organisation.at(base)
+    return max((_latest_turn(org, name) for name in names), default=-1)
 
 
 def _tick_by_turns(base: Path) -> int:
     """Return the tick after all that ledgers and entries tell of; 1 where nobody ran."""
-    outboxes = map(index_of(base).outbox, filter(paths.AGENT_NAME.match, agent_folders(base)))
+    index = Organisation.at(base).own(EntryIndex)
+    outboxes = map(index.outbox, filter(paths.AGENT_NAME.match, agent_folders(base)))
     entries = (name.tick for outbox in outboxes for name in reversed(outbox.all) if name.is_derived)
     newest = max(newest_in_ledgers(base), max(entries, default=0))
     return 1 if newest == 1 and newest_in_ledgers(base) < 0 else newest + 1  # sent before the first tick
@@ -78,24 +81,24 @@ def why_not_tick_1(base: Path) -> Problem | None:
     return Problem(message, paths.TICK_FILE, hint=hint, severity="warning", code="LMG-301")
 
 
-def require_ledgers_before(base: Path, tick: int, agent_names: Iterable[str]) -> None:
+def require_ledgers_before(org: Organisation, tick: int, agent_names: Iterable[str]) -> None:
     """Raise `TickAlreadyCommitted` if one of these agents has had its turn in a later tick.
 
     A turn in this very tick is no riddle: the tick was interrupted and its journal moved away. It runs
     afresh, and what was spent stays spent.
     """
-    newest = max(((_latest_turn(base, name), name) for name in agent_names), default=(-1, ""))
+    newest = max(((_latest_turn(org, name), name) for name in agent_names), default=(-1, ""))
     if newest[0] > tick:
         raise TickAlreadyCommitted(
             f"tick {tick} is over: {paths.ledger_file(newest[1])} tells of tick {newest[0]}",
             where=paths.TICK_FILE,
-            hint=f'to go on, write {{"current_tick": {newest_in_ledgers(base) + 1}}} into it',
+            hint=f'to go on, write {{"current_tick": {newest_in_ledgers(org.base) + 1}}} into it',
         )
 
 
-def _latest_turn(base: Path, agent_name: str) -> int:
+def _latest_turn(org: Organisation, agent_name: str) -> int:
     try:
-        return read_state(base, agent_name).tick
+        return read_state(org, agent_name).tick
     except CorruptState:
         return -1
 

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain
-from pathlib import Path
 
 from lemming import paths
 from lemming.access.grants import resolve
@@ -23,6 +22,7 @@ from lemming.files.stamps import Look, are_as_before, looks_at
 from lemming.journal.ledger import read_state
 from lemming.mail.index import Names
 from lemming.mail.visibility import Mail
+from lemming.organisation import Organisation
 from lemming.report import TurnReport
 
 ORDERS_REMEMBERED = 16
@@ -40,9 +40,9 @@ class _Rest:
 class QuietAgents:
     """Those of one organisation that had nothing new, under one state of its resumes and settings."""
 
-    def __init__(self, base: Path, survey: Survey, config: Config) -> None:
+    def __init__(self, org: Organisation, survey: Survey, config: Config) -> None:
         self.survey, self.config, self.tick = survey, config, -1
-        self._base = base
+        self._org, self._base = org, org.base
         self._rests: dict[str, _Rest] = {}
         self._ticks: dict[tuple[str, ...], tuple[list[TurnReport], list[Look]]] = {}
 
@@ -104,7 +104,7 @@ class QuietAgents:
 
     def remember(self, turn: TurnReport, looks: list[Look] | None, mail: Mail) -> None:
         """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
-        agent, state = self.survey.agents[turn.agent], read_state(self._base, turn.agent)
+        agent, state = self.survey.agents[turn.agent], read_state(self._org, turn.agent)
         if looks is not None and state.tick < mail.tick and not state.read.unusable:
             self._rests[turn.agent] = _Rest(turn, looks, mail.readable(agent))
 
@@ -122,24 +122,21 @@ class QuietAgents:
                 yield "/".join(place.parts[: depth + 1])
 
 
-def quiet_agents(base: Path, survey: Survey, config: Config, tick: int) -> QuietAgents:
+def quiet_agents(org: Organisation, survey: Survey, config: Config, tick: int) -> QuietAgents:
     """Return those that had nothing new in an organisation whose resumes and settings are these.
 
     What was remembered in a later tick is forgotten: that tick was taken back.
     """
-    latest = _latest(base)
-    if (
-        not latest
-        or latest[0].survey is not survey
-        or latest[0].config is not config
-        or latest[0].tick > tick
-    ):
-        latest[:] = [QuietAgents(base, survey, config)]
-    latest[0].tick = tick
-    return latest[0]
+    latest = org.own(_Latest)
+    quiet = latest.quiet
+    if quiet is None or quiet.survey is not survey or quiet.config is not config or quiet.tick > tick:
+        latest.quiet = quiet = QuietAgents(org, survey, config)
+    quiet.tick = tick
+    return quiet
 
 
-@lru_cache(maxsize=8)
-def _latest(base: Path) -> list[QuietAgents]:
-    """Return where the quiet agents of an organisation are kept."""
-    return []
+class _Latest:
+    """Where the quiet agents of an organisation are kept."""
+
+    def __init__(self, _: Organisation) -> None:
+        self.quiet: QuietAgents | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 from lemming import paths
 from lemming.agents import load_agent
@@ -20,6 +19,7 @@ from lemming.files.stamps import is_there
 from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal, read_plan
 from lemming.journal.ledger import read_state
 from lemming.journal.records import TurnStarted
+from lemming.organisation import Organisation
 from lemming.tick.plan import Plan
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import take_snapshot
@@ -32,7 +32,7 @@ def write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None
     """Write the files of lost turns again, going back through these ticks to the first that has lost none."""
     lost: dict[int, list[str]] = {}
     for tick in reversed(ticks[-LOOKED_BACK:]):
-        names = _lost_in(runtime.base, tick)
+        names = _lost_in(runtime.org, tick)
         if not names:
             break
         lost[tick] = names
@@ -47,51 +47,51 @@ def write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None
         )
 
 
-def is_lost(base: Path, tick: int, starts: Iterable[TurnStarted]) -> bool:
+def is_lost(org: Organisation, tick: int, starts: Iterable[TurnStarted]) -> bool:
     """Return whether the ledger of one of the agents whose turns these records began ends before the tick."""
-    return any(_is_behind(base, start.agent, tick) and not _is_namesake(base, start) for start in starts)
+    return any(_is_behind(org, start.agent, tick) and not _is_namesake(org, start) for start in starts)
 
 
-def _lost_in(base: Path, tick: int) -> list[str]:
+def _lost_in(org: Organisation, tick: int) -> list[str]:
     """Return the agents whose turn in a tick is lost; found without parsing what the journal says."""
     try:
-        raw = fs.read_bytes(f"{base}/{paths.journal_file(tick)}", OWN_LIMIT_BYTES)
+        raw = fs.read_bytes(f"{org}/{paths.journal_file(tick)}", OWN_LIMIT_BYTES)
     except OSError:
         return []
     kinds: dict[bytes, set[str]] = {b"started": set(), b"committed": set()}
     for kind, name in _TURN.findall(raw):
         kinds[kind].add(name.decode())
-    behind = {name for name in kinds[b"started"] & kinds[b"committed"] if _is_behind(base, name, tick)}
+    behind = {name for name in kinds[b"started"] & kinds[b"committed"] if _is_behind(org, name, tick)}
     if not behind:
         return []
-    records = read_journal(base, tick, limit_bytes=OWN_LIMIT_BYTES)
+    records = read_journal(org.base, tick, limit_bytes=OWN_LIMIT_BYTES)
     starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in behind)
-    return sorted(start.agent for start in starts if not _is_namesake(base, start))
+    return sorted(start.agent for start in starts if not _is_namesake(org, start))
 
 
-def _is_behind(base: Path, agent_name: str, tick: int) -> bool:
-    if not paths.AGENT_NAME.match(agent_name) or not is_there(f"{base}/{paths.resume_file(agent_name)}"):
+def _is_behind(org: Organisation, agent_name: str, tick: int) -> bool:
+    if not paths.AGENT_NAME.match(agent_name) or not is_there(f"{org}/{paths.resume_file(agent_name)}"):
         return False
     try:
-        return read_state(base, agent_name).tick < tick
+        return read_state(org, agent_name).tick < tick
     except CorruptState:  # a person's to look at
         return False
 
 
-def _is_namesake(base: Path, start: TurnStarted) -> bool:
+def _is_namesake(org: Organisation, start: TurnStarted) -> bool:
     """Return whether the agent is another one than the one whose turn the record began.
 
     It has had no turn, and that was not the first turn of an agent with this resume.
     """
     name = start.agent
-    if read_state(base, name).tick >= 0:
+    if read_state(org, name).tick >= 0:
         return False
     if start.state["tick"] >= 0:
         return True
     from lemming.turn.inputs import IN_THE_OPENING
 
     try:
-        resume = load_agent(base, name).plain
+        resume = load_agent(org, name).plain
     except ConfigError:
         return True
     return start.resume != {key: resume[key] for key in resume if key not in IN_THE_OPENING}

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import takewhile
-from pathlib import Path
 from typing import NamedTuple
 
 from lemming import paths
@@ -18,9 +17,10 @@ from lemming.config import Config
 from lemming.errors import CorruptState, Problem
 from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.index import index_of
+from lemming.mail.index import EntryIndex
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry
+from lemming.organisation import Organisation
 from lemming.tick.plan import people_in
 
 TURNS_WAITED_FOR, RETENTIONS_WAITED_FOR = 2, 10
@@ -43,13 +43,13 @@ def longest_kept(retention_ticks: int, every: int) -> int:
     return min(retention_ticks + TURNS_WAITED_FOR * every, RETENTIONS_WAITED_FOR * retention_ticks)
 
 
-def find_expired(base: Path, survey: Survey, config: Config, mail: Mail) -> Expired:
+def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) -> Expired:
     """Return what is past its retention, but for what an agent is waited for that will be shown it."""
     tick, retention = mail.tick, config.org.retention_ticks
-    old = _older_than(tick - retention, base) if retention else {}
+    old = _older_than(tick - retention, org) if retention else {}
     if not old:
         return Expired()
-    readers = _Readers(base, survey, config)
+    readers = _Readers(org, survey, config)
     files: list[str] = []
     missed: list[tuple[EntryName, list[str]]] = []
     for author, names in old.items():
@@ -68,10 +68,10 @@ def find_expired(base: Path, survey: Survey, config: Config, mail: Mail) -> Expi
     return Expired(files, _count(missed, mail))
 
 
-def _older_than(tick: int, base: Path) -> dict[str, Sequence[EntryName]]:
+def _older_than(tick: int, org: Organisation) -> dict[str, Sequence[EntryName]]:
     """Return the entries of earlier ticks, by author, sorted: also of those that are agents no more."""
-    index = index_of(base)
-    outboxes = {it: index.outbox(it) for it in filter(paths.AGENT_NAME.match, agent_folders(base))}
+    index = org.own(EntryIndex)
+    outboxes = {it: index.outbox(it) for it in filter(paths.AGENT_NAME.match, agent_folders(org.base))}
     old = {author: names.all[: names.after(tick - 1)] for author, names in outboxes.items()}
     return {author: names for author, names in old.items() if names}
 
@@ -98,12 +98,12 @@ class _Reader(NamedTuple):
 class _Readers:
     """The agents that take turns, with what they were shown. Who reads everybody is looked at together."""
 
-    def __init__(self, base: Path, survey: Survey, config: Config) -> None:
+    def __init__(self, org: Organisation, survey: Survey, config: Config) -> None:
         people = set(people_in(survey, config))
         self._of_all: list[_Reader] = []
         self._of_author: dict[str, list[_Reader]] = {}
         for agent in survey.agents.values():
-            if agent.name not in people and (reader := _reader(base, agent)):
+            if agent.name not in people and (reader := _reader(org, agent)):
                 readable = agent.permissions.read_outboxes
                 for author in ["*"] if "*" in readable else readable:
                     readers = self._of_all if author == "*" else self._of_author.setdefault(author, [])
@@ -126,10 +126,10 @@ class _Readers:
         yield from (r for r in self._of_author.get(author, ()) if r.mark.tick_of(author) < tick)
 
 
-def _reader(base: Path, agent: Agent) -> _Reader | None:
+def _reader(org: Organisation, agent: Agent) -> _Reader | None:
     """Return an agent as a reader; None when its ledger is damaged: it takes no turns then."""
     try:
-        return _Reader(agent.name, read_state(base, agent.name).read, agent.schedule.run_every_n_ticks)
+        return _Reader(agent.name, read_state(org, agent.name).read, agent.schedule.run_every_n_ticks)
     except CorruptState:
         return None
 

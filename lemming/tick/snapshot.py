@@ -56,7 +56,7 @@ class Snapshot:
     def mail(self) -> Mail:
         """Who can see what. Outboxes are looked at when this is first asked for: before the first turn."""
         mail = Mail(
-            self.base,
+            self.org,
             tick=self.tick,
             order=self.survey.order,
             firing=self.plan.order,
@@ -89,7 +89,7 @@ class Snapshot:
         order = self.plan.order
         if not order:
             return []
-        quiet = quiet_agents(self.base, self.survey, self.config, self.tick)
+        quiet = quiet_agents(self.org, self.survey, self.config, self.tick)
         if not quiet.always_asking.isdisjoint(order):
             return None
         with opened(f"{self.base}/.") as root:

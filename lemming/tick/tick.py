@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent
@@ -34,7 +33,8 @@ from lemming.journal.records import (
     start_and_end,
 )
 from lemming.logging_config import EngineLog
-from lemming.mail.index import index_of
+from lemming.mail.index import EntryIndex
+from lemming.organisation import Organisation
 from lemming.report import TickReport, TurnReport
 from lemming.tick.answers import JournalTape, reached_outside, recorded_answer, written_ahead
 from lemming.tick.commits import Commits
@@ -135,12 +135,12 @@ class Tick:
         Who was never shown some of them is told so in its next prompt, and a person in the log.
         """
         runtime, snapshot = self.runtime, self.snapshot
-        found = find_expired(runtime.base, snapshot.survey, snapshot.config, snapshot.mail)
+        found = find_expired(runtime.org, snapshot.survey, snapshot.config, snapshot.mail)
         record = next((record for record in self.journal.records if isinstance(record, EntriesExpired)), None)
         if record is None:
             if not found.files:
                 return
-            in_all = _unread_in_all(runtime.base, found.unread)
+            in_all = _unread_in_all(runtime.org, found.unread)
             unread: dict[str, Any] = {"unread": found.unread, "unread_in_all": in_all} if in_all else {}
             record = self.journal.append(EntriesExpired(files=found.files, **unread), sync=True)
             if in_all:  # once the files are gone nothing else says so
@@ -148,11 +148,11 @@ class Tick:
         is_flushed = snapshot.config.org.durability != "off"  # what is replaced holds a ledger's old lines
         for reader, count in record.unread_in_all.items():
             if reader in snapshot.survey.agents:
-                state = replace(read_state(runtime.base, reader), expired_unread=count)
-                amend_state(runtime.base, reader, state, sync=is_flushed)
+                state = replace(read_state(runtime.org, reader), expired_unread=count)
+                amend_state(runtime.org, reader, state, sync=is_flushed)
                 runtime.tell(said_of(reader, record.unread.get(reader, count), self.plan.tick), reader)
         for file in filter({*found.files}.__contains__, record.files):  # a journal removes nothing else
-            index_of(runtime.base).remove(file)
+            runtime.org.own(EntryIndex).remove(file)
 
     def _turn(self, name: str) -> None:
         """Take one agent's turn, or finish the one that was interrupted."""
@@ -228,7 +228,7 @@ class Tick:
         report = ended.report
         if ended.state is not None:
             if self.may_have_lost_files and not self.commits.is_gone(report.agent):
-                write_state(self.runtime.base, report.agent, AgentState.from_json(ended.state))
+                write_state(self.runtime.org, report.agent, AgentState.from_json(ended.state))
         elif started:
             seat = from_record(started, self.plan.tick)
             outcome = take_turn(seat, self._tape(seat))
@@ -259,7 +259,7 @@ class Tick:
             assert ended, "a committed turn"
             kinds = Counter(map(type, records))
             if ended.state is not None:
-                write_state(self.runtime.base, name, AgentState.from_json(ended.state))
+                write_state(self.runtime.org, name, AgentState.from_json(ended.state))
             elif kinds[ModelReplied] == ended.report.calls and kinds[ToolFinished] == len(ended.report.tools):
                 seat = replace(
                     from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
@@ -279,7 +279,7 @@ class Tick:
             return True
         ended = {record.about for record in records if isinstance(record, TurnCommitted)}
         starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in ended)
-        return is_lost(self.runtime.base, self.plan.tick, starts)
+        return is_lost(self.runtime.org, self.plan.tick, starts)
 
     def _take(self, seat: Seat, *, again: bool) -> None:
         if self.runtime.is_heard:
@@ -335,9 +335,9 @@ class Tick:
         return JournalTape(self.runtime, self.journal, self.snapshot, seat, self.commits)
 
 
-def _unread_in_all(base: Path, unread: Mapping[str, int]) -> dict[str, int]:
+def _unread_in_all(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:
     """Return how many entries expired for each of these agents since its last turn, these included."""
-    return {name: read_state(base, name).expired_unread + count for name, count in unread.items()}
+    return {name: read_state(org, name).expired_unread + count for name, count in unread.items()}
 
 
 def _attempts_without_progress(records: list[Record]) -> int:

@@ -217,7 +217,7 @@ def _credits(context: ToolContext, asked: float) -> tuple[dict[str, Any], float]
     limits: AgentCredits = credits_of(load_config(context.org), agent.name, agent.credits)
     if limits.max_credits is None:
         return {"max_credits": asked or None, "soft_cap": limits.soft_cap}, 0.0
-    used_up = read_state(context.base, agent.name).used_up if context.used_up is None else context.used_up
+    used_up = read_state(context.org, agent.name).used_up if context.used_up is None else context.used_up
     left = max(limits.max_credits - used_up, 0.0)
     gets = asked or floor(left / 2 * 1e6) / 1e6
     if gets > left or not gets:

@@ -19,7 +19,7 @@ from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
 from lemming.config import Config, ModelEntry, credits_of
 from lemming.contract import brief_schema, reply_schema
 from lemming.errors import ConfigError, OutOfCredits, Problem, Unusable, name_of
-from lemming.files.jsontext import compact, parse
+from lemming.files.jsontext import compact
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.read_mark import ReadMark
 from lemming.journal.records import TurnStarted
@@ -29,7 +29,8 @@ from lemming.llm.pricing import check_credits, has_reached_soft_cap
 from lemming.mail.inbox import assemble, has_unread
 from lemming.mail.visibility import Mail
 from lemming.memory import Memories, read_memories
-from lemming.providers import LLMProvider, Message, make_provider, provider_class
+from lemming.organisation import Organisation
+from lemming.providers import Message, make_provider, provider_class
 from lemming.tools import Tool, Toolset
 from lemming.turn.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
 from lemming.turn.values import Seat
@@ -75,8 +76,8 @@ class Surroundings(Protocol):
     """One look at an organisation, in which turns are taken."""
 
     @property
-    def base(self) -> Path:
-        """The organisation's folder."""
+    def org(self) -> Organisation:
+        """The organisation."""
         ...
 
     @property
@@ -110,14 +111,15 @@ def find_seat(
     Raises a `LemmingError` when something that only concerns this agent is wrong: an unknown model key, a
     context file it may not read, a damaged ledger.
     """
-    require_own_folders(now.base, agent.name)
+    require_own_folders(now.org.base, agent.name)
     desk = _look(now, agent, digest, held)
     if isinstance(desk, Skip):
         return desk
     entry, state, allocation, memories, context, inputs = desk
-    org = now.config.org
-    inbox = assemble(now.mail.view(agent, state.read), limit=org.inbox_limit, chars=org.inbox_chars)
-    standing = _standing(now, agent, entry, allocation)
+    settings = now.config.org
+    view = now.mail.view(agent, state.read)
+    inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars)
+    standing = now.org.own(_Standings).of(now, agent, entry, allocation)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     sight = Sight(
         agent=agent,
@@ -130,7 +132,7 @@ def find_seat(
             *([_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else []),
             *([_expired_warning(state.expired_unread)] if state.expired_unread else []),
         ],
-        memory_chars=org.memory_chars,
+        memory_chars=settings.memory_chars,
         uses_wire_form=standing.takes_schema,
     )
     situation = brief_situation(sight) if entry.prompt == "brief" else full_situation(sight)
@@ -170,21 +172,21 @@ class _Desk(NamedTuple):
 
 
 def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _Desk | Skip:
-    base, config = now.base, now.config
+    org, config = now.org, now.config
     entry = config.model(agent.model.key)
-    state = read_state(base, agent.name, before=now.tick)
+    state = read_state(org, agent.name, before=now.tick)
     allocation = credits_of(config, agent.name, agent.credits)
     try:
         check_credits(entry, allocation, state.used_up)
     except OutOfCredits as error:
         return Skip(str(error), name_of(error))
-    memories = read_memories(base, agent.name)
+    memories = read_memories(org, agent.name)
     texts, shown = [], []
     for item in agent.context:
-        text = read_text(resolve(agent, base, item.file, "read", caller="context"), held)
+        text = read_text(resolve(agent, org.base, item.file, "read", caller="context"), held)
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
-    inputs = _inputs(agent, base, config, digest, memories, texts, shown)
+    inputs = _inputs(agent, org.base, config, digest, memories, texts, shown)
     if inputs is not None and _nothing_new(now, agent, state, inputs):
         return Skip(f"nothing it reads has changed since tick {state.tick}")
     return _Desk(entry, state, allocation, memories, shown, inputs)
@@ -233,24 +235,31 @@ def from_record(record: TurnStarted, tick: int) -> Seat:
     )
 
 
-def _standing(now: Surroundings, agent: Agent, entry: ModelEntry, allocation: AgentCredits) -> Standing:
-    """Return the agent's standing, made anew when anything that it follows from is not the very same."""
-    provider = provider_class(entry.provider, now.config.org.plugins)
-    basis = agent, now.config, now.toolset, provider
-    standings = _standings(now.base)
-    known = standings.get(agent.name)
-    if known and all(map(is_, known.basis, basis)):
-        return known
-    if len(standings) >= STANDINGS_REMEMBERED:
-        standings.clear()
-    standings[agent.name] = standing = _make_standing(basis, now, agent, entry, allocation)
-    return standing
+class _Standings:
+    """The standings of an organisation's agents, by name, and which models take a schema."""
 
+    def __init__(self, org: Organisation) -> None:
+        self._base = org.base
+        self._known: dict[str, Standing] = {}
+        self._takes_schema: dict[tuple[object, ...], bool] = {}
 
-@lru_cache(maxsize=8)
-def _standings(_: Path) -> dict[str, Standing]:
-    """Return where the standings of an organisation's agents are kept, by name."""
-    return {}
+    def of(self, now: Surroundings, agent: Agent, entry: ModelEntry, allocation: AgentCredits) -> Standing:
+        """Return the agent's standing, made anew when anything that it follows from is not the very same."""
+        plugins = now.config.org.plugins
+        provider = provider_class(entry.provider, plugins)
+        basis = agent, now.config, now.toolset, provider
+        known = self._known.get(agent.name)
+        if known and all(map(is_, known.basis, basis)):
+            return known
+        if len(self._known) >= STANDINGS_REMEMBERED:
+            self._known.clear()
+            self._takes_schema.clear()
+        key = provider, entry.provider, compact(entry.options), tuple(plugins)
+        if key not in self._takes_schema:
+            self._takes_schema[key] = _takes_schema(entry, self._base, plugins)
+        standing = _make_standing(basis, now, agent, entry, allocation, self._takes_schema[key])
+        self._known[agent.name] = standing
+        return standing
 
 
 def _make_standing(
@@ -259,17 +268,11 @@ def _make_standing(
     agent: Agent,
     entry: ModelEntry,
     allocation: AgentCredits,
+    takes_schema: bool,
 ) -> Standing:
-    org = now.config.org
-    takes_schema = _takes_schema(
-        provider_class(entry.provider, org.plugins),
-        entry.provider,
-        compact(entry.options),
-        now.base,
-        tuple(org.plugins),
-    )
-    tools = tuple(now.toolset.allowed(agent, org).values())
-    limits, defaults = agent.turn, org.defaults.turn
+    settings = now.config.org
+    tools = tuple(now.toolset.allowed(agent, settings).values())
+    limits, defaults = agent.turn, settings.defaults.turn
     opening = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
     schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
     fields = {
@@ -290,13 +293,9 @@ def _make_standing(
     )
 
 
-@lru_cache(maxsize=256)
-def _takes_schema(
-    _: type[LLMProvider], provider: str, options: bytes, base: Path, plugins: tuple[str, ...]
-) -> bool:
-    """Ask a provider made with these options; the class is in the key because plugins may register anew."""
+def _takes_schema(entry: ModelEntry, base: Path, plugins: list[str]) -> bool:
     try:
-        return make_provider(provider, parse(options), base=base, plugins=plugins).takes_schema
+        return make_provider(entry.provider, entry.options, base=base, plugins=plugins).takes_schema
     except ConfigError as error:
         raise Unusable(error.message, where=error.where, hint=error.hint) from error
 

@@ -47,7 +47,7 @@ def test_a_stamp_tells_how_long_its_clock_may_stand_still(stamp: int) -> None:
 
 
 def test_every_file_that_comes_or_goes_is_seen_also_in_one_instant(tmp_path: Path) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     assert ids(index, "ada") == []
     for number in range(100):
         path = write(tmp_path, "ada", 5, f"x{number:03d}")
@@ -57,7 +57,7 @@ def test_every_file_that_comes_or_goes_is_seen_also_in_one_instant(tmp_path: Pat
 
 
 def test_an_older_entry_that_comes_late_has_its_place(tmp_path: Path) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     for tick in (5, 7, 2, 6):
         write(tmp_path, "ada", tick, f"t{tick}")
         index.outbox("ada")
@@ -67,7 +67,7 @@ def test_an_older_entry_that_comes_late_has_its_place(tmp_path: Path) -> None:
 
 
 def test_an_outbox_in_which_nothing_is_new_is_the_same_value(tmp_path: Path) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     write(tmp_path, "ada", 1, "a")
     before = index.outbox("ada")
     assert index.outbox("ada") is before
@@ -92,7 +92,7 @@ def texts(index: EntryIndex) -> list[object]:
 def test_an_entry_that_was_read_or_written_is_not_looked_at_again_until_its_folder_changes(
     tmp_path: Path,
 ) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     paths = [write(tmp_path, "ada", 1, "a", "as it was"), turn(index, tmp_path, 2, "as it was")]
     assert texts(index) == ["as it was"] * 2
     for path in paths:
@@ -103,14 +103,14 @@ def test_an_entry_that_was_read_or_written_is_not_looked_at_again_until_its_fold
 
 
 def test_an_entry_put_in_the_place_of_another_is_seen_also_in_one_instant(tmp_path: Path) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     for number in range(100, 200):
         write(tmp_path, "ada", 1, "a", text=str(number))
         assert texts(index) == [str(number)]
 
 
 def test_an_entry_that_could_not_be_read_is_read_once_it_is_mended(tmp_path: Path) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     path = write(tmp_path, "ada", 1, "a", "whole")
     whole = path.read_bytes()
     path.write_bytes(b"{")
@@ -120,7 +120,7 @@ def test_an_entry_that_could_not_be_read_is_read_once_it_is_mended(tmp_path: Pat
 
 
 def test_what_comes_and_goes_beside_what_turns_write_is_seen(tmp_path: Path) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     for tick in range(100, 200):
         path = turn(index, tmp_path, tick, "written")
         assert texts(index) == ["written"]
@@ -132,7 +132,7 @@ def test_what_comes_and_goes_beside_what_turns_write_is_seen(tmp_path: Path) -> 
 
 
 def test_all_entries_stay_in_order_whatever_comes_and_goes(tmp_path: Path) -> None:
-    index, order = EntryIndex(tmp_path), ["bob", "ada"]
+    index, order = EntryIndex(Organisation(tmp_path)), ["bob", "ada"]
 
     def found() -> list[tuple[int, str]]:
         for author in order:
@@ -155,7 +155,7 @@ def test_all_entries_stay_in_order_whatever_comes_and_goes(tmp_path: Path) -> No
 
 
 def test_what_is_removed_is_gone_and_what_comes_meanwhile_is_seen(tmp_path: Path) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     for tick in range(100, 130):
         turn(index, tmp_path, tick, str(tick))
         index.outbox("ada")
@@ -189,7 +189,7 @@ def test_a_name_that_came_in_the_instant_of_a_write_is_seen_a_minute_later(tmp_p
 
 
 def test_a_turn_that_writes_an_older_entry_than_there_is_leaves_all_in_order(tmp_path: Path) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     for tick in (5, 7, 6):
         turn(index, tmp_path, tick, str(tick))
         index.outbox("ada")
@@ -197,7 +197,7 @@ def test_a_turn_that_writes_an_older_entry_than_there_is_leaves_all_in_order(tmp
 
 
 def test_what_is_kept_of_entries_stays_within_its_bytes(tmp_path: Path) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     large = "x" * (200 << 10)
     for tick in range(KEPT_BYTES // len(large) + 3):
         write(tmp_path, "ada", tick, "a", text=large)
@@ -252,7 +252,7 @@ def resting(base: Path) -> Organisation:
         os.sched_yield()
     for _ in range(2):
         assert run_once(org).is_quiet
-    assert quiet_agents(base, survey_agents(org), load_config(org), load_tick(base)).remembered == {"ada"}
+    assert quiet_agents(org, survey_agents(org), load_config(org), load_tick(base)).remembered == {"ada"}
     return org
 
 
@@ -332,7 +332,7 @@ def test_agents_that_are_due_in_turns_are_woken_each_in_its_own_tick(base: Path)
 def test_an_outbox_is_told_by_its_folder_and_one_that_is_not_there_by_the_folder_above(
     tmp_path: Path,
 ) -> None:
-    index = EntryIndex(tmp_path)
+    index = EntryIndex(Organisation(tmp_path))
     for author in ("ada", "bob", "zoe"):
         (tmp_path / "agents" / author).mkdir(parents=True)
     write(tmp_path, "ada", 1, "a")

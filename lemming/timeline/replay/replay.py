@@ -176,9 +176,9 @@ def _run_again(runtime: Rerun, arrivals: Arrivals, recorded: RecordedTick) -> Re
 def _say_again(runtime: Rerun, recorded: RecordedTick) -> None:
     """Let agents know what people had found out about their calls before this tick."""
     for name, started in recorded.started.items():
-        told, state = started.state["results"], read_state(runtime.base, name)
+        told, state = started.state["results"], read_state(runtime.org, name)
         if told != [*state.results] and without_words(told) == without_words(state.results):
-            amend_state(runtime.base, name, replace(state, results=tuple(told)))
+            amend_state(runtime.org, name, replace(state, results=tuple(told)))
 
 
 def _give_up_again(runtime: Rerun, recorded: RecordedTick) -> tuple[str, ...]:
