@@ -47,6 +47,7 @@ SDKS = {
     "anthropic": "llm/backends/anthropic.py",
     "distributed": "llm/cluster.py",
     "httpx": "llm/backends/ollama.py",
+    "httpx2": "llm/backends/openai.py",
     "mcp": "toolbox/mcp.py",
     "ollama": "llm/backends/ollama.py",
     "openai": "llm/backends/openai.py",

@@ -79,14 +79,13 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         )
 
     async def _ask(self, client: AsyncOpenAI, request: Request) -> Reply:
-        create: Any = (
-            client.chat.completions.with_raw_response.create
-            if self._api == "chat"
-            else client.responses.with_raw_response.create
-        )
+        import httpx2
+
+        # Not through `create`, which takes what is asked apart and puts it together: a third of its CPU.
+        path = "/chat/completions" if self._api == "chat" else "/responses"
         with self._as_ours(request.model_name):
-            response = await create(**with_extra(self._fields(request), self._further(request)))
-        return self._reply(response.content, response.request_id, request.model_name)
+            response = await client.post(path, cast_to=httpx2.Response, body=self._body(request))
+        return self._reply(response.content, response.headers.get("x-request-id"), request.model_name)
 
     def _fields(self, request: Request) -> dict[str, Any]:
         fields = chat_fields if self._api == "chat" else responses_fields
@@ -96,7 +95,7 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         return {**self._extra, **(request.extra or {})}
 
     def _body(self, request: Request) -> dict[str, Any]:
-        """Return a request as the line of a batch holds it."""
+        """Return a request as it is sent, and as the line of a batch holds it."""
         fields = with_extra(self._fields(request), self._further(request))
         further = fields.pop("extra_body", {})
         return {**fields, **further}
