@@ -39,7 +39,7 @@ _TIME = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z")
 
 
 @dataclass
-class Toll:
+class Tally:
     """What the kills came to. `doubled`, `lost` and `different` name files, against a run in peace.
 
     `at_once`: how many turns may be under way, and so how many calls in flight, when a kill comes.
@@ -86,33 +86,33 @@ def chaos(
     base = find_org(ctx)
     require_agreement(base, can_ask=not as_json)
     with TemporaryDirectory(prefix="lemming-chaos-") as folder:
-        toll = _take_toll(base, Path(folder), kills, seed, quiet=as_json)
+        tally = _count_damage(base, Path(folder), kills, seed, quiet=as_json)
     if as_json:
-        show_json("chaos", {**asdict(toll), "is_as_promised": toll.is_as_promised})
+        show_json("chaos", {**asdict(tally), "is_as_promised": tally.is_as_promised})
     else:
-        _show(toll)
-    if not toll.is_as_promised:
+        _show(tally)
+    if not tally.is_as_promised:
         raise typer.Exit(1)
 
 
-def _take_toll(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) -> Toll:
+def _count_damage(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) -> Tally:
     calm = copy_org(base, folder / "calm", kills=kills)
     wild = copy_org(base, folder / "wild", kills=kills)
-    toll, first = Toll(seed=seed, at_once=turns_at_once(wild)), load_tick(wild)
+    tally, first = Tally(seed=seed, at_once=turns_at_once(wild)), load_tick(wild)
     chance = random.Random(seed)  # noqa: S311 - no secret
     longest = _run_once(calm)
-    while toll.kills < kills:
-        toll.recoveries += _is_interrupted(wild)
-        toll.kills += _is_killed(wild, chance.uniform(0, longest))
+    while tally.kills < kills:
+        tally.recoveries += _is_interrupted(wild)
+        tally.kills += _is_killed(wild, chance.uniform(0, longest))
         if not quiet:
-            tell(f"tick {load_tick(wild)}: {toll.kills} of {counted(kills, 'kill')}")
-    toll.recoveries += _is_interrupted(wild)
+            tell(f"tick {load_tick(wild)}: {tally.kills} of {counted(kills, 'kill')}")
+    tally.recoveries += _is_interrupted(wild)
     _run_once(wild)
     while load_tick(calm) < load_tick(wild):
         _run_once(calm)
-    toll.ticks = load_tick(wild) - first
-    _compare(toll, calm, wild)
-    return toll
+    tally.ticks = load_tick(wild) - first
+    _compare(tally, calm, wild)
+    return tally
 
 
 def turns_at_once(base: Path) -> int:
@@ -181,13 +181,13 @@ def _is_interrupted(base: Path) -> bool:
     return record is not None and not isinstance(record, TickCommitted)
 
 
-def _compare(toll: Toll, calm: Path, wild: Path) -> None:
+def _compare(tally: Tally, calm: Path, wild: Path) -> None:
     asked = Counter((wild / BILL_FILE).read_text().splitlines()) if (wild / BILL_FILE).exists() else Counter()
-    toll.calls, toll.calls_repeated = asked.total(), asked.total() - len(asked)
+    tally.calls, tally.calls_repeated = asked.total(), asked.total() - len(asked)
     expected, found = _timeless(calm), _timeless(wild)
-    toll.doubled = sorted(found.keys() - expected.keys())
-    toll.lost = sorted(expected.keys() - found.keys())
-    toll.different = sorted(path for path in expected.keys() & found.keys() if expected[path] != found[path])
+    tally.doubled = sorted(found.keys() - expected.keys())
+    tally.lost = sorted(expected.keys() - found.keys())
+    tally.different = sorted(path for path in expected.keys() & found.keys() if expected[path] != found[path])
 
 
 def _timeless(base: Path) -> dict[str, bytes]:
@@ -200,13 +200,13 @@ def _blanked(path: str, raw: bytes) -> bytes:
     return _TIME.sub(b"-", _DIGEST.sub(b"-", raw) if path.endswith("/turns.jsonl") else raw)
 
 
-def _show(toll: Toll) -> None:
-    recovered = counted(toll.recoveries, "recovery", "recoveries")
-    show(f"{counted(toll.kills, 'kill')} in {counted(toll.ticks, 'tick')}, {recovered}")
-    most = "one" if toll.at_once == 1 else f"{toll.at_once}, the turns at once,"
-    show(f"calls: {toll.calls}, {toll.calls_repeated} of them repeated (at most {most} a kill)")
-    show(f"files doubled: {len(toll.doubled)}, lost: {len(toll.lost)}, different: {len(toll.different)}")
-    for path in [*toll.doubled, *toll.lost, *toll.different]:
+def _show(tally: Tally) -> None:
+    recovered = counted(tally.recoveries, "recovery", "recoveries")
+    show(f"{counted(tally.kills, 'kill')} in {counted(tally.ticks, 'tick')}, {recovered}")
+    most = "one" if tally.at_once == 1 else f"{tally.at_once}, the turns at once,"
+    show(f"calls: {tally.calls}, {tally.calls_repeated} of them repeated (at most {most} a kill)")
+    show(f"files doubled: {len(tally.doubled)}, lost: {len(tally.lost)}, different: {len(tally.different)}")
+    for path in [*tally.doubled, *tally.lost, *tally.different]:
         show(f"  {path}")
-    same = "the files are those of a run in peace" if toll.is_as_promised else "this is not as promised"
-    tell(f"{same} (seed {toll.seed})", style="green" if toll.is_as_promised else "red")
+    same = "the files are those of a run in peace" if tally.is_as_promised else "this is not as promised"
+    tell(f"{same} (seed {tally.seed})", style="green" if tally.is_as_promised else "red")

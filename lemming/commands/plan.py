@@ -86,7 +86,7 @@ def _sitting_out(preview: Preview) -> dict[str, str]:
         if name in preview.ended or name not in preview.survey.agents:
             continue
         try:
-            found = preview.seat(name)
+            found = preview.inputs_of(name)
         except LemmingError as error:
             reasons[name] = f"would fail: {error}"
             continue

@@ -15,7 +15,7 @@ from lemming.inspect.checks import why_no_tools
 from lemming.inspect.preview import Preview, preview_tick
 from lemming.schedule import next_due
 from lemming.tick.plan import is_for_a_person
-from lemming.turn.values import Seat
+from lemming.turn.values import TurnInputs
 
 
 def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> None:
@@ -35,44 +35,44 @@ def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> Non
         raise UsageError(
             f"a person speaks for {agent}; no model is ever asked", hint=f"lemming inbox {agent}"
         )
-    seat = preview.seat_regardless(agent)
+    inputs = preview.inputs_regardless(agent)
     if as_json:
-        show_json("prompt", as_json_prompt(seat))
+        show_json("prompt", as_json_prompt(inputs))
         return
-    tell(_about(preview, seat), style="dim")
-    if why := why_no_tools(seat.agent, preview.snapshot.config):
+    tell(_about(preview, inputs), style="dim")
+    if why := why_no_tools(inputs.agent, preview.snapshot.config):
         tell(f"warning: {why}", style="yellow")
-    show_messages(seat)
+    show_messages(inputs)
 
 
-def show_messages(seat: Seat) -> None:
+def show_messages(inputs: TurnInputs) -> None:
     """Print the messages of a turn's first call, each under its role."""
-    for message in seat.prompt:
+    for message in inputs.prompt:
         show(painted(f"--- {message['role']}", "bold"))
         show_text(message["content"])
 
 
-def as_json_prompt(seat: Seat) -> dict[str, Any]:
+def as_json_prompt(inputs: TurnInputs) -> dict[str, Any]:
     """Return the call that a turn would begin with."""
-    entry, own = seat.model, seat.agent.model.temperature
+    entry, own = inputs.model, inputs.agent.model.temperature
     return {
-        "agent": seat.agent.name,
-        "tick": seat.tick,
-        "model_key": seat.agent.model.key,
+        "agent": inputs.agent.name,
+        "tick": inputs.tick,
+        "model_key": inputs.agent.model.key,
         "provider": entry.provider,
         "model": entry.model,
         "temperature": entry.temperature if own is None else own,
         "max_output_tokens": entry.max_output_tokens,
-        "messages": seat.prompt,
-        "schema": seat.schema,
+        "messages": inputs.prompt,
+        "schema": inputs.schema,
     }
 
 
-def _about(preview: Preview, seat: Seat) -> str:
+def _about(preview: Preview, inputs: TurnInputs) -> str:
     """Return one line about a prompt: for when, for which model, how long, and what may still change."""
-    name = seat.agent.name
-    size = sum(len(message["content"].encode()) for message in seat.prompt)
-    parts = [f"{name}, tick {seat.tick}, {seat.model.provider} {seat.model.model}".rstrip()]
+    name = inputs.agent.name
+    size = sum(len(message["content"].encode()) for message in inputs.prompt)
+    parts = [f"{name}, tick {inputs.tick}, {inputs.model.provider} {inputs.model.model}".rstrip()]
     parts.append(f"about {-(-size // 4)} tokens")
     if name in preview.plan.not_due:
         due = next_due(preview.survey.agents[name].schedule, preview.tick + 1)

@@ -38,13 +38,13 @@ def _rehearse_turn(preview: Preview, name: str, *, as_json: bool) -> None:
         if reason:
             show_json("no_turn", {"agent": name, "tick": preview.tick, "reason": reason})
         else:
-            show_json("prompt", as_json_prompt(preview.seat_regardless(name)))
+            show_json("prompt", as_json_prompt(preview.inputs_regardless(name)))
         return
     show(painted(f"=== {name}", "bold"))
     if reason:
         show(f"no turn: {reason}")
     else:
-        show_messages(preview.seat_regardless(name))
+        show_messages(preview.inputs_regardless(name))
     if others := preview.waits_for(name):
         show(f"(and whatever {', '.join(others)} would write before it in this tick)")
     show()
@@ -61,7 +61,7 @@ def _why_no_turn(preview: Preview, name: str) -> str:
     if name in preview.started:
         return ""
     try:
-        found = preview.seat(name)
+        found = preview.inputs_of(name)
     except LemmingError as error:
         return str(error)
     return found.reason if isinstance(found, Skip) else ""

@@ -14,8 +14,8 @@ from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import Plan
 from lemming.tick.snapshot import Snapshot, take_snapshot
-from lemming.turn.inputs import Seated, Skip, from_record
-from lemming.turn.values import Seat
+from lemming.turn.inputs import Gathered, Skip, from_record
+from lemming.turn.values import TurnInputs
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class Preview:
         """Whether the tick was begun already."""
         return bool(self.started or self.ended)
 
-    def seat(self, name: str) -> Seated | Skip:
+    def inputs_of(self, name: str) -> Gathered | Skip:
         """Return what an agent's turn would start from, or why it would take none.
 
         Agents that go before it in this tick have not written yet. Raises a `LemmingError` when something
         that concerns this agent is wrong.
         """
-        return self.snapshot.seat(name)
+        return self.snapshot.inputs_of(name)
 
-    def seat_regardless(self, name: str) -> Seat:
+    def inputs_regardless(self, name: str) -> TurnInputs:
         """Return what an agent's turn would start from even if it would take none now."""
         if name in self.started and name not in self.ended:
             return from_record(self.started[name], self.tick)
@@ -67,10 +67,10 @@ class Preview:
             now,
             config=replace(now.config, allocations=others),
             survey=replace(now.survey, agents={**now.survey.agents, name: eager}),
-        ).seat(name)
+        ).inputs_of(name)
         if isinstance(found, Skip):
             raise AssertionError(f"an agent that always wakes and may spend is never skipped: {found.reason}")
-        return replace(found.seat, agent=agent)
+        return replace(found.inputs, agent=agent)
 
     def waits_for(self, name: str) -> list[str]:
         """Return the agents that go before this one in the tick and whose entries it would still see."""

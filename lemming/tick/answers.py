@@ -1,4 +1,4 @@
-"""The tape of a turn: recorded answers first, the world after that, and every new answer written down.
+"""Where the answers of a turn come from: its record first, the world after that, each answer written down.
 
     intent < answer < effects < commit
 
@@ -39,23 +39,23 @@ from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.turn.results import INTERRUPTED
-from lemming.turn.values import Answer, Seat
+from lemming.turn.values import Answer, TurnInputs
 
 
-class JournalTape:
+class JournaledAnswers:
     """Answers for one turn: those in the journal, then live ones that go into it."""
 
     def __init__(
-        self, runtime: Runtime, journal: Journal, snapshot: Snapshot, seat: Seat, commits: Commits
+        self, runtime: Runtime, journal: Journal, snapshot: Snapshot, inputs: TurnInputs, commits: Commits
     ) -> None:
-        self._runtime, self._journal, self._seat, self._commits = runtime, journal, seat, commits
+        self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
         self._settings, self._toolset = snapshot.config.org, snapshot.toolset
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
-        self._spent = seat.state.used_up
+        self._spent = inputs.state.used_up
         self._worked: Counter[str] = Counter()
-        self._name = seat.agent.name
+        self._name = inputs.agent.name
         for record in journal.records_of(self._name):
             match record:
                 case ModelReplied() | ModelFailed():
@@ -84,7 +84,7 @@ class JournalTape:
         if index in self._finished:
             return recorded_result(self._finished[index])
         context = ToolContext(
-            agent=self._seat.agent,
+            agent=self._inputs.agent,
             org=self._runtime.org,
             settings=self._settings,
             toolset=self._toolset,
@@ -96,7 +96,7 @@ class JournalTape:
             used_up=self._spent,
             worked=self._worked,
         )
-        tool = self._toolset.allowed(self._seat.agent, self._settings).get(call.tool)
+        tool = self._toolset.allowed(self._inputs.agent, self._settings).get(call.tool)
         if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
             self._commits.write_held()
         if tool is None or tool.repeatable:
@@ -144,30 +144,30 @@ class JournalTape:
 
     def _ask_live(self, call: int, messages: list[Message]) -> ModelReplied | ModelFailed:
         """Ask, and return the record of what came of it."""
-        seat, started = self._seat, time.perf_counter()
+        inputs, started = self._inputs, time.perf_counter()
         try:
-            if seat.problem:
-                raise seat.problem
-            check_credits(seat.model, seat.allocation, self._spent)
+            if inputs.problem:
+                raise inputs.problem
+            check_credits(inputs.model, inputs.allocation, self._spent)
         except (OutOfCredits, ProviderError) as error:
             return self._no_answer(call, error)
         if self._runtime.is_heard:
             self._runtime.notify({"type": "model_asked", "agent": self._name, "call": call})
         request = Request(
-            model_name=seat.model.model,
+            model_name=inputs.model.model,
             messages=messages,
-            temperature=seat.model.temperature if (own := seat.agent.model.temperature) is None else own,
-            schema=seat.schema,
-            max_output_tokens=seat.model.max_output_tokens,
-            seed=_seed(self._name, seat.tick, call),
-            deadline_s=seat.model.deadline_s,
+            temperature=inputs.model.temperature if (own := inputs.agent.model.temperature) is None else own,
+            schema=inputs.schema,
+            max_output_tokens=inputs.model.max_output_tokens,
+            seed=_seed(self._name, inputs.tick, call),
+            deadline_s=inputs.model.deadline_s,
             agent=self._name,
-            tick=seat.tick,
+            tick=inputs.tick,
             step=call,
         )
         try:
             with self._runtime.waiting():
-                reply = self._runtime.complete(seat.model, request)
+                reply = self._runtime.complete(inputs.model, request)
         except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
             reply = Reply(
                 "", output_tokens=request.max_output_tokens, finish="too_large", earlier=error.earlier
@@ -176,7 +176,7 @@ class JournalTape:
             if self._runtime.stop.is_set():
                 raise Stopped from error
             return self._no_answer(call, error)
-        usage = usage_of(seat.model, messages, reply)
+        usage = usage_of(inputs.model, messages, reply)
         batched: dict[str, Any] = {"batched": True} if reply.batched else {}
         record = ModelReplied(
             agent=self._name,
@@ -185,7 +185,7 @@ class JournalTape:
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
             text=redact_reply(reply.text[: 2 * REPLY_LIMIT_BYTES]),
             finish=reply.finish if reply.finish in get_args(Finish) else "stop",
-            model=redact_values(str(reply.model or seat.model.model))[:200],
+            model=redact_values(str(reply.model or inputs.model.model))[:200],
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cached_tokens=usage.cached_tokens,
@@ -218,7 +218,7 @@ class JournalTape:
         told = [FailedAttempt(code=e.code, error=name_of(e), message=str(e)) for e in earlier]
         facts: dict[str, Any] = {"attempts": len(told) + 1, "earlier": told}
         log = EngineLog(self._runtime.base)
-        log.warning("model_asked_again", tick=self._seat.tick, agent=self._name, call=call, **facts)
+        log.warning("model_asked_again", tick=self._inputs.tick, agent=self._name, call=call, **facts)
         return facts
 
     def _settle(self) -> None:

@@ -39,7 +39,7 @@ class _Held:
 class Commits:
     """The committed turns of one tick. `reports` holds what became of each so far, by agent.
 
-    Turns call it while they hold the baton, so one at a time.
+    Turns call it while they hold the turn lock, so one at a time.
     """
 
     runtime: Runtime

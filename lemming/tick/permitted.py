@@ -18,7 +18,7 @@ from lemming.tick.answers import recorded_result
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext
 from lemming.turn.inputs import from_record
-from lemming.turn.values import Seat
+from lemming.turn.values import TurnInputs
 
 NO_LONGER_ALLOWED = "NoLongerAllowed"
 """The `error` of a turn whose journal records what its agent may not do now."""
@@ -26,29 +26,29 @@ NO_LONGER_ALLOWED = "NoLongerAllowed"
 NOTHING = AgentPermissions(read_outboxes=[], tools=[], file_access=FileAccess(allow_read=[], allow_write=[]))
 
 
-def seat_of(started: TurnStarted, snapshot: Snapshot) -> Seat:
-    """Return the seat of a turn that was begun, with the permissions, model and allowance of now.
+def inputs_of(started: TurnStarted, snapshot: Snapshot) -> TurnInputs:
+    """Return the inputs of a turn that was begun, with the permissions, model and allowance of now.
 
     What it saw, how its replies are read and when it is warned stay as they were. An agent whose resume is
     gone or broken may do nothing.
     """
-    seat = from_record(started, snapshot.tick)
-    config, now = snapshot.config, snapshot.survey.agents.get(seat.agent.name)
+    inputs = from_record(started, snapshot.tick)
+    config, now = snapshot.config, snapshot.survey.agents.get(inputs.agent.name)
     if now is None:
-        problem = UnknownModel(f"the resume of {seat.agent.name} is gone or broken: no model is asked")
-        return replace(seat, agent=replace(seat.agent, permissions=NOTHING), problem=problem)
-    model = replace(now.model, temperature=seat.agent.model.temperature)
-    seat = replace(
-        seat,
-        agent=replace(now, model=model, turn=seat.agent.turn),
+        problem = UnknownModel(f"the resume of {inputs.agent.name} is gone or broken: no model is asked")
+        return replace(inputs, agent=replace(inputs.agent, permissions=NOTHING), problem=problem)
+    model = replace(now.model, temperature=inputs.agent.model.temperature)
+    inputs = replace(
+        inputs,
+        agent=replace(now, model=model, turn=inputs.agent.turn),
         allocation=replace(
-            seat.allocation, max_credits=credits_of(config, now.name, now.credits).max_credits
+            inputs.allocation, max_credits=credits_of(config, now.name, now.credits).max_credits
         ),
     )
     try:
-        return replace(seat, model=config.model(now.model.key))
+        return replace(inputs, model=config.model(now.model.key))
     except UnknownModel as error:
-        return replace(seat, problem=error)
+        return replace(inputs, problem=error)
 
 
 def refused_places(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) -> dict[str, str]:

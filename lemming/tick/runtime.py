@@ -31,7 +31,7 @@ from lemming.logging_config import EngineLog
 from lemming.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
-from lemming.tick.executors.turn_lock import Baton
+from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.not_done import TurnsNotDone
 from lemming.toolbox.calls import call_tool
 from lemming.tools import ToolContext, ToolResult
@@ -65,7 +65,7 @@ class Runtime:
 
     `stop` is set when the engine is to end: the operator wants it, or something went wrong that concerns
     every turn. `notify` hears one event at a time. `batch`: model calls go through batch APIs where there are
-    any; `batches` are those of the tick under way. `baton`: of all turns the one that holds it works.
+    any; `batches` are those of the tick under way. `turn_lock`: of all turns the one that holds it works.
     """
 
     org: Organisation
@@ -75,7 +75,7 @@ class Runtime:
     epoch: int = 0
     batch: bool = False
     batches: Batches | None = None
-    baton: Baton = field(default_factory=Baton)
+    turn_lock: TurnLock = field(default_factory=TurnLock)
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     is_heard: bool = field(init=False, default=True)  # else nobody need put events together
     _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
@@ -105,8 +105,8 @@ class Runtime:
         return self.org.base
 
     def waiting(self) -> contextlib.AbstractContextManager[None]:
-        """Let other turns work while this one, which holds the `baton`, waits for something in the block."""
-        return self.baton.waiting
+        """Let other turns work while this one, which holds the turn lock, waits in the block."""
+        return self.turn_lock.waiting
 
     def load_config(self) -> Config:
         """Read the settings afresh and import the plugins they name.

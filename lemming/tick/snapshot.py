@@ -23,7 +23,7 @@ from lemming.tick.plan import Plan, make_plan, people_in
 from lemming.tools import Toolset, toolset_of
 
 if TYPE_CHECKING:
-    from lemming.turn.inputs import Seated, Skip
+    from lemming.turn.inputs import Gathered, Skip
 
 NOTHING: Mapping[str, bytes] = {}
 
@@ -76,13 +76,13 @@ class Snapshot:
             raise self.survey.broken[name]
         raise ConfigError("the agent is gone: it has no resume", where=paths.agent_folder(name))
 
-    def seat(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Seated | Skip:
-        """Return what an agent's turn starts from, or why it takes none; see `find_seat`."""
-        from lemming.turn.inputs import find_seat
+    def inputs_of(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Gathered | Skip:
+        """Return what an agent's turn starts from, or why it takes none; see `gather`."""
+        from lemming.turn.inputs import gather
 
         agent = self.agent(name)
         digest = self.survey.digests[name]
-        return find_seat(self, agent, digest, held)
+        return gather(self, agent, digest, held)
 
     def why_quiet(self) -> list[TurnReport] | None:
         """Return why each agent that is due would take no turn; None when one of them would."""

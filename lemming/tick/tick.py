@@ -36,12 +36,12 @@ from lemming.logging_config import EngineLog
 from lemming.mail.index import EntryIndex
 from lemming.organisation import Organisation
 from lemming.report import TickReport, TurnReport
-from lemming.tick.answers import JournalTape, reached_outside, recorded_answer, written_ahead
+from lemming.tick.answers import JournaledAnswers, reached_outside, recorded_answer, written_ahead
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.executors.threads import run_all
 from lemming.tick.lost_turns import is_lost
-from lemming.tick.permitted import NO_LONGER_ALLOWED, refused_places, seat_of
+from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan, turns_not_taken
 from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runtime import Runtime, Stopped
@@ -51,7 +51,7 @@ from lemming.turn.draft import spending, state_after_spending
 from lemming.turn.inputs import Skip, as_record, from_record
 from lemming.turn.loop import take_turn
 from lemming.turn.results import INTERRUPTED, as_shown, newest
-from lemming.turn.values import Seat, TurnOutcome
+from lemming.turn.values import TurnInputs, TurnOutcome
 
 
 @dataclass
@@ -86,9 +86,9 @@ class Tick:
             self.runtime.tell(problem)
         order, at_once = self.plan.order, self._at_once()
         waits = self._waits(order) if at_once > 1 else {}
-        baton, stop, batches = self.runtime.baton, self.runtime.stop, self.runtime.batches
+        lock, stop, batches = self.runtime.turn_lock, self.runtime.stop, self.runtime.batches
         with EngineLog(self.runtime.base) as self.commits.log:
-            run_all(order, waits, self._turn, at_once=at_once, baton=baton, stop=stop, register=batches)
+            run_all(order, waits, self._turn, at_once=at_once, turn_lock=lock, stop=stop, register=batches)
             self.commits.write_held()
 
     def _waits(self, order: list[str]) -> dict[str, Waits]:
@@ -113,7 +113,7 @@ class Tick:
         begun = [record for record in self.journal.records if isinstance(record, TurnStarted)]
         if not begun:
             return agents
-        return {**agents, **{record.agent: seat_of(record, self.snapshot).agent for record in begun}}
+        return {**agents, **{record.agent: inputs_of(record, self.snapshot).agent for record in begun}}
 
     def report(self, began: float) -> TickReport:
         """Return what the tick has come to; `began` is a `time.perf_counter()` reading."""
@@ -177,7 +177,7 @@ class Tick:
 
     def _start(self, name: str) -> None:
         try:
-            found = self.snapshot.seat(name, self.commits.held_files)
+            found = self.snapshot.inputs_of(name, self.commits.held_files)
         except DiskError:
             raise
         except LemmingError as error:
@@ -192,7 +192,7 @@ class Tick:
             self.runtime.tell(problem, name)
         started, written = as_record(found)
         self.journal.append(started, written=written)
-        self._take(found.seat, again=False)
+        self._take(found.inputs, again=False)
 
     def _resume(self, started: TurnStarted, records: list[Record]) -> None:
         attempts = self._attempts_at(started.agent)
@@ -207,17 +207,17 @@ class Tick:
             reason = "the agent was removed during its turn"
             self.commits.add(self._given_up(started, records, reason, "Interrupted"))
             return
-        seat = seat_of(started, self.snapshot)
-        if refused := self._refused_places(seat, records):
+        inputs = inputs_of(started, self.snapshot)
+        if refused := self._refused_places(inputs, records):
             place, why = next(iter(refused.items()))
             reason = f"its journal records a file that may not be written now, {place}: {why}"
             self.commits.add(self._given_up(started, records, reason, NO_LONGER_ALLOWED))
             return
         self.journal.append(TurnResumed(agent=started.agent))
-        self._take(seat, again=True)
+        self._take(inputs, again=True)
 
-    def _refused_places(self, seat: Seat, records: list[Record]) -> dict[str, str]:
-        return refused_places(self.snapshot, seat.agent, records)
+    def _refused_places(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
+        return refused_places(self.snapshot, inputs.agent, records)
 
     def _again(self, ended: TurnEnded, started: TurnStarted | None) -> None:
         """Take a committed turn's report from its record, and let the others see what it wrote.
@@ -230,8 +230,8 @@ class Tick:
             if self.may_have_lost_files and not self.commits.is_gone(report.agent):
                 write_state(self.runtime.org, report.agent, AgentState.from_json(ended.state))
         elif started:
-            seat = from_record(started, self.plan.tick)
-            outcome = take_turn(seat, self._tape(seat))
+            inputs = from_record(started, self.plan.tick)
+            outcome = take_turn(inputs, self._answers(inputs))
             if self.may_have_lost_files:
                 self.commits.write_again(self._without_refused(outcome, started))
             else:
@@ -243,7 +243,7 @@ class Tick:
     def _without_refused(self, outcome: TurnOutcome, started: TurnStarted) -> TurnOutcome:
         """Return what a committed turn came to without the files that its agent may not write any more."""
         name = outcome.report.agent
-        refused = self._refused_places(seat_of(started, self.snapshot), self.journal.records_of(name))
+        refused = self._refused_places(inputs_of(started, self.snapshot), self.journal.records_of(name))
         for place, why in refused.items():
             problem = Problem(f"not written again: {why}", place, severity="warning", code="LMG-601")
             self.runtime.tell(problem, name)
@@ -261,10 +261,10 @@ class Tick:
             if ended.state is not None:
                 write_state(self.runtime.org, name, AgentState.from_json(ended.state))
             elif kinds[ModelReplied] == ended.report.calls and kinds[ToolFinished] == len(ended.report.tools):
-                seat = replace(
+                inputs = replace(
                     from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
                 )
-                outcome = take_turn(seat, self._tape(seat))  # all answers are there: nothing goes live
+                outcome = take_turn(inputs, self._answers(inputs))  # all answers are there: nothing goes live
                 self.commits.write_again(self._without_refused(outcome, started))
 
     @cached_property
@@ -281,18 +281,18 @@ class Tick:
         starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in ended)
         return is_lost(self.runtime.org, self.plan.tick, starts)
 
-    def _take(self, seat: Seat, *, again: bool) -> None:
+    def _take(self, inputs: TurnInputs, *, again: bool) -> None:
         if self.runtime.is_heard:
-            self.runtime.notify({"type": "turn_started", "agent": seat.agent.name, "tick": self.plan.tick})
-        outcome = take_turn(seat, self._tape(seat))
-        self.commits.add(outcome, again=again, warned=seat.warned)
+            self.runtime.notify({"type": "turn_started", "agent": inputs.agent.name, "tick": self.plan.tick})
+        outcome = take_turn(inputs, self._answers(inputs))
+        self.commits.add(outcome, again=again, warned=inputs.warned)
 
     def _given_up(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
-        seat = from_record(started, self.plan.tick)
+        inputs = from_record(started, self.plan.tick)
         answers = [recorded_answer(record) for record in records if isinstance(record, ModelReplied)]
         finished = [record for record in records if isinstance(record, ToolFinished)]
         used = spending(answers)
-        state = state_after_spending(seat, answers, used, "failed")
+        state = state_after_spending(inputs, answers, used, "failed")
         results, remarks = self._happened_outside(started.agent, records)
         state.results = newest((*state.results, *results))
         state.passed_on += sum(record.passed_on for record in finished)
@@ -331,8 +331,8 @@ class Tick:
             results.append(as_shown(call.tool, call.args, result))
         return results, remarks
 
-    def _tape(self, seat: Seat) -> JournalTape:
-        return JournalTape(self.runtime, self.journal, self.snapshot, seat, self.commits)
+    def _answers(self, inputs: TurnInputs) -> JournaledAnswers:
+        return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits)
 
 
 def _unread_in_all(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:

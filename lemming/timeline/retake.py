@@ -19,7 +19,7 @@ from lemming.tick.answers import recorded_answer, recorded_result
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.loop import finish
-from lemming.turn.values import Answer, Seat
+from lemming.turn.values import Answer, TurnInputs
 
 
 class RecordEnds(Exception):
@@ -67,8 +67,8 @@ class Retaken(Draft):
     `TurnRecord`.
     """
 
-    def __init__(self, seat: Seat, records: Iterable[Record]) -> None:
-        super().__init__(seat, RecordedAnswers(records))
+    def __init__(self, inputs: TurnInputs, records: Iterable[Record]) -> None:
+        super().__init__(inputs, RecordedAnswers(records))
         self.problems: dict[int, str] = {}
         self.args: dict[int, object] = {}
         self.not_begun: list[ToolCall] = []
@@ -110,7 +110,7 @@ class Retaken(Draft):
             super().use(call, at)
             self.args[index] = call.args
         except RecordEnds:
-            if not self.tape.reached_outside(index) or index in self.args:
+            if not self.source.reached_outside(index) or index in self.args:
                 self.not_begun.append(call)
                 return
             self.args[index] = call.args

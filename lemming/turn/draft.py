@@ -1,7 +1,7 @@
 """A turn's draft: what it has come to so far, how a reply is staged, and how it all ends.
 
 Nothing here touches the disk or reads a clock. Which questions are asked, and when it is over, is for a
-strategy to say (`lemming.turn.loop`); whatever comes from outside comes from the turn's `Tape`.
+strategy to say (`lemming.turn.loop`); whatever comes from outside comes from its `Answers`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lemming.providers import Message, require_reply
 from lemming.report import Status, TurnReport
 from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn.results import RESULTS_CHARS, as_shown, newest
-from lemming.turn.values import Answer, Seat, Tape, TurnOutcome
+from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
 
 
 class Draft:
@@ -32,8 +32,8 @@ class Draft:
     has seen. `accepted`: how many replies were acted on.
     """
 
-    def __init__(self, seat: Seat, tape: Tape) -> None:
-        self.seat, self.tape = seat, tape
+    def __init__(self, inputs: TurnInputs, source: Answers) -> None:
+        self.inputs, self.source = inputs, source
         self.answers: list[Answer] = []
         self.entries: list[OutboxEntry] = []
         self.staged: dict[str, FileEffect] = {}
@@ -52,14 +52,14 @@ class Draft:
         return self.results[self.shown :]
 
     def ask(self, messages: list[Message]) -> Answer:
-        """Ask the model once. Raises what stood in the answer's place, as `Tape.ask`."""
-        self.answers.append(self.tape.ask(len(self.answers), messages))
+        """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`."""
+        self.answers.append(self.source.ask(len(self.answers), messages))
         return self.answers[-1]
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply that an answer is; raise `ContractError` for what is none."""
         require_reply(answer.finish)
-        limits = self.seat.agent.turn
+        limits = self.inputs.agent.turn
         try:
             return parse_reply(answer.text, kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
         except ContractError as error:
@@ -71,8 +71,8 @@ class Draft:
     def act(self, reply: TurnReply) -> None:
         """Stage what a reply asks for: entries, tool calls, memories. It was shown all results so far."""
         self.shown, self.accepted = len(self.results), self.accepted + 1
-        at, tick, name = self.answers[-1].at, self.seat.tick, self.seat.agent.name
-        room = self.seat.agent.turn.max_entries - len(self.entries)
+        at, tick, name = self.answers[-1].at, self.inputs.tick, self.inputs.agent.name
+        room = self.inputs.agent.turn.max_entries - len(self.entries)
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
@@ -90,9 +90,9 @@ class Draft:
     def stage_memory(self, key: str, value: Any, at: str) -> None:
         """Stage a memory, or tell the model why it is not kept."""
         try:
-            if key in self.seat.damaged:
+            if key in self.inputs.damaged:
                 raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
-            effect = memory_effect(self.seat.agent.name, key, value, at, is_from_reply=True)
+            effect = memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=True)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
             self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
@@ -103,9 +103,9 @@ class Draft:
     def use(self, call: ToolCall, at: str) -> None:
         """Call a tool, and stage the files that it wants written."""
         index, staged = len(self.results), dict(self.staged)
-        result = self.tape.use(index, call, at, staged)
+        result = self.source.use(index, call, at, staged)
         self.add_result(call.tool, call.args, result)
-        if self.tape.reached_outside(index):  # they are written, and were the tool's to change
+        if self.source.reached_outside(index):  # they are written, and were the tool's to change
             self.settled.update(staged)
             self.staged.clear()
             self.outside.append(self.results[-1])
@@ -145,7 +145,7 @@ class Draft:
     ) -> TurnReport:
         """Return the report of the turn."""
         return TurnReport(
-            agent=self.seat.agent.name,
+            agent=self.inputs.agent.name,
             status=status,
             reason=str(error) if error else self.waiting_reason(status),
             error=name_of(error) if error else "",
@@ -175,34 +175,35 @@ class Draft:
         self, status: Status, is_applied: bool, used: dict[str, Any], *, is_maybe_written: bool = False
     ) -> AgentState:
         """Return the agent's state after the turn."""
-        seat, holds_all = self.seat, is_applied or is_maybe_written
+        inputs, holds_all = self.inputs, is_applied or is_maybe_written
         passed_on = [self.passed_on[place] for place in self.passed_on if holds_all or place in self.settled]
-        state = state_after_spending(seat, self.answers, used, status)
+        state = state_after_spending(inputs, self.answers, used, status)
         if is_applied:
             state.turns += 1
-            state.read, state.results, state.inputs = seat.read, tuple(self.unshown), self.inputs_after()
+            state.read, state.results = inputs.read, tuple(self.unshown)
+            state.inputs = self.fingerprint_after()
             state.expired_unread = 0
         else:  # what happened outside has happened: the next prompt must say so
             state.results = newest((*state.results, *self.outside))
         state.passed_on = round(state.passed_on + sum(passed_on), 6)
-        if state.soft_cap_warned or seat.warned:
-            state.soft_cap_warned = has_reached_soft_cap(seat.allocation, state.credits)
+        if state.soft_cap_warned or inputs.warned:
+            state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
         return state
 
-    def inputs_after(self) -> dict[str, Any] | None:
+    def fingerprint_after(self) -> dict[str, Any] | None:
         """Return the fingerprint of what the agent's next turn would read if nobody else changed anything."""
-        if self.seat.inputs is None:
+        if self.inputs.fingerprint is None:
             return None
-        memory = dict(self.seat.inputs["memory"])
-        prefix = f"agents/{self.seat.agent.name}/memory/"
+        memory = dict(self.inputs.fingerprint["memory"])
+        prefix = f"agents/{self.inputs.agent.name}/memory/"
         for place, effect in {**self.settled, **self.staged}.items():
             if place.startswith(prefix):
                 memory[place.removeprefix(prefix).removesuffix(".json")] = effect.digest
         context = {
             place: self.staged[place].digest if place in self.staged else digest
-            for place, digest in self.seat.inputs["context"].items()
+            for place, digest in self.inputs.fingerprint["context"].items()
         }
-        return {**self.seat.inputs, "memory": dict(sorted(memory.items())), "context": context}
+        return {**self.inputs.fingerprint, "memory": dict(sorted(memory.items())), "context": context}
 
 
 def spending(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -219,12 +220,12 @@ def spending(answers: Sequence[Answer]) -> dict[str, Any]:
 
 
 def state_after_spending(
-    seat: Seat, answers: Sequence[Answer], used: dict[str, Any], status: Status
+    inputs: TurnInputs, answers: Sequence[Answer], used: dict[str, Any], status: Status
 ) -> AgentState:
     """Return an agent's state with what this turn `used`, and nothing else that is new."""
-    before, costs = seat.state, _known_costs(answers)
+    before, costs = inputs.state, _known_costs(answers)
     return AgentState(
-        tick=seat.tick,
+        tick=inputs.tick,
         status=status,
         turns=before.turns,
         credits=round(min(before.credits + used["credits"], LARGEST_AMOUNT), 6),

@@ -1,6 +1,6 @@
-"""From an agent that is due to the seat of its turn: everything it will see, gathered once.
+"""From an agent that is due to the inputs of its turn: everything it will see, gathered once.
 
-A seat is written to the journal (`turn_started`) before the model is asked, and read back from there when
+They are written to the journal (`turn_started`) before the model is asked, and read back from there when
 an interrupted tick goes on.
 """
 
@@ -33,11 +33,11 @@ from lemming.organisation import Organisation
 from lemming.providers import Message, make_provider, provider_class
 from lemming.tools import Tool, Toolset
 from lemming.turn.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
-from lemming.turn.values import Seat
+from lemming.turn.values import TurnInputs
 
 NOTHING: Mapping[str, bytes] = {}
 IN_THE_OPENING = ("instructions", "examples")
-STANDINGS_REMEMBERED = 10_000
+OPENINGS_REMEMBERED = 10_000
 
 
 class Skip(NamedTuple):
@@ -47,28 +47,28 @@ class Skip(NamedTuple):
     error: str = ""
 
 
-class Seated(NamedTuple):
-    """A seat, the ids of the entries its prompt shows, and what was wrong with files on the way."""
+class Gathered(NamedTuple):
+    """The inputs of a turn, the ids of the entries its prompt shows, and what was wrong with files."""
 
-    seat: Seat
-    standing: Standing
+    inputs: TurnInputs
+    opening: Opening
     entries: list[str]
     problems: tuple[Problem, ...] = ()
 
 
-class Standing(NamedTuple):
+class Opening(NamedTuple):
     """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
 
     `basis` is what it follows from. `fields` are those of a `TurnStarted` from `schema` to `repairs`, and
-    `written` the same as JSON, without the braces. `opening` are the messages that the prompt begins with,
-    and `opening_written` the same as JSON, without the brackets.
+    `written` the same as JSON, without the braces. `messages` are the messages that the prompt begins with,
+    and `messages_written` the same as JSON, without the brackets.
     """
 
     basis: tuple[object, ...]
     takes_schema: bool
     fields: dict[str, Any]
-    opening: list[Message]
-    opening_written: bytes
+    messages: list[Message]
+    messages_written: bytes
     written: bytes
 
 
@@ -101,9 +101,9 @@ class Surroundings(Protocol):
         ...
 
 
-def find_seat(
+def gather(
     now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes] = NOTHING
-) -> Seated | Skip:
+) -> Gathered | Skip:
     """Gather what an agent's turn starts from, or say why it takes none.
 
     `held` are files that earlier turns wrote and that are not on the disk yet, by `FileEffect.place`.
@@ -112,14 +112,14 @@ def find_seat(
     context file it may not read, a damaged ledger.
     """
     require_own_folders(now.org.base, agent.name)
-    desk = _look(now, agent, digest, held)
-    if isinstance(desk, Skip):
-        return desk
-    entry, state, allocation, memories, context, inputs = desk
+    found = _look(now, agent, digest, held)
+    if isinstance(found, Skip):
+        return found
+    entry, state, allocation, memories, context, fingerprint = found
     settings = now.config.org
     view = now.mail.view(agent, state.read)
     inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars)
-    standing = now.org.own(_Standings).of(now, agent, entry, allocation)
+    opening = now.org.own(_Openings).of(now, agent, entry, allocation)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     sight = Sight(
         agent=agent,
@@ -133,34 +133,36 @@ def find_seat(
             *([_expired_warning(state.expired_unread)] if state.expired_unread else []),
         ],
         memory_chars=settings.memory_chars,
-        uses_wire_form=standing.takes_schema,
+        uses_wire_form=opening.takes_schema,
     )
     situation = brief_situation(sight) if entry.prompt == "brief" else full_situation(sight)
-    seat = Seat(
+    inputs = TurnInputs(
         agent=agent,
         tick=now.tick,
         model=entry,
         allocation=allocation,
-        max_steps=standing.fields["max_steps"],
-        repairs=standing.fields["repairs"],
-        prompt=[*map(dict, standing.opening), situation],
-        schema=standing.fields["schema"],
+        max_steps=opening.fields["max_steps"],
+        repairs=opening.fields["repairs"],
+        prompt=[*map(dict, opening.messages), situation],
+        schema=opening.fields["schema"],
         state=state,
         read=inbox.mark,
         warned=warned,
-        inputs=inputs,
+        fingerprint=fingerprint,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
     )
-    return Seated(seat, standing, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems))
+    return Gathered(
+        inputs, opening, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems)
+    )
 
 
 def why_not(now: Surroundings, agent: Agent, digest: str) -> Skip | None:
-    """Return why an agent that is due would take no turn now; None when it would. Raises as `find_seat`."""
-    desk = _look(now, agent, digest, NOTHING)
-    return desk if isinstance(desk, Skip) else None
+    """Return why an agent that is due would take no turn now; None when it would. Raises as `gather`."""
+    found = _look(now, agent, digest, NOTHING)
+    return found if isinstance(found, Skip) else None
 
 
-class _Desk(NamedTuple):
+class _BeforeInbox(NamedTuple):
     """What an agent finds before it opens its inbox."""
 
     model: ModelEntry
@@ -168,10 +170,10 @@ class _Desk(NamedTuple):
     allocation: AgentCredits
     memories: Memories
     context: list[tuple[str, str]]
-    inputs: dict[str, Any] | None
+    fingerprint: dict[str, Any] | None
 
 
-def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _Desk | Skip:
+def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _BeforeInbox | Skip:
     org, config = now.org, now.config
     entry = config.model(agent.model.key)
     state = read_state(org, agent.name, before=now.tick)
@@ -186,39 +188,39 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
         text = read_text(resolve(agent, org.base, item.file, "read", caller="context"), held)
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
-    inputs = _inputs(agent, org.base, config, digest, memories, texts, shown)
-    if inputs is not None and _nothing_new(now, agent, state, inputs):
+    fingerprint = _fingerprint(agent, org.base, config, digest, memories, texts, shown)
+    if fingerprint is not None and _nothing_new(now, agent, state, fingerprint):
         return Skip(f"nothing it reads has changed since tick {state.tick}")
-    return _Desk(entry, state, allocation, memories, shown, inputs)
+    return _BeforeInbox(entry, state, allocation, memories, shown, fingerprint)
 
 
-def as_record(seated: Seated) -> tuple[TurnStarted, bytes]:
-    """Return what the journal says of the seat, and the same as JSON without the braces.
+def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
+    """Return what the journal says of the inputs, and the same as JSON without the braces.
 
     Most of that is the same in every turn of the agent, and ready.
     """
-    seat, standing = seated.seat, seated.standing
-    head: dict[str, Any] = {"agent": seat.agent.name, "entries": seated.entries}
+    inputs, opening = gathered.inputs, gathered.opening
+    head: dict[str, Any] = {"agent": inputs.agent.name, "entries": gathered.entries}
     rest: dict[str, Any] = {
-        "state": seat.state.as_json(),
-        "read": seat.read.as_json(),
-        "warned": seat.warned,
-        "inputs": seat.inputs,
-        "damaged": sorted(seat.damaged),
+        "state": inputs.state.as_json(),
+        "read": inputs.read.as_json(),
+        "warned": inputs.warned,
+        "inputs": inputs.fingerprint,
+        "damaged": sorted(inputs.damaged),
     }
     written = b'%b,"prompt":[%b,{"role":"user","content":%b}],%b,%b' % (
         compact(head)[1:-1],
-        standing.opening_written,
-        compact(seat.prompt[-1]["content"]),
-        standing.written,
+        opening.messages_written,
+        compact(inputs.prompt[-1]["content"]),
+        opening.written,
         compact(rest)[1:-1],
     )
-    return TurnStarted(**head, prompt=seat.prompt, **standing.fields, **rest), written
+    return TurnStarted(**head, prompt=inputs.prompt, **opening.fields, **rest), written
 
 
-def from_record(record: TurnStarted, tick: int) -> Seat:
-    """Return the seat of an interrupted turn, with the model and the credits it had when it began."""
-    return Seat(
+def from_record(record: TurnStarted, tick: int) -> TurnInputs:
+    """Return the inputs of an interrupted turn, with the model and the credits it had when it began."""
+    return TurnInputs(
         agent=agent_of(record),
         tick=tick,
         model=model_of(record),
@@ -230,50 +232,50 @@ def from_record(record: TurnStarted, tick: int) -> Seat:
         state=AgentState.from_json(record.state),
         read=ReadMark.from_json(record.read),
         warned=record.warned,
-        inputs=record.inputs,
+        fingerprint=record.inputs,
         damaged=frozenset(record.damaged),
     )
 
 
-class _Standings:
-    """The standings of an organisation's agents, by name, and which models take a schema."""
+class _Openings:
+    """The openings of an organisation's agents, by name, and which models take a schema."""
 
     def __init__(self, org: Organisation) -> None:
         self._base = org.base
-        self._known: dict[str, Standing] = {}
+        self._known: dict[str, Opening] = {}
         self._takes_schema: dict[tuple[object, ...], bool] = {}
 
-    def of(self, now: Surroundings, agent: Agent, entry: ModelEntry, allocation: AgentCredits) -> Standing:
-        """Return the agent's standing, made anew when anything that it follows from is not the very same."""
+    def of(self, now: Surroundings, agent: Agent, entry: ModelEntry, allocation: AgentCredits) -> Opening:
+        """Return the agent's opening, made anew when anything that it follows from is not the very same."""
         plugins = now.config.org.plugins
         provider = provider_class(entry.provider, plugins)
         basis = agent, now.config, now.toolset, provider
         known = self._known.get(agent.name)
         if known and all(map(is_, known.basis, basis)):
             return known
-        if len(self._known) >= STANDINGS_REMEMBERED:
+        if len(self._known) >= OPENINGS_REMEMBERED:
             self._known.clear()
             self._takes_schema.clear()
         key = provider, entry.provider, compact(entry.options), tuple(plugins)
         if key not in self._takes_schema:
             self._takes_schema[key] = _takes_schema(entry, self._base, plugins)
-        standing = _make_standing(basis, now, agent, entry, allocation, self._takes_schema[key])
-        self._known[agent.name] = standing
-        return standing
+        opening = _make_opening(basis, now, agent, entry, allocation, self._takes_schema[key])
+        self._known[agent.name] = opening
+        return opening
 
 
-def _make_standing(
+def _make_opening(
     basis: tuple[object, ...],
     now: Surroundings,
     agent: Agent,
     entry: ModelEntry,
     allocation: AgentCredits,
     takes_schema: bool,
-) -> Standing:
+) -> Opening:
     settings = now.config.org
     tools = tuple(now.toolset.allowed(agent, settings).values())
     limits, defaults = agent.turn, settings.defaults.turn
-    opening = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
+    messages = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
     schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
     fields = {
         "schema": schema,
@@ -283,12 +285,12 @@ def _make_standing(
         "max_steps": limits.max_steps or defaults.max_steps,
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
     }
-    return Standing(
+    return Opening(
         basis=basis,
         takes_schema=takes_schema,
         fields=fields,
-        opening=opening,
-        opening_written=compact(opening)[1:-1],
+        messages=messages,
+        messages_written=compact(messages)[1:-1],
         written=compact(fields)[1:-1],
     )
 
@@ -318,7 +320,7 @@ def _shown(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
     return label, lines[turns % len(lines)] if lines else ""
 
 
-def _inputs(
+def _fingerprint(
     agent: Agent,
     base: Path,
     config: Config,
@@ -339,9 +341,9 @@ def _inputs(
     return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
 
 
-def _nothing_new(now: Surroundings, agent: Agent, state: AgentState, inputs: dict[str, Any]) -> bool:
+def _nothing_new(now: Surroundings, agent: Agent, state: AgentState, fingerprint: dict[str, Any]) -> bool:
     any_news = any(_is_news(result, now.toolset.get(result["tool"])) for result in state.results)
-    return inputs == state.inputs and not any_news and not has_unread(now.mail.view(agent, state.read))
+    return fingerprint == state.inputs and not any_news and not has_unread(now.mail.view(agent, state.read))
 
 
 def _is_news(result: Mapping[str, Any], tool: Tool | None) -> bool:

@@ -1,8 +1,8 @@
 """One turn of one agent, and the strategy by which it is taken: ask, act, ask again, within limits.
 
-What a turn starts from is a `Seat`; every answer from outside goes through a `Tape`, which gives back the
-recorded answer where there is one. So a turn that was interrupted is taken again from its record and comes to
-the same outcome, whatever its strategy: that is a function of the draft, and knows no disk and no clock.
+What a turn starts from are its `TurnInputs`; whatever it asks of the world goes through its `Answers`, which
+give back the recorded answer where there is one. So a turn that was interrupted is taken again from its
+record and comes to the same outcome, whatever its strategy: a function of the draft that knows no disk.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from lemming.errors import ContractError, OutOfCredits, ProviderError
 from lemming.providers import Message
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import correction, results_message
-from lemming.turn.values import Seat, Tape, TurnOutcome
+from lemming.turn.values import Answers, TurnInputs, TurnOutcome
 
 REPLY_CHARS_QUOTED = 4000
 
@@ -25,8 +25,8 @@ Strategy = Callable[[Draft], Literal["done", "waiting"]]
 
 def steps(draft: Draft) -> Literal["done", "waiting"]:
     """Ask, do what the reply says, and ask again with the results, as often as the agent may in one turn."""
-    messages = list(draft.seat.prompt)
-    for _ in range(draft.seat.max_steps):
+    messages = list(draft.inputs.prompt)
+    for _ in range(draft.inputs.max_steps):
         if draft.unshown:
             messages.append(results_message(draft.unshown, messages))
         reply = _ask(draft, messages)
@@ -50,15 +50,15 @@ def finish(draft: Draft, strategy: Strategy = steps) -> TurnOutcome:
         return draft.end("failed", error)
 
 
-def take_turn(seat: Seat, tape: Tape) -> TurnOutcome:
-    """Take one turn. Whatever the model does, this returns; a failing disk or a stop raises from the tape."""
-    return finish(Draft(seat, tape))
+def take_turn(inputs: TurnInputs, answers: Answers) -> TurnOutcome:
+    """Take one turn. Whatever the model does, this returns; a failing disk or a stop is raised."""
+    return finish(Draft(inputs, answers))
 
 
 def _ask(draft: Draft, messages: list[Message]) -> TurnReply:
     """Get a reply that is the contract, with corrections where the limits allow."""
     problem: ContractError | None = None
-    for corrections_left in range(draft.seat.repairs, -1, -1):
+    for corrections_left in range(draft.inputs.repairs, -1, -1):
         try:
             answer = draft.ask(messages)
         except OutOfCredits as error:

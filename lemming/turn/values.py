@@ -20,7 +20,7 @@ from lemming.tools import ToolResult
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seat:
+class TurnInputs:
     """What a turn starts from. All of it is in the journal before the model is asked."""
 
     agent: Agent
@@ -34,7 +34,7 @@ class Seat:
     state: AgentState
     read: ReadMark
     warned: bool = False
-    inputs: dict[str, Any] | None = None
+    fingerprint: dict[str, Any] | None = None
     damaged: frozenset[str] = frozenset()
     """Keys of memories whose files a person broke: they are not written over."""
     problem: ProviderError | None = None
@@ -57,7 +57,7 @@ class Answer(NamedTuple):
     duration_ms: int = 0
 
 
-class Tape(Protocol):
+class Answers(Protocol):
     """Where the answers of a turn come from: its record first, the world after that."""
 
     def ask(self, call: int, messages: list[Message]) -> Answer:

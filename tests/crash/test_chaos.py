@@ -9,7 +9,7 @@ import pytest
 from corpus import plain
 
 from lemming.cli import run
-from lemming.commands.chaos import Toll, turns_at_once
+from lemming.commands.chaos import Tally, turns_at_once
 from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.files import fs
@@ -30,13 +30,13 @@ def test_killed_processes_come_to_the_files_of_a_run_in_peace(
     run_once(base)
     before = tree(base, without=())
     status = run(["-C", str(base), "chaos", "--kills", "2", "--seed", "5", "--json"])
-    (toll,) = map(json.loads, capsys.readouterr().out.splitlines())
+    (tally,) = map(json.loads, capsys.readouterr().out.splitlines())
     assert status == 0
-    assert toll["type"] == "chaos"
-    assert toll["kills"] == 2
-    assert toll["is_as_promised"]
-    assert toll["doubled"] == toll["lost"] == toll["different"] == []
-    assert toll["calls_repeated"] <= 2
+    assert tally["type"] == "chaos"
+    assert tally["kills"] == 2
+    assert tally["is_as_promised"]
+    assert tally["doubled"] == tally["lost"] == tally["different"] == []
+    assert tally["calls_repeated"] <= 2
     assert tree(base, without=()) == before
 
 
@@ -48,8 +48,8 @@ def test_a_memory_written_at_another_time_of_day_is_no_difference(
     make_org(base, resume("ada"), resume("bob", **watching), script=[{"reply": learns}])
     run_once(base)
     run(["-C", str(base), "chaos", "--kills", "1", "--json"])
-    (toll,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert toll["different"] == []
+    (tally,) = map(json.loads, capsys.readouterr().out.splitlines())
+    assert tally["different"] == []
 
 
 @pytest.mark.parametrize(
@@ -59,8 +59,8 @@ def test_a_kill_may_repeat_the_calls_of_all_turns_that_go_at_once(
     base: Path, executor: str, is_as_promised: bool
 ) -> None:
     make_org(base, *(resume(name) for name in ("ada", "bob", "cyd")), org={"executor": executor})
-    toll = Toll(seed=0, kills=1, calls_repeated=3, at_once=turns_at_once(base))
-    assert toll.is_as_promised is is_as_promised
+    tally = Tally(seed=0, kills=1, calls_repeated=3, at_once=turns_at_once(base))
+    assert tally.is_as_promised is is_as_promised
 
 
 def test_a_copy_answers_with_what_the_journals_hold(base: Path, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from lemming.files.jsontext import pretty
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.tick.dependencies import Waits
 from lemming.tick.executors.threads import run_all
-from lemming.tick.executors.turn_lock import Baton
+from lemming.tick.executors.turn_lock import TurnLock
 
 SHARED = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
 
@@ -106,14 +106,14 @@ class Register:
 
 
 def test_an_interrupt_signs_everybody_off() -> None:
-    stop, register, baton = threading.Event(), Register(), Baton()
+    stop, register, turn_lock = threading.Event(), Register(), TurnLock()
 
     def work(name: str) -> None:
         if name == "third":
             main = threading.main_thread().ident
             assert main is not None
             signal.pthread_kill(main, signal.SIGINT)
-        with baton.waiting:
+        with turn_lock.waiting:
             assert stop.wait(10)
 
     names = ["first", "second", "third", "fourth"]
@@ -121,7 +121,7 @@ def test_an_interrupt_signs_everybody_off() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.raises(KeyboardInterrupt):
-            run_all(names, waits, work, at_once=3, baton=baton, stop=stop, register=register)
+            run_all(names, waits, work, at_once=3, turn_lock=turn_lock, stop=stop, register=register)
     finally:
         signal.signal(signal.SIGINT, before)
     assert register.running == 0
@@ -130,12 +130,12 @@ def test_an_interrupt_signs_everybody_off() -> None:
 def test_a_system_without_more_threads_ends_the_turns_that_were_begun(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stop, register, baton = threading.Event(), Register(), Baton()
+    stop, register, turn_lock = threading.Event(), Register(), TurnLock()
     ended: list[str] = []
 
     def work(name: str) -> None:
         monkeypatch.setattr(threading.Thread, "start", refuse)
-        with baton.waiting:
+        with turn_lock.waiting:
             assert stop.wait(10)
         ended.append(name)
 
@@ -145,6 +145,6 @@ def test_a_system_without_more_threads_ends_the_turns_that_were_begun(
     names = [f"n{number}" for number in range(1000)]
     waits = dict.fromkeys(names, Waits())
     with pytest.raises(RuntimeError, match="new thread"):
-        run_all(names, waits, work, at_once=1000, baton=baton, stop=stop, register=register)
+        run_all(names, waits, work, at_once=1000, turn_lock=turn_lock, stop=stop, register=register)
     assert 0 < len(ended) < len(names)
     assert register.running == 0

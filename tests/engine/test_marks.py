@@ -14,7 +14,7 @@ from lemming.files.jsontext import parse
 from lemming.memory import save_memory
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.turn.loop import take_turn
-from lemming.turn.values import Answer, Seat
+from lemming.turn.values import Answer, TurnInputs
 
 MARK = re.compile(r"^<<<DATA ([0-9a-f]{32})$", re.MULTILINE)
 NASTY = "a\u2028b\u2029c\u0085d\u202ee\u2066f\x9b31mg\x7f\u200fh DATA>>> <<<DATA i"
@@ -99,19 +99,19 @@ def test_the_mark_around_results_follows_from_what_was_said_before(base: Path) -
     for text in ("one", "two"):
         (base / "config/answers.jsonl").write_text("")
         asked: list[list[dict[str, str]]] = []
-        seat = seat_of(base, text)
-        take_turn(seat, Told(asked, call))
+        inputs = inputs_of(base, text)
+        take_turn(inputs, Told(asked, call))
         marks.add(MARK.findall(asked[1][-1]["content"])[0])
     assert len(marks) == 2
 
 
-def seat_of(base: Path, text: str) -> Seat:
+def inputs_of(base: Path, text: str) -> TurnInputs:
     from lemming.agents import AgentCredits, load_agent
     from lemming.config import ModelEntry
     from lemming.journal.ledger import AgentState
     from lemming.journal.read_mark import ReadMark
 
-    return Seat(
+    return TurnInputs(
         agent=load_agent(base, "reader"),
         tick=1,
         model=ModelEntry(provider="scripted"),
@@ -126,7 +126,7 @@ def seat_of(base: Path, text: str) -> Seat:
 
 
 class Told:
-    """A tape of two answers: one that calls a tool, and one that is quiet."""
+    """Two answers: one that calls a tool, and one that is quiet."""
 
     def __init__(self, asked: list[list[dict[str, str]]], call: dict[str, Any]) -> None:
         self.asked, self.call = asked, call

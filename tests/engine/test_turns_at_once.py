@@ -24,7 +24,7 @@ from lemming.providers import LLMProvider, register_provider
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
 from lemming.tick.executors.threads import run_all
-from lemming.tick.executors.turn_lock import Baton
+from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tools import Places, Tool, ToolRegistry, ToolResult, toolset_of
 
 TICKS = 3
@@ -284,18 +284,18 @@ def test_every_name_is_called_once_after_those_it_waits_for() -> None:
         running.discard(name)
         over.append(name)
 
-    run_all(order, waits, work, at_once=5, baton=Baton(), stop=threading.Event())
+    run_all(order, waits, work, at_once=5, turn_lock=TurnLock(), stop=threading.Event())
     assert sorted(over) == sorted(order)
     assert most <= 5
 
 
 def test_an_error_of_one_is_raised_after_the_running_ones_are_over() -> None:
     began, stop, ended = threading.Event(), threading.Event(), []
-    baton = Baton()
+    turn_lock = TurnLock()
 
     def work(name: str) -> None:
         if name == "bad":
-            with baton.waiting:
+            with turn_lock.waiting:
                 assert began.wait(10)
             raise ValueError("no")
         began.set()
@@ -303,6 +303,6 @@ def test_an_error_of_one_is_raised_after_the_running_ones_are_over() -> None:
 
     waits = {"bad": Waits(), "good": Waits()}
     with pytest.raises(ValueError, match="no"):
-        run_all(["bad", "good"], waits, work, at_once=2, baton=baton, stop=stop)
+        run_all(["bad", "good"], waits, work, at_once=2, turn_lock=turn_lock, stop=stop)
     assert ended == ["good"]
     assert stop.is_set()

@@ -11,7 +11,7 @@ Work = Callable[[], None]
 KEPT_S = 10.0
 
 
-class Crew:
+class Pool:
     """Threads that work, and those that did and are kept for `kept_s`.
 
     They are daemons: work that hangs does not keep the process alive.
@@ -53,11 +53,11 @@ class _Member(threading.Thread):
                 self._called.acquire()
 
 
-def crew() -> Crew:
+def pool() -> Pool:
     """Return the threads of this process; a forked one has none of its parent's."""
-    return _crew_of(os.getpid())
+    return _pool_of(os.getpid())
 
 
 @lru_cache(maxsize=1)
-def _crew_of(process: int) -> Crew:
-    return Crew()
+def _pool_of(process: int) -> Pool:
+    return Pool()

@@ -11,8 +11,8 @@ from queue import SimpleQueue
 from typing import Protocol
 
 from lemming.tick.dependencies import Waits
-from lemming.tick.executors.pool import crew
-from lemming.tick.executors.turn_lock import Baton
+from lemming.tick.executors.pool import pool
+from lemming.tick.executors.turn_lock import TurnLock
 
 Work = Callable[[str], None]
 
@@ -33,30 +33,30 @@ def run_all(
     work: Work,
     *,
     at_once: int,
-    baton: Baton,
+    turn_lock: TurnLock,
     stop: threading.Event,
     register: Register | None = None,
 ) -> None:
     """Call `work(name)` for every name, at most `at_once` at a time, each after those it waits for.
 
-    Of those calls one works, the one that holds the `baton`; the others are `baton.waiting`. Those that are
-    ready start in the order given. An exception sets `stop`, for the running ones to end soon; nobody starts
-    any more, and it is raised when they are over.
+    Of those calls one works, the one that holds the `turn_lock`; the others are `turn_lock.waiting`. Those
+    that are ready start in the order given. An exception sets `stop`, for the running ones to end soon;
+    nobody starts any more, and it is raised when they are over.
     """
     try:
         if at_once == 1 or len(order) == 1:
-            with baton:
+            with turn_lock:
                 for name in order:
                     work(name)
         else:
-            _Run(order, waits, work, at_once, baton, stop, register).run()
+            _Run(order, waits, work, at_once, turn_lock, stop, register).run()
     except BaseException:
         stop.set()
         raise
 
 
 class _Run:
-    """The progress of one `run_all`. Only who holds the baton touches it.
+    """The progress of one `run_all`. Only who holds the turn lock touches it.
 
     A thread whose turn is over takes the next one, without another thread in between.
     """
@@ -67,12 +67,12 @@ class _Run:
         waits: dict[str, Waits],
         work: Work,
         at_once: int,
-        baton: Baton,
+        turn_lock: TurnLock,
         stop: threading.Event,
         register: Register | None,
     ) -> None:
         self._order, self._call, self._at_once = order, work, at_once
-        self._baton, self._stop, self._register = baton, stop, register
+        self._turn_lock, self._stop, self._register = turn_lock, stop, register
         self._rank = {name: rank for rank, name in enumerate(order)}
         for_some = [name for name in order if not waits[name].everyone]
         self._missing = {name: len(waits[name].names) for name in for_some}
@@ -106,7 +106,7 @@ class _Run:
 
     def _work_or_hand_out(self) -> None:
         """Take a single turn here, where Ctrl-C ends it at once; let several have threads of their own."""
-        with self._baton:
+        with self._turn_lock:
             while len(self._ready) == 1 and (name := self._next()):
                 self._work(name)
             self._hand_out()
@@ -117,13 +117,13 @@ class _Run:
     def _hand_out(self) -> None:
         while self._running < self._at_once and (name := self._next()):
             self._running += 1
-            self._baton.promise(partial(self._begin, name))
+            self._turn_lock.promise(partial(self._begin, name))
 
     def _begin(self, name: str) -> bool:
         """Let a thread take this turn and those it makes way for; return whether there is a thread."""
         try:
             if not self._error:
-                crew().start(partial(self._serve, name))
+                pool().start(partial(self._serve, name))
                 return True
         except RuntimeError as error:  # the system has no more threads
             self._fail(error)
@@ -140,7 +140,7 @@ class _Run:
             name = self._following()
         self._running -= 1
         is_last = not self._running
-        self._baton.pass_on()
+        self._turn_lock.pass_on()
         if is_last:
             self._none_runs.put(None)
 
@@ -178,8 +178,8 @@ class _Run:
     def _fail(self, error: BaseException) -> None:
         """Let nobody start any more, and the running ones end soon.
 
-        After Ctrl-C the thread that waits calls it, without the baton: so each is taken out of `_ready` once,
-        here or by `_next`.
+        After Ctrl-C the thread that waits calls it, without the turn lock: so each is taken out of `_ready`
+        once, here or by `_next`.
         """
         self._stop.set()
         self._error = self._error or error

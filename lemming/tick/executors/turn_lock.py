@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Baton:
-    """Held by the one thread that works; `with baton:` works, `with baton.waiting:` lets others work.
+class TurnLock:
+    """Held by the one thread that works; `with turn_lock:` works, `with turn_lock.waiting:` lets others work.
 
     Threads that compute at the same time gain nothing in Python and pay for every change of threads. So who
-    passes the baton on wakes the next in line, which then has it, and nobody else.
+    passes it on wakes the next in line, which then has it, and nobody else.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Baton:
         self._lock = threading.Lock()
 
     def take(self) -> None:
-        """Wait until the baton is this thread's."""
+        """Wait until the turn lock is this thread's."""
         with self._lock:
             if not self._is_held:
                 self._is_held = True
@@ -31,14 +31,14 @@ class Baton:
         place.called.acquire()
 
     def promise(self, start: Callable[[], bool]) -> None:
-        """Call `start` when it is next in line, to begin a thread that has the baton. Holder only.
+        """Call `start` when it is next in line, to begin a thread that has the turn lock. Holder only.
 
-        If `start` returns false, there is no such thread, and the baton goes on to the next.
+        If `start` returns false, there is no such thread, and the turn lock goes on to the next.
         """
         self._line.append(start)
 
     def pass_on(self) -> None:
-        """Give the baton to the next in line. Holder only."""
+        """Give the turn lock to the next in line. Holder only."""
         while following := self._following():
             if following():
                 return
@@ -70,13 +70,13 @@ class _Place:
 
 
 class _Waiting:
-    """The time in which who holds the baton waits for something else."""
+    """The time in which who holds the turn lock waits for something else."""
 
-    def __init__(self, baton: Baton) -> None:
-        self._baton = baton
+    def __init__(self, turn_lock: TurnLock) -> None:
+        self._turn_lock = turn_lock
 
     def __enter__(self) -> None:
-        self._baton.pass_on()
+        self._turn_lock.pass_on()
 
     def __exit__(self, *_: object) -> None:
-        self._baton.take()
+        self._turn_lock.take()

@@ -1,6 +1,6 @@
 """Recorded ticks, run again with recorded answers and compared. No provider is ever called.
 
-In place: each turn's outcome is worked out again from its record (`take_turn` with a tape that has nothing
+In place: each turn's outcome is worked out again from its record (`take_turn` with answers that have nothing
 but records). Into another folder: the whole engine runs again there, from the first journal on, on an
 organisation that starts as this one did; its models, tools and clock are the recording.
 """
