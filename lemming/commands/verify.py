@@ -16,6 +16,8 @@ from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_org
 from lemming.timeline.verify.told import Finding
 
+TAKEN_APART = 1000
+
 
 def verify(
     ctx: typer.Context,
@@ -23,14 +25,20 @@ def verify(
         str | None,
         typer.Argument(metavar="TICKS", help="7, or 3-9: only what these ticks wrote. Default: all."),
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Take every journal apart, however many there are.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Check every file against the journals, and print the state root.
 
     The journals' own checksums, each file against the last turn that wrote it, the outboxes, the ledgers
-    and the tick counter. What is wrong comes first, oldest tick first. A memory, a resume or a workspace file
-    that a person has edited is a note; what is damaged, gone or not accounted for is an error.
+    and the tick counter. The newest 1,000 journals are also taken apart, record by record; --all does that
+    with all of them, and takes twice as long.
+
+    What is wrong comes first, oldest tick first. A memory, a resume or a workspace file that a person has
+    edited is a note; what is damaged, gone or not accounted for is an error.
 
     The state root is one SHA-256 over the organisation's files, without logs: two organisations with the same
     root hold the same.
@@ -47,7 +55,7 @@ def verify(
     chosen = None if ticks is None else timeline.parse_ticks(ticks, journal_ticks(base))
     if (engine := running_engine(base)) and not quiet:
         tell(f"running: {describe_engine(engine)}; what it is writing now is passed over", style="dim")
-    result = verify_org(base, chosen)
+    result = verify_org(base, chosen, newest=None if every else TAKEN_APART)
     if as_json:
         _show_as_json(result)
     else:
@@ -84,3 +92,6 @@ def _tell_summary(result: Verification) -> None:
         [counted(result.ticks, "tick"), counted(result.turns, "turn"), counted(result.files, "file")]
     )
     tell(f"{checked}: {', '.join(found) or 'everything is as the journals tell'}")
+    if result.skimmed:
+        older = counted(result.skimmed, "older journal")
+        tell(f"{older}: checksums and what they wrote; --all checks each of their records too")

@@ -8,6 +8,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from recorded import TICKS, Bell, busy_org, rewrite_journal, speak
@@ -23,7 +24,8 @@ from lemming.memory import delete_memory
 from lemming.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume
 from lemming.timeline import parse_ticks
-from lemming.timeline.verify.files import verify
+from lemming.timeline.verify.files import Verification
+from lemming.timeline.verify.files import verify as verify_whole
 from lemming.timeline.verify.root import files_that_count, state_root
 from lemming.timeline.verify.told import Finding
 from lemming.tools import ToolRegistry
@@ -37,6 +39,14 @@ def org(base: Path) -> Iterator[Path]:
     ToolRegistry.register(Bell())
     yield busy_org(base)
     ToolRegistry.unregister("bell")
+
+
+def verify(base: Path, ticks: list[int] | None = None) -> Verification:
+    """Verify with every journal taken apart, and see that reading only what names files finds the same."""
+    whole = verify_whole(base, ticks)
+    skimmed = verify_whole(base, ticks, newest=0)
+    assert (skimmed.findings, skimmed.files, skimmed.turns) == (whole.findings, whole.files, whole.turns)
+    return whole
 
 
 def found(base: Path) -> list[tuple[int, str, str, bool]]:
@@ -136,6 +146,16 @@ def test_a_journal_under_another_name_is_damage(org: Path) -> None:
     fs.publish(org, AT_TICK_2, (org / "logs/ticks/00000003.jsonl").read_bytes())
     assert (2, f"{AT_TICK_2}:1", "damage", True) in found(org)
     assert "that of tick 3" in verify(org).findings[0].message
+
+
+def test_of_older_journals_what_names_no_file_is_not_taken_apart(org: Path) -> None:
+    def forge(record: dict[str, Any]) -> dict[str, Any]:
+        return {**record, "agent": "nobody"} if record["type"] == "model_replied" else record
+
+    rewrite_journal(org, 2, forge)
+    newest_two, whole = verify_whole(org, newest=2), verify_whole(org)
+    assert (newest_two.findings, newest_two.skimmed) == ((), TICKS - 2)
+    assert [(finding.tick, finding.kind) for finding in whole.findings] == [(2, "damage")]
 
 
 def test_a_journal_whose_checksums_were_made_again_disagrees_with_the_files(org: Path) -> None:

@@ -37,6 +37,8 @@ class Verification:
     turns: int
     files: int
     root: str
+    skimmed: int = 0
+    """Of so many journals, the oldest, only the checksums and the lines that name files were checked."""
 
     @property
     def errors(self) -> list[Finding]:
@@ -44,12 +46,13 @@ class Verification:
         return [finding for finding in self.findings if finding.is_error]
 
 
-def verify(base: Path, ticks: list[int] | None = None) -> Verification:
+def verify(base: Path, ticks: list[int] | None = None, *, newest: int | None = None) -> Verification:
     """Check the files that turns of these ticks (default: all) wrote, their journals, and the ledgers.
 
-    Nothing is written and nothing is locked. Raises `DiskError` when a file cannot be read.
+    With `newest`, only so many journals are taken apart; of those before, the checksums and what names files
+    are checked. Nothing is written and nothing is locked. Raises `DiskError` when a file cannot be read.
     """
-    told = read_told(base)
+    told = read_told(base, newest=newest)
     digests = file_digests(base)
     findings = [
         *told.findings,
@@ -63,7 +66,7 @@ def verify(base: Path, ticks: list[int] | None = None) -> Verification:
     kept.sort(key=lambda finding: (finding.tick, finding.file))
     files = sum(written.tick in chosen for written in told.files.values())
     turns = sum(tick in chosen for turns in told.turns.values() for tick in turns)
-    return Verification(tuple(kept), len(chosen), turns, files, root_of(digests))
+    return Verification(tuple(kept), len(chosen), turns, files, root_of(digests), told.skimmed)
 
 
 # --- files -------------------------------------------------------------------------------------

@@ -9,10 +9,11 @@ from typing import Any, Literal
 
 from lemming import paths
 from lemming.errors import CorruptState
-from lemming.journal.file import journal_ticks, reading_of
+from lemming.journal.file import journal_ticks, raw_journal, reading_of
 from lemming.journal.records import EntriesExpired, TurnCommitted, TurnStarted
-from lemming.tick.counter import newest_in_ledgers
+from lemming.tick.counter import LAST_TICK, newest_in_ledgers
 from lemming.timeline.record import RecordedTick, recorded_in
+from lemming.timeline.verify.skim import skimmed
 
 Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
 
@@ -52,7 +53,7 @@ class Told:
     `files`: the last write of each file that should be there. `turns`: for each agent and tick, what its
     ledger must say. `people`: agents that never had a turn because a person speaks for them. `under_way`:
     agents whose turn in the last tick has begun and not ended. `damaged`: ticks whose journal cannot be read.
-    `gone`: ticks that had a journal.
+    `gone`: ticks that had a journal. `skimmed`: how many of `ticks`, the oldest, were not taken apart.
     """
 
     ticks: list[int]
@@ -65,6 +66,7 @@ class Told:
     gone: list[int] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     last_may_be_open: bool = False
+    skimmed: int = 0
 
     def may_be_under_way(self, file: str) -> bool:
         """Return whether a turn that has not ended may be writing this file."""
@@ -72,19 +74,23 @@ class Told:
         return bool(self.under_way) and (parts[0] != "agents" or parts[1] in self.under_way)
 
 
-def read_told(base: Path) -> Told:
+def read_told(base: Path, *, newest: int | None = None) -> Told:
     """Return what the journals tell. One that cannot be read is a finding, and is passed over.
 
+    With `newest`, so many journals are taken apart; of those before, only the lines that name files.
     Raises `CorruptState` when the journals cannot even be listed.
     """
     told = Told(journal_ticks(base))
+    told.skimmed = 0 if newest is None else max(0, len(told.ticks) - newest)
+    apart_from = told.ticks[told.skimmed] if told.skimmed < len(told.ticks) else LAST_TICK
     for before, tick in zip([None, *told.ticks], told.ticks, strict=False):
         try:
-            reading = reading_of(base, tick)
-            recorded = recorded_in(tick, reading)
-            told.findings += _journal_findings(
-                recorded, reading.surplus_bytes, is_last=tick == told.ticks[-1]
-            )
+            recorded = skimmed(tick, raw_journal(base, tick)) if tick < apart_from else None
+            if recorded is None:
+                reading = reading_of(base, tick)
+                recorded = recorded_in(tick, reading)
+                is_last = tick == told.ticks[-1]
+                told.findings += _journal_findings(recorded, reading.surplus_bytes, is_last=is_last)
             _note_gone(told, recorded, before)
         except CorruptState as error:
             told.damaged.append(tick)
