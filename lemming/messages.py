@@ -8,7 +8,7 @@ sends, the engine sets `id`, `tick`, `agent` and `created_at`.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from hashlib import blake2b
@@ -226,10 +226,12 @@ def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
     return found
 
 
-def names_of(identities: Iterable[str]) -> list[EntryName]:
+def names_of(identities: Collection[str]) -> frozenset[EntryName]:
     """Return the entries that have these identities; what is none is left out."""
+    if not identities:
+        return frozenset()
     parts = (identity.partition("/") for identity in identities)
-    return [name for author, _, rest in parts for name in names_in(author, [f"{rest}.json"])]
+    return frozenset(name for author, _, rest in parts for name in names_in(author, [f"{rest}.json"]))
 
 
 def read_entry(base: Path, name: EntryName) -> OutboxEntry:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import NamedTuple
 
 from lemming.errors import Problem
@@ -36,6 +37,8 @@ def assemble(view: View, *, limit: int, chars: int) -> Inbox:
     new = _take_new(view, view.fresh(), limit, chars)
     if not new.is_all:
         new = _take_new(view, view.fresh_by_turns(), limit, chars)
+        new.taken = {name: new.taken[name] for name in sorted(new.taken, key=mail.key)}
+        new.bad = {name: new.bad[name] for name in sorted(new.bad, key=mail.key)}
     left = 0 if new.is_all else view.count_fresh() - len(new.taken) - len(new.passed) - len(new.bad)
     known: list[OutboxEntry] = []
     room = 0
@@ -44,12 +47,12 @@ def assemble(view: View, *, limit: int, chars: int) -> Inbox:
         known, room = _newest(mail, names, limit - len(new.taken), new.room)
     own, _ = _newest(mail, mail.own_newest(view.reader), OWN_ENTRIES_SHOWN, room)
     return Inbox(
-        unread=[new.taken[name] for name in sorted(new.taken, key=mail.key)],
+        unread=[*new.taken.values()],
         known=known,
         own=own,
         waiting=left,
         mark=view.mark_after([*new.taken, *new.passed], new.bad, is_all=new.is_all),
-        problems=[problem for name in sorted(new.bad, key=mail.key) for problem in new.bad[name]],
+        problems=[*chain.from_iterable(new.bad.values())],
     )
 
 

@@ -81,7 +81,7 @@ class EntryIndex:
     def __init__(self, org: Organisation) -> None:
         self._base = org.base
         self._outboxes: dict[str, _Outbox] = {}
-        self._entries: OrderedDict[EntryName, OutboxEntry] = OrderedDict()
+        self.entries: OrderedDict[EntryName, OutboxEntry] = OrderedDict()  # the oldest first
         self.kept_bytes = 0
         self._order: Sequence[str] = ()
         self._in_order = NONE
@@ -139,7 +139,7 @@ class EntryIndex:
 
     def read(self, name: EntryName) -> Found:
         """Return an entry, or what is wrong with its file, or None when there is none."""
-        entry = self._entries.get(name)
+        entry = self.entries.get(name)
         if entry is not None:
             return entry
         try:
@@ -205,14 +205,14 @@ class EntryIndex:
         return names
 
     def _keep(self, name: EntryName, entry: OutboxEntry) -> None:
-        self._entries[name] = entry
+        self.entries[name] = entry
         self.kept_bytes += _size(entry)
         while self.kept_bytes > KEPT_BYTES and self.kept_bytes > KEPT_BYTES_EACH * len(self._outboxes):
-            self.kept_bytes -= _size(self._entries.popitem(last=False)[1])
+            self.kept_bytes -= _size(self.entries.popitem(last=False)[1])
 
     def _forget(self, names: Iterable[EntryName]) -> None:
         for name in names:
-            if entry := self._entries.pop(name, None):
+            if entry := self.entries.pop(name, None):
                 self.kept_bytes -= _size(entry)
 
 

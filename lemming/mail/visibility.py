@@ -48,6 +48,7 @@ class Mail:
         self.agents, self._order, self.persons = frozenset(order), order, frozenset(persons)
         self.named = self.agents.union(broken)  # a target names one of them, or it names nobody
         self._index, self._shows_turns = org.own(EntryIndex), visibility == "order"
+        self._entries = self._index.entries
         self._rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
         self._past: dict[str, Names] = {}
@@ -114,16 +115,20 @@ class Mail:
         newest = [*self.past(author).all[-OWN_ENTRIES_SHOWN:], *self._today_of.get(author, ())]
         return newest[: -OWN_ENTRIES_SHOWN - 1 : -1]
 
-    def today(self, reader: str, authors: Collection[str] | None) -> Sequence[EntryName]:
-        """Return the entries of this tick that a reader of these authors (None: of all) may see, in order."""
-        place = self._firing.get(reader, len(self._firing)) if self._shows_turns else 0
-        turn_of = self._firing.get
-        if authors is None:
-            return [
-                name for name in self._today if turn_of(name.author, -1) < place and name.author != reader
-            ]
-        of_each = [self._today_of[it] for it in authors if it in self._today_of and turn_of(it, -1) < place]
-        return of_each[0] if len(of_each) == 1 else sorted(chain.from_iterable(of_each), key=self.key)
+    def today(self, reader: str) -> Sequence[EntryName]:
+        """Return the entries of this tick that a reader of all may see, in order."""
+        place, turn_of = self._place_of(reader), self._firing.get
+        return [it for it in self._today if turn_of(it.author, -1) < place and it.author != reader]
+
+    def today_of(self, author: str, reader: str) -> Sequence[EntryName]:
+        """Return an author's entries of this tick that a reader of it may see, in order."""
+        names = self._today_of.get(author)
+        is_seen = names and self._firing.get(author, -1) < self._place_of(reader)
+        return names if names and is_seen else ()
+
+    def _place_of(self, reader: str) -> int:
+        """Return a place in the order; the entries are visible of turns before it."""
+        return self._firing.get(reader, len(self._firing)) if self._shows_turns else 0
 
     def is_due(self, author: str) -> bool:
         """Return whether an agent has a turn in this tick: what it writes in it is what the turn wrote."""
@@ -135,14 +140,15 @@ class Mail:
 
     def read(self, name: EntryName) -> Found:
         """Return an entry, or what is wrong with its file, or None when there is none: the same all tick."""
-        if name.tick == self.tick and name in self._written:
-            return self._written[name]
-        if name in self._unusable:
-            return self._unusable[name]
-        found = self._index.read(name)
-        if not isinstance(found, OutboxEntry):
+        entry = self._entries.get(name) or self._written.get(name)
+        if entry is not None:
+            return entry
+        if name not in self._unusable:
+            found = self._index.read(name)
+            if isinstance(found, OutboxEntry):
+                return found
             self._unusable[name] = found
-        return found
+        return self._unusable[name]
 
     def looks_at(self, authors: Collection[str], root: int) -> list[Look] | None:
         """Return what tells whether these outboxes ("*": all) are as they were; None when that is in doubt.
@@ -191,19 +197,26 @@ class View:
         past = mail.readable(reader)
         self._is_of_all = "*" in past
         self._authors: Collection[str] = mail.agents if self._is_of_all else past
-        self._seen_today = mail.today(self.reader, None if self._is_of_all else past)
+        self._seen_today = self._find_today(past)
         if mark.has_bare_ids:
             visible = chain(*(names.all for names in past.values()), self._seen_today)
             mark = mark.resolved(name for name in visible if name.author != self.reader)
-        self.mark = mark
-        self._also, self._unusable = frozenset(names_of(mark.also)), frozenset(names_of(mark.unusable))
+        self.mark, self._also, self._unusable = mark, names_of(mark.also), names_of(mark.unusable)
         self._past = [(names, mark.tick_of(author)) for author, names in past.items()]
         self._ahead: dict[str, int] = {}
         if self._is_of_all:  # of whom more was shown than of the others, and the reader, who is shown nothing
             for_all = mark.tick_of("*")
             ahead = {it: tick for it, tick in mark.through.items() if tick > for_all and it in mail.agents}
             self._ahead = {**ahead, self.reader: self._tick}
-        self._new_today = [name for name in self._seen_today if name not in self._also]
+        self._new_today = self._seen_today
+        if self._also:
+            self._new_today = [name for name in self._seen_today if name not in self._also]
+
+    def _find_today(self, authors: Iterable[str]) -> Sequence[EntryName]:
+        if self._is_of_all:
+            return self.mail.today(self.reader)
+        found = [names for author in authors if (names := self.mail.today_of(author, self.reader))]
+        return found[0] if len(found) == 1 else sorted(chain.from_iterable(found), key=self.mail.key)
 
     def fresh(self) -> Iterator[EntryName]:
         """Yield what has not been shown, oldest first. What was shown long ago is not walked over."""
@@ -245,12 +258,12 @@ class View:
 
     def count_fresh(self) -> int:
         """Return how many `fresh` would yield, without walking over them."""
-        mark, past = self.mark, self.mail.past
+        mark, past, for_all = self.mark, self.mail.past, self.mark.tick_of("*")
         count = len(self._new_today) + len(self._late)
         count += sum(len(names.all) - names.after(after) for names, after in self._past)
         for author, until in self._ahead.items():
             names = past(author)
-            count -= names.after(until) - names.after(mark.tick_of("*"))
+            count -= names.after(until) - names.after(for_all)
         also = (name for name in self._also if name.tick < self._tick and self._is_there(name))
         return count - sum(name.tick > mark.tick_of(name.author) for name in also)
 
@@ -297,9 +310,10 @@ class View:
         newest = self._tick if today and self.mail.is_due(author) else self._tick - 1
         if done is None or not (author == "*" or self._sees(author)):
             return newest
-        past = self._newer(self.mail.past(author), self.mark.tick_of(author))
-        left = (name for name in chain(past, today) if name.is_derived and name not in done)
-        return next((name.tick - 1 for name in left if name not in self._also), newest)
+        for name in chain(self._newer(self.mail.past(author), self.mark.tick_of(author)), today):
+            if name.is_derived and name not in done and name not in self._also:
+                return name.tick - 1
+        return newest
 
     @cached_property
     def _late(self) -> list[EntryName]:
@@ -331,7 +345,7 @@ class View:
         return chain(merge(newer, late) if late else newer, today)
 
     def _today_of(self, author: str) -> Sequence[EntryName]:
-        return self.mail.today(self.reader, (author,)) if self._sees(author) else ()
+        return self.mail.today_of(author, self.reader) if self._sees(author) else ()
 
     def _sees(self, author: str) -> bool:
         return author in self._authors and author != self.reader

@@ -18,7 +18,7 @@ from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.journal.file import is_committed, journal_ticks
 from lemming.journal.ledger import read_state
-from lemming.mail.index import EntryIndex
+from lemming.messages import list_outbox
 from lemming.organisation import Organisation
 
 LAST_TICK = 10**12 - 1  # file names have room for twelve digits
@@ -65,9 +65,8 @@ def newest_in_ledgers(base: Path) -> int:
 
 def _tick_by_turns(base: Path) -> int:
     """Return the tick after all that ledgers and entries tell of; 1 where nobody ran."""
-    index = Organisation.at(base).own(EntryIndex)
-    outboxes = map(index.outbox, filter(paths.AGENT_NAME.match, agent_folders(base)))
-    entries = (name.tick for outbox in outboxes for name in reversed(outbox.all) if name.is_derived)
+    authors = filter(paths.AGENT_NAME.match, agent_folders(base))
+    entries = (name.tick for author in authors for name in list_outbox(base, author) if name.is_derived)
     newest = max(newest_in_ledgers(base), max(entries, default=0))
     return 1 if newest == 1 and newest_in_ledgers(base) < 0 else newest + 1  # sent before the first tick
 

@@ -8,9 +8,8 @@ come, an entry that could not be read.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 
 from lemming import paths
@@ -29,7 +28,7 @@ ORDERS_REMEMBERED = 16
 
 
 @dataclass(frozen=True)
-class _Rest:
+class _Idle:
     """The report that an agent took no turn, and what was looked at to find that out."""
 
     turn: TurnReport
@@ -37,30 +36,36 @@ class _Rest:
     readable: dict[str, Names]
 
 
-class QuietAgents:
+class IdleAgents:
     """Those of one organisation that had nothing new, under one state of its resumes and settings."""
 
-    def __init__(self, org: Organisation, survey: Survey, config: Config) -> None:
-        self.survey, self.config, self.tick = survey, config, -1
+    def __init__(self, org: Organisation) -> None:
         self._org, self._base = org, org.base
-        self._rests: dict[str, _Rest] = {}
+        self._found_under: tuple[Survey, Config] | None = None
+        self._tick = -1
+        self._idle: dict[str, _Idle] = {}
         self._ticks: dict[tuple[str, ...], tuple[list[TurnReport], list[Look]]] = {}
+        self._agents: Mapping[str, Agent] = {}
+        self.always_asking: frozenset[str] = frozenset()
 
-    @cached_property
-    def always_asking(self) -> frozenset[str]:
-        """The agents that take a turn whenever they are due, whatever is new and whatever they spent."""
-        default = self.config.org.defaults.wake
-        return frozenset(
-            name
-            for name, agent in self.survey.agents.items()
-            if (agent.schedule.wake or default) == "always"
-            and credits_of(self.config, name, agent.credits).max_credits is None
-        )
+    def under(self, survey: Survey, config: Config, tick: int) -> IdleAgents:
+        """Return itself, without what was found under other resumes or settings.
+
+        Nor with what was found in a later tick: that tick was taken back.
+        """
+        is_same = self._found_under and (self._found_under[0] is survey and self._found_under[1] is config)
+        if not is_same or self._tick > tick:
+            self._idle.clear()
+            self._ticks.clear()
+            self._found_under, self._agents = (survey, config), survey.agents
+            self.always_asking = _always_asking(survey, config)
+        self._tick = tick
+        return self
 
     @property
     def remembered(self) -> frozenset[str]:
         """The agents that had nothing new when they were last looked at in full."""
-        return frozenset(self._rests)
+        return frozenset(self._idle)
 
     def recall_all(self, order: list[str], root: int) -> list[TurnReport] | None:
         """Return the reports of a tick in which these are due; None when one of them may have something new.
@@ -75,38 +80,38 @@ class QuietAgents:
 
     def remember_all(self, order: list[str], turns: list[TurnReport], mail: Mail, root: int) -> None:
         """Remember a tick in which nobody had anything new, if each of them is remembered."""
-        rests = [self._rests[name] for name in order if name in self._rests]
-        outboxes = mail.looks_at({author for rest in rests for author in rest.readable}, root)
-        if outboxes is None or len(rests) < len(order):
+        idle = [self._idle[name] for name in order if name in self._idle]
+        outboxes = mail.looks_at({author for each in idle for author in each.readable}, root)
+        if outboxes is None or len(idle) < len(order):
             return
         if len(self._ticks) >= ORDERS_REMEMBERED:
             self._ticks.clear()
-        looks = dict.fromkeys(chain(outboxes, *(rest.looks for rest in rests)))
+        looks = dict.fromkeys(chain(outboxes, *(each.looks for each in idle)))
         self._ticks[tuple(order)] = turns, list(looks)
 
     def recall(self, name: str, mail: Mail, root: int) -> TurnReport | None:
         """Return the report of an agent that has nothing new; None when it may have, or is not remembered."""
-        rest = self._rests.get(name)
-        if rest is None:
+        idle = self._idle.get(name)
+        if idle is None:
             return None
-        is_same_mail = all(mail.past(author) is names for author, names in rest.readable.items())
-        if is_same_mail and are_as_before(rest.looks, root):
-            return rest.turn
-        del self._rests[name]
+        is_same_mail = all(mail.past(author) is names for author, names in idle.readable.items())
+        if is_same_mail and are_as_before(idle.looks, root):
+            return idle.turn
+        del self._idle[name]
         return None
 
     def look_at(self, name: str, root: int) -> list[Look] | None:
         """Look at everything an agent's turn depends on, before it is read; None when in doubt."""
         try:
-            return looks_at(self._files_of(self.survey.agents[name]), root)
+            return looks_at(self._files_of(self._agents[name]), root)
         except ValueError:
             return None
 
     def remember(self, turn: TurnReport, looks: list[Look] | None, mail: Mail) -> None:
         """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
-        agent, state = self.survey.agents[turn.agent], read_state(self._org, turn.agent)
+        agent, state = self._agents[turn.agent], read_state(self._org, turn.agent)
         if looks is not None and state.tick < mail.tick and not state.read.unusable:
-            self._rests[turn.agent] = _Rest(turn, looks, mail.readable(agent))
+            self._idle[turn.agent] = _Idle(turn, looks, mail.readable(agent))
 
     def _files_of(self, agent: Agent) -> Iterator[str]:
         """Yield what is read of an agent beside its resume and mail. Raises `ValueError` when in doubt."""
@@ -122,21 +127,12 @@ class QuietAgents:
                 yield "/".join(place.parts[: depth + 1])
 
 
-def quiet_agents(org: Organisation, survey: Survey, config: Config, tick: int) -> QuietAgents:
-    """Return those that had nothing new in an organisation whose resumes and settings are these.
-
-    What was remembered in a later tick is forgotten: that tick was taken back.
-    """
-    latest = org.own(_Latest)
-    quiet = latest.quiet
-    if quiet is None or quiet.survey is not survey or quiet.config is not config or quiet.tick > tick:
-        latest.quiet = quiet = QuietAgents(org, survey, config)
-    quiet.tick = tick
-    return quiet
-
-
-class _Latest:
-    """Where the quiet agents of an organisation are kept."""
-
-    def __init__(self, _: Organisation) -> None:
-        self.quiet: QuietAgents | None = None
+def _always_asking(survey: Survey, config: Config) -> frozenset[str]:
+    """Return the agents that take a turn whenever they are due, whatever is new and whatever they spent."""
+    default = config.org.defaults.wake
+    return frozenset(
+        name
+        for name, agent in survey.agents.items()
+        if (agent.schedule.wake or default) == "always"
+        and credits_of(config, name, agent.credits).max_credits is None
+    )

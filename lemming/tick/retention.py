@@ -46,7 +46,7 @@ def longest_kept(retention_ticks: int, every: int) -> int:
 def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) -> Expired:
     """Return what is past its retention, but for what an agent is waited for that will be shown it."""
     tick, retention = mail.tick, config.org.retention_ticks
-    old = _older_than(tick - retention, org) if retention else {}
+    old = _older_than(tick - retention, org) if 0 < retention < tick else {}
     if not old:
         return Expired()
     readers = _Readers(org, survey, config)

@@ -18,7 +18,7 @@ from lemming.files.stamps import opened
 from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
 from lemming.report import TurnReport
-from lemming.tick.idle import QuietAgents, quiet_agents
+from lemming.tick.idle import IdleAgents
 from lemming.tick.plan import Plan, make_plan, people_in
 from lemming.tools import Toolset, toolset_of
 
@@ -89,32 +89,32 @@ class Snapshot:
         order = self.plan.order
         if not order:
             return []
-        quiet = quiet_agents(self.org, self.survey, self.config, self.tick)
-        if not quiet.always_asking.isdisjoint(order):
+        idle = self.org.own(IdleAgents).under(self.survey, self.config, self.tick)
+        if not idle.always_asking.isdisjoint(order):
             return None
         with opened(f"{self.base}/.") as root:
-            if turns := quiet.recall_all(order, root):
+            if turns := idle.recall_all(order, root):
                 return turns
             turns = []
             for name in order:
-                turn = quiet.recall(name, self.mail, root) or self._why_not(name, quiet, root)
+                turn = idle.recall(name, self.mail, root) or self._why_not(name, idle, root)
                 if turn is None:
                     return None
                 turns.append(turn)
-            quiet.remember_all(order, turns, self.mail, root)
+            idle.remember_all(order, turns, self.mail, root)
         return turns
 
-    def _why_not(self, name: str, quiet: QuietAgents, root: int) -> TurnReport | None:
+    def _why_not(self, name: str, idle: IdleAgents, root: int) -> TurnReport | None:
         from lemming.turn.inputs import why_not
 
         agent, digest = self.survey.agents[name], self.survey.digests[name]
         try:
-            looks = quiet.look_at(name, root)
+            looks = idle.look_at(name, root)
             why = why_not(self, agent, digest)
             if why is None:
                 return None
             turn = TurnReport(agent=name, status="skipped", reason=why.reason, error=why.error)
-            quiet.remember(turn, looks, self.mail)
+            idle.remember(turn, looks, self.mail)
         except DiskError:
             raise
         except LemmingError:  # a turn that fails, and is recorded as one

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Literal
 
 from lemming.agents import Agent
@@ -12,6 +11,7 @@ from lemming.journal.read_mark import ReadMark
 from lemming.mail.inbox import Inbox
 from lemming.mail.visibility import OWN_ENTRIES_SHOWN
 from lemming.messages import EntryName, OutboxEntry, list_outbox, read_entry
+from lemming.organisation import Organisation
 
 
 class PlainMail:
@@ -19,7 +19,7 @@ class PlainMail:
 
     def __init__(
         self,
-        base: Path,
+        org: Organisation,
         *,
         tick: int,
         order: list[str],
@@ -28,7 +28,7 @@ class PlainMail:
         persons: Iterable[str] = (),
         broken: Iterable[str] = (),
     ) -> None:
-        self._base, self._tick, self._visibility = base, tick, visibility
+        self._base, self._tick, self._visibility = org.base, tick, visibility
         self._agents, self._persons, self._named = frozenset(order), {*persons}, {*order, *broken}
         self._authors: dict[str, list[str]] = {}
         self._rank = {name: rank for rank, name in enumerate(order)}

@@ -23,7 +23,7 @@ from lemming.mail.index import KEPT_BYTES, EntryIndex
 from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
 from lemming.organisation import Organisation
 from lemming.testing import make_org, resume, say
-from lemming.tick.idle import quiet_agents
+from lemming.tick.idle import IdleAgents
 
 pytestmark = pytest.mark.usefixtures("stamps")
 CHANGED = {"wake": "changed"}
@@ -252,7 +252,8 @@ def resting(base: Path) -> Organisation:
         os.sched_yield()
     for _ in range(2):
         assert run_once(org).is_quiet
-    assert quiet_agents(org, survey_agents(org), load_config(org), load_tick(base)).remembered == {"ada"}
+    idle = org.own(IdleAgents).under(survey_agents(org), load_config(org), load_tick(base))
+    assert idle.remembered == {"ada"}
     return org
 
 

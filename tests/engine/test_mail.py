@@ -19,6 +19,7 @@ from lemming.journal.read_mark import ReadMark
 from lemming.mail.inbox import Inbox, assemble, has_unread
 from lemming.mail.visibility import Mail
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, write_outbox_entry
+from lemming.organisation import Organisation
 
 NAMES = ["ada", "bob", "cyd", "dan"]
 TICKS = 7  # entries are of ticks 0 to 6; the tick under way is one of them
@@ -96,11 +97,11 @@ class Rules:
     chars: int
     persons: tuple[str, ...] = ()
 
-    def both(self, base: Path) -> tuple[Mail, PlainMail]:
+    def both(self, org: Organisation) -> tuple[Mail, PlainMail]:
         tick, order, firing, seen = self.tick, self.order, self.firing, self.visibility
         both = [
             mail(
-                base,
+                org,
                 tick=tick,
                 order=order,
                 firing=firing,
@@ -163,7 +164,8 @@ def organisation(there: list[Written]) -> Iterator[Path]:
 def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: Path) -> None:
     gone, shown = (Written("bob", 1, index, "x", by_hand=False, is_broken=False) for index in (0, 1))
     rule = Rules(2, NAMES, ["ada"], "order", {"ada": ["bob"]}, limit=1, chars=100)
-    mail, _ = rule.both(tmp_path)
+    org = Organisation(tmp_path)
+    mail, _ = rule.both(org)
     for one in (gone, shown):
         one.put(tmp_path)
     mail.open_for([rule.reader("ada")])
@@ -171,7 +173,7 @@ def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: 
     box = inbox(mail, rule.reader("ada"), ReadMark(), rule)
     assert ([entry.id for entry in box.unread], box.waiting) == ([shown.id], 1)
     gone.put(tmp_path)
-    later, _ = Rules(**{**vars(rule), "tick": 3}).both(tmp_path)
+    later, _ = Rules(**{**vars(rule), "tick": 3}).both(org)
     box = inbox(later, rule.reader("ada"), box.mark, rule)
     assert [entry.id for entry in box.unread] == [gone.id]
 
@@ -183,7 +185,7 @@ def test_a_turn_is_shown_what_the_plain_model_shows(
 ) -> None:
     mark = data.draw(st.fixed_dictionaries({name: marks(there, rule.tick) for name in NAMES}))
     with organisation(there) as base:
-        fast, plain = rule.both(base)
+        fast, plain = rule.both(Organisation(base))
         readers = [rule.reader(name) for name in rule.firing or NAMES]
         fast.open_for(readers)
         plain.open_for(readers)
@@ -207,6 +209,7 @@ def test_ticks_in_a_row_show_what_the_plain_model_shows_while_files_come_and_go(
 ) -> None:
     mark = dict.fromkeys(NAMES, ReadMark())
     with organisation([]) as base:
+        org = Organisation(base)
         for tick in range(TICKS):
             for one in data.draw(st.lists(written, max_size=6)):
                 one.put(base)
@@ -214,7 +217,7 @@ def test_ticks_in_a_row_show_what_the_plain_model_shows_while_files_come_and_go(
                 if data.draw(st.integers(0, 9)) == 0:
                     file.unlink()
             this = Rules(**{**vars(rule), "tick": tick})
-            fast, plain = this.both(base)
+            fast, plain = this.both(org)
             readers = [this.reader(name) for name in rule.firing]
             fast.open_for(readers)
             plain.open_for(readers)
