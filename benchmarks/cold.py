@@ -13,6 +13,7 @@ from benchmarks.processes import LEMMING, YARDSTICK, lemming, run
 AGENTS = 10
 YOUNG = 20
 MANY_AGENTS, MANY_ENTRIES = 1000, 100
+TARGET_OF = {"lemming --help": "start", "idle run-once": "start", "run-once, 4 turns": "start with turns"}
 
 
 def measure(options: Options) -> Iterator[Measurement]:
@@ -23,6 +24,7 @@ def measure(options: Options) -> Iterator[Measurement]:
         "lemming --help": (*LEMMING, "--help"),
         "lemming status": lemming(young, "status"),
         "idle run-once": lemming(young, "run-once"),
+        "run-once, 4 turns": lemming(_busy(options.place / "busy"), "run-once"),
     }
     aged_ones = {
         f"idle run-once, after {age:,} ticks": lemming(_idle(options, age), "run-once")
@@ -36,8 +38,7 @@ def measure(options: Options) -> Iterator[Measurement]:
     times = _interleave({**commands, **aged_ones, **large}, options.rounds)
     plain = next(iter(commands))
     for command in [*commands, *aged_ones, *large][1:]:
-        target = "start" if command in ("lemming --help", "idle run-once") else ""
-        yield _row(command, times, plain, target)
+        yield _row(command, times, plain, TARGET_OF.get(command, ""))
     for command in aged_ones:
         yield _row(command, times, "idle run-once", "history")
 
@@ -55,6 +56,11 @@ def _row(command: str, times: dict[str, list[float]], floor: str, target: str) -
         times[command], times[floor],
         scale=1e3, unit="ms", case=command, figure="CPU", floor_is=floor, target=target,
     )  # fmt: skip
+
+
+def _busy(base: Path) -> Path:
+    """Return an organisation whose four agents take a turn in every tick."""
+    return forget_models(make(base, 4, "one", model="scripted"))
 
 
 def _idle(options: Options, age: int) -> Path:

@@ -45,6 +45,7 @@ TARGETS = {
     "replaced": Target("existing files replaced in a turn, for each memory key that changed", 1, of="value"),
     "bytes": Target("bytes written, against files_tmp", 3, 2),
     "start": Target("CPU of `--help` and of an idle `run-once`, against `import typer, pydantic`", 1.5, 1.0),
+    "start with turns": Target("CPU of a `run-once` with turns, against `import typer, pydantic`", 2.0, 1.5),
     "history": Target("CPU of a cold idle `run-once` after 10,000 ticks, against after 20", 1.2, 1.1),
     "idle": Target("an idle tick of 1,000 agents, against scanning and stat-ing their resumes", 3, 2),
     "at once": Target("1,000 turns of 50 ms that read nobody, against 50 ms", 4, 1.5),

@@ -11,6 +11,7 @@ import re
 import weakref
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
 
@@ -33,8 +34,13 @@ _SEGMENT = re.compile(r"([0-9]{8,12})-([0-9]{8,12})\.(?:jsonl\.xz|zip)\Z")
 
 
 def seal_old_journals(base: Path, tick: int, kept: int) -> list[str]:
-    """Pack the journals of every full hundred of ticks older than `kept` ticks; return the new segments."""
-    sealed = []
+    """Pack the journals of every full hundred of ticks older than `kept` ticks; return the new segments.
+
+    They stay as they are where Python was built without `lzma`, an optional part of it.
+    """
+    sealed: list[str] = []
+    if find_spec("_lzma") is None:
+        return sealed
     for first in sorted({at - at % TICKS_PER_SEGMENT for at in plain_ticks(base) if at < tick - kept}):
         if first + TICKS_PER_SEGMENT > tick - kept:
             continue
@@ -138,18 +144,21 @@ def open_sealed(base: Path, tick: int) -> Iterator[IO[bytes] | None]:
 @contextlib.contextmanager
 def _damage_in(segment: str) -> Iterator[None]:
     """Raise `CorruptState` that names the segment for what goes wrong as the block reads from it."""
-    import lzma
-    import zlib
-    from zipfile import BadZipFile
-
     try:
         yield
     except FileNotFoundError:
         raise
     except NotADirectoryError as error:
         raise _damaged(SEALED, error) from error
-    except (NoSegment, lzma.LZMAError, BadZipFile, zlib.error, RuntimeError, EOFError, OSError) as error:
+    except _what_damage_raises() as error:
         raise _damaged(segment, error) from error
+
+
+def _what_damage_raises() -> tuple[type[Exception], ...]:
+    import zlib  # asked for when something was raised
+    from zipfile import BadZipFile
+
+    return NoSegment, BadZipFile, zlib.error, RuntimeError, EOFError, OSError
 
 
 def _damaged(segment: str, error: Exception) -> CorruptState:

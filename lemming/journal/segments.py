@@ -64,7 +64,7 @@ def _packed(raw: bytes) -> bytes:
 
 
 class Segment:
-    """A segment in a file that is open; raises `NoSegment` or `LZMAError` for what is none."""
+    """A segment in a file that is open; raises `NoSegment` for what is none."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -121,12 +121,18 @@ def _blocks_in(head: bytes, file_bytes: int) -> list[_Block]:
 
 def _unpack(packed: bytes, limit: int) -> tuple[bytes, int]:
     """Return what the stream at the beginning holds, and where it ends; unpack no more than it may hold."""
-    import lzma
+    try:
+        import lzma
+    except ImportError as error:
+        raise NoSegment("this Python was built without lzma, which unpacks it") from error
 
     unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_MEMORY_LIMIT_BYTES)
-    raw = unpacker.decompress(packed, max_length=limit)
-    if not unpacker.eof:  # what ends the stream may still be to come
-        raw += unpacker.decompress(b"", max_length=1)
+    try:
+        raw = unpacker.decompress(packed, max_length=limit)
+        if not unpacker.eof:  # what ends the stream may still be to come
+            raw += unpacker.decompress(b"", max_length=1)
+    except lzma.LZMAError as error:
+        raise NoSegment(str(error)) from error
     if not unpacker.eof:
         raise NoSegment("a stream in it does not end where its first line says")
     return raw, len(packed) - len(unpacker.unused_data)
