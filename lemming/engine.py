@@ -44,7 +44,7 @@ from lemming.tick.counter import (
 )
 from lemming.tick.lost_turns import write_lost_turns
 from lemming.tick.next_tick import find_next_tick, require_newest
-from lemming.tick.plan import Plan, turns_not_taken
+from lemming.tick.plan import Plan
 from lemming.tick.runtime import Notify, Runtime, ignore, open_org
 from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools
 
@@ -192,7 +192,7 @@ def _report_of(tick: int, records: list[Record]) -> TickReport:
     plan = Plan.of(started) if started else Plan(tick=tick, order=[])
     return TickReport(
         tick=tick,
-        turns=(*turns, *turns_not_taken(plan)),
+        turns=(*turns, *plan.turns_not_taken()),
         not_due=len(plan.not_due),
         was_recorded=True,
         duration_ms=sum(turn.duration_ms for turn in turns),
@@ -302,7 +302,7 @@ def _pass_over(
         persist_tick(runtime.base, tick + 1, sync=snapshot.config.org.durability != "off")
     report = TickReport(
         tick=tick,
-        turns=(*turns, *turns_not_taken(snapshot.plan)),
+        turns=(*turns, *snapshot.plan.turns_not_taken()),
         not_due=len(snapshot.plan.not_due),
         is_quiet=True,
         duration_ms=elapsed_ms(began),

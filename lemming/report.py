@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from lemming.errors import code_of
 from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Place, Price
 
 Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
+
+
+Why = Literal[
+    "due", "news", "begun", "ended", "not_due", "person", "broken", "nothing_new", "out_of_credits", "failing"
+]
+"""Why an agent takes a turn in a tick: `due` (its schedule says so, and it always wakes), `news` (so it does,
+and something is new to it), `begun` (it was interrupted). Why it takes none: `ended` (it is over), `not_due`,
+`person` (one speaks for it), `broken` (its resume), `nothing_new`, `out_of_credits`, `failing` (it would)."""
 
 
 class EntryWritten(TypedDict):
@@ -72,6 +80,27 @@ class TurnReport:
     def from_json(cls, plain: dict[str, Any]) -> TurnReport:
         """Return the report that a journal record describes; other keys of the record are passed over."""
         return cls(**{key: plain[key] for key in cls.__dataclass_fields__ if key in plain})
+
+
+class Reason(NamedTuple):
+    """Why an agent takes a turn in a tick, or takes none: `why` for programs, `text` for people.
+
+    `error` is the class of what went wrong, if something did.
+    """
+
+    why: Why
+    text: str = ""
+    error: str = ""
+
+    @property
+    def takes_turn(self) -> bool:
+        """Whether the agent takes a turn."""
+        return self.why in ("due", "news", "begun")
+
+    def report(self, agent: str) -> TurnReport:
+        """Return the report of an agent that took no turn for this reason."""
+        status: Status = "failed" if self.why in ("broken", "failing") else "skipped"
+        return TurnReport(agent=agent, status=status, reason=self.text, error=self.error)
 
 
 @dataclass(frozen=True, kw_only=True)

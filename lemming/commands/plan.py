@@ -12,14 +12,14 @@ from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
-from lemming.errors import LemmingError, UsageError
+from lemming.errors import UsageError
 from lemming.inspect.preview import Preview, preview_tick
+from lemming.report import Reason
 from lemming.schedule import fire_point, in_order, next_due
 from lemming.tick.counter import load_tick
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
 from lemming.tick.plan import Plan, is_for_a_person, make_plan
 from lemming.tools import toolset_of
-from lemming.turn.inputs import Skip
 
 NAMES_SHOWN = 6
 
@@ -42,8 +42,8 @@ def plan(
 
     The number before a name is its fire point, the agent's moment inside the tick. An agent waits for those
     before it whose entries or files it may see; the others run at the same time, up to max_parallel. For the
-    very next tick also: who is due and would sit it out, because nothing it reads has changed or its credits
-    are spent.
+    very next tick also: what is new to those that wake for something new, and who is due and would sit it
+    out, because nothing it reads has changed or its credits are spent.
 
     \b
     Examples:
@@ -61,51 +61,53 @@ def plan(
     for tick in range(first, first + ticks):
         if tick == next_tick:
             preview = preview_tick(base, load_settings(base))
-            planned, sits_out = preview.plan, _sitting_out(preview)
+            planned = preview.plan
+            reasons = {name: preview.reason_of(name) for name in planned.order}
+            notes = {name: _note(preview, name, reason) for name, reason in reasons.items()}
         else:
-            planned, sits_out = make_plan(tick, survey, config), {}
+            planned, notes = make_plan(tick, survey, config), {}
+            reasons = planned.reasons
         points = {
             name: fire_point(survey.agents[name].schedule) for name in planned.order if name in survey.agents
         }
         waits = find_waits(planned.order, survey.agents, config.org, toolset_of(config.org), base)
         if as_json:
-            show_json("plan", _as_json(planned, points, sits_out, waits))
+            show_json("plan", _as_json(planned, points, reasons, notes, waits))
         else:
             resting = {
                 name: next_due(survey.agents[name].schedule, tick + 1)
                 for name in planned.not_due
                 if name in survey.agents
             }
-            _show(planned, points, sits_out, waits, resting, is_next=tick == next_tick)
+            _show(planned, points, reasons, notes, waits, resting, is_next=tick == next_tick)
 
 
-def _sitting_out(preview: Preview) -> dict[str, str]:
-    """Return why agents that are due would take no turn, as things stand before the tick."""
-    reasons = {}
-    for name in preview.plan.order:
-        if name in preview.ended or name not in preview.survey.agents:
-            continue
-        try:
-            found = preview.inputs_of(name)
-        except LemmingError as error:
-            reasons[name] = f"would fail: {error}"
-            continue
-        if isinstance(found, Skip):
-            others = preview.waits_for(name) if not found.error else []
-            unless = f", unless {' or '.join(others)} writes first" if others else ""
-            reasons[name] = f"would be skipped: {found.reason}{unless}"
-    return reasons
+def _note(preview: Preview, name: str, reason: Reason) -> str:
+    """Return why an agent that is due would take no turn, as things stand before the tick; else nothing."""
+    if reason.why in ("failing", "broken"):
+        return f"would fail: {reason.text}"
+    if reason.why not in ("nothing_new", "out_of_credits"):
+        return ""
+    others = preview.waits_for(name) if reason.why == "nothing_new" else []
+    unless = f", unless {' or '.join(others)} writes first" if others else ""
+    return f"would be skipped: {reason.text}{unless}"
 
 
 def _as_json(
-    planned: Plan, points: dict[str, float], sits_out: dict[str, str], waits: dict[str, Waits]
+    planned: Plan,
+    points: dict[str, float],
+    reasons: dict[str, Reason],
+    notes: dict[str, str],
+    waits: dict[str, Waits],
 ) -> dict[str, Any]:
     order = [
         {
             "agent": name,
             "fire_point": points.get(name),
             "waits_for": planned.order[:rank] if waits[name].everyone else sorted(waits[name].names),
-            "note": sits_out.get(name, ""),
+            "why": reasons[name].why,
+            "reason": reasons[name].text,
+            "note": notes.get(name, ""),
         }
         for rank, name in enumerate(planned.order)
     ]
@@ -122,7 +124,8 @@ def _as_json(
 def _show(
     planned: Plan,
     points: dict[str, float],
-    sits_out: dict[str, str],
+    reasons: dict[str, Reason],
+    notes: dict[str, str],
     waits: dict[str, Waits],
     resting: dict[str, int],
     *,
@@ -132,8 +135,8 @@ def _show(
     width = max(map(len, planned.everyone), default=0)
     for rank, name in enumerate(planned.order):
         point = f"{points[name]:.2f}" if name in points else "    "
-        notes = [_waiting(waits[name], rank), one_line(sits_out.get(name, ""), 400)]
-        show(f"  {point}  {name.ljust(width)}  {'; '.join(filter(None, notes))}".rstrip())
+        parts = [_waiting(waits[name], rank), one_line(notes.get(name) or reasons[name].text, 400)]
+        show(f"  {point}  {name.ljust(width)}  {'; '.join(filter(None, parts))}".rstrip())
     for name, why in {
         **{n: f"not due until tick {t}" for n, t in resting.items()},
         **planned.skipped,

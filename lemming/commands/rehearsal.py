@@ -7,9 +7,7 @@ from pathlib import Path
 from lemming.commands.prompt import as_json_prompt, show_messages
 from lemming.commands.screen import one_line, painted, show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.errors import LemmingError
 from lemming.inspect.preview import Preview, preview_tick
-from lemming.turn.inputs import Skip
 
 
 def rehearse(base: Path, *, as_json: bool) -> None:
@@ -33,7 +31,8 @@ def _tell_plan(preview: Preview) -> None:
 
 
 def _rehearse_turn(preview: Preview, name: str, *, as_json: bool) -> None:
-    reason = _why_no_turn(preview, name)
+    why = preview.reason_of(name)
+    reason = "" if why.takes_turn else why.text
     if as_json:
         if reason:
             show_json("no_turn", {"agent": name, "tick": preview.tick, "reason": reason})
@@ -48,20 +47,3 @@ def _rehearse_turn(preview: Preview, name: str, *, as_json: bool) -> None:
     if others := preview.waits_for(name):
         show(f"(and whatever {', '.join(others)} would write before it in this tick)")
     show()
-
-
-def _why_no_turn(preview: Preview, name: str) -> str:
-    """Return why an agent in the plan would not be asked now; empty when it would be."""
-    if name in preview.ended:
-        return f"already {preview.ended[name].report.status} in this tick"
-    if name in preview.survey.broken:
-        return str(preview.survey.broken[name])
-    if name not in preview.survey.agents:
-        return "the agent's folder is gone"
-    if name in preview.started:
-        return ""
-    try:
-        found = preview.inputs_of(name)
-    except LemmingError as error:
-        return str(error)
-    return found.reason if isinstance(found, Skip) else ""

@@ -27,21 +27,26 @@ from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import TickCommitted, progress_of
 from lemming.mail.misplaced import misplaced
+from lemming.report import Reason, Why
 from lemming.schedule import next_due
 from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.plan import make_plan
 
 
 @dataclass(frozen=True)
 class Line:
-    """One agent's line: the tick it fires next (None: never), how its last turn ended, what it has spent."""
+    """One agent's line: the tick it fires next (None: never), how its last turn ended, what it has spent.
+
+    `why`: whether it is to take a turn in the tick that runs next, and why not.
+    """
 
     agent: str
     model: str = ""
     next_tick: int | None = None
     state: AgentState = field(default_factory=AgentState)
     max_credits: float | None = None
+    why: Why = "broken"
     problem: str = ""
 
     def as_json(self) -> dict[str, Any]:
@@ -51,6 +56,7 @@ class Line:
             "agent": self.agent,
             "model_key": self.model,
             "next_tick": self.next_tick,
+            "why": self.why,
             "last_tick": state.tick if state.status else None,
             "last_status": state.status or None,
             "turns": state.turns,
@@ -95,7 +101,8 @@ def status(
     engine, last = running_engine(base), last_committed_tick(base)
     is_interrupted = has_been_interrupted(base, tick)
     progress = progress_of(read_journal(base, tick)) if is_interrupted else {}
-    lines = [_line(base, agent, config, tick) for agent in survey.agents.values()]
+    reasons = make_plan(tick, survey, config).reasons
+    lines = [_line(base, agent, config, tick, reasons[agent.name]) for agent in survey.agents.values()]
     lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
     lines.sort(key=lambda line: line.agent)
     troubles = troubles_of(base, survey)
@@ -141,7 +148,7 @@ def status(
         raise typer.Exit(1 if troubles else 0)
 
 
-def _line(base: Path, agent: Agent, config: Config, tick: int) -> Line:
+def _line(base: Path, agent: Agent, config: Config, tick: int, reason: Reason) -> Line:
     problem, state = "", AgentState()
     try:
         state = read_state(base, agent.name)
@@ -151,7 +158,8 @@ def _line(base: Path, agent: Agent, config: Config, tick: int) -> Line:
     return Line(
         agent=agent.name,
         model=agent.model.key,
-        next_tick=None if is_for_a_person(agent, config) else next_due(agent.schedule, tick),
+        next_tick=None if reason.why == "person" else next_due(agent.schedule, tick),
+        why=reason.why,
         state=state,
         max_credits=credits_of(config, agent.name, agent.credits).max_credits,
         problem=problem,

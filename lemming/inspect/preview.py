@@ -7,14 +7,16 @@ from pathlib import Path
 
 from lemming.agents import AgentCredits, Survey
 from lemming.config import Config, credits_of
+from lemming.errors import LemmingError, name_of
 from lemming.journal.file import read_journal
 from lemming.journal.records import TurnEnded, TurnStarted, plan_in
 from lemming.messages import read_outbox_entries
 from lemming.organisation import Organisation
+from lemming.report import Reason
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import Plan
 from lemming.tick.snapshot import Snapshot, take_snapshot
-from lemming.turn.inputs import Gathered, Skip, from_record
+from lemming.turn.inputs import from_record
 from lemming.turn.values import TurnInputs
 
 
@@ -46,13 +48,23 @@ class Preview:
         """Whether the tick was begun already."""
         return bool(self.started or self.ended)
 
-    def inputs_of(self, name: str) -> Gathered | Skip:
-        """Return what an agent's turn would start from, or why it would take none.
+    def reason_of(self, name: str) -> Reason:
+        """Return why an agent would take a turn in this tick, or none, as things stand.
 
-        Agents that go before it in this tick have not written yet. Raises a `LemmingError` when something
-        that concerns this agent is wrong.
+        Agents that go before it in this tick have not written yet.
         """
-        return self.snapshot.inputs_of(name)
+        if name in self.ended:
+            return Reason("ended", f"already {self.ended[name].report.status} in this tick")
+        if name in self.survey.broken:
+            return Reason("broken", str(self.survey.broken[name]), "ConfigError")
+        if name not in self.plan.order:
+            return self.plan.reasons[name]
+        if name in self.started and name in self.survey.agents:
+            return Reason("begun", "its turn was interrupted, and goes on")
+        try:
+            return self.snapshot.reason_of(name)
+        except LemmingError as error:
+            return Reason("failing", str(error), name_of(error))
 
     def inputs_regardless(self, name: str) -> TurnInputs:
         """Return what an agent's turn would start from even if it would take none now."""
@@ -68,8 +80,8 @@ class Preview:
             config=replace(now.config, allocations=others),
             survey=replace(now.survey, agents={**now.survey.agents, name: eager}),
         ).inputs_of(name)
-        if isinstance(found, Skip):
-            raise AssertionError(f"an agent that always wakes and may spend is never skipped: {found.reason}")
+        if isinstance(found, Reason):
+            raise AssertionError(f"an agent that always wakes and may spend is never skipped: {found.text}")
         return replace(found.inputs, agent=agent)
 
     def waits_for(self, name: str) -> list[str]:

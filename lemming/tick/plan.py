@@ -9,10 +9,11 @@ from lemming.agents import Agent, Survey
 from lemming.config import Config
 from lemming.journal.records import TickStarted
 from lemming.providers import is_person
-from lemming.report import TurnReport
+from lemming.report import Reason, TurnReport
 from lemming.schedule import AgentSchedule, is_due
 
 FOR_A_PERSON = "a person speaks for it"
+DUE, NOT_DUE = Reason("due"), Reason("not_due")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,23 @@ class Plan:
     def everyone(self) -> set[str]:
         """The names of all agents there were, due or not, broken or not."""
         return {*self.order, *self.not_due, *self.skipped, *self.broken}
+
+    @property
+    def reasons(self) -> dict[str, Reason]:
+        """Why each agent is to take a turn or none, as far as schedules and resumes tell."""
+        by_schedule = {**dict.fromkeys(self.order, DUE), **dict.fromkeys(self.not_due, NOT_DUE)}
+        return {**by_schedule, **self._kept_out}
+
+    @property
+    def _kept_out(self) -> dict[str, Reason]:
+        return {
+            **{name: Reason("person", text) for name, text in self.skipped.items()},
+            **{name: Reason("broken", text, "ConfigError") for name, text in self.broken.items()},
+        }
+
+    def turns_not_taken(self) -> list[TurnReport]:
+        """Return the reports of the agents that can have no turn in this tick, due or not."""
+        return [reason.report(name) for name, reason in self._kept_out.items()]
 
     def as_json(self) -> dict[str, Any]:
         """Return the plan as JSON values."""
@@ -76,13 +94,3 @@ def is_for_people(model_key: str, config: Config) -> bool:
     """Return whether a model key stands for a person."""
     entry = config.models.get(model_key)
     return entry is not None and is_person(entry.provider, config.org.plugins)
-
-
-def turns_not_taken(plan: Plan) -> list[TurnReport]:
-    """Return the reports of the agents that had no turn in a tick."""
-    skipped = [TurnReport(agent=name, status="skipped", reason=why) for name, why in plan.skipped.items()]
-    broken = [
-        TurnReport(agent=name, status="failed", reason=why, error="ConfigError")
-        for name, why in plan.broken.items()
-    ]
-    return [*skipped, *broken]

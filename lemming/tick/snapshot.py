@@ -17,13 +17,13 @@ from lemming.files.jsontext import nearest
 from lemming.files.stamps import opened
 from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
-from lemming.report import TurnReport
+from lemming.report import Reason, TurnReport
 from lemming.tick.idle import IdleAgents
 from lemming.tick.plan import Plan, make_plan, people_in
 from lemming.tools import Toolset, toolset_of
 
 if TYPE_CHECKING:
-    from lemming.turn.inputs import Gathered, Skip
+    from lemming.turn.inputs import Gathered
 
 NOTHING: Mapping[str, bytes] = {}
 
@@ -76,13 +76,19 @@ class Snapshot:
             raise self.survey.broken[name]
         raise ConfigError("the agent is gone: it has no resume", where=paths.agent_folder(name))
 
-    def inputs_of(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Gathered | Skip:
+    def inputs_of(self, name: str, held: Mapping[str, bytes] = NOTHING) -> Gathered | Reason:
         """Return what an agent's turn starts from, or why it takes none; see `gather`."""
         from lemming.turn.inputs import gather
 
         agent = self.agent(name)
         digest = self.survey.digests[name]
         return gather(self, agent, digest, held)
+
+    def reason_of(self, name: str) -> Reason:
+        """Return why an agent that is due would take a turn now, or none. Raises as `inputs_of`."""
+        from lemming.turn.inputs import reason_of
+
+        return reason_of(self, self.agent(name), self.survey.digests[name])
 
     def why_quiet(self) -> list[TurnReport] | None:
         """Return why each agent that is due would take no turn; None when one of them would."""
@@ -113,7 +119,7 @@ class Snapshot:
             why = why_not(self, agent, digest)
             if why is None:
                 return None
-            turn = TurnReport(agent=name, status="skipped", reason=why.reason, error=why.error)
+            turn = why.report(name)
             idle.remember(turn, looks, self.mail)
         except DiskError:
             raise

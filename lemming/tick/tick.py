@@ -35,20 +35,20 @@ from lemming.journal.records import (
 from lemming.logging_config import EngineLog
 from lemming.mail.index import EntryIndex
 from lemming.organisation import Organisation
-from lemming.report import TickReport, TurnReport
+from lemming.report import Reason, TickReport, TurnReport
 from lemming.tick.answers import JournaledAnswers, reached_outside, recorded_answer, written_ahead
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.executors.threads import run_all
 from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
-from lemming.tick.plan import Plan, turns_not_taken
+from lemming.tick.plan import Plan
 from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn.draft import spending, state_after_spending
-from lemming.turn.inputs import Skip, as_record, from_record
+from lemming.turn.inputs import as_record, from_record
 from lemming.turn.loop import take_turn
 from lemming.turn.results import INTERRUPTED, as_shown, newest
 from lemming.turn.values import TurnInputs, TurnOutcome
@@ -122,7 +122,7 @@ class Tick:
             tick=self.plan.tick,
             turns=(
                 *(reports[name] for name in self.plan.order if name in reports),
-                *turns_not_taken(self.plan),
+                *self.plan.turns_not_taken(),
             ),
             not_due=len(self.plan.not_due),
             is_complete=not self.is_stopped,
@@ -181,12 +181,11 @@ class Tick:
         except DiskError:
             raise
         except LemmingError as error:
-            failed = TurnReport(agent=name, status="failed", reason=str(error), error=name_of(error))
-            self.commits.end(TurnCommitted(report=failed))
+            failing = Reason("failing", str(error), name_of(error))
+            self.commits.end(TurnCommitted(report=failing.report(name)))
             return
-        if isinstance(found, Skip):
-            skipped = TurnReport(agent=name, status="skipped", reason=found.reason, error=found.error)
-            self.commits.end(TurnSkipped(report=skipped))
+        if isinstance(found, Reason):
+            self.commits.end(TurnSkipped(report=found.report(name)))
             return
         for problem in found.problems:
             self.runtime.tell(problem, name)

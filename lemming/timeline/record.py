@@ -32,7 +32,7 @@ from lemming.memory import decode_memory
 from lemming.messages import OutboxEntry
 from lemming.report import TickReport, TurnReport
 from lemming.tick.answers import recorded_result
-from lemming.tick.plan import FOR_A_PERSON, Plan, turns_not_taken
+from lemming.tick.plan import FOR_A_PERSON, Plan
 from lemming.timeline.gaps import no_journal
 from lemming.timeline.retake import Retaken
 from lemming.tools import is_unknown_outcome
@@ -215,7 +215,7 @@ class RecordedTick:
     def totals(self) -> dict[str, Any]:
         """The sums over the turns, with the answers that those under way have already."""
         reports = [ended.report for ended in self.ended.values()]
-        totals = TickReport(tick=self.tick, turns=(*reports, *turns_not_taken(self.plan))).totals
+        totals = TickReport(tick=self.tick, turns=(*reports, *self.plan.turns_not_taken())).totals
         answers = [
             answer
             for (agent, _), answer in self.answers.items()

@@ -6,7 +6,7 @@ an interrupted tick goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from operator import is_
@@ -31,20 +31,15 @@ from lemming.mail.visibility import Mail
 from lemming.memory import Memories, read_memories
 from lemming.organisation import Organisation
 from lemming.providers import Message, make_provider, provider_class
+from lemming.report import Reason
 from lemming.tools import Tool, Toolset
+from lemming.turn.news import changed, is_news
 from lemming.turn.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
 from lemming.turn.values import TurnInputs
 
 NOTHING: Mapping[str, bytes] = {}
 IN_THE_OPENING = ("instructions", "examples")
 OPENINGS_REMEMBERED = 10_000
-
-
-class Skip(NamedTuple):
-    """The agent is due but takes no turn."""
-
-    reason: str
-    error: str = ""
 
 
 class Gathered(NamedTuple):
@@ -103,7 +98,7 @@ class Surroundings(Protocol):
 
 def gather(
     now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes] = NOTHING
-) -> Gathered | Skip:
+) -> Gathered | Reason:
     """Gather what an agent's turn starts from, or say why it takes none.
 
     `held` are files that earlier turns wrote and that are not on the disk yet, by `FileEffect.place`.
@@ -113,7 +108,7 @@ def gather(
     """
     require_own_folders(now.org.base, agent.name)
     found = _look(now, agent, digest, held)
-    if isinstance(found, Skip):
+    if isinstance(found, Reason):
         return found
     entry, state, allocation, memories, context, fingerprint = found
     settings = now.config.org
@@ -156,10 +151,20 @@ def gather(
     )
 
 
-def why_not(now: Surroundings, agent: Agent, digest: str) -> Skip | None:
+def why_not(now: Surroundings, agent: Agent, digest: str) -> Reason | None:
     """Return why an agent that is due would take no turn now; None when it would. Raises as `gather`."""
     found = _look(now, agent, digest, NOTHING)
-    return found if isinstance(found, Skip) else None
+    return found if isinstance(found, Reason) else None
+
+
+def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
+    """Return why an agent that is due would take a turn now, or none. Raises as `gather`."""
+    found = _look(now, agent, digest, NOTHING)
+    if isinstance(found, Reason):
+        return found
+    if found.fingerprint is None:
+        return Reason("due")
+    return Reason("news", f"new to it: {', '.join(_news(now, agent, found.state, found.fingerprint))}")
 
 
 class _BeforeInbox(NamedTuple):
@@ -173,7 +178,7 @@ class _BeforeInbox(NamedTuple):
     fingerprint: dict[str, Any] | None
 
 
-def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _BeforeInbox | Skip:
+def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _BeforeInbox | Reason:
     org, config = now.org, now.config
     entry = config.model(agent.model.key)
     state = read_state(org, agent.name, before=now.tick)
@@ -181,7 +186,7 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
     try:
         check_credits(entry, allocation, state.used_up)
     except OutOfCredits as error:
-        return Skip(str(error), name_of(error))
+        return Reason("out_of_credits", str(error), name_of(error))
     memories = read_memories(org, agent.name)
     texts, shown = [], []
     for item in agent.context:
@@ -189,8 +194,8 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     fingerprint = _fingerprint(agent, org.base, config, digest, memories, texts, shown)
-    if fingerprint is not None and _nothing_new(now, agent, state, fingerprint):
-        return Skip(f"nothing it reads has changed since tick {state.tick}")
+    if fingerprint is not None and next(_news(now, agent, state, fingerprint), None) is None:
+        return Reason("nothing_new", f"nothing it reads has changed since tick {state.tick}")
     return _BeforeInbox(entry, state, allocation, memories, shown, fingerprint)
 
 
@@ -341,15 +346,16 @@ def _fingerprint(
     return {"resume": digest, "memory": dict(sorted(memories.digests.items())), "context": context}
 
 
-def _nothing_new(now: Surroundings, agent: Agent, state: AgentState, fingerprint: dict[str, Any]) -> bool:
-    any_news = any(_is_news(result, now.toolset.get(result["tool"])) for result in state.results)
-    return fingerprint == state.inputs and not any_news and not has_unread(now.mail.view(agent, state.read))
-
-
-def _is_news(result: Mapping[str, Any], tool: Tool | None) -> bool:
-    """Return whether a result is worth a call: not that of a tool that has written as told."""
-    is_a_persons_word = "call" in result
-    return is_a_persons_word or not result["success"] or tool is None or tool.success_is_news
+def _news(
+    now: Surroundings, agent: Agent, state: AgentState, fingerprint: Mapping[str, Any]
+) -> Iterator[str]:
+    """Yield in words what is new to an agent that wakes for nothing else."""
+    if fingerprint != state.inputs:
+        yield from changed(fingerprint, state.inputs)
+    if any(is_news(result, now.toolset.get(result["tool"])) for result in state.results):
+        yield "what its tools gave"
+    if has_unread(now.mail.view(agent, state.read)):
+        yield "entries"
 
 
 def _soft_cap_warning(soft_cap: float | None, spent: float) -> str:

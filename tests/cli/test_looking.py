@@ -11,6 +11,7 @@ from terminal import Lemming, read_until, start
 
 from lemming.engine import load_tick, persist_tick, run_once
 from lemming.files import fs
+from lemming.memory import save_memory
 from lemming.messages import send
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
@@ -148,6 +149,27 @@ def test_plan_says_who_would_sit_the_next_tick_out(base: Path, lemming: Lemming)
     assert notes["bob"].endswith("since tick 1, unless ada writes first")
     assert notes["cyd"].startswith("would be skipped: out of credits: 0 of 0 spent")
     assert notes["dan"].startswith("would fail: ")
+    why = {line["agent"]: line["why"] for line in lemming("plan", "--json").objects[0]["order"]}
+    assert why == {"ada": "nothing_new", "bob": "nothing_new", "cyd": "out_of_credits", "dan": "failing"}
+
+
+def test_plan_says_what_an_agent_would_wake_for(base: Path, lemming: Lemming) -> None:
+    changed = {"schedule": {"wake": "changed"}}
+    person = resume("human", model={"key": "human"})
+    hears = {"read_outboxes": ["human"]}
+    make_org(base, resume("ada", permissions=hears, **changed), resume("bob"), person)
+
+    def reasons() -> list[tuple[str, str]]:
+        return [(line["why"], line["reason"]) for line in lemming("plan", "--json").objects[0]["order"]]
+
+    assert reasons() == [("news", "new to it: everything"), ("due", "")]
+    lemming("run-once", "-q")
+    lemming("send", "hello", "--to", "ada")
+    save_memory(base, "ada", "plan", "rest")
+    assert reasons()[0] == ("news", "new to it: memory plan, entries")
+    assert "ada    new to it: memory plan, entries" in lemming("plan").out
+    why = {line["agent"]: line["why"] for line in lemming("status", "--json").objects[0]["agents"]}
+    assert why == {"ada": "due", "bob": "due", "human": "person"}
 
 
 def test_prompt_is_what_the_next_turn_is_sent(base: Path, lemming: Lemming) -> None:
