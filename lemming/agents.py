@@ -11,7 +11,6 @@ import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, Literal
 
 from lemming import paths
@@ -21,7 +20,7 @@ from lemming.files.fitting import LARGEST_AMOUNT, about
 from lemming.files.jsontext import compact, nearest, parse
 from lemming.files.stamps import Look, Reading, are_as_before, folders_in, opened, status_of
 from lemming.kinds import MESSAGE_KINDS, MessageKind
-from lemming.organisation import Organisation
+from lemming.organisation import Organisation, OrgPath
 from lemming.schedule import AgentSchedule, in_order, is_due
 
 RESUME_LIMIT_BYTES = 256 << 10
@@ -272,7 +271,7 @@ def _survey_of(readings: dict[str, Reading[Document[Agent]]], unread: dict[str, 
     )
 
 
-def agent_folders(base: Path) -> list[str]:
+def agent_folders(base: OrgPath) -> list[str]:
     """Return the names below `agents/` that are folders, or links that pose as one, sorted.
 
     A name that is not UTF-8 is no agent's; it comes with "?" for what is not text.
@@ -285,7 +284,7 @@ def agent_folders(base: Path) -> list[str]:
 
 
 @contextlib.contextmanager
-def _opened_agents(base: Path) -> Iterator[int]:
+def _opened_agents(base: OrgPath) -> Iterator[int]:
     """Open `agents/`. Raises `FileNotFoundError`, and `ConfigError` for what is no folder."""
     try:
         with opened(f"{base}/agents") as folder:
@@ -300,7 +299,7 @@ def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
     return [(name.encode("utf-8", "replace").decode(), found[name]) for name in sorted(found)]
 
 
-def require_own_folders(base: Path, name: str) -> None:
+def require_own_folders(base: OrgPath, name: str) -> None:
     """Raise `ConfigError` when something else stands where one of the agent's own folders belongs."""
     for folder in OWN_FOLDERS:
         file = f"{paths.agent_folder(name)}/{folder}"

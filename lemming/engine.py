@@ -31,6 +31,7 @@ from lemming.journal.file import (
 from lemming.journal.records import Record, TickCommitted, TurnEnded, plan_in, progress_of
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.logging_config import EngineLog
+from lemming.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
 from lemming.report import TickReport, TurnReport
 from lemming.schedule import in_order, is_due
@@ -91,9 +92,9 @@ def run_tick(
 
 def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
     """Do what `run_tick` does where the organisation is open already; `advance` persists the next tick."""
-    if report := recorded_report(runtime.base, tick):
+    if report := recorded_report(runtime.org, tick):
         return report
-    return _run(runtime, tick, journal_ticks(runtime.base, with_sealed=False), advance=advance)
+    return _run(runtime, tick, journal_ticks(runtime.org, with_sealed=False), advance=advance)
 
 
 def run_once(
@@ -111,7 +112,7 @@ def run_once(
     with open_org(
         base_path, command="run-once", clock=clock, notify=notify, stop=stop, batch=batch
     ) as runtime:
-        return _run_next(runtime, load_tick(runtime.base))
+        return _run_next(runtime, load_tick(runtime.org))
 
 
 def run_forever(
@@ -182,7 +183,7 @@ def ticks(
 
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:
     """Return the report of a committed tick from its journal; None when it is not committed."""
-    base = paths.as_base(base_path)
+    base = Organisation.at(base_path)
     return _report_of(tick, read_journal(base, tick)) if is_committed(base, tick) else None
 
 
@@ -200,7 +201,7 @@ def _report_of(tick: int, records: list[Record]) -> TickReport:
 
 
 def _run_next(runtime: Runtime, tick: int) -> TickReport:
-    begun = journal_ticks(runtime.base, with_sealed=False)
+    begun = journal_ticks(runtime.org, with_sealed=False)
     return runtime.noted(_run(runtime, _next_tick(runtime, tick, begun), begun, advance=True))
 
 
@@ -211,13 +212,13 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
     is closed here. A journal that is closed while `tick.json` still names its tick was run by `run_tick`,
     which leaves `tick.json` alone.
     """
-    found = find_next_tick(runtime.base, counted, begun, boot_id=runtime.clock.boot_id)
+    found = find_next_tick(runtime.org, counted, begun, boot_id=runtime.clock.boot_id)
     if found.error:
         raise found.error
     if found.tick != counted:
         persist_tick(runtime.base, found.tick, sync=True)
     if found.unclosed is not None:
-        with Journal(runtime.base, found.unclosed, epoch=runtime.epoch, durability="off") as journal:
+        with Journal(runtime.org, found.unclosed, epoch=runtime.epoch, durability="off") as journal:
             _close(journal, _report_of(journal.tick, journal.records), advanced=True)
     return found.tick
 
@@ -232,12 +233,12 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
             runtime.tell(problem)
         persist_tick(base, load_tick(base), sync=durability != "off")
     recorder = _recorder(runtime, config)
-    require_newest(base, tick, ticks)
+    require_newest(runtime.org, tick, ticks)
     is_begun = ticks[-1:] == [tick]
     if not runtime.has_looked_back:  # once, as the engine starts
         runtime.has_looked_back = True
         write_lost_turns(runtime, config, [at for at in ticks if at < tick])
-    records = read_journal(base, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
+    records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     started = plan_in(records)
     snapshot = take_snapshot(runtime.org, config, tick, Plan.of(started) if started else None)
     _announce(runtime, snapshot, records)
@@ -249,7 +250,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         require_ledgers_before(runtime.org, tick, snapshot.plan.order)
     from lemming.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
 
-    with Journal(base, tick, epoch=runtime.epoch, durability=durability) as journal:
+    with Journal(runtime.org, tick, epoch=runtime.epoch, durability=durability) as journal:
         journal.reserve(RESERVED_BYTES)
         current = Tick.begin(
             runtime, journal, snapshot, after=next((at for at in reversed(ticks) if at < tick), None)
@@ -265,18 +266,18 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if recorder:
         recorder.after_tick(report)
     if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
-        _tidy_journals(base, tick, config)
+        _tidy_journals(runtime.org, tick, config)
     if runtime.is_heard:
         runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
 
 
-def _tidy_journals(base: Path, tick: int, config: Config) -> None:
+def _tidy_journals(org: Organisation, tick: int, config: Config) -> None:
     """Pack old journals, and remove the oldest where the settings want that."""
-    seal_old_journals(base, tick, config.org.plain_journals)
+    seal_old_journals(org, tick, config.org.plain_journals)
     if config.org.kept_journals is not None:
-        for segment in remove_old_segments(base, tick, config.org.kept_journals):
-            EngineLog(base).info("journals_removed", tick=tick, file=segment)
+        for segment in remove_old_segments(org, tick, config.org.kept_journals):
+            EngineLog(org).info("journals_removed", tick=tick, file=segment)
 
 
 def _announce(runtime: Runtime, snapshot: Snapshot, records: list[Record]) -> None:

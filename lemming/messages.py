@@ -26,6 +26,7 @@ from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.files.jsontext import pretty, to_line
 from lemming.kinds import MessageKind
+from lemming.organisation import OrgPath
 from lemming.quoting import quoted
 from lemming.redaction import redact_bytes, redact_json
 
@@ -199,7 +200,7 @@ def send(
     )
 
 
-def list_outbox(base: Path, agent_name: str) -> list[EntryName]:
+def list_outbox(base: OrgPath, agent_name: str) -> list[EntryName]:
     """Return what the file names of an outbox say, sorted; files that are not entries are left out.
 
     An outbox that is no folder (a link is none), or that may not be read, has no entries;
@@ -234,7 +235,7 @@ def names_of(identities: Collection[str]) -> frozenset[EntryName]:
     return frozenset(name for author, _, rest in parts for name in names_in(author, [f"{rest}.json"]))
 
 
-def read_entry(base: Path, name: EntryName) -> OutboxEntry:
+def read_entry(base: OrgPath, name: EntryName) -> OutboxEntry:
     """Return one entry; raise `ConfigError` that says why the file is not the entry its place says.
 
     Raises `FileNotFoundError` when there is no such file.
@@ -301,7 +302,7 @@ def outbox_problems(
 
 
 def problems_in(
-    base: Path, agent_name: str, file_names: Sequence[str], *, newest: int | None = None
+    base: OrgPath, agent_name: str, file_names: Sequence[str], *, newest: int | None = None
 ) -> list[Problem]:
     """Return what `outbox_problems` does, of an outbox with these files."""
     folder = paths.outbox_folder(agent_name)
@@ -363,7 +364,7 @@ def _without_secrets(entry: OutboxEntry) -> OutboxEntry:
     return replace(entry, payload=redact_json(entry.payload), tags=redact_json(entry.tags))
 
 
-def _readable(base: Path, names: list[EntryName]) -> Iterator[OutboxEntry]:
+def _readable(base: OrgPath, names: list[EntryName]) -> Iterator[OutboxEntry]:
     for name in names:
         try:
             yield read_entry(base, name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from lemming import paths
@@ -47,3 +48,10 @@ class Organisation:
 
     def __str__(self) -> str:
         return str(self.base)
+
+    def __truediv__(self, relative: str) -> Path:
+        return self.base / relative
+
+
+OrgPath = Path | Organisation
+"""An organisation, or the path of its folder: who is given the first reads again only what has changed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -32,7 +33,7 @@ def bisect(
     Example:
       lemming bisect --good 1 --bad 500 'grep -q Paris agents/editor/memory/capital.json'
     """
-    past = History(find_org(ctx))
+    past = History(Path(find_org(ctx)))
     trials: list[Trial] = []
 
     def hear(trial: Trial) -> None:

@@ -86,7 +86,7 @@ def chaos(
     base = find_org(ctx)
     require_agreement(base, can_ask=not as_json)
     with TemporaryDirectory(prefix="lemming-chaos-") as folder:
-        tally = _count_damage(base, Path(folder), kills, seed, quiet=as_json)
+        tally = _count_damage(Path(base), Path(folder), kills, seed, quiet=as_json)
     if as_json:
         show_json("chaos", {**asdict(tally), "is_as_promised": tally.is_as_promised})
     else:

@@ -20,6 +20,7 @@ from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
 from lemming.journal.ledger import AgentState, read_state
+from lemming.organisation import OrgPath
 from lemming.tick.plan import is_for_a_person
 
 app = noun("See and raise what agents may spend.", cls=OrAnAgent)
@@ -106,7 +107,7 @@ def grant_credits(
             f"{name} has no limit", hint=f'set "credits": {{"max_credits": N}} in agents/{name}/resume.json'
         )
     state = read_state(base, name)
-    with changing(base, "config"):  # two grants at once both count
+    with changing(Path(base), "config"):  # two grants at once both count
         config = load_config(base)
         before = credits_of(config, name, agent.credits).max_credits or 0.0
         after = before + amount
@@ -123,14 +124,14 @@ def grant_credits(
     tell(f"`lemming credits grant {name} {-amount:g}` takes it back; `lemming run-once` goes on")
 
 
-def _write(base: Path, name: str, max_credits: float) -> None:
+def _write(base: OrgPath, name: str, max_credits: float) -> None:
     """Change one number in the file; it was read as valid a moment ago, or is not there."""
     try:
         plain = parse(fs.read_bytes(base / CREDITS_FILE, 1 << 20), allow_bom=True)
     except FileNotFoundError:
         plain = {}
     plain[name] = {**plain.get(name, {}), "max_credits": max_credits}
-    fs.publish(base, CREDITS_FILE, pretty(plain))
+    fs.publish(Path(base), CREDITS_FILE, pretty(plain))
 
 
 def _facts(agent: Agent, state: AgentState, config: Config) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -33,7 +34,7 @@ def diff(
     base = find_org(ctx)
     if agent is not None:
         require_folder(base, agent)
-    changes = History(base).changes_between(old, new, agent=agent or "")
+    changes = History(Path(base)).changes_between(old, new, agent=agent or "")
     if not as_json:
         show_changes(changes, only_stat=only_stat)
         return

@@ -29,6 +29,7 @@ from lemming.inspect.health import troubles_of
 from lemming.inspect.privacy import places_open_to_all
 from lemming.inspect.readiness import readiness_of, shutdown_of
 from lemming.journal.file import journal_ticks, read_journal
+from lemming.organisation import OrgPath
 from lemming.sandbox.run import sandbox_status
 from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
@@ -157,7 +158,7 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _disk(base: Path) -> Iterator[Finding]:
+def _disk(base: OrgPath) -> Iterator[Finding]:
     if not os.access(base, os.W_OK | os.X_OK):
         yield Finding("fail", "disk", f"{base} is not writable", "check its owner and mode")
     free = shutil.disk_usage(base).free
@@ -165,8 +166,8 @@ def _disk(base: Path) -> Iterator[Finding]:
     yield Finding("ok" if free >= LITTLE_ROOM_BYTES else "warn", "disk", text, "free some space")
 
 
-def _privacy(base: Path) -> Iterator[Finding]:
-    if places := places_open_to_all(base):
+def _privacy(base: OrgPath) -> Iterator[Finding]:
+    if places := places_open_to_all(Path(base)):
         text = f"everybody on this machine may read {', '.join(places)}"
         fix = f"in the organisation's folder: chmod o-rwx {' '.join(places)}"
         yield Finding("warn", "privacy", text, fix)
@@ -174,12 +175,12 @@ def _privacy(base: Path) -> Iterator[Finding]:
         yield Finding("ok", "privacy", "journals, ledgers, outboxes and memories are not open to everybody")
 
 
-def _lock(base: Path) -> Iterator[Finding]:
+def _lock(base: OrgPath) -> Iterator[Finding]:
     engine = running_engine(base)
     yield Finding("ok", "lock", f"held by {describe_engine(engine)}" if engine else "free")
 
 
-def _tick(base: Path) -> Iterator[Finding]:
+def _tick(base: OrgPath) -> Iterator[Finding]:
     tick, ticks = load_tick(base), journal_ticks(base)
     if error := find_next_tick(base, tick, ticks, boot_id=SystemClock().boot_id).error:
         fix = "`lemming repair` says which of the two is right, and mends it"
@@ -192,7 +193,7 @@ def _tick(base: Path) -> Iterator[Finding]:
         yield Finding("ok", "tick", f"{tick} is next, {counted(len(ticks), 'journal')}")
 
 
-def _damage(base: Path) -> Iterator[Finding]:
+def _damage(base: OrgPath) -> Iterator[Finding]:
     """Yield what `lemming repair` would see to; beside an engine, what it is writing may look torn."""
     if running_engine(base):
         yield Finding("ok", "repair", "not looked at while an engine runs")
@@ -205,7 +206,7 @@ def _damage(base: Path) -> Iterator[Finding]:
         yield Finding("ok", "repair", f"nothing to repair (newest {JOURNALS_READ} journals)")
 
 
-def _files(base: Path, config: Config) -> Iterator[Finding]:
+def _files(base: OrgPath, config: Config) -> Iterator[Finding]:
     opened = Opened(min(ENTRIES_READ, share_of_each(len(agent_folders(base)))))
     problems = [*problems_of_config(base, config), *problems_of_agents(base, config, None, opened)]
     errors = [problem for problem in problems if problem.severity == "error"]
@@ -220,7 +221,7 @@ def _files(base: Path, config: Config) -> Iterator[Finding]:
     yield Finding("fail" if errors else "warn", "files", f"{text}; first: {first}", "lemming validate")
 
 
-def _agents(base: Path) -> Iterator[Finding]:
+def _agents(base: OrgPath) -> Iterator[Finding]:
     """Yield who fails and why, and which backends are left alone; what is wrong with files is told above."""
     troubles = troubles_of(base, replace(survey_agents(base), broken={}))
     for trouble in troubles:
@@ -229,7 +230,7 @@ def _agents(base: Path) -> Iterator[Finding]:
         yield Finding("ok", "agents", "every agent's latest turn went well")
 
 
-def _models(base: Path, config: Config) -> Iterator[Finding]:
+def _models(base: OrgPath, config: Config) -> Iterator[Finding]:
     """Yield a finding for each model that some agent uses; the other lines of the file may wait."""
     users: dict[str, list[str]] = {}
     for name, agent in survey_agents(base).agents.items():
@@ -238,7 +239,7 @@ def _models(base: Path, config: Config) -> Iterator[Finding]:
         if key not in config.models:
             continue  # told by the check of the files
         entry = config.models[key]
-        found, ends = readiness_of(entry, base, config.org.plugins), shutdown_of(entry)
+        found, ends = readiness_of(entry, Path(base), config.org.plugins), shutdown_of(entry)
         about = f'"{key}" ({entry.provider} {entry.model}) for {", ".join(names)}'.replace(" )", ")")
         level: Level = "fail" if found.is_ready is False else "ok"
         yield Finding(level, "model", f"{about}: {found.remark}", found.fix)
@@ -247,7 +248,7 @@ def _models(base: Path, config: Config) -> Iterator[Finding]:
             yield Finding("warn", "model", text, f'name another model for "{key}" in config/models.json')
 
 
-def _shell(base: Path, config: Config) -> Iterator[Finding]:
+def _shell(base: OrgPath, config: Config) -> Iterator[Finding]:
     users = [
         name
         for name, agent in survey_agents(base).agents.items()
@@ -262,14 +263,14 @@ def _shell(base: Path, config: Config) -> Iterator[Finding]:
     yield Finding(level, "shell", f"{name} for {', '.join(users)}: {detail}", fix)
 
 
-def _history(base: Path, config: Config) -> Iterator[Finding]:
+def _history(base: OrgPath, config: Config) -> Iterator[Finding]:
     if config.org.history == "off":
         yield Finding("ok", "history", "off")
         return
     from lemming.history.git import Repository, git_version, require_git
 
     require_git()
-    repository = Repository(base)
+    repository = Repository(Path(base))
     if repository.exists():
         repository.check()
         repository.run("rev-parse", "--git-dir")

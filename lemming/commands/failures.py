@@ -24,6 +24,7 @@ from lemming.commands import screen
 from lemming.commands.screen import ReaderGone, Style, tell
 from lemming.commands.session import Session
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
+from lemming.organisation import OrgPath
 
 INTERNAL_ERROR = 70
 INTERRUPTED = 130
@@ -53,7 +54,7 @@ def guarded(work: Callable[[], int], session: Session, *, as_json: bool) -> int:
     return status
 
 
-def tell_error(error: LemmingError, base: Path | None) -> None:
+def tell_error(error: LemmingError, base: OrgPath | None) -> None:
     """Tell what happened, where, and what to do."""
     if isinstance(error, ConfigError):
         for problem in error.problems:
@@ -64,7 +65,7 @@ def tell_error(error: LemmingError, base: Path | None) -> None:
     _tell_fix(error.hint)
 
 
-def tell_problem(problem: Problem, base: Path | None) -> None:
+def tell_problem(problem: Problem, base: OrgPath | None) -> None:
     """Tell one problem of a file, with the line it is on."""
     problem = _located(problem, base)
     where = f"{problem.where}: " if problem.where else ""
@@ -141,7 +142,7 @@ def _tell_fix(hint: str) -> None:
         tell(f"  fix: {hint}")
 
 
-def _located(problem: Problem, base: Path | None) -> Problem:
+def _located(problem: Problem, base: OrgPath | None) -> Problem:
     """Return the problem with the line its pointer names, where only the pointer was known."""
     if base is None or problem.line or not problem.pointer:
         return problem
@@ -155,7 +156,7 @@ def _located(problem: Problem, base: Path | None) -> Problem:
     return replace(problem, line=line, column=column)
 
 
-def _source_lines(problem: Problem, base: Path | None) -> list[str]:
+def _source_lines(problem: Problem, base: OrgPath | None) -> list[str]:
     """Return the line a problem is on and a line that points at it; nothing when it cannot be read."""
     if base is None or not problem.line or not problem.file:
         return []

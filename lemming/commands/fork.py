@@ -43,7 +43,7 @@ def fork(
       lemming fork --at 42 ../frugal --set agents/editor/resume.json:/model/key=fast
     """
     base = find_org(ctx)
-    past, place = History(base), folder.expanduser().resolve()
+    past, place = History(Path(base)), folder.expanduser().resolve()
     state = past.state(at)
     changed = make_fork(past, state, place, [Setting.parse(text) for text in settings or []])
     broken = {name: str(error) for name, error in survey_agents(place).broken.items()}

@@ -15,6 +15,7 @@ from lemming.errors import OrgBusy
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
 from lemming.journal.file import journal_ticks
+from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 
 
@@ -53,7 +54,7 @@ def history(
         require_folder(base, what, words=("on", "off"))
     from lemming.history.read import History
 
-    commits = History(base).commits(agent=what or "", limit=number or None)[::-1]
+    commits = History(Path(base)).commits(agent=what or "", limit=number or None)[::-1]
     if as_json:
         for commit in commits:
             show_json("commit", commit.as_json())
@@ -70,7 +71,7 @@ def history(
         tell("nothing kept yet")
 
 
-def _switch(base: Path, *, is_on: bool, as_json: bool) -> None:
+def _switch(base: OrgPath, *, is_on: bool, as_json: bool) -> None:
     """Write one value into config/org.json, and leave the rest of it."""
     from lemming.history.git import FOLDER, require_git
 
@@ -83,7 +84,7 @@ def _switch(base: Path, *, is_on: bool, as_json: bool) -> None:
         except FileNotFoundError:
             plain = {}
         plain["history"] = value
-        fs.publish(base, ORG_FILE, pretty(plain))
+        fs.publish(Path(base), ORG_FILE, pretty(plain))
     rebuilt = _rebuild(base) if is_on else 0
     if as_json:
         show_json("history", {"history": value, "before": before, "rebuilt": rebuilt})
@@ -99,7 +100,7 @@ def _switch(base: Path, *, is_on: bool, as_json: bool) -> None:
         tell("the history is off; what has been kept can still be read")
 
 
-def _rebuild(base: Path) -> int:
+def _rebuild(base: OrgPath) -> int:
     """Make the history of the ticks so far where there is none; return how many. Not beside an engine."""
     from lemming.history.recorder import Recorder
     from lemming.tick.runtime import open_org

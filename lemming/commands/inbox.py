@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from lemming.inspect.preview import preview_tick
 from lemming.journal.ledger import read_state
 from lemming.mail.inbox import Inbox, assemble
 from lemming.messages import OutboxEntry, collect_readable_outboxes
+from lemming.organisation import OrgPath
 from lemming.tick.plan import is_for_a_person
 
 
@@ -57,7 +57,7 @@ def _show(entries: list[OutboxEntry], unread: set[str] | None, *, as_json: bool)
         tell("nothing to read")
 
 
-def _tell_rest(base: Path, box: Inbox, *, shown: int) -> None:
+def _tell_rest(base: OrgPath, box: Inbox, *, shown: int) -> None:
     more = len(box.unread) + len(box.known) - shown
     if more > 0:
         tell(f"{more} more with a larger -n", style="dim")

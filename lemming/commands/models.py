@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -29,7 +30,7 @@ def list_models(ctx: typer.Context, as_json: AsJson = False) -> None:
     config = load_settings(base)
     rows = []
     for key, entry in sorted(config.models.items()):
-        found, ends = readiness_of(entry, base, config.org.plugins), shutdown_of(entry)
+        found, ends = readiness_of(entry, Path(base), config.org.plugins), shutdown_of(entry)
         if as_json:
             facts = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": found.is_ready,
                      "remark": found.remark, "fix": found.fix, "shutdown": ends or None}  # fmt: skip

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 import threading
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from lemming import paths
@@ -22,6 +21,7 @@ from lemming.commands.screen import (
 )
 from lemming.errors import ConfigError, is_of_a_provider
 from lemming.messages import EntryName, read_entry
+from lemming.organisation import OrgPath
 from lemming.report import EntryWritten, TickReport, TurnReport
 from lemming.tick.runtime import Event
 
@@ -41,7 +41,7 @@ TURN_FAILED, NO_PROVIDER, NO_CREDITS = 1, 5, 6
 class Narrator:
     """Hears the engine's events. `stop` is set when nobody is there any more to be told."""
 
-    base: Path
+    base: OrgPath
     stop: threading.Event
     as_json: bool = False
     quiet: bool = False

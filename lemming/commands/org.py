@@ -13,11 +13,12 @@ from lemming.errors import DiskError, NotAnOrg, UsageError
 from lemming.files.jsontext import nearest
 from lemming.journal.file import last_record, newest_journals
 from lemming.journal.records import TickCommitted
+from lemming.organisation import Organisation, OrgPath
 from lemming.paths import agent_folder
 
 
-def find_org(ctx: typer.Context) -> Path:
-    """Return the folder given with -C or LEMMING_ROOT, else the nearest organisation from here upwards.
+def find_org(ctx: typer.Context) -> Organisation:
+    """Return the organisation given with -C or LEMMING_ROOT, else the nearest from here upwards.
 
     Raises `NotAnOrg` when there is none.
     """
@@ -25,10 +26,10 @@ def find_org(ctx: typer.Context) -> Path:
     base = _given_org(Path(given)) if given is not None else _nearest_org(Path.cwd())
     if isinstance(ctx.obj, Session):
         ctx.obj.base = base
-    return base
+    return Organisation(base)
 
 
-def find_org_if_any(ctx: typer.Context) -> Path | None:
+def find_org_if_any(ctx: typer.Context) -> Organisation | None:
     """Return the organisation, or None when there is none and none was asked for."""
     if _root(ctx) is not None:
         return find_org(ctx)
@@ -47,13 +48,13 @@ def is_org(folder: Path) -> bool:
     return (folder / "agents").is_dir() and ((folder / "tick.json").exists() or (folder / "config").is_dir())
 
 
-def find_agent(base: Path, name: str) -> Agent:
+def find_agent(base: OrgPath, name: str) -> Agent:
     """Return an agent; raise `UsageError` for a name that is none, `ConfigError` for a broken resume."""
     require_folder(base, name)
     return load_agent(base, name)
 
 
-def require_folder(base: Path, name: str, *, words: tuple[str, ...] = ()) -> None:
+def require_folder(base: OrgPath, name: str, *, words: tuple[str, ...] = ()) -> None:
     """Raise `UsageError` with the nearest name unless there is a folder of this name below `agents/`.
 
     `words` are what may stand in the name's place: they are suggested too.
@@ -64,7 +65,7 @@ def require_folder(base: Path, name: str, *, words: tuple[str, ...] = ()) -> Non
         raise UsageError(f'there is no agent "{name}"', hint=hint)
 
 
-def running_engine(base: Path) -> dict[str, Any] | None:
+def running_engine(base: OrgPath) -> dict[str, Any] | None:
     """Return who runs this organisation now (pid, host, since, command); None when nobody does."""
     from lemming.tick.runtime import holder_of
 
@@ -82,7 +83,7 @@ def describe_engine(holder: dict[str, Any]) -> str:
     )
 
 
-def last_committed_tick(base: Path) -> TickCommitted | None:
+def last_committed_tick(base: OrgPath) -> TickCommitted | None:
     """Return the last record of the newest tick that ended: its number and its totals."""
     for tick in reversed(newest_journals(base, 2)):
         record = last_record(base, tick)
@@ -91,7 +92,7 @@ def last_committed_tick(base: Path) -> TickCommitted | None:
     return None
 
 
-def has_been_interrupted(base: Path, tick: int) -> bool:
+def has_been_interrupted(base: OrgPath, tick: int) -> bool:
     """Return whether a tick was begun and has not ended."""
     record = last_record(base, tick)
     return record is not None and not isinstance(record, TickCommitted)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +13,7 @@ from lemming.commands.screen import one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
 from lemming.inspect.preview import Preview, preview_tick
+from lemming.organisation import OrgPath
 from lemming.report import Reason
 from lemming.schedule import fire_point, in_order, next_due
 from lemming.tick.counter import load_tick
@@ -160,7 +160,7 @@ def _waiting(waits: Waits, rank: int) -> str:
     return f"waits for {', '.join(names[:NAMES_SHOWN])}{more}" if names else ""
 
 
-def explain(base: Path, one: str, other: str, *, as_json: bool) -> None:
+def explain(base: OrgPath, one: str, other: str, *, as_json: bool) -> None:
     """Say which permissions make one of two agents wait for the other when both are due."""
     config, agents = load_settings(base), survey_agents(base).agents
     for name in (one, other):

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from lemming.commands.prompt import as_json_prompt, show_messages
 from lemming.commands.screen import one_line, painted, show, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.inspect.preview import Preview, preview_tick
+from lemming.organisation import OrgPath
 
 
-def rehearse(base: Path, *, as_json: bool) -> None:
+def rehearse(base: OrgPath, *, as_json: bool) -> None:
     """Show the next tick: who would fire, in what order, and what each would be sent."""
     preview = preview_tick(base, load_settings(base))
     if as_json:

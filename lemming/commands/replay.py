@@ -12,6 +12,7 @@ from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, show_text, tell
 from lemming.journal.file import journal_ticks
+from lemming.organisation import OrgPath
 from lemming.timeline import parse_ticks
 from lemming.timeline.replay.recording import Difference
 from lemming.timeline.replay.replay import Replayed, replay_into, ticks_to_rerun
@@ -76,7 +77,7 @@ def _follow(replayed: Iterator[Replayed], *, as_json: bool, quiet: bool) -> None
         tell(f"{counted(ticks, 'tick')}, {counted(turns, 'turn')}: everything came out the same")
 
 
-def _tell_root(base: Path, into: Path, *, as_json: bool, quiet: bool) -> None:
+def _tell_root(base: OrgPath, into: Path, *, as_json: bool, quiet: bool) -> None:
     mine, original = file_digests(into), file_digests(base)
     root, other = root_of(mine), root_of(original)
     differing = sorted(file for file in {*mine, *original} if mine.get(file) != original.get(file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -34,7 +35,7 @@ def rewind(
       lemming rewind --to 41 --yes
     """
     base = find_org(ctx)
-    past = History(base)
+    past = History(Path(base))
     if not is_sure:
         planned = plan_rewind(past, past.state(to))
         _show(planned, as_json=as_json)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -19,6 +18,7 @@ from lemming.errors import UsageError
 from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.kinds import MessageKind
 from lemming.messages import OutboxEntry
+from lemming.organisation import OrgPath
 from lemming.schedule import next_due
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person
@@ -87,7 +87,7 @@ def send(
     _tell_who_reads_it(base, entry, to, config)
 
 
-def _require_person(base: Path, author: str, config: Config) -> None:
+def _require_person(base: OrgPath, author: str, config: Config) -> None:
     if is_for_a_person(find_agent(base, author), config):
         return
     agents = survey_agents(base).agents.values()
@@ -134,7 +134,7 @@ def _parsed(extra: str | None) -> dict[str, Any]:
     return plain
 
 
-def _tell_who_reads_it(base: Path, entry: OutboxEntry, to: str | None, config: Config) -> None:
+def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config: Config) -> None:
     """Say who is shown an entry as something new, and in which tick at the earliest."""
     survey = survey_agents(base)
     able = [agent for agent in survey.agents.values() if agent.may_read(entry.agent)]

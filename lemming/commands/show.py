@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -33,7 +34,7 @@ def show(
     base = find_org(ctx)
     if agent is not None:
         require_folder(base, agent)
-    past = History(base)
+    past = History(Path(base))
     commit = past.commit_of(int(tick)) if tick.isdecimal() else past.state(tick).commit
     changes = past.changes_of(commit, agent=agent or "") if commit else Changes([], "")
     if as_json:

@@ -20,6 +20,7 @@ from lemming.files.documents import read_text
 from lemming.files.jsontext import parse, pretty
 from lemming.inspect.checks import why_no_tools
 from lemming.kinds import MESSAGE_KINDS
+from lemming.organisation import OrgPath
 from lemming.schedule import next_due
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person
@@ -165,7 +166,7 @@ def rename_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJ
     with open_org(base, command="agents rename"):
         _require_no_open_tick(base)
         readers = [reader for reader in survey_agents(base).agents if reader != name]
-        fs.move(base, paths.agent_folder(name), folder)
+        fs.move(Path(base), paths.agent_folder(name), folder)
         entries_renamed(base, name, new)
         for reader in readers:
             shown_stays_shown(base, reader, name, new)
@@ -191,7 +192,7 @@ def remove_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -
     with open_org(base, command="agents rm") as runtime:
         _require_no_open_tick(base)
         place = f"{place_aside(runtime)}/{paths.agent_folder(name)}"
-        fs.move(base, paths.agent_folder(name), place)
+        fs.move(Path(base), paths.agent_folder(name), place)
     readers = [a.name for a in survey_agents(base).agents.values() if name in a.permissions.read_outboxes]
     if as_json:
         show_json("removed", {"agent": name, "aside": place, "readers": readers})
@@ -217,7 +218,7 @@ def _blank() -> dict[str, Any]:
     }
 
 
-def _plain_of(base: Path, other: str) -> dict[str, Any]:
+def _plain_of(base: OrgPath, other: str) -> dict[str, Any]:
     """Return an agent's resume as it is written; raise what is wrong with it."""
     find_agent(base, other)
     raw = fs.read_bytes(base / paths.resume_file(other), RESUME_LIMIT_BYTES)
@@ -237,12 +238,12 @@ def _kinds_in(words: list[str]) -> list[str]:
     return kinds
 
 
-def _create(base: Path, name: str, plain: dict[str, Any], *, as_json: bool) -> None:
+def _create(base: OrgPath, name: str, plain: dict[str, Any], *, as_json: bool) -> None:
     """Write the resume of a new agent, and say when it fires and what to do next."""
     file, content = f"{path_of_agent(name)}/resume.json", pretty(plain)
     _refuse_bad_choices(base, plain)
     read_text(content, file, Agent, limit_bytes=RESUME_LIMIT_BYTES)
-    if not fs.create(base, file, content):
+    if not fs.create(Path(base), file, content):
         raise UsageError(f'there is an agent "{name}" already', where=file, hint="edit its resume")
     agent = load_agent(base, name)
     if as_json:
@@ -252,7 +253,7 @@ def _create(base: Path, name: str, plain: dict[str, Any], *, as_json: bool) -> N
     _tell_next(base, agent)
 
 
-def _refuse_bad_choices(base: Path, plain: dict[str, Any]) -> None:
+def _refuse_bad_choices(base: OrgPath, plain: dict[str, Any]) -> None:
     """Raise `UsageError` for an unknown model key or tool."""
     config = load_settings(base)
     try:
@@ -263,7 +264,7 @@ def _refuse_bad_choices(base: Path, plain: dict[str, Any]) -> None:
         raise UsageError(error.message, where=error.where, hint=error.hint) from error
 
 
-def _tell_next(base: Path, agent: Agent) -> None:
+def _tell_next(base: OrgPath, agent: Agent) -> None:
     name, known = agent.name, survey_agents(base)
     for author in agent.permissions.read_outboxes:
         if author != "*" and author not in {*known.agents, *known.broken}:
@@ -283,7 +284,7 @@ def _tell_next(base: Path, agent: Agent) -> None:
         )
 
 
-def _require_no_open_tick(base: Path) -> None:
+def _require_no_open_tick(base: OrgPath) -> None:
     tick = load_tick(base)
     if has_been_interrupted(base, tick):
         raise UsageError(

@@ -27,6 +27,7 @@ from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import TickCommitted, progress_of
 from lemming.mail.misplaced import misplaced
+from lemming.organisation import OrgPath
 from lemming.report import Reason, Why
 from lemming.schedule import next_due
 from lemming.tick.counter import load_tick
@@ -115,7 +116,7 @@ def status(
         troubles.append(Trouble("tick", error.message, fix, tick))
     if (age := seconds_since_tick(base)) is not None and max_age is not None and age > max_age:
         troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
-    unseen = list(misplaced(base, [*survey.agents, *survey.broken], tick))
+    unseen = list(misplaced(Path(base), [*survey.agents, *survey.broken], tick))
     named = {trouble.about for trouble in troubles}
     troubles += [
         Trouble(line.agent, line.problem, "") for line in lines if line.problem and line.agent not in named
@@ -148,7 +149,7 @@ def status(
         raise typer.Exit(1 if troubles else 0)
 
 
-def _line(base: Path, agent: Agent, config: Config, tick: int, reason: Reason) -> Line:
+def _line(base: OrgPath, agent: Agent, config: Config, tick: int, reason: Reason) -> Line:
     problem, state = "", AgentState()
     try:
         state = read_state(base, agent.name)

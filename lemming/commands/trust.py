@@ -18,7 +18,7 @@ from lemming.config import Config, load_config
 from lemming.errors import DiskError, NotTrusted
 from lemming.files.documents import once_saved
 from lemming.inspect.reach import is_about_the_owner, reaches
-from lemming.organisation import Organisation
+from lemming.organisation import Organisation, OrgPath
 from lemming.tick.runtime import Runtime
 
 _SENTENCE_WIDTH = 400
@@ -42,7 +42,7 @@ def trust(
       lemming trust --yes
     """
     base = find_org(ctx)
-    sentences, agreement = _sentences(base), Agreement(base)
+    sentences, agreement = _sentences(base), Agreement(Path(base))
     if yes and sentences:
         agreement.add(sentences)
     missing = agreement.lacks(sentences)
@@ -62,13 +62,13 @@ def trust(
         tell("`lemming trust --yes` agrees to it")
 
 
-def require_agreement(base: Path, *, can_ask: bool = True) -> None:
+def require_agreement(base: OrgPath, *, can_ask: bool = True) -> None:
     """Say what running the organisation does outside its folder, the first time that it does that.
 
     On a terminal a person is asked and may refuse; a service or a script is told, and goes on. The folder of
     another user is run only where somebody has agreed. Raises `NotTrusted`.
     """
-    missing = Agreement(base).lacks(_sentences(base))
+    missing = Agreement(Path(base)).lacks(_sentences(base))
     if not missing:
         return
     is_own = not any(map(is_about_the_owner, missing))
@@ -79,7 +79,7 @@ def require_agreement(base: Path, *, can_ask: bool = True) -> None:
             tell(f"  - {one_line(sentence, _SENTENCE_WIDTH)}")
     if typer.confirm("Agree, and run it?", err=True) if can_ask else is_own:
         with contextlib.suppress(DiskError):  # a user without a home is told again
-            Agreement(base).add(missing)
+            Agreement(Path(base)).add(missing)
         return
     what = "; ".join(one_line(sentence, _SENTENCE_WIDTH) for sentence in missing)
     raise NotTrusted(
@@ -89,24 +89,24 @@ def require_agreement(base: Path, *, can_ask: bool = True) -> None:
     )
 
 
-def is_agreed(base: Path) -> bool:
+def is_agreed(base: OrgPath) -> bool:
     """Return whether plugins and everything else that the organisation names may be used in looking at it."""
-    return not Agreement(base).lacks(_sentences(base))
+    return not Agreement(Path(base)).lacks(_sentences(base))
 
 
-def load_settings(base: Path) -> Config:
+def load_settings(base: OrgPath) -> Config:
     """Return the organisation's settings, its plugins imported if a person has agreed to running it.
 
     Raises `ConfigError`.
     """
     config = load_config(base)
     if not config.org.plugins or is_agreed(base):
-        return Runtime(Organisation(base)).load_config()
+        return Runtime(Organisation.at(base)).load_config()
     names = ", ".join(config.org.plugins)
     tell(f"not imported: {one_line(names)}, as nobody here has agreed to running this (`lemming trust`)")
     return config
 
 
-def _sentences(base: Path) -> list[str]:
+def _sentences(base: OrgPath) -> list[str]:
     config = once_saved(base, lambda: load_config(base), lambda _: ())
     return reaches(base, config, survey_agents(base).agents.values())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -16,6 +15,7 @@ from lemming.commands.trust import load_settings
 from lemming.config import Config
 from lemming.errors import ConfigError, CorruptState, Problem
 from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
+from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 
 
@@ -61,7 +61,7 @@ def validate(
         raise typer.Exit(ConfigError.exit_status)
 
 
-def _problems(base: Path, agent: str | None, opened: Opened) -> list[Problem]:
+def _problems(base: OrgPath, agent: str | None, opened: Opened) -> list[Problem]:
     config: Config | None = None
     try:
         config = load_settings(base)
@@ -71,7 +71,7 @@ def _problems(base: Path, agent: str | None, opened: Opened) -> list[Problem]:
     return [*problems, *_about_counter(base, agent), *problems_of_agents(base, config, agent, opened)]
 
 
-def _about_counter(base: Path, agent: str | None) -> list[Problem]:
+def _about_counter(base: OrgPath, agent: str | None) -> list[Problem]:
     """Return what is wrong with `tick.json`; it is no single agent's."""
     try:
         if agent is None:

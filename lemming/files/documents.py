@@ -17,7 +17,6 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import islice
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming.errors import ConfigError, Problem
@@ -43,7 +42,9 @@ class Document(Generic[T]):
     warnings: tuple[Problem, ...] = ()
 
 
-def once_saved(base: Path, read: Callable[[], T], problems_of: Callable[[T], Iterable[Problem]]) -> T:
+def once_saved(
+    base: os.PathLike[str], read: Callable[[], T], problems_of: Callable[[T], Iterable[Problem]]
+) -> T:
     """Return what `read` returns; read again for a moment while somebody is saving a file of it.
 
     An editor that empties a file and then writes it is met at work: the file is no JSON and a moment old.
@@ -62,9 +63,12 @@ def once_saved(base: Path, read: Callable[[], T], problems_of: Callable[[T], Ite
     return read()
 
 
-def _is_being_saved(base: Path, problem: Problem) -> bool:
+def _is_being_saved(base: os.PathLike[str], problem: Problem) -> bool:
     try:
-        return problem.code == NOT_JSON and time.time() - os.stat(base / problem.file).st_mtime < _SAVED_IN_S
+        return (
+            problem.code == NOT_JSON
+            and time.time() - os.stat(f"{os.fspath(base)}/{problem.file}").st_mtime < _SAVED_IN_S
+        )
     except OSError:
         return False
 

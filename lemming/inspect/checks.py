@@ -18,6 +18,7 @@ from lemming.inspect.readiness import seen_on_the_way
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.memory import read_memories
 from lemming.messages import outbox_problems, problems_in
+from lemming.organisation import OrgPath
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
 from lemming.tick.counter import load_tick
@@ -41,12 +42,12 @@ class _Place:
         return Problem(message, self.file, line, column, pointer, hint, severity=severity)
 
 
-def problems_of_config(base: Path, config: Config) -> Iterator[Problem]:
+def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
     """Yield what is wrong with the settings, beyond what stops them from being read."""
     yield from config.warnings
     for key, entry in config.models.items():
         try:
-            make_provider(entry.provider, entry.options, base=base, plugins=config.org.plugins)
+            make_provider(entry.provider, entry.options, base=Path(base), plugins=config.org.plugins)
         except LemmingError as error:
             if isinstance(error, UnknownModel) and not_imported(config.org.plugins):
                 continue  # it may be a plugin's
@@ -61,7 +62,7 @@ def problems_of_config(base: Path, config: Config) -> Iterator[Problem]:
     yield from _about_allocations(base, config)
 
 
-def _about_allocations(base: Path, config: Config) -> Iterator[Problem]:
+def _about_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
     """Yield a warning for each allocation of no agent, and for each that overrides another in a resume."""
     for name, agent in survey_agents(base).agents.items():
         own = agent.credits.max_credits
@@ -105,7 +106,7 @@ def share_of_each(outboxes: int) -> int:
 
 
 def problems_of_agents(
-    base: Path, config: Config | None, only: str | None, opened: Opened | None = None
+    base: OrgPath, config: Config | None, only: str | None, opened: Opened | None = None
 ) -> Iterator[Problem]:
     """Yield what is wrong with the agents (or one of them), their outboxes and their memories.
 
@@ -130,7 +131,7 @@ def problems_of_agents(
             yield from read_memories(base, name).problems
 
 
-def _tick_of(base: Path) -> int | None:
+def _tick_of(base: OrgPath) -> int | None:
     """Return the tick that runs next; None when the counter is broken, which is told elsewhere."""
     try:
         return load_tick(base)
@@ -138,7 +139,7 @@ def _tick_of(base: Path) -> int | None:
         return None
 
 
-def _about_outbox(base: Path, name: str, tick: int | None, opened: Opened) -> Iterator[Problem]:
+def _about_outbox(base: OrgPath, name: str, tick: int | None, opened: Opened) -> Iterator[Problem]:
     try:
         files = fs.list_names(f"{base}/{paths.outbox_folder(name)}")
     except OSError:
@@ -151,7 +152,7 @@ def _about_outbox(base: Path, name: str, tick: int | None, opened: Opened) -> It
         yield from about_ticks_to_come(name, files, tick)
 
 
-def _problems_of_resume(base: Path, agent: Agent, config: Config, folders: list[str]) -> Iterator[Problem]:
+def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: list[str]) -> Iterator[Problem]:
     file = paths.resume_file(agent.name)
     text = fs.read_bytes(base / file, RESUME_LIMIT_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
     place = _Place(file, text)
@@ -216,7 +217,7 @@ def _about_tools(place: _Place, agent: Agent, config: Config) -> Iterator[Proble
             yield place.problem(pointer, message, hint, severity="warning")
 
 
-def _about_files(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]:
+def _about_files(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem]:
     files = agent.permissions.file_access
     grants: list[tuple[Access, list[str], Callable[[list[str]], FileAccess]]] = [
         ("read", files.allow_read, lambda only: FileAccess(allow_read=only, allow_write=[])),
@@ -231,7 +232,7 @@ def _about_files(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]:
                 why = why_no_grant(folder)
                 if not why:
                     alone_with_it = replace(agent, permissions=permissions)
-                    resolve(alone_with_it, base, inside, access, caller="file_access")
+                    resolve(alone_with_it, Path(base), inside, access, caller="file_access")
             except PermissionDenied as error:
                 why = error.message
             if why:
@@ -243,10 +244,10 @@ def _about_files(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]:
                 yield place.problem(pointer, f"there is no folder {folder}", "make it", severity="warning")
 
 
-def _about_context(place: _Place, agent: Agent, base: Path) -> Iterator[Problem]:
+def _about_context(place: _Place, agent: Agent, base: OrgPath) -> Iterator[Problem]:
     for index, item in enumerate(agent.context):
         try:
-            read_allowed_text(agent, base, item.file)
+            read_allowed_text(agent, Path(base), item.file)
         except ToolError as error:
             yield place.problem(
                 f"/context/{index}/file", f"{error.message}; every turn would fail", error.hint

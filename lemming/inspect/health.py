@@ -5,12 +5,12 @@ from __future__ import annotations
 import shutil
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 from lemming import paths
 from lemming.agents import Survey
 from lemming.clock import SystemClock
 from lemming.llm.circuit import open_circuits
+from lemming.organisation import OrgPath
 from lemming.tick.not_done import NotDone, read_turns_not_done
 
 FIXES = {
@@ -33,7 +33,7 @@ class Trouble:
     since_tick: int | None = None
 
 
-def troubles_of(base: Path, survey: Survey) -> list[Trouble]:
+def troubles_of(base: OrgPath, survey: Survey) -> list[Trouble]:
     """Return what is wrong: agents that fail or may not spend, backends left alone, a disk that is full."""
     not_done = read_turns_not_done(base)
     found = [
@@ -52,7 +52,7 @@ def troubles_of(base: Path, survey: Survey) -> list[Trouble]:
     return found
 
 
-def seconds_since_tick(base: Path) -> float | None:
+def seconds_since_tick(base: OrgPath) -> float | None:
     """Return how long ago the tick counter moved; None when it never has."""
     try:
         return max(0.0, time.time() - (base / paths.TICK_FILE).stat().st_mtime)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from lemming.agents import AgentCredits, Survey
 from lemming.config import Config, credits_of
@@ -11,7 +10,7 @@ from lemming.errors import LemmingError, name_of
 from lemming.journal.file import read_journal
 from lemming.journal.records import TurnEnded, TurnStarted, plan_in
 from lemming.messages import read_outbox_entries
-from lemming.organisation import Organisation
+from lemming.organisation import Organisation, OrgPath
 from lemming.report import Reason
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import Plan
@@ -93,7 +92,7 @@ class Preview:
         return [other for other in before if reader.may_read(other) and other not in self.ended]
 
 
-def preview_tick(base: Path, config: Config) -> Preview:
+def preview_tick(base: OrgPath, config: Config) -> Preview:
     """Return the tick that `tick.json` names. One that was interrupted keeps the plan it began with."""
     tick = load_tick(base)
     records = read_journal(base, tick)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from lemming.agents import Agent
 from lemming.config import Config, ModelEntry
+from lemming.organisation import OrgPath
 from lemming.redaction import without_userinfo
 from lemming.tools import shipped_tools
 
@@ -21,13 +22,13 @@ _DOES_WHAT = "does what "
 _OWN_MODULES = "lemming."
 
 
-def reaches(base: Path, config: Config, agents: Iterable[Agent]) -> list[str]:
+def reaches(base: OrgPath, config: Config, agents: Iterable[Agent]) -> list[str]:
     """Return in sentences what running the organisation does outside its folder, in a fixed order."""
     return list(dict.fromkeys([*_owner(base), *_settings(config, agents), *_folders(base, agents)]))
 
 
-def _owner(base: Path) -> Iterator[str]:
-    owner, us = base.stat().st_uid, os.geteuid()
+def _owner(base: OrgPath) -> Iterator[str]:
+    owner, us = os.stat(base).st_uid, os.geteuid()
     behind_sudo = us == 0 and os.environ.get("SUDO_UID") == str(owner)
     if owner != us and not behind_sudo:
         name = f"user {owner}"
@@ -93,10 +94,10 @@ def is_this_machine(address: str) -> bool:
     return number.is_loopback or number.is_unspecified
 
 
-def _folders(base: Path, agents: Iterable[Agent]) -> Iterator[str]:
+def _folders(base: OrgPath, agents: Iterable[Agent]) -> Iterator[str]:
     for agent in agents:
         files = agent.permissions.file_access
         for does, granted in (("read", files.allow_read), ("write", files.allow_write)):
             for folder in granted:
-                if os.path.isabs(folder) and not Path(folder).resolve().is_relative_to(base.resolve()):
+                if os.path.isabs(folder) and not Path(folder).resolve().is_relative_to(Path(base).resolve()):
                     yield f"lets {agent.name} {does} below {folder}"

@@ -15,9 +15,10 @@ from lemming.journal.sealing import (
     sealed_ticks,
     segments,
 )
+from lemming.organisation import OrgPath
 
 
-def copy_journals(base: Path, other: Path, *, until: int) -> None:
+def copy_journals(base: OrgPath, other: Path, *, until: int) -> None:
     """Copy the journals up to and with a tick; segments that end before it are copied as they are."""
     for name, _, last in segments(base):
         if last <= until:
@@ -31,18 +32,18 @@ def copy_journals(base: Path, other: Path, *, until: int) -> None:
             fs.publish(other, paths.journal_file(tick), content)
 
 
-def set_journals_aside(base: Path, *, after: int, folder: str) -> None:
+def set_journals_aside(base: OrgPath, *, after: int, folder: str) -> None:
     """Move the journals of the ticks after a tick below `folder`. Safe to repeat; nothing is removed."""
     for name, _, last in segments(base):
         if last > after:
-            _unpack(base, base, name, after)
-            fs.move(base, f"{SEALED}/{name}", f"{folder}/{SEALED}/{name}")
+            _unpack(Path(base), Path(base), name, after)
+            fs.move(Path(base), f"{SEALED}/{name}", f"{folder}/{SEALED}/{name}")
     for tick in plain_ticks(base):
         if tick > after:
-            fs.move(base, paths.journal_file(tick), f"{folder}/{paths.journal_file(tick)}")
+            fs.move(Path(base), paths.journal_file(tick), f"{folder}/{paths.journal_file(tick)}")
 
 
-def _unpack(base: Path, other: Path, name: str, until: int) -> None:
+def _unpack(base: OrgPath, other: Path, name: str, until: int) -> None:
     """Write the journals of one segment up to a tick as files of their own."""
     first = int(name.partition("-")[0])
     for tick in sealed_ticks(base):

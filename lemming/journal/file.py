@@ -32,6 +32,7 @@ from lemming.journal.sealing import (
 from lemming.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.journal.sequence import NoRecord, Sequence, record_of
 from lemming.journal.starts import why_no_start
+from lemming.organisation import OrgPath
 from lemming.redaction import redact_bytes, redact_json
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ class Reading:
         return plan_in(self.records)
 
 
-def read_journal(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> list[Record]:
+def read_journal(base: OrgPath, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> list[Record]:
     """Return a tick's records, oldest first; empty when the tick has no journal.
 
     Each is what its type in `lemming.journal.records` says, and stands where it may. Raises `CorruptState`
@@ -76,19 +77,19 @@ def read_journal(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTE
     return reading_of(base, tick, limit_bytes=limit_bytes).records
 
 
-def reading_of(base: Path, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> Reading:
+def reading_of(base: OrgPath, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> Reading:
     """Return what a tick's journal says. Raises as `read_journal`."""
     with _opened(base, tick) as file:
         return read_records(file, tick, limit_bytes=limit_bytes) if file else Reading([])
 
 
-def read_plan(base: Path, tick: int) -> TickStarted | None:
+def read_plan(base: OrgPath, tick: int) -> TickStarted | None:
     """Return the plan of a tick, the first record of its journal; None when there is none yet."""
     with _opened(base, tick) as file:
         return read_records(file, tick, only_first=True).plan if file else None
 
 
-def raw_journal(base: Path, tick: int) -> bytes:
+def raw_journal(base: OrgPath, tick: int) -> bytes:
     """Return the bytes of a tick's journal, unchecked; empty when it has none. Raises as `read_journal`."""
     with _opened(base, tick) as file:
         return file.read(JOURNAL_LIMIT_BYTES) if file else b""
@@ -107,12 +108,12 @@ def holds_together(lines: list[bytes]) -> bool:
     return True
 
 
-def is_committed(base: Path, tick: int) -> bool:
+def is_committed(base: OrgPath, tick: int) -> bool:
     """Return whether a tick's journal says that the tick is over, from its last line alone."""
     return isinstance(last_record(base, tick), TickCommitted)
 
 
-def last_record(base: Path, tick: int) -> Record | None:
+def last_record(base: OrgPath, tick: int) -> Record | None:
     """Return the last whole line of a journal without checking the chain; None when there is none.
 
     A line that is no record of a kind that we know is none. Raises `CorruptState` for what cannot be read.
@@ -133,7 +134,7 @@ def last_record(base: Path, tick: int) -> Record | None:
         return None
 
 
-def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
+def journal_ticks(base: OrgPath, *, with_sealed: bool = True) -> list[int]:
     """Return the ticks that have a journal, ascending; the newest are never sealed."""
     try:
         return sorted({*sealed_ticks(base), *plain_ticks(base)}) if with_sealed else plain_ticks(base)
@@ -141,7 +142,7 @@ def journal_ticks(base: Path, *, with_sealed: bool = True) -> list[int]:
         raise _unreadable(paths.JOURNALS, error) from error
 
 
-def newest_journals(base: Path, count: int) -> list[int]:
+def newest_journals(base: OrgPath, count: int) -> list[int]:
     """Return the newest ticks that have a journal, so many at most, ascending."""
     try:
         return sorted({*sealed_ticks(base, newest=count), *plain_ticks(base)})[-count:]
@@ -202,7 +203,7 @@ def _lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
 
 
 @contextlib.contextmanager
-def _opened(base: Path, tick: int) -> Iterator[IO[bytes] | None]:
+def _opened(base: OrgPath, tick: int) -> Iterator[IO[bytes] | None]:
     """Open a tick's journal to read from, packed or not; None when there is none."""
     file = paths.journal_file(tick)
     try:
@@ -232,14 +233,14 @@ class Journal:
     one would be damage, and a failed sync has lost what a second one would not bring back.
     """
 
-    def __init__(self, base: Path, tick: int, *, epoch: int, durability: Durability) -> None:
+    def __init__(self, base: OrgPath, tick: int, *, epoch: int, durability: Durability) -> None:
         self.tick, self._epoch, self._durability = tick, epoch, durability
         relative = paths.journal_file(tick)
         self._base = base
         self._writing, self._syncing = threading.Lock(), threading.Lock()
         self._failure: DiskError | None = None
         with beginning(base, tick):
-            self._file = fs.AppendFile(base, relative)
+            self._file = fs.AppendFile(Path(base), relative)
         try:
             with open(self._file.fileno(), "rb", closefd=False) as file:
                 file.seek(0)
@@ -319,7 +320,7 @@ class Journal:
 
     def _flush(self, is_first: bool) -> None:
         if is_first and self._durability == "tick":  # bytes and name in one flush
-            fs.sync_file_system(self._base)
+            fs.sync_file_system(Path(self._base))
         else:
             self._file.sync()
             if is_first:

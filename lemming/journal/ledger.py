@@ -10,7 +10,6 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from lemming import paths
@@ -21,7 +20,7 @@ from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import compact, parse
 from lemming.files.refusals import require_about_one_file
 from lemming.journal.read_mark import ReadMark
-from lemming.organisation import Organisation
+from lemming.organisation import Organisation, OrgPath
 
 KEPT_LINES = 500
 ROTATE_BYTES = 1 << 20
@@ -114,7 +113,7 @@ def read_state(
         raise CorruptState(why_unreadable(error), where=file, hint=hint) from error
 
 
-def _state_before(base: Path, file: str, before: int) -> AgentState:
+def _state_before(base: OrgPath, file: str, before: int) -> AgentState:
     """Return the state of an earlier tick, from the last two lines; a line with a hole was never synced."""
     tail = fs.read_tail(f"{base}/{file}", _TAIL_BYTES, 2)
     lines = tail[: tail.rfind(b"\n") + 1].splitlines(keepends=True)[-2:]
@@ -155,7 +154,7 @@ def _ends_with(tail: bytes, line: bytes) -> bool:
     return tail.endswith(line) and tail[-len(line) - 1 : -len(line)] in (b"", b"\n")
 
 
-def ticks_kept(base: Path, agent_name: str) -> list[int]:
+def ticks_kept(base: OrgPath, agent_name: str) -> list[int]:
     """Return the ticks of which an agent's ledger has a line, in its order; none if it cannot be read."""
     try:
         raw = fs.read_bytes(f"{base}/{paths.ledger_file(agent_name)}", FILE_LIMIT_BYTES)

@@ -10,7 +10,7 @@ import contextlib
 import re
 import weakref
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, NamedTuple
@@ -19,9 +19,10 @@ from lemming import paths
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
-from lemming.files.listings import ABSENT, Listing, list_again
+from lemming.files.listings import Listing, list_again
 from lemming.files.stamps import is_there, status_of
 from lemming.journal.segments import JOURNAL_LIMIT_BYTES, NoSegment, Segment, pack
+from lemming.organisation import Organisation, OrgPath
 
 if TYPE_CHECKING:
     from lemming.journal.zip_segments import ZipSegment
@@ -33,7 +34,7 @@ _KINDS = ("jsonl.xz", "zip")  # as version 0.1 wrote them
 _SEGMENT = re.compile(r"([0-9]{8,12})-([0-9]{8,12})\.(?:jsonl\.xz|zip)\Z")
 
 
-def seal_old_journals(base: Path, tick: int, kept: int) -> list[str]:
+def seal_old_journals(base: OrgPath, tick: int, kept: int) -> list[str]:
     """Pack the journals of every full hundred of ticks older than `kept` ticks; return the new segments.
 
     They stay as they are where Python was built without `lzma`, an optional part of it.
@@ -52,44 +53,44 @@ def seal_old_journals(base: Path, tick: int, kept: int) -> list[str]:
     return sealed
 
 
-def remove_old_segments(base: Path, tick: int, kept: int) -> list[str]:
+def remove_old_segments(base: OrgPath, tick: int, kept: int) -> list[str]:
     """Remove the segments of which every tick is older than `kept` ticks; return their paths."""
     old = [f"{SEALED}/{name}" for name, _, last in segments(base) if last < tick - kept]
     for segment in old:
-        fs.remove(base, segment)
+        fs.remove(Path(base), segment)
     return old
 
 
-def plain_ticks(base: Path) -> list[int]:
+def plain_ticks(base: OrgPath) -> list[int]:
     """Return the ticks whose journal is a file of its own, ascending; the list is not to be changed."""
-    latest = _latest(base)
-    listing, ticks = latest[0] if latest else (None, [])
-    current = list_again(f"{base}/{paths.JOURNALS}", listing)
-    if current is not listing:
-        ticks = sorted(int(match[1]) for name in current.names if (match := paths.JOURNAL_FILE.match(name)))
-        latest[:] = [(current, ticks)]
-    return ticks
+    known = Organisation.at(base).own(_Known)
+    listing = list_again(f"{base}/{paths.JOURNALS}", known.listing)
+    if listing is not known.listing:
+        found = map(paths.JOURNAL_FILE.match, listing.names)
+        known.listing, known.ticks = listing, sorted(int(match[1]) for match in found if match)
+    return known.ticks
 
 
 @contextlib.contextmanager
-def beginning(base: Path, tick: int) -> Iterator[None]:
+def beginning(base: OrgPath, tick: int) -> Iterator[None]:
     """Take note that the block makes the journal of a tick, so that the others need not be listed again."""
-    folder = f"{base}/{paths.JOURNALS}"
-    latest = _latest(base)
-    listing, ticks = latest[0] if latest else (ABSENT, [])
-    if not listing.is_settled or (ticks and tick <= ticks[-1]):
+    folder, known = f"{base}/{paths.JOURNALS}", Organisation.at(base).own(_Known)
+    if known.listing is None or not known.listing.is_settled or (known.ticks and tick <= known.ticks[-1]):
         yield
         return
     before = status_of(folder)
     yield
-    if after := listing.after_change((before, status_of(folder))):
-        latest[:] = [(after, [*ticks, tick])]
+    if after := known.listing.after_change((before, status_of(folder))):
+        known.listing, known.ticks = after, [*known.ticks, tick]
 
 
-@lru_cache(maxsize=8)
-def _latest(base: Path) -> list[tuple[Listing, list[int]]]:
-    """Return where the latest listing of an organisation's journals is kept, with the ticks it names."""
-    return []
+class _Known:
+    """The journals of an organisation as they were listed last, and the segments that are open."""
+
+    def __init__(self, org: Organisation) -> None:
+        self.listing: Listing | None = None
+        self.ticks: list[int] = []
+        self.opened = lru_cache(maxsize=4)(partial(_opened, org.base))
 
 
 class Found(NamedTuple):
@@ -100,13 +101,13 @@ class Found(NamedTuple):
     last: int
 
 
-def segments(base: Path) -> list[Found]:
+def segments(base: OrgPath) -> list[Found]:
     """Return the segments that are there."""
     matches = map(_SEGMENT.match, fs.list_names(f"{base}/{SEALED}"))
     return [Found(match[0], int(match[1]), int(match[2])) for match in matches if match]
 
 
-def sealed_ticks(base: Path, *, newest: int | None = None) -> list[int]:
+def sealed_ticks(base: OrgPath, *, newest: int | None = None) -> list[int]:
     """Return the ticks whose journal is in a segment, ascending. Raises `CorruptState` for a damaged one.
 
     With `newest`, so many are enough: older segments are not opened.
@@ -121,7 +122,7 @@ def sealed_ticks(base: Path, *, newest: int | None = None) -> list[int]:
 
 
 @contextlib.contextmanager
-def open_sealed(base: Path, tick: int) -> Iterator[IO[bytes] | None]:
+def open_sealed(base: OrgPath, tick: int) -> Iterator[IO[bytes] | None]:
     """Give a packed journal to read from; None when no segment holds that tick.
 
     Raises `CorruptState` for a segment that is damaged, or larger unpacked than a journal is, and for what
@@ -131,7 +132,8 @@ def open_sealed(base: Path, tick: int) -> Iterator[IO[bytes] | None]:
         segment = _segment_of(tick, kind)
         with _damage_in(segment):
             try:
-                file = _open(base, segment).open(tick)
+                opened = _open(base, segment)  # it stays open as long as somebody holds it
+                file = opened.open(tick)
             except FileNotFoundError:
                 continue
             if file is not None:
@@ -166,13 +168,13 @@ def _damaged(segment: str, error: Exception) -> CorruptState:
     return CorruptState(f"the sealed journals are damaged: {error}", where=segment, hint=hint)
 
 
-def read_sealed(base: Path, tick: int) -> bytes | None:
+def read_sealed(base: OrgPath, tick: int) -> bytes | None:
     """Return the bytes of a packed journal; None when no segment holds that tick."""
     with open_sealed(base, tick) as file:
         return file.read() if file else None
 
 
-def _is_over(base: Path, tick: int) -> bool:
+def _is_over(base: OrgPath, tick: int) -> bool:
     """Return whether a journal says that its tick was committed; others are a person's to look at."""
     file = f"{base}/{paths.journal_file(tick)}"
     try:
@@ -189,17 +191,17 @@ def _segment_of(tick: int, kind: str) -> str:
     return f"{SEALED}/{first:08d}-{first + TICKS_PER_SEGMENT - 1:08d}.{kind}"
 
 
-def _seal(base: Path, first: int, ticks: list[int]) -> str:
+def _seal(base: OrgPath, first: int, ticks: list[int]) -> str:
     segment, earlier = _segment_of(first, _KINDS[0]), _segment_of(first, _KINDS[1])
-    fs.publish(base, segment, pack(_journals_from(base, first, ticks)), sync=True)
+    fs.publish(Path(base), segment, pack(_journals_from(base, first, ticks)), sync=True)
     if is_there(f"{base}/{earlier}"):  # all that it holds is in the new one
-        fs.remove(base, earlier)
+        fs.remove(Path(base), earlier)
     for tick in ticks:
-        fs.remove(base, paths.journal_file(tick))
+        fs.remove(Path(base), paths.journal_file(tick))
     return segment
 
 
-def _journals_from(base: Path, first: int, plain: list[int]) -> Iterator[tuple[int, bytes]]:
+def _journals_from(base: OrgPath, first: int, plain: list[int]) -> Iterator[tuple[int, bytes]]:
     """Yield the journals of a hundred ticks: those that are files of their own, and those packed already."""
     for tick in range(first, first + TICKS_PER_SEGMENT):
         if tick in plain:
@@ -208,19 +210,18 @@ def _journals_from(base: Path, first: int, plain: list[int]) -> Iterator[tuple[i
             yield tick, raw
 
 
-def _open(base: Path, segment: str) -> Segment | ZipSegment:
+def _open(base: OrgPath, segment: str) -> Segment | ZipSegment:
     """Open a segment; the few last used stay open. Raises `FileNotFoundError` when it is not there."""
     status = status_of(f"{base}/{segment}")
-    return _opened(f"{base}/{segment}", status.st_mtime_ns, status.st_size)
+    return Organisation.at(base).own(_Known).opened(segment, status.st_mtime_ns, status.st_size)
 
 
-@lru_cache(maxsize=4)
-def _opened(path: str, _mtime_ns: int, _size: int) -> Segment | ZipSegment:
+def _opened(base: Path, segment: str, _mtime_ns: int, _size: int) -> Segment | ZipSegment:
     from lemming.journal.zip_segments import ZipSegment
 
-    file = open_regular(path)
+    file = open_regular(f"{base}/{segment}")
     try:
-        opened = ZipSegment(file) if path.endswith(".zip") else Segment(file)
+        opened = ZipSegment(file) if segment.endswith(".zip") else Segment(file)
     except BaseException:
         file.close()
         raise

@@ -21,6 +21,7 @@ from lemming.errors import CircuitOpen, DiskError, ProviderError, TimedOut, Unav
 from lemming.files import fs
 from lemming.files.documents import value_of
 from lemming.files.jsontext import parse, pretty
+from lemming.organisation import OrgPath
 from lemming.redaction import without_userinfo
 
 FAILURES_TO_OPEN = 5
@@ -86,7 +87,7 @@ class Circuits:
             fs.publish(self._base, paths.CIRCUITS_FILE, pretty(kept))
 
 
-def open_circuits(base: Path, now: datetime) -> dict[str, CircuitState]:
+def open_circuits(base: OrgPath, now: datetime) -> dict[str, CircuitState]:
     """Return the circuits that let no call through, by name."""
     states = _read_circuits(f"{base}/{paths.CIRCUITS_FILE}")
     return {name: state for name, state in states.items() if state.is_open(now)}

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from lemming import paths
 from lemming.errors import Problem
 from lemming.files import fs
+from lemming.organisation import OrgPath
 
 NAMED = 3
 
 
-def misplaced(base: Path, authors: Iterable[str], tick: int) -> Iterator[Problem]:
+def misplaced(base: OrgPath, authors: Iterable[str], tick: int) -> Iterator[Problem]:
     """Yield a warning for each outbox that holds such files; `tick` is the one that runs, or runs next.
 
     Outboxes are listed, nothing in them is opened.

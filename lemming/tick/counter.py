@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
 from lemming import paths
 from lemming.agents import agent_folders
@@ -19,7 +18,7 @@ from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.journal.file import is_committed, journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.messages import list_outbox
-from lemming.organisation import Organisation
+from lemming.organisation import Organisation, OrgPath
 
 LAST_TICK = 10**12 - 1  # file names have room for twelve digits
 
@@ -56,14 +55,14 @@ def counter(tick: int) -> bytes:
     return pretty_words({"current_tick": tick})
 
 
-def newest_in_ledgers(base: Path) -> int:
+def newest_in_ledgers(base: OrgPath) -> int:
     """Return the newest tick of which a ledger tells; -1 for none. One that cannot be read is passed over."""
     names = filter(paths.AGENT_NAME.match, agent_folders(base))
     org = Organisation.at(base)
     return max((_latest_turn(org, name) for name in names), default=-1)
 
 
-def _tick_by_turns(base: Path) -> int:
+def _tick_by_turns(base: OrgPath) -> int:
     """Return the tick after all that ledgers and entries tell of; 1 where nobody ran."""
     authors = filter(paths.AGENT_NAME.match, agent_folders(base))
     entries = (name.tick for author in authors for name in list_outbox(base, author) if name.is_derived)
@@ -71,7 +70,7 @@ def _tick_by_turns(base: Path) -> int:
     return 1 if newest == 1 and newest_in_ledgers(base) < 0 else newest + 1  # sent before the first tick
 
 
-def why_not_tick_1(base: Path) -> Problem | None:
+def why_not_tick_1(base: OrgPath) -> Problem | None:
     """Return what to tell a person where counter and journals are gone and other files tell of turns."""
     if journal_ticks(base) or (tick := _tick_by_turns(base)) == 1:
         return None
@@ -102,14 +101,14 @@ def _latest_turn(org: Organisation, agent_name: str) -> int:
         return -1
 
 
-def tick_by_journals(base: Path, ticks: list[int]) -> int:
+def tick_by_journals(base: OrgPath, ticks: list[int]) -> int:
     """Return the tick that runs next as the journals tell it: an interrupted one runs again."""
     if not ticks:
         return 1
     return ticks[-1] + is_committed(base, ticks[-1])
 
 
-def _uncounted(base: Path, message: str) -> CorruptState:
+def _uncounted(base: OrgPath, message: str) -> CorruptState:
     ticks = journal_ticks(base)
     known = f"the last journal is of tick {ticks[-1]}" if ticks else "there is no journal"
     hint = f'{known}; write {{"current_tick": {tick_by_journals(base, ticks)}}} into it'

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from lemming.access.grants import Components, components, resolve
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
+from lemming.organisation import Organisation, OrgPath
 from lemming.tools import Places, Toolset
 
 
@@ -40,25 +40,28 @@ class Touch:
 
 
 def find_waits(
-    order: list[str], agents: Mapping[str, Agent], org: Org, toolset: Toolset, base: Path
+    order: list[str], agents: Mapping[str, Agent], org: Org, toolset: Toolset, base: OrgPath
 ) -> dict[str, Waits]:
     """Return whom each turn waits for. A name in the order that is no agent waits for nobody.
 
     The very same agents in the same order need not be looked at again, unless links on the disk may matter.
     """
+    latest = Organisation.at(base).own(_Latest)
     grounds = (agents, order, org, toolset, os.path.realpath(base))
-    latest = _latest(base)
-    if latest and latest[0][0][0] is agents and latest[0][0][1:] == grounds[1:]:
-        return latest[0][1]
+    if latest.grounds and latest.grounds[0] is agents and latest.grounds[1:] == grounds[1:]:
+        return latest.waits
     waits = _find_waits(order, agents, org, toolset, base)
-    latest[:] = [] if any(map(_may_follow_links, agents.values())) else [(grounds, waits)]
+    latest.grounds = () if any(map(_may_follow_links, agents.values())) else grounds
+    latest.waits = waits
     return waits
 
 
-@lru_cache(maxsize=8)
-def _latest(base: Path) -> list[tuple[tuple[Any, ...], dict[str, Waits]]]:
-    """Return where the latest answer for an organisation is kept: what it followed from, and the answer."""
-    return []
+class _Latest:
+    """The latest answer for an organisation, and what it followed from."""
+
+    def __init__(self, _: Organisation) -> None:
+        self.grounds: tuple[Any, ...] = ()
+        self.waits: dict[str, Waits] = {}
 
 
 def _may_follow_links(agent: Agent) -> bool:
@@ -68,7 +71,7 @@ def _may_follow_links(agent: Agent) -> bool:
 
 
 def _find_waits(
-    order: list[str], agents: Mapping[str, Agent], org: Org, toolset: Toolset, base: Path
+    order: list[str], agents: Mapping[str, Agent], org: Org, toolset: Toolset, base: OrgPath
 ) -> dict[str, Waits]:
     touches = {name: touch_of(agents[name], org, toolset, base) for name in order if name in agents}
     files = _FileOrder(touches)
@@ -97,7 +100,7 @@ def longest_chain(order: list[str], waits: Mapping[str, Waits]) -> list[str]:
     return best
 
 
-def why_waits(later: Agent, earlier: Agent, org: Org, toolset: Toolset, base: Path) -> list[str]:
+def why_waits(later: Agent, earlier: Agent, org: Org, toolset: Toolset, base: OrgPath) -> list[str]:
     """Return every permission that makes one turn wait for another before it; empty when it does not."""
     reasons = []
     if org.visibility == "order" and later.may_read(earlier.name):
@@ -118,7 +121,7 @@ def why_waits(later: Agent, earlier: Agent, org: Org, toolset: Toolset, base: Pa
     return reasons
 
 
-def touch_of(agent: Agent, org: Org, toolset: Toolset, base: Path) -> Touch:
+def touch_of(agent: Agent, org: Org, toolset: Toolset, base: OrgPath) -> Touch:
     """Return where an agent's turn may read and change files."""
     home = components(os.path.realpath(base))
     touch = Touch(writes={(*home, "agents", agent.name): "its own folder"})
@@ -127,7 +130,7 @@ def touch_of(agent: Agent, org: Org, toolset: Toolset, base: Path) -> Touch:
         touch.writes.update(_located(home, tool.writes(agent, org)))
     for item in agent.context:
         try:
-            place = resolve(agent, base, item.file, "read", caller="context")
+            place = resolve(agent, Path(base), item.file, "read", caller="context")
         except ToolError:  # the turn will fail and say so
             continue
         touch.reads[components(os.path.realpath(place.root / place.relative))] = f"context {item.file}"

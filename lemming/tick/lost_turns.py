@@ -64,7 +64,7 @@ def _lost_in(org: Organisation, tick: int) -> list[str]:
     behind = {name for name in kinds[b"started"] & kinds[b"committed"] if _is_behind(org, name, tick)}
     if not behind:
         return []
-    records = read_journal(org.base, tick, limit_bytes=OWN_LIMIT_BYTES)
+    records = read_journal(org, tick, limit_bytes=OWN_LIMIT_BYTES)
     starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in behind)
     return sorted(start.agent for start in starts if not _is_namesake(org, start))
 
@@ -100,7 +100,7 @@ def _is_namesake(org: Organisation, start: TurnStarted) -> bool:
 def _write_again(runtime: Runtime, config: Config, tick: int, agent_names: list[str]) -> None:
     from lemming.tick.tick import Tick
 
-    plan = read_plan(runtime.base, tick)
+    plan = read_plan(runtime.org, tick)
     snapshot = take_snapshot(runtime.org, config, tick, Plan.of(plan) if plan else None)
-    with Journal(runtime.base, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
+    with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
         Tick.begin(runtime, journal, snapshot, after=None).write_again(agent_names)

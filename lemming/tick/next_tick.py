@@ -6,13 +6,13 @@ contradicts the journals, a person decides.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from lemming import paths
 from lemming.errors import CorruptState, LemmingError, TickAlreadyCommitted
 from lemming.journal.file import is_committed, last_record, may_have_gone_down, read_journal, read_plan
 from lemming.journal.records import TickCommitted, TurnCommitted, progress_of
+from lemming.organisation import OrgPath
 from lemming.tick.counter import newest_in_ledgers, tick_by_journals
 
 
@@ -60,7 +60,7 @@ class NextTick(NamedTuple):
         return TickAlreadyCommitted(message, where=paths.TICK_FILE, hint=hint)
 
 
-def find_next_tick(base: Path, counted: int, ticks: list[int], *, boot_id: str) -> NextTick:
+def find_next_tick(base: OrgPath, counted: int, ticks: list[int], *, boot_id: str) -> NextTick:
     """Return which tick runs next where `tick.json` says `counted`.
 
     `ticks` have a journal; the newest are enough. `boot_id` is of this start of the machine. Raises
@@ -81,13 +81,13 @@ def find_next_tick(base: Path, counted: int, ticks: list[int], *, boot_id: str) 
     return found._replace(tick=tick + isinstance(last, TickCommitted))
 
 
-def require_newest(base: Path, tick: int, ticks: list[int]) -> None:
+def require_newest(base: OrgPath, tick: int, ticks: list[int]) -> None:
     """Raise `TickAlreadyCommitted` for a tick before one that has begun: time does not run backwards."""
     if ticks and ticks[-1] > tick and (error := _over(base, NextTick(tick, tick, ticks[-1]), ticks).error):
         raise error
 
 
-def _has_lost_its_name(base: Path, tick: int, ticks: list[int], boot_id: str) -> bool:
+def _has_lost_its_name(base: OrgPath, tick: int, ticks: list[int], boot_id: str) -> bool:
     """Return whether power loss took the counter's newest name: it moves on without a flush of its own."""
     newest = ticks[-1:]
     last = last_record(base, tick) if newest == [tick] else None
@@ -97,13 +97,13 @@ def _has_lost_its_name(base: Path, tick: int, ticks: list[int], boot_id: str) ->
     return not _was_taken_back(base, tick, ticks)
 
 
-def _over(base: Path, found: NextTick, ticks: list[int]) -> NextTick:
+def _over(base: OrgPath, found: NextTick, ticks: list[int]) -> NextTick:
     if _was_taken_back(base, found.tick, ticks):
         return found._replace(trouble="taken back")
     return found._replace(tick=tick_by_journals(base, ticks), trouble="run already")
 
 
-def _was_taken_back(base: Path, tick: int, ticks: list[int]) -> bool:
+def _was_taken_back(base: OrgPath, tick: int, ticks: list[int]) -> bool:
     """Return whether the files are older than the journals: no ledger tells of turns that these record."""
     if newest_in_ledgers(base) >= tick:
         return False

@@ -16,6 +16,7 @@ from lemming import paths
 from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.organisation import OrgPath
 from lemming.redaction import redact_bytes
 from lemming.report import Status, TurnReport
 
@@ -106,7 +107,7 @@ def _outcome(tick: int, turn: TurnReport, before: NotDone | None) -> NotDone:
     )
 
 
-def read_turns_not_done(base: Path) -> dict[str, NotDone]:
+def read_turns_not_done(base: OrgPath) -> dict[str, NotDone]:
     """Return the agents whose latest due turn was not done, by name; empty when no file tells.
 
     A line that is not the engine's (torn, or edited) is passed over.

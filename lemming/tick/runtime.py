@@ -28,7 +28,7 @@ from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
 from lemming.journal.records import BatchAnnounced, BatchSent
 from lemming.logging_config import EngineLog
-from lemming.organisation import Organisation
+from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
 from lemming.tick.executors.turn_lock import TurnLock
@@ -314,9 +314,9 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def holder_of(base: Path) -> dict[str, Any] | None:
+def holder_of(base: OrgPath) -> dict[str, Any] | None:
     """Return who holds the organisation now: pid, host, since, command; None when nobody does."""
-    found = description(base, paths.LOCK_FILE)
+    found = description(Path(base), paths.LOCK_FILE)
     holder = {} if found is None else _describe(found)
     return holder if "pid" in holder else None
 

@@ -93,7 +93,7 @@ class Tick:
 
     def _waits(self, order: list[str]) -> dict[str, Waits]:
         now = self.snapshot
-        return find_waits(order, self._agents(), now.config.org, now.toolset, now.base)
+        return find_waits(order, self._agents(), now.config.org, now.toolset, now.org)
 
     def _at_once(self) -> int:
         org = self.snapshot.config.org

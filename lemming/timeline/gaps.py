@@ -5,13 +5,13 @@ Each journal names the newest one before it (`after`, docs/formats.md), so the t
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Literal
 
 from lemming.config import load_config
 from lemming.errors import UsageError
 from lemming.journal.file import journal_ticks, read_journal
 from lemming.journal.records import plan_in
+from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick, newest_in_ledgers
 
 
@@ -28,7 +28,7 @@ def lost_between(before: int | None, named: int | None) -> range:
     return range(first, first if named is None else named + 1)
 
 
-def state_of(base: Path, tick: int) -> Literal["quiet", "gone", "not run"]:
+def state_of(base: OrgPath, tick: int) -> Literal["quiet", "gone", "not run"]:
     """Return why a tick has no journal.
 
     quiet: nobody took a turn in it. gone: it had a journal, or may have had one. Raises `CorruptState` when
@@ -45,7 +45,7 @@ def state_of(base: Path, tick: int) -> Literal["quiet", "gone", "not run"]:
     return "gone" if tick in lost_between(before, plan.after if plan else None) else "quiet"
 
 
-def no_journal(base: Path, tick: int) -> UsageError:
+def no_journal(base: OrgPath, tick: int) -> UsageError:
     """Return the error for a person who asks for a tick that has no journal."""
     ticks = journal_ticks(base)
     if not ticks:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 from lemming import paths
 from lemming.agents import agent_folders
@@ -21,6 +20,7 @@ from lemming.history.git import BRANCH, Repository
 from lemming.history.recorder import BY_HAND, ENGINE, message_of, tick_message
 from lemming.journal.file import journal_ticks
 from lemming.messages import list_outbox
+from lemming.organisation import OrgPath
 from lemming.tick.counter import counter
 from lemming.timeline.record import RecordedTick, read_tick
 
@@ -28,7 +28,7 @@ _FILE_LIMIT_BYTES = 64 << 20
 _TICKS_AT_ONCE = 100
 
 
-def rebuild(base: Path, repository: Repository) -> int:
+def rebuild(base: OrgPath, repository: Repository) -> int:
     """Fill an empty history with a commit for each tick that the journals tell of; return how many.
 
     For the holder of the organisation's lock. Ticks whose journals cannot be read are left out. After one
@@ -44,7 +44,7 @@ def rebuild(base: Path, repository: Repository) -> int:
     return len(ticks)
 
 
-def _readable(base: Path) -> Iterator[int]:
+def _readable(base: OrgPath) -> Iterator[int]:
     """Yield the ticks that are over and that changed something, ascending."""
     for tick in journal_ticks(base):
         try:
@@ -58,7 +58,7 @@ def _readable(base: Path) -> Iterator[int]:
 class _Past:
     """What is now, and which of it the journals tell."""
 
-    def __init__(self, base: Path, repository: Repository, ticks: list[int]) -> None:
+    def __init__(self, base: OrgPath, repository: Repository, ticks: list[int]) -> None:
         self.base, self.ticks = base, ticks
         self.names = [name for name in agent_folders(base) if paths.AGENT_NAME.match(name)]
         self.ledgers = {name: _ledger(base, name) for name in self.names}
@@ -130,7 +130,7 @@ def _quoted(file: str) -> bytes:
     return b'"%b"' % raw
 
 
-def _bytes(base: Path, file: str) -> bytes | None:
+def _bytes(base: OrgPath, file: str) -> bytes | None:
     """Return a file's bytes; None for one that is not there or no file."""
     try:
         return fs.read_bytes(base / file, _FILE_LIMIT_BYTES)
@@ -138,7 +138,7 @@ def _bytes(base: Path, file: str) -> bytes | None:
         return None
 
 
-def _ledger(base: Path, name: str) -> list[tuple[int, bytes]]:
+def _ledger(base: OrgPath, name: str) -> list[tuple[int, bytes]]:
     """Return the whole lines of a ledger, each with its tick."""
     lines = (_bytes(base, paths.ledger_file(name)) or b"").splitlines(keepends=True)
     found = []

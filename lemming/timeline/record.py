@@ -7,7 +7,6 @@ changed. What its answers led to is what `take_turn` makes of them. Format: docs
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from lemming.files.effects import FileEffect
@@ -30,6 +29,7 @@ from lemming.journal.records import (
 )
 from lemming.memory import decode_memory
 from lemming.messages import OutboxEntry
+from lemming.organisation import OrgPath
 from lemming.report import TickReport, TurnReport
 from lemming.tick.answers import recorded_result
 from lemming.tick.plan import FOR_A_PERSON, Plan
@@ -242,7 +242,7 @@ def recorded_in(tick: int, reading: Reading) -> RecordedTick:
     return RecordedTick(tick, reading.records, engine_starts=len(reading.epochs))
 
 
-def read_tick(base: Path, tick: int) -> RecordedTick:
+def read_tick(base: OrgPath, tick: int) -> RecordedTick:
     """Return what a tick's journal tells. Raises `UsageError` without one, `CorruptState` for damage."""
     reading = reading_of(base, tick)
     if not reading.records:

@@ -13,12 +13,13 @@ from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse, pretty
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import EntryName, decode_entry, list_outbox, names_in
+from lemming.organisation import OrgPath
 
 LIMIT_BYTES = 1 << 20
 LISTS = ("read_outboxes", "create_agent_allowed")
 
 
-def entries_renamed(base: Path, old: str, new: str) -> None:
+def entries_renamed(base: OrgPath, old: str, new: str) -> None:
     """Write the new name into the entries that lie in the new folder, so that they are its own."""
     for name in list_outbox(base, new):
         written = EntryName(name.tick, name.number, name.id, old)
@@ -26,10 +27,10 @@ def entries_renamed(base: Path, old: str, new: str) -> None:
             entry = decode_entry(written, fs.read_bytes(base / name.file, LIMIT_BYTES))
         except (ConfigError, FileNotFoundError):
             continue
-        fs.publish(base, name.file, replace(entry, agent=new).content)
+        fs.publish(Path(base), name.file, replace(entry, agent=new).content)
 
 
-def shown_stays_shown(base: Path, reader: str, old: str, new: str) -> None:
+def shown_stays_shown(base: OrgPath, reader: str, old: str, new: str) -> None:
     """Write into a reader's ledger what it was shown of the agent, whose entries count as others now.
 
     Else it would be shown all of them again.
@@ -44,7 +45,7 @@ def shown_stays_shown(base: Path, reader: str, old: str, new: str) -> None:
         amend_state(base, reader, replace(state, read=read))
 
 
-def names_replaced(base: Path, file: str, old: str, new: str) -> bool:
+def names_replaced(base: OrgPath, file: str, old: str, new: str) -> bool:
     """Write the new name where a resume or a settings file names the agent; return whether it did.
 
     Only the name is replaced in the text, so that the rest of it stays as a person has laid it out.
@@ -62,7 +63,7 @@ def names_replaced(base: Path, file: str, old: str, new: str) -> bool:
         is_right = parse(text) == wanted
     except JsonProblem:
         is_right = False
-    fs.publish(base, file, text.encode() if is_right else pretty(wanted))
+    fs.publish(Path(base), file, text.encode() if is_right else pretty(wanted))
     return True
 
 

@@ -27,6 +27,7 @@ from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
 from lemming.journal.records import ModelReplied
 from lemming.messages import list_outbox, outbox_problems
+from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick, persist_tick, tick_by_journals
 from lemming.tick.next_tick import find_next_tick
 from lemming.tick.runtime import Runtime
@@ -73,7 +74,7 @@ class Repair:
         return {**facts, "is_for_a_person": not self.steps, "call": call}
 
 
-def find_repairs(base: Path, *, newest: int | None = None, with_outboxes: bool = True) -> list[Repair]:
+def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: bool = True) -> list[Repair]:
     """Return all that is wrong and can be told from the files; `newest` limits how many journals are read.
 
     Changes nothing. Safe beside an engine, but what an engine is writing may then look torn.
@@ -116,20 +117,20 @@ def place_aside(runtime: Runtime) -> str:
     return _unused(runtime.base, f"{ASIDE}/{runtime.now().replace(':', '')}")
 
 
-def _take(base: Path, step: Step, aside: str) -> None:
+def _take(base: OrgPath, step: Step, aside: str) -> None:
     if step.does == "move":
-        fs.move(base, step.file, aside)
+        fs.move(Path(base), step.file, aside)
     elif step.does == "cut":
-        fs.publish(base, aside, fs.read_bytes(base / step.file, FILE_LIMIT_BYTES), sync=True)
-        with fs.AppendFile(base, step.file) as file:
+        fs.publish(Path(base), aside, fs.read_bytes(base / step.file, FILE_LIMIT_BYTES), sync=True)
+        with fs.AppendFile(Path(base), step.file) as file:
             file.truncate(step.number)
     elif step.does == "write":
-        fs.create(base, step.file, step.content)
+        fs.create(Path(base), step.file, step.content)
     else:
         persist_tick(base, step.number, sync=True)
 
 
-def _unused(base: Path, folder: str) -> str:
+def _unused(base: OrgPath, folder: str) -> str:
     """Return the folder, or the first numbered one beside it that is not there: nothing is written over."""
     number, free = 1, folder
     while (base / free).exists():
@@ -142,7 +143,7 @@ def _unused(base: Path, folder: str) -> str:
 _AGAIN = "Then run `lemming repair` again"
 
 
-def _take_back_the_rest(base: Path, tick: int, ticks: list[int]) -> Repair:
+def _take_back_the_rest(base: OrgPath, tick: int, ticks: list[int]) -> Repair:
     found = f"the files are those before tick {tick}, but there are journals up to tick {ticks[-1]}"
     action = (
         f"move the journals from tick {tick} on aside, and entries of theirs that are still there, so that "
@@ -159,7 +160,7 @@ def _take_back_the_rest(base: Path, tick: int, ticks: list[int]) -> Repair:
     return Repair("tick", paths.JOURNALS, found, action, steps)
 
 
-def _spent(base: Path, ticks: list[int]) -> str:
+def _spent(base: OrgPath, ticks: list[int]) -> str:
     """Say what the turns of these ticks spent, and how to count it all the same once it is not counted."""
     spent: dict[str, float] = {}
     for tick in ticks:
@@ -174,7 +175,7 @@ def _spent(base: Path, ticks: list[int]) -> str:
     return f"They spent {total} credits, which is then no longer counted; to count it: {', '.join(lines)}."
 
 
-def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
+def _about_the_tick(base: OrgPath, ticks: list[int]) -> tuple[int, list[Repair]]:
     """Return the tick that runs next once `tick.json` is right, and what is to be done to it."""
     try:
         counted = load_tick(base)
@@ -195,7 +196,7 @@ def _about_the_tick(base: Path, ticks: list[int]) -> tuple[int, list[Repair]]:
     return found.tick, [_set_tick(base, found.tick, f"it names tick {counted}, but {found.error.message}")]
 
 
-def _set_tick(base: Path, tick: int, found: str) -> Repair:
+def _set_tick(base: OrgPath, tick: int, found: str) -> Repair:
     goes_on = last_record(base, tick) is not None
     why = (
         f"tick {tick} was interrupted and goes on"
@@ -210,7 +211,7 @@ def _set_tick(base: Path, tick: int, found: str) -> Repair:
 # --- journals ------------------------------------------------------------------------------------
 
 
-def _about_journals(base: Path, ticks: list[int], next_tick: int, writes: LastWrites) -> Iterator[Repair]:
+def _about_journals(base: OrgPath, ticks: list[int], next_tick: int, writes: LastWrites) -> Iterator[Repair]:
     """Yield what is wrong with journals, and note what those that can be read say was written."""
     for tick in ticks:
         try:
@@ -220,7 +221,7 @@ def _about_journals(base: Path, ticks: list[int], next_tick: int, writes: LastWr
             yield _about_a_journal(base, tick, next_tick, error)
 
 
-def _about_a_journal(base: Path, tick: int, next_tick: int, error: CorruptState) -> Repair:
+def _about_a_journal(base: OrgPath, tick: int, next_tick: int, error: CorruptState) -> Repair:
     file = paths.journal_file(tick)
     if not os.path.lexists(base / file):
         action = "restore it from a backup if you need the record of its ticks; nothing else depends on it"
@@ -251,14 +252,14 @@ def _lines_before(error: CorruptState) -> int:
     return int(number) - 1 if number.isdigit() else 0
 
 
-def _lines(base: Path, file: str) -> list[bytes]:
+def _lines(base: OrgPath, file: str) -> list[bytes]:
     return fs.read_bytes(base / file, FILE_LIMIT_BYTES).splitlines(keepends=True)
 
 
 # --- ledgers -------------------------------------------------------------------------------------
 
 
-def _about_a_ledger(base: Path, name: str) -> Repair | None:
+def _about_a_ledger(base: OrgPath, name: str) -> Repair | None:
     file = paths.ledger_file(name)
     try:
         raw = fs.read_bytes(base / file, LEDGER_LIMIT_BYTES)
@@ -311,14 +312,14 @@ def _about_a_lost_file(lost: LostFile) -> Repair:
     return Repair("lost", lost.file, found, action, (Step("write", lost.file, content=lost.content),))
 
 
-def _leftovers(base: Path) -> Iterator[Repair]:
+def _leftovers(base: OrgPath) -> Iterator[Repair]:
     """Yield the files that a write left half-way when the process died."""
     for place in _leftover_files(base):
         action = "move it aside: the write it belongs to was never finished, or was done again"
         yield Repair("leftover", place, "left by a write that was cut off", action, (Step("move", place),))
 
 
-def _leftover_files(base: Path) -> Iterator[str]:
+def _leftover_files(base: OrgPath) -> Iterator[str]:
     """Yield what no writer is at work on any more; somebody may be writing a memory at this moment."""
     for name in sorted(os.listdir(base)):
         if is_temporary(name) and is_left_over(None, f"{base}/{name}"):
@@ -331,7 +332,7 @@ def _leftover_files(base: Path) -> Iterator[str]:
                     yield (Path(folder) / name).relative_to(base).as_posix()
 
 
-def _odd_entries(base: Path) -> Iterator[Repair]:
+def _odd_entries(base: OrgPath) -> Iterator[Repair]:
     for name in _agents(base):
         for problem in outbox_problems(base, name):
             advice = problem.hint or "no agent sees it; mend it, or move it away"
@@ -350,5 +351,5 @@ def _about_a_call(call: UnknownCall) -> Repair:
     return Repair("call", call.id, found, action, call=call)
 
 
-def _agents(base: Path) -> list[str]:
+def _agents(base: OrgPath) -> list[str]:
     return [name for name in agent_folders(base) if paths.AGENT_NAME.match(name)]

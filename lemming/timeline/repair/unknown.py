@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from lemming import paths
@@ -18,6 +17,7 @@ from lemming.files.jsontext import compact
 from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.records import TickCommitted
+from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.record import RecordedTick, is_unknown
 
@@ -59,7 +59,7 @@ class UnknownCall:
         return {"id": self.id, **vars(self)}
 
 
-def find_unknown_calls(base: Path, ticks: Iterable[int]) -> list[UnknownCall]:
+def find_unknown_calls(base: OrgPath, ticks: Iterable[int]) -> list[UnknownCall]:
     """Return the calls of these ticks whose outcome no person has settled, oldest first."""
     calls: list[UnknownCall] = []
     words: dict[str, Result] = {}  # the last word on each call: what waits in a ledger is the latest
@@ -79,7 +79,7 @@ def find_unknown_calls(base: Path, ticks: Iterable[int]) -> list[UnknownCall]:
     ]
 
 
-def unknown_call(base: Path, call_id: str) -> UnknownCall:
+def unknown_call(base: OrgPath, call_id: str) -> UnknownCall:
     """Return an unknown call that a person may settle now; the organisation must be held.
 
     Raises `UsageError` for an id that names no unknown call, and while a tick is unfinished: finishing it
@@ -97,7 +97,7 @@ def unknown_call(base: Path, call_id: str) -> UnknownCall:
     return calls[call_id]
 
 
-def mark_call(base: Path, call_id: str, *, happened: bool) -> UnknownCall:
+def mark_call(base: OrgPath, call_id: str, *, happened: bool) -> UnknownCall:
     """Let an agent know what a person found out about one of its calls, and return the call.
 
     Raises what `unknown_call` does.
@@ -109,7 +109,7 @@ def mark_call(base: Path, call_id: str, *, happened: bool) -> UnknownCall:
     return call
 
 
-def tell_agent(base: Path, call: UnknownCall, *, success: bool, output: str, **more: Any) -> None:
+def tell_agent(base: OrgPath, call: UnknownCall, *, success: bool, output: str, **more: Any) -> None:
     """Add a person's word on a call to what its agent is shown next, in place of an earlier one.
 
     Survives power loss when this returns.
@@ -143,7 +143,7 @@ def _words(results: Iterable[Result]) -> Iterator[tuple[str, Result]]:
     return ((result[CALL], result) for result in results if CALL in result)
 
 
-def _waiting_results(base: Path) -> Iterator[Result]:
+def _waiting_results(base: OrgPath) -> Iterator[Result]:
     for name in agent_folders(base):
         if not paths.AGENT_NAME.match(name):
             continue

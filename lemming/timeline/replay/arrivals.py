@@ -21,6 +21,7 @@ from lemming.journal.file import journal_ticks, read_journal
 from lemming.journal.read_mark import ReadMark
 from lemming.journal.records import EntriesExpired, Record, TickStarted, TurnCommitted, TurnStarted
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
+from lemming.organisation import OrgPath
 from lemming.tick.plan import Plan
 from lemming.timeline.verify.root import files_that_count
 
@@ -43,7 +44,7 @@ class Arrivals:
             fs.publish(destination, file, self.texts[file] if file in self.texts else _read(source, file))
 
 
-def find_arrivals(base: Path) -> Arrivals:
+def find_arrivals(base: OrgPath) -> Arrivals:
     """Return what arrived when, as all journals tell it; there must be one."""
     history = _read_history(base)
     arrivals = Arrivals()
@@ -73,7 +74,7 @@ class _History:
         """Return the tick in which a prompt first showed an entry; None when none did."""
         return self.seen.get(name.identity, self.seen.get(name.id))
 
-    def arrival_of(self, base: Path, file: str) -> int | None:
+    def arrival_of(self, base: OrgPath, file: str) -> int | None:
         """Return the tick before which a file must be there; None when it came after the last."""
         parts = file.split("/")
         if parts[0] != "agents" or len(parts) < 3:
@@ -82,7 +83,7 @@ class _History:
             return self._arrival_of_entry(base, _entry_of(file))
         return self.named.get(parts[1])
 
-    def _arrival_of_entry(self, base: Path, name: EntryName) -> int | None:
+    def _arrival_of_entry(self, base: OrgPath, name: EntryName) -> int | None:
         """Return when an entry was first there: shown in a prompt, else there by its own account."""
         seen = self.when_seen(name)
         if seen is not None and not name.is_derived:  # put there by hand: what it says of itself is free
@@ -96,7 +97,7 @@ class _History:
         return min((tick for tick in (seen, claimed) if tick is not None), default=None)
 
 
-def _read_history(base: Path) -> _History:
+def _read_history(base: OrgPath) -> _History:
     history = _History(journal_ticks(base))
     for tick in history.ticks:
         for record in read_journal(base, tick):
@@ -122,7 +123,7 @@ def _take_note(history: _History, tick: int, record: Record) -> None:
             history.expired.update(record.files)
 
 
-def _quoted(base: Path, tick: int, file: str) -> bytes:
+def _quoted(base: OrgPath, tick: int, file: str) -> bytes:
     """Return an entry that retention has removed, as the prompt that first showed it quotes it; or nothing.
 
     When it was written is not in the prompt, and does not matter: retention removes it again.
@@ -166,7 +167,7 @@ def _is_later(moment: str, than: str) -> bool:
         return False
 
 
-def _read(base: Path, file: str) -> bytes:
+def _read(base: OrgPath, file: str) -> bytes:
     try:
         return fs.read_bytes(base / file, LARGEST_FILE_BYTES)
     except OSError as error:

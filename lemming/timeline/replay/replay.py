@@ -23,6 +23,7 @@ from lemming.journal.file import Journal, journal_ticks, read_journal
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.llm.backends.replay import replayed
+from lemming.organisation import OrgPath
 from lemming.providers import Reply, Request
 from lemming.report import FileWritten
 from lemming.tick.answers import recorded_result
@@ -63,7 +64,7 @@ class Replayed:
 # --- in place ----------------------------------------------------------------------------------
 
 
-def replay(base: Path, ticks: list[int]) -> Iterator[Replayed]:
+def replay(base: OrgPath, ticks: list[int]) -> Iterator[Replayed]:
     """Work out the turns of these ticks again and yield each tick that came out the same.
 
     Raises `Difference` at the first turn that does not. Nothing is written. Turns that a tick under way has
@@ -115,7 +116,7 @@ class _After:
 # --- into another folder -----------------------------------------------------------------------
 
 
-def replay_into(base: Path, into: Path, ticks: list[int]) -> Iterator[Replayed]:
+def replay_into(base: OrgPath, into: Path, ticks: list[int]) -> Iterator[Replayed]:
     """Run recorded ticks again in the folder `into`, and yield each that came out the same.
 
     `ticks` must begin with the first journal. `into` must be empty or not there; afterwards it is an
@@ -128,15 +129,15 @@ def replay_into(base: Path, into: Path, ticks: list[int]) -> Iterator[Replayed]:
     fs.make_root(into)
     fs.make_folder(into, "agents")
     with open_org(into, command="replay") as opened:
-        runtime = Rerun(opened.org, opened.clock, epoch=opened.epoch, original=base)
+        runtime = Rerun(opened.org, opened.clock, epoch=opened.epoch, original=Path(base))
         for tick in ticks:
             yield _run_again(runtime, arrivals, RecordedTick(tick, read_journal(base, tick)))
         if ticks[-1] == journal_ticks(base)[-1]:
-            arrivals.deliver(base, into, None)
+            arrivals.deliver(Path(base), into, None)
             persist_tick(into, max(load_tick(base), load_tick(into)))  # quiet ticks at the end
 
 
-def ticks_to_rerun(base: Path, last: int | None) -> list[int]:
+def ticks_to_rerun(base: OrgPath, last: int | None) -> list[int]:
     """Return the committed ticks from the first journal on, up to `last`.
 
     Raises `UsageError` when there are none, or when the first one does not begin at the beginning.
@@ -155,8 +156,8 @@ def ticks_to_rerun(base: Path, last: int | None) -> list[int]:
     return ticks
 
 
-def _require_room(base: Path, into: Path) -> None:
-    if into.resolve().is_relative_to(base.resolve()):
+def _require_room(base: OrgPath, into: Path) -> None:
+    if into.resolve().is_relative_to(Path(base).resolve()):
         raise UsageError(f"{into} lies inside the organisation", hint="name a folder elsewhere")
     if into.exists() and (not into.is_dir() or any(into.iterdir())):
         raise UsageError(f"{into} is not an empty folder", hint="name one that does not exist yet")

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from lemming import paths
 from lemming.agents import agent_folders
@@ -20,6 +19,7 @@ from lemming.journal.file import read_journal
 from lemming.journal.records import ToolFinished
 from lemming.memory import decode_memory
 from lemming.messages import list_outbox
+from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.verify.ledgers import ledger_findings
 from lemming.timeline.verify.root import file_digest, file_digests, root_of
@@ -46,7 +46,7 @@ class Verification:
         return [finding for finding in self.findings if finding.is_error]
 
 
-def verify(base: Path, ticks: list[int] | None = None, *, newest: int | None = None) -> Verification:
+def verify(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None = None) -> Verification:
     """Check the files that turns of these ticks (default: all) wrote, their journals, and the ledgers.
 
     With `newest`, only so many journals are taken apart; of those before, the checksums and what names files
@@ -72,7 +72,7 @@ def verify(base: Path, ticks: list[int] | None = None, *, newest: int | None = N
 # --- files -------------------------------------------------------------------------------------
 
 
-def _file_findings(base: Path, told: Told, digests: dict[str, str]) -> Iterator[Finding]:
+def _file_findings(base: OrgPath, told: Told, digests: dict[str, str]) -> Iterator[Finding]:
     for file, written in told.files.items():
         if told.may_be_under_way(file):
             continue
@@ -87,7 +87,7 @@ def _file_findings(base: Path, told: Told, digests: dict[str, str]) -> Iterator[
             yield _changed(base, told, file, written)
 
 
-def _missing(base: Path, told: Told, file: str, written: Written) -> Finding:
+def _missing(base: OrgPath, told: Told, file: str, written: Written) -> Finding:
     is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
     message = f"is gone; {written.agent} wrote it in tick {written.tick}"
     later = next((tick for tick in sorted([*told.damaged, *told.gone]) if tick > written.tick), None)
@@ -98,7 +98,7 @@ def _missing(base: Path, told: Told, file: str, written: Written) -> Finding:
     return Finding(written.tick, file, "missing", message, is_error=is_error and later is None)
 
 
-def _changed(base: Path, told: Told, file: str, written: Written) -> Finding:
+def _changed(base: OrgPath, told: Told, file: str, written: Written) -> Finding:
     """Tell damage from an edit: damage does not parse, is cut short, or is all zeros; the rest is edits."""
     raw = fs.read_bytes(base / file, LARGEST_READ_BYTES)
     since = f"since {written.agent} wrote it in tick {written.tick}"
@@ -148,7 +148,7 @@ def _why_no_json(raw: bytes) -> str:
     return ""
 
 
-def _recorded_text(base: Path, file: str, written: Written) -> bytes | None:
+def _recorded_text(base: OrgPath, file: str, written: Written) -> bytes | None:
     """Return what a tool call wrote there, from its record; None for what no tool wrote."""
     texts: dict[str, str] = {
         effect["path"]: effect["text"]
@@ -172,7 +172,7 @@ def _is_memory(file: str) -> bool:
 # --- outboxes ----------------------------------------------------------------------------------
 
 
-def _outbox_findings(base: Path, told: Told) -> Iterator[Finding]:
+def _outbox_findings(base: OrgPath, told: Told) -> Iterator[Finding]:
     """Yield the entries that claim to be a turn's and that no turn wrote."""
     for author in agent_folders(base):
         if not paths.AGENT_NAME.match(author) or author in told.people:
@@ -194,7 +194,7 @@ def _outbox_findings(base: Path, told: Told) -> Iterator[Finding]:
 # --- the tick counter --------------------------------------------------------------------------
 
 
-def _clock_findings(base: Path, told: Told) -> Iterator[Finding]:
+def _clock_findings(base: OrgPath, told: Told) -> Iterator[Finding]:
     if not told.ticks:
         return
     last = told.ticks[-1]

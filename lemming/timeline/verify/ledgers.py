@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 from lemming import paths
@@ -11,10 +10,11 @@ from lemming.files import fs
 from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
+from lemming.organisation import OrgPath
 from lemming.timeline.verify.told import Finding, Told
 
 
-def ledger_findings(base: Path, told: Told) -> Iterator[Finding]:
+def ledger_findings(base: OrgPath, told: Told) -> Iterator[Finding]:
     """Yield what is wrong with the ledgers of all agents whose turns the journals tell."""
     renamed = _turns_of_the_gone(base, told)
     for agent, turns in told.turns.items():
@@ -23,7 +23,7 @@ def ledger_findings(base: Path, told: Told) -> Iterator[Finding]:
 
 
 def _findings_of(
-    base: Path,
+    base: OrgPath,
     told: Told,
     agent: str,
     turns: dict[int, dict[str, Any]],
@@ -93,6 +93,6 @@ def _says(line: dict[str, Any], expected: dict[str, Any]) -> bool:
     return all(line.get(key) == value for key, value in expected.items())
 
 
-def _turns_of_the_gone(base: Path, told: Told) -> list[dict[int, dict[str, Any]]]:
+def _turns_of_the_gone(base: OrgPath, told: Told) -> list[dict[int, dict[str, Any]]]:
     """Return the turns of agents whose folder is gone: each may have a new name, and its old ledger."""
     return [turns for agent, turns in told.turns.items() if not (base / paths.agent_folder(agent)).is_dir()]

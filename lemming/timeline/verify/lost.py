@@ -11,13 +11,13 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, partial
-from pathlib import Path
 
 from lemming import paths
 from lemming.errors import LemmingError
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import ticks_kept
 from lemming.journal.records import EntriesExpired, Record, TickCommitted, TurnCommitted, plan_in
+from lemming.organisation import OrgPath
 from lemming.timeline.record import TurnRecord, read_tick
 
 
@@ -65,7 +65,7 @@ class LastWrites:
             file: write for file, write in self.files.items() if not _is_in("outbox", file, write[1])
         }
 
-    def lost(self, base: Path) -> Iterator[LostFile]:
+    def lost(self, base: OrgPath) -> Iterator[LostFile]:
         """Yield the files that are gone, oldest first.
 
         An agent that is gone has taken its files along, and another of its name has no line of their tick.
@@ -79,13 +79,13 @@ class LastWrites:
                 yield LostFile(file, tick, agent, _recorded(base, file, tick, agent, digest))
 
 
-def _ticks_in_ledger(base: Path, agent: str) -> frozenset[int]:
+def _ticks_in_ledger(base: OrgPath, agent: str) -> frozenset[int]:
     """Return the ticks of which an agent's ledger has a line; none without a resume."""
     has_resume = is_there(f"{base}/{paths.resume_file(agent)}")
     return frozenset(ticks_kept(base, agent) if has_resume else ())
 
 
-def _recorded(base: Path, file: str, tick: int, agent: str, digest: str) -> bytes | None:
+def _recorded(base: OrgPath, file: str, tick: int, agent: str, digest: str) -> bytes | None:
     """Return what a turn wrote to its own outbox or memory; None for other places, and if nothing tells."""
     if not (_is_in("outbox", file, agent) or _is_in("memory", file, agent)):
         return None

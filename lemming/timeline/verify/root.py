@@ -22,12 +22,12 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from hashlib import sha256
-from pathlib import Path
 
 from lemming import paths
 from lemming.errors import DiskError
 from lemming.files.descriptors import walk
 from lemming.files.documents import why_unreadable
+from lemming.organisation import OrgPath
 
 FOLDERS = ("agents", "config", "shared")
 LEFT_OUT = "logs"
@@ -36,7 +36,7 @@ _BLOCK_BYTES = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no pipe is waited for
 
 
-def state_root(base: Path) -> str:
+def state_root(base: OrgPath) -> str:
     """Return the state root in hex. Raises `DiskError` for a file that cannot be read."""
     return root_of(file_digests(base))
 
@@ -49,13 +49,13 @@ def root_of(digests: dict[str, str]) -> str:
     return sha256(b"".join(lines)).hexdigest()
 
 
-def file_digests(base: Path) -> dict[str, str]:
+def file_digests(base: OrgPath) -> dict[str, str]:
     """Return the SHA-256 of every file that counts, by path. Raises `DiskError` for an unreadable one."""
     digests = {path: file_digest(base, path) for path in files_that_count(base)}
     return {path: digest for path, digest in digests.items() if digest is not None}
 
 
-def files_that_count(base: Path) -> list[str]:
+def files_that_count(base: OrgPath) -> list[str]:
     """Return the paths of the files that the root is made of, in the order of the list."""
     found = [file for folder in FOLDERS for file in _files_below(base, folder)]
     if _is(stat.S_ISREG, base / paths.TICK_FILE):
@@ -63,7 +63,7 @@ def files_that_count(base: Path) -> list[str]:
     return sorted(found, key=os.fsencode)
 
 
-def file_digest(base: Path, file: str) -> str | None:
+def file_digest(base: OrgPath, file: str) -> str | None:
     """Return the SHA-256 of one regular file in hex; None when it is not there. Raises `DiskError`."""
     digest = sha256()
     try:
@@ -85,7 +85,7 @@ def file_digest(base: Path, file: str) -> str | None:
     return digest.hexdigest()
 
 
-def _files_below(base: Path, top: str) -> Iterator[str]:
+def _files_below(base: OrgPath, top: str) -> Iterator[str]:
     if not _is(stat.S_ISDIR, base / top):
         return
     above = len(f"{base}/")

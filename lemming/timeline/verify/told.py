@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from lemming import paths
 from lemming.errors import CorruptState
 from lemming.journal.file import journal_ticks, raw_journal, reading_of
 from lemming.journal.records import EntriesExpired, TurnCommitted, TurnStarted
+from lemming.organisation import OrgPath
 from lemming.tick.counter import LAST_TICK, newest_in_ledgers
 from lemming.timeline.record import RecordedTick, recorded_in
 from lemming.timeline.verify.skim import skimmed
@@ -74,7 +74,7 @@ class Told:
         return bool(self.under_way) and (parts[0] != "agents" or parts[1] in self.under_way)
 
 
-def read_told(base: Path, *, newest: int | None = None) -> Told:
+def read_told(base: OrgPath, *, newest: int | None = None) -> Told:
     """Return what the journals tell. One that cannot be read is a finding, and is passed over.
 
     With `newest`, so many journals are taken apart; of those before, only the lines that name files.
@@ -114,7 +114,7 @@ def _note_gone(told: Told, recorded: RecordedTick, before: int | None) -> None:
         told.findings.append(Finding(named, paths.journal_file(named), "missing", message))
 
 
-def _note_gone_at_the_end(base: Path, told: Told) -> None:
+def _note_gone_at_the_end(base: OrgPath, told: Told) -> None:
     """Note what no later journal names, but a ledger."""
     newest = newest_in_ledgers(base)
     if told.ticks and newest > told.ticks[-1]:

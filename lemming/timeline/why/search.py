@@ -7,12 +7,12 @@ these say that it names what is asked for.
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import NamedTuple
 
 from lemming.errors import CorruptState
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.journal.file import holds_together, raw_journal
+from lemming.organisation import OrgPath
 
 _STRING = rb'"((?:[^"\\]|\\.)*)"'
 _PATH = re.compile(rb'"path":' + _STRING)
@@ -36,7 +36,7 @@ class Traces(NamedTuple):
 class Search:
     """Looks through journals, each once. `damaged`: the ticks of those that were met and are not whole."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: OrgPath) -> None:
         self._base = base
         self._traces: dict[int, Traces] = {}
         self.damaged: set[int] = set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal
 
 from lemming import paths
@@ -11,6 +10,7 @@ from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.memory import MEMORY_LIMIT_BYTES, decode_memory
+from lemming.organisation import OrgPath
 from lemming.timeline.why.writings import Moment, Writings
 
 What = Literal["entry", "memory", "file", "result"]
@@ -108,7 +108,7 @@ def lost_ticks(lost: str) -> str:
     return f"in tick {lost}, of which there is no readable journal"
 
 
-def read_file(base: Path, path: str) -> bytes | None:
+def read_file(base: OrgPath, path: str) -> bytes | None:
     """Return a file's bytes; None when there is none. Raises `UsageError` for what is no regular file."""
     try:
         return fs.read_bytes(base / path, FILE_LIMIT_BYTES)

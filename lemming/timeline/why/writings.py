@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache, cached_property, lru_cache, partial
 from itertools import islice
-from pathlib import Path
 
 from lemming import paths
 from lemming.agents import agent_folders
@@ -20,6 +19,7 @@ from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.journal.file import journal_ticks, read_plan
 from lemming.journal.ledger import ticks_kept
+from lemming.organisation import OrgPath
 from lemming.tick.counter import LAST_TICK
 from lemming.tick.plan import Plan
 from lemming.timeline.gaps import lost_between
@@ -56,7 +56,7 @@ class _Tick:
 class Writings:
     """What the turns of an organisation wrote. `damaged`: ticks whose journals cannot be read."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: OrgPath) -> None:
         self.base = base
         self._search = Search(base)
         self.damaged = self._search.damaged
