@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,10 @@ import pytest
 
 from lemming.agents import discover_agents
 from lemming.engine import run_once
+from lemming.files import fs
 from lemming.journal.ledger import read_state
 from lemming.testing import journal_lines, make_org, resume, say
+from lemming.tools import Tool, ToolRegistry, ToolResult
 
 
 def prompt_of(base: Path, tick: int, agent: str) -> str:
@@ -181,3 +184,80 @@ def test_what_a_failed_turn_did_not_write_it_has_not_passed_on(base: Path) -> No
     assert turn.status == "failed"
     assert read_state(base, "hr").used_up == 2
     assert [agent.name for agent in discover_agents(base)] == ["hr"]
+
+
+@pytest.fixture
+def ring() -> Iterator[None]:
+    class Ring(Tool):
+        name = "ring"
+        description = "Rings a bell outside."
+
+        def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
+            return ToolResult(True, "rung")
+
+    ToolRegistry.register(Ring())
+    yield
+    ToolRegistry.unregister("ring")
+
+
+@pytest.mark.usefixtures("ring")
+def test_what_a_failed_turn_had_to_write_before_it_reached_outside_it_has_passed_on(base: Path) -> None:
+    hr = resume(
+        "hr",
+        permissions={"tools": ["create_agent", "ring"]},
+        turn={"max_steps": 2, "repairs": 0},
+        credits={"max_credits": 10},
+    )
+    reply = hires(1)
+    reply["tool_calls"] += [{"tool": "ring", "args": {}}, {**hires(2)["tool_calls"][1]}]
+    make_org(base, hr, script=[{"step": 0, "reply": reply}, {"reply": "garbage"}])
+    assert run_once(base).turns[0].status == "failed"
+    agents = {agent.name: agent for agent in discover_agents(base)}
+    assert set(agents) == {"hr", "new-0"}, "the one that was there when the bell was rung"
+    assert read_state(base, "hr").passed_on == agents["new-0"].credits.max_credits
+
+
+def test_a_turn_whose_files_could_not_all_be_written_may_have_passed_its_credits_on(base: Path) -> None:
+    hr = resume(
+        "hr",
+        permissions={
+            "tools": ["create_agent", "file_write"],
+            "file_access": {"allow_read": [], "allow_write": ["./shared"]},
+        },
+        credits={"max_credits": 10},
+    )
+    reply = hires(1)
+    reply["tool_calls"].append({"tool": "file_write", "args": {"path": "shared/sub/a", "content": "x"}})
+    make_org(base, hr, script=[{"tick": 1, "reply": reply}, {"reply": say("on I go")}])
+
+    def spoil(operation: str, path: str) -> None:
+        if path == "agents/new-0/resume.json" and operation == "rename":
+            (base / "shared").mkdir()
+            (base / "shared/sub").write_text("no folder")
+
+    with fs.observed(spoil):
+        (turn,) = run_once(base).turns
+    assert (turn.status, turn.error) == ("failed", "DiskError")
+    created = next(agent for agent in discover_agents(base) if agent.name == "new-0")
+    assert read_state(base, "hr").passed_on == created.credits.max_credits
+
+
+def test_steps_within_a_turn_count_what_was_passed_on_before_it(base: Path) -> None:
+    grants = {"read_outboxes": ["*"], "tools": ["create_agent", "list_agents"]}
+    hr = resume("hr", permissions=grants, turn={"max_steps": 9}, credits={"max_credits": 10})
+    looking = say("looking", tool_calls=[{"tool": "list_agents", "args": {}}])
+    script = [{"agent": "hr", "tick": 1, "step": 0, "reply": hires(1, max_credits=5)},
+              {"agent": "hr", "tick": 1, "reply": say("hired")},
+              {"agent": "hr", "reply": looking}, {"reply": say("working")}]  # fmt: skip
+    make_org(base, hr, script=script)
+    for _ in range(3):
+        run_once(base)
+    state = read_state(base, "hr")
+    assert (state.credits, state.passed_on) == (5, 5)
+
+
+def test_calls_of_unknown_price_are_counted_over_all_turns(base: Path) -> None:
+    make_org(base, resume("ada"))
+    for _ in range(3):
+        run_once(base)
+    assert read_state(base, "ada").unpriced_calls == 3

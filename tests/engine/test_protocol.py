@@ -18,10 +18,11 @@ import pytest
 from lemming.engine import run_once
 from lemming.errors import DiskError
 from lemming.files import fs
+from lemming.journal.ledger import read_state
 from lemming.paths import journal_file
 from lemming.providers import LLMProvider, Message, register_provider
 from lemming.testing import journal_lines, make_org, resume, say
-from lemming.tools import Tool, ToolRegistry, ToolResult
+from lemming.tools import EngineTool, Tool, ToolContext, ToolRegistry, ToolResult
 
 JOURNAL = journal_file(1)
 RING = {"tool": "ring", "args": {}}
@@ -199,3 +200,30 @@ def test_a_failed_turn_is_told_in_the_next_what_it_has_done_outside(
     (started,) = [record for record in journal_lines(base, 2) if record["type"] == "turn_started"]
     assert "the bell was rung" in started["prompt"][-1]["content"]
     assert len(ring.rung) == 1
+
+
+class Peek(EngineTool):
+    """Reads what another agent has written, and may not be run twice."""
+
+    name = "peek"
+    description = "Looks at the paper."
+    repeatable = False
+
+    def plan(self, context: ToolContext, *args: Any, **kwargs: Any) -> ToolResult:
+        return ToolResult(True, (context.base / "shared/paper.txt").read_text())
+
+
+def test_a_tool_that_reaches_outside_finds_the_files_of_turns_that_were_over(base: Path) -> None:
+    ToolRegistry.register(Peek())
+    write = {"tool": "file_write", "args": {"path": "shared/paper.txt", "content": "by ada"}}
+    access = {"allow_read": [], "allow_write": ["./shared"]}
+    ada = resume("ada", permissions={"tools": ["file_write"], "file_access": access})
+    bob = resume("bob", permissions={"read_outboxes": ["ada"], "tools": ["peek"]})
+    script = [
+        {"agent": "ada", "reply": say("written", tool_calls=[write])},
+        {"reply": say("looking", tool_calls=[{"tool": "peek", "args": {}}])},
+    ]
+    make_org(base, ada, bob, script=script, org={"durability": "tick", "max_parallel": 1})
+    run_once(base)
+    ToolRegistry.unregister("peek")
+    assert [result["output"] for result in read_state(base, "bob").results] == ["by ada"]

@@ -363,3 +363,65 @@ def test_integers_of_any_size_in_a_reply_are_kept_exactly_wherever_they_go(base:
     assert f"{big} {bigger}" in prompts(base, 2, "ada")
     assert str(bigger) in prompts(base, 1, "bob")
     assert [replayed.turns for replayed in replay(base, [1, 2])] == [2, 2]
+
+
+def test_the_limit_of_entries_is_that_of_the_whole_turn(base: Path) -> None:
+    two = [{"kind": "message", "payload": {"text": text}, "tags": []} for text in ("one", "two")]
+    look = {"tool": "memory_read", "args": {"key": "k"}}
+    make_org(
+        base,
+        resume("ada", turn={"max_steps": 2, "max_entries": 3}),
+        script=[
+            {"step": 0, "reply": say("", outbox_entries=two, tool_calls=[look])},
+            {"reply": say("", outbox_entries=two)},
+        ],
+    )
+    (turn,) = run_once(base).turns
+    assert [entry.payload["text"] for entry in read_outbox_entries(base, "ada")] == ["one", "two", "one"]
+    assert turn.remarks == ["outbox_entries: 1 beyond the turn's limit"]
+
+
+def test_a_memory_that_was_written_before_a_tool_reached_outside_does_not_wake_its_writer(
+    base: Path,
+) -> None:
+    ToolRegistry.register(Stamp())
+    note = call("memory_write", key="k", value=1)
+    ada = resume(
+        "ada",
+        schedule={"wake": "changed"},
+        turn={"max_steps": 2},
+        permissions={"read_outboxes": [], "tools": ["stamp"]},
+    )
+    make_org(
+        base,
+        ada,
+        script=[{"step": 0, "reply": say("x", tool_calls=[note, call("stamp")])}, {"reply": say("y")}],
+    )
+    fs.publish(base, "agents/ada/workspace/paper.txt", b"")
+    statuses = [[turn.status for turn in run_once(base).turns] for _ in range(2)]
+    ToolRegistry.unregister("stamp")
+    assert statuses == [["done"], ["skipped"]]
+
+
+def test_of_results_that_are_too_many_for_a_prompt_the_newest_are_told(base: Path) -> None:
+    class Roar(Tool):
+        name = "roar"
+        description = "Roars."
+
+        def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
+            return ToolResult(True, f"{kwargs['how']} " + "r" * 60_000)
+
+    ToolRegistry.register(Roar())
+    ada = resume("ada", permissions={"tools": ["roar"]}, turn={"max_steps": 2, "repairs": 0})
+    script = [
+        {"tick": tick, "step": 0, "reply": say("x", tool_calls=[call("roar", how=f"turn {tick}")] * 20)}
+        for tick in (1, 2, 3)
+    ]
+    make_org(base, ada, script=[*script, {"step": 1, "reply": "garbage"}, {"reply": say("heard")}])
+    statuses = [run_once(base).turns[0].status for _ in range(3)]
+    ToolRegistry.unregister("roar")
+    assert statuses == ["failed"] * 3
+    told = [result["args"]["how"] for result in read_state(base, "ada").results]
+    assert told[-1] == "turn 3"
+    assert told == sorted(told)
+    assert "turn 1" not in told, "or the prompt would hold more than any model takes"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
@@ -55,10 +54,9 @@ def test_a_plain_provider_gets_the_other_fields_as_keywords(request_: Request) -
 
 
 def test_a_plain_provider_that_hangs_is_left_behind(request_: Request) -> None:
-    provider, started = Hanging(), time.monotonic()
+    provider = Hanging()
     with pytest.raises(TimedOut, match=r"within 0\.1 s"):
         ask(provider, request_._replace(deadline_s=0.1))
-    assert time.monotonic() - started < 2
     provider.released.set()
 
 
@@ -172,9 +170,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-    started = time.monotonic()
     assert run_python(code) == "interrupted\n"
-    assert time.monotonic() - started < 15
 
 
 def run_python(code: str) -> str:

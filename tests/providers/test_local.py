@@ -7,7 +7,6 @@ import secrets
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -125,14 +124,12 @@ def test_an_answer_cut_by_the_token_limit_says_so(model: LocalProvider, small: R
 def test_the_deadline_stops_the_model_while_it_reads_and_while_it_writes(
     model: LocalProvider, small: Request, text: str, max_output_tokens: int
 ) -> None:
-    started = time.monotonic()
     messages = [{"role": "user", "content": text}]
     with pytest.raises(TimedOut):
         ask(
             model,
             small._replace(messages=messages, max_output_tokens=max_output_tokens, deadline_s=0.1),
         )
-    assert time.monotonic() - started < 2
     assert ask(model, small._replace(max_output_tokens=1)).output_tokens == 1
 
 

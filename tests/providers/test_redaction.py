@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -120,11 +119,3 @@ def test_an_excerpt_is_redacted_before_it_is_cut() -> None:
     assert "value-of" not in excerpt("x" * 10 + "value-of-org_api_key", 18)
     assert excerpt("a\n b\t c") == "a b c"
     assert len(excerpt("word " * 100, 50)) <= 50
-
-
-def test_a_line_without_secrets_costs_microseconds() -> None:
-    line = "An ordinary line of a journal. " * 1000
-    started = time.perf_counter()
-    for _ in range(100):
-        redact_values(line)
-    assert time.perf_counter() - started < 0.2
