@@ -23,7 +23,7 @@ run: $(VENV)/run ## Run two ticks of a newsroom in news/ on the embedded model
 
 test: $(VENV)/dev lint ## Lint, types and tests
 	@$(BIN)/lemming models pull --if-missing
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -n auto --dist worksteal
 
 lint: $(VENV)/dev ## Style and types
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
@@ -35,7 +35,7 @@ format: $(VENV)/dev ## Put the code into the house's format
 	@$(BIN)/ruff format --quiet .
 
 crash: $(VENV)/dev ## Every crash point, not the sample that `make test` takes
-	@LEMMING_CRASH_POINTS=all $(BIN)/python -m pytest -m crash
+	@LEMMING_CRASH_POINTS=all $(BIN)/python -m pytest -m crash -n auto --dist worksteal
 
 bench: $(VENV)/dev ## Measure the engine against bare file writing
 	@$(BIN)/python -m benchmarks

@@ -100,7 +100,7 @@ def share_of_each(outboxes: int) -> int:
     """Return how many entries of each of so many outboxes a look opens that is to take no time.
 
     >>> share_of_each(3), share_of_each(1000)
-    (1000, 5)
+    (1666, 5)
     """
     return max(LEAST_OF_EACH, ENTRIES_OPENED // max(outboxes, 1))
 

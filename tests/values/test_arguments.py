@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from lemming.argument_models import ArgumentModel
 from lemming.arguments import Arguments
+from lemming.config import Org
 from lemming.files.fitting import about
-from lemming.tools import EngineTool, Tool, ToolRegistry
+from lemming.tools import EngineTool, Tool, toolset_of
 
-SHIPPED = ToolRegistry.all(())
+SHIPPED = toolset_of(Org())
 VALUES = st.one_of(
     st.none(),
     st.booleans(),
@@ -99,8 +100,9 @@ def test_what_json_does_not_have_is_the_validators_to_read() -> None:
 def test_tools_that_ship_are_shown_and_called_without_the_validator() -> None:
     code = """
 import sys
-from lemming.tools import ToolRegistry
-tools = ToolRegistry.all(())
+from lemming.config import Org
+from lemming.tools import toolset_of
+tools = toolset_of(Org())
 shown = [tool.parameters for tool in tools.values()]
 tools["memory_write"].check({"key": "a", "value": {"b": [1]}})
 print(sorted({"pydantic.main", "pydantic.fields", "pydantic.types"} & sys.modules.keys()))
