@@ -39,7 +39,7 @@ class Names:
 
     __slots__ = ("all", "by_hand")
 
-    def __init__(self, names: Sequence[EntryName], by_hand: Sequence[EntryName]) -> None:
+    def __init__(self, names: list[EntryName], by_hand: list[EntryName]) -> None:
         self.all, self.by_hand = names, by_hand
 
     def after(self, tick: int) -> int:
@@ -111,7 +111,7 @@ class EntryIndex:
         if order == self._order:
             added = [name for name in self._changed if name in outboxes.get(name.author, NONE)]
             kept = _without(self._in_order.all, self._changed.difference(added))
-            names = [*kept, *sorted(added, key=key)]
+            names = kept + sorted(added, key=key)
             if kept and added and key(kept[-1]) > key(names[len(kept)]):  # most often what is new is newer
                 names.sort(key=key)
         else:
@@ -225,14 +225,17 @@ def _size(entry: OutboxEntry) -> int:
     return entry.payload_chars + ENTRY_BYTES
 
 
-def _without(names: Sequence[EntryName], gone: set[EntryName]) -> Sequence[EntryName]:
+def _without(names: list[EntryName], gone: set[EntryName]) -> list[EntryName]:
     if gone.issuperset(names[: len(gone)]):  # as when they expire
-        return names[len(gone) :]
+        return names[len(gone) :] if gone else names
     return [name for name in names if name not in gone]
 
 
-def _toggled(names: Sequence[EntryName], name: EntryName) -> Sequence[EntryName]:
+def _toggled(names: list[EntryName], name: EntryName) -> list[EntryName]:
     """Return sorted names without one of them, or with one more."""
-    place = bisect_left(names, name)
-    rest = place + (names[place : place + 1] == [name])
-    return [*names[:place], *([] if rest > place else [name]), *names[rest:]]
+    toggled, place = names.copy(), bisect_left(names, name)
+    if names[place : place + 1] == [name]:
+        del toggled[place]
+    else:
+        toggled.insert(place, name)
+    return toggled

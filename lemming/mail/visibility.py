@@ -249,7 +249,7 @@ class View:
                 seen.add(name.author)
                 yield name
             elif (patience := patience - 1) < 0:
-                yield from self._oldest_of(author for author in self._authors if author not in seen)
+                yield from self._oldest_of(it for it in self._authors if self._sees(it) and it not in seen)
                 return
 
     def _oldest_of(self, authors: Iterable[str]) -> list[EntryName]:
