@@ -19,8 +19,7 @@ from lemming import paths
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
-from lemming.files.listings import Listing, list_again
-from lemming.files.stamps import is_there, status_of
+from lemming.files.stamps import Listing, is_there, list_again, status_of
 from lemming.journal.segments import JOURNAL_LIMIT_BYTES, NoSegment, Segment, pack
 from lemming.organisation import Organisation, OrgPath
 

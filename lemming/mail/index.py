@@ -18,8 +18,7 @@ from lemming import paths
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.descriptors import Around
-from lemming.files.listings import ABSENT, Listing, list_again
-from lemming.files.stamps import Look, looks_at
+from lemming.files.stamps import ABSENT, Listing, Look, list_again, looks_at
 from lemming.messages import EntryName, OutboxEntry, names_in, read_entry
 from lemming.organisation import Organisation
 

@@ -76,15 +76,12 @@ class Mail:
         """Take note that a turn's entry is on the disk now; `number` is its place among the turn's."""
         self._index.written(EntryName(entry.tick, number, entry.id, entry.agent), entry, around)
 
-    def authors_of(self, reader: Agent) -> frozenset[str]:
-        """Return whom an agent may read, by name."""
-        return self.agents.intersection(reader.permissions.read_outboxes) - {reader.name}
-
     def readable(self, reader: Agent) -> dict[str, Names]:
         """Return what an agent may read of earlier ticks, by author; under "*" that of all, in order."""
         if "*" in reader.permissions.read_outboxes:
             return {"*": self.everybody}
-        return {author: self.past(author) for author in sorted(self.authors_of(reader))}
+        authors = self.agents.intersection(reader.permissions.read_outboxes) - {reader.name}
+        return {author: self.past(author) for author in sorted(authors)}
 
     def past(self, author: str) -> Names:
         """Return what was in an outbox, of earlier ticks, when it was first looked at in this one; "*": all.

@@ -17,8 +17,15 @@ from lemming.config import load_config
 from lemming.engine import load_tick, run_once
 from lemming.errors import ConfigError
 from lemming.files import fs
-from lemming.files.listings import LISTED_AGAIN_AFTER_S, list_again
-from lemming.files.stamps import FINE_GRANULE_NS, GRANULE_NS, has_rested, identity_of, opened
+from lemming.files.stamps import (
+    FINE_GRANULE_NS,
+    GRANULE_NS,
+    LISTED_AGAIN_AFTER_S,
+    has_rested,
+    identity_of,
+    list_again,
+    opened,
+)
 from lemming.mail.index import KEPT_BYTES, EntryIndex
 from lemming.messages import EntryName, OutboxEntry, entry_effect, entry_id, send, write_outbox_entry
 from lemming.organisation import Organisation
