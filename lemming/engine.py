@@ -250,7 +250,9 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         require_ledgers_before(runtime.org, tick, snapshot.plan.order)
     from lemming.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
 
-    with Journal(runtime.org, tick, epoch=runtime.epoch, durability=durability) as journal:
+    with Journal(
+        runtime.org, tick, epoch=runtime.epoch, durability=durability, prompts=runtime.prompts
+    ) as journal:
         journal.reserve(RESERVED_BYTES)
         current = Tick.begin(
             runtime, journal, snapshot, after=next((at for at in reversed(ticks) if at < tick), None)

@@ -15,7 +15,8 @@ from lemming.config import ModelEntry, Org
 from lemming.files.documents import adapter
 from lemming.files.fields import Count
 from lemming.files.fields import schema_of as schema_of_type
-from lemming.journal.records import RECORDS, Record
+from lemming.journal.prompts import referring_schema
+from lemming.journal.records import RECORDS, Record, TurnStarted
 from lemming.kinds import MESSAGE_KINDS
 from lemming.messages import OutboxEntry
 from lemming.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
@@ -98,13 +99,14 @@ def _turn() -> Schema:
 
 
 def _journal() -> Schema:
-    records = [_record(kind) for kind in RECORDS.values()]
+    records = [_record(kind, kind.json_schema()) for kind in RECORDS.values()]
+    records.append(_record(TurnStarted, referring_schema()))
     return {"description": "One line of a journal.", "oneOf": records}
 
 
-def _record(kind: type[Record]) -> Schema:
+def _record(kind: type[Record], fields: Schema) -> Schema:
     check = {"type": "string", "pattern": "^[0-9a-f]{16}$", "description": "Chained to the line before."}
-    fields, about = kind.json_schema(), str(kind.__doc__).partition("\n")[0]
+    about = str(kind.__doc__).partition("\n")[0]
     keys = {
         "type": {"const": kind.kind},
         "epoch": schema_of_type(Count),

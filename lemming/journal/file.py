@@ -10,18 +10,28 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from hashlib import blake2b
+from functools import partial
 from pathlib import Path
 from typing import IO, Literal, TypeVar
 
 from lemming import paths
-from lemming.errors import CorruptState, DiskError
+from lemming.errors import DiskError
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
-from lemming.files.documents import why_unreadable
 from lemming.files.fields import Json
 from lemming.files.jsontext import JsonProblem, compact, parse
-from lemming.journal.records import Record, TickCommitted, TickStarted, TurnStarted, plan_in
+from lemming.journal.lines import (
+    check_in,
+    close_line,
+    damaged,
+    is_intact,
+    json_in,
+    lines,
+    not_believed,
+    unreadable,
+)
+from lemming.journal.prompts import PromptReader, PromptWriter, SpelledOut
+from lemming.journal.records import IN_THE_OPENING, Record, TickCommitted, TickStarted, TurnStarted, plan_in
 from lemming.journal.sealing import (
     beginning,
     open_sealed,
@@ -31,7 +41,6 @@ from lemming.journal.sealing import (
 )
 from lemming.journal.segments import JOURNAL_LIMIT_BYTES
 from lemming.journal.sequence import NoRecord, Sequence, record_of
-from lemming.journal.starts import why_no_start
 from lemming.organisation import OrgPath
 from lemming.redaction import redact_bytes, redact_json
 
@@ -42,17 +51,15 @@ Durability = Literal["turn", "tick", "off"]
 OWN_LIMIT_BYTES = 1 << 30
 """The engine goes on with a journal that is larger than what is looked at."""
 
+_TURN_STARTED = b'{"type":"turn_started",'
 _RECORD_BYTES = 512  # what Python takes for a small one
-_BLOCK_BYTES = 1 << 20
-_CHECK_BYTES = 8
-_TAIL = len(',"check":""}') + 2 * _CHECK_BYTES
 
 
 @dataclass(frozen=True)
 class Reading:
     """The records of a journal, the size of its valid part, its last checksum, and what follows: torn.
 
-    `epochs` are those of the engines that wrote them.
+    `epochs` are those of the engines that wrote them, `long_lines` as `lemming.journal.prompts` counts them.
     """
 
     records: list[Record]
@@ -60,6 +67,7 @@ class Reading:
     check: bytes = b""
     surplus_bytes: int = 0
     epochs: frozenset[int] = frozenset()
+    long_lines: int = 0
 
     @property
     def plan(self) -> TickStarted | None:
@@ -67,45 +75,56 @@ class Reading:
         return plan_in(self.records)
 
 
-def read_journal(base: OrgPath, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> list[Record]:
+def read_journal(
+    base: OrgPath, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES, prompts: PromptReader | None = None
+) -> list[Record]:
     """Return a tick's records, oldest first; empty when the tick has no journal.
 
     Each is what its type in `lemming.journal.records` says, and stands where it may. Raises `CorruptState`
     for damage anywhere but in a torn last line, which is left out, and for a journal that is too large to
-    be one.
+    be one. Who reads many hands in the same `prompts_in` the organisation.
     """
-    return reading_of(base, tick, limit_bytes=limit_bytes).records
+    return reading_of(base, tick, limit_bytes=limit_bytes, prompts=prompts).records
 
 
-def reading_of(base: OrgPath, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES) -> Reading:
+def reading_of(
+    base: OrgPath, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES, prompts: PromptReader | None = None
+) -> Reading:
     """Return what a tick's journal says. Raises as `read_journal`."""
     with _opened(base, tick) as file:
-        return read_records(file, tick, limit_bytes=limit_bytes) if file else Reading([])
+        if file is None:
+            return Reading([])
+        return read_records(file, tick, prompts or prompts_in(base), limit_bytes=limit_bytes)
+
+
+def prompts_in(base: OrgPath) -> PromptReader:
+    """Return what puts prompts together that refer to journals of earlier ticks."""
+    return PromptReader(partial(_spelled_out, base))
+
+
+def _spelled_out(base: OrgPath, tick: int) -> SpelledOut:
+    """Return what a tick's journal spells out, up to a line that is damaged; nothing when there is none."""
+    found, check, file_name = SpelledOut(), b"", paths.journal_file(tick)
+    with _opened(base, tick) as file:
+        for line in lines(file, file_name) if file else ():
+            if not is_intact(line, check):
+                break
+            check = check_in(line)
+            if line.startswith(_TURN_STARTED) and (plain := json_in(line)):
+                found.take(plain)
+    return found
 
 
 def read_plan(base: OrgPath, tick: int) -> TickStarted | None:
     """Return the plan of a tick, the first record of its journal; None when there is none yet."""
     with _opened(base, tick) as file:
-        return read_records(file, tick, only_first=True).plan if file else None
+        return read_records(file, tick, prompts_in(base), only_first=True).plan if file else None
 
 
 def raw_journal(base: OrgPath, tick: int) -> bytes:
     """Return the bytes of a tick's journal, unchecked; empty when it has none. Raises as `read_journal`."""
     with _opened(base, tick) as file:
         return file.read(JOURNAL_LIMIT_BYTES) if file else b""
-
-
-def holds_together(lines: list[bytes]) -> bool:
-    """Return whether each line of a journal follows from the one before, but for a torn last one.
-
-    What they say is not looked at, which makes this quick.
-    """
-    check = b""
-    for line in lines[: -1 if lines[-1] else -2]:
-        if not _is_next(line, check):
-            return False
-        check = line[-2 - 2 * _CHECK_BYTES : -2]
-    return True
 
 
 def is_committed(base: OrgPath, tick: int) -> bool:
@@ -124,7 +143,7 @@ def last_record(base: OrgPath, tick: int) -> Record | None:
     except FileNotFoundError:
         tail = read_sealed(base, tick) or b""
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     end = tail.rfind(b"\n")
     line = tail[tail.rfind(b"\n", 0, max(end, 0)) + 1 : max(end, 0)]
     try:
@@ -139,7 +158,7 @@ def journal_ticks(base: OrgPath, *, with_sealed: bool = True) -> list[int]:
     try:
         return sorted({*sealed_ticks(base), *plain_ticks(base)}) if with_sealed else plain_ticks(base)
     except OSError as error:
-        raise _unreadable(paths.JOURNALS, error) from error
+        raise unreadable(paths.JOURNALS, error) from error
 
 
 def newest_journals(base: OrgPath, count: int) -> list[int]:
@@ -147,59 +166,43 @@ def newest_journals(base: OrgPath, count: int) -> list[int]:
     try:
         return sorted({*sealed_ticks(base, newest=count), *plain_ticks(base)})[-count:]
     except OSError as error:
-        raise _unreadable(paths.JOURNALS, error) from error
+        raise unreadable(paths.JOURNALS, error) from error
 
 
 def read_records(
-    stream: IO[bytes], tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES, only_first: bool = False
+    stream: IO[bytes],
+    tick: int,
+    prompts: PromptReader,
+    *,
+    limit_bytes: int = JOURNAL_LIMIT_BYTES,
+    only_first: bool = False,
 ) -> Reading:
     """Return what the bytes of a tick's journal say; raise `CorruptState` for damage before the last line."""
     file, records, sequence = paths.journal_file(tick), list[Record](), Sequence(tick)
-    check, offset, room, epochs = b"", 0, limit_bytes, set[int]()
-    for number, line in enumerate(_lines(stream, file), 1):
+    check, offset, room, epochs, here = b"", 0, limit_bytes, set[int](), SpelledOut()
+    for number, line in enumerate(lines(stream, file), 1):
         room -= len(line) + _RECORD_BYTES
         if room < 0:
-            raise _damaged(file, number, f"it is larger than the {limit_bytes >> 20} MiB that are read")
-        plain = _open_line(line[:-1], check) if line.endswith(b"\n") else None
+            raise damaged(file, number, f"it is larger than the {limit_bytes >> 20} MiB that are read")
+        plain = json_in(line) if is_intact(line, check) else None
         if plain is None:
             if surplus := stream.read(1):
                 why = (
                     "an empty line" if line == b"\n" else "its checksum does not follow from the line before"
                 )
-                raise _damaged(file, number, why)
-            return Reading(records, offset, check, len(line) + len(surplus), frozenset(epochs))
+                raise damaged(file, number, why)
+            surplus_bytes = len(line) + len(surplus)
+            return Reading(records, offset, check, surplus_bytes, frozenset(epochs), len(here.lines))
         try:
-            records.append(_believed(plain, sequence))
+            records.append(sequence.take(plain, prompts, here))
         except NoRecord as error:
-            raise _not_believed(file, number, str(error)) from error
-        check = line[-3 - 2 * _CHECK_BYTES : -3]
+            raise not_believed(file, number, str(error)) from error
+        check = check_in(line)
         epochs.add(plain["epoch"])
         offset += len(line)
         if only_first:
             break
-    return Reading(records, offset, check, epochs=frozenset(epochs))
-
-
-def _believed(plain: Json, sequence: Sequence) -> Record:
-    """Return the record that a line holds; raise `NoRecord` for what no engine wrote there."""
-    record = record_of(plain)
-    sequence.take(record)
-    if isinstance(record, TurnStarted) and (why := why_no_start(record)):
-        raise NoRecord(why)
-    return record
-
-
-def _lines(stream: IO[bytes], file: str) -> Iterator[bytes]:
-    """Yield lines with their ends; raise `CorruptState` for one that nobody wrote, before it is all read."""
-    number = 1
-    while line := stream.readline(_BLOCK_BYTES):
-        if len(line) == _BLOCK_BYTES and not line.endswith(b"\n"):
-            if line.startswith(b'{"type":"'):
-                line += stream.readline(LONGEST_LINE_BYTES)
-            if not line.endswith(b"\n") and stream.read(1):
-                raise _damaged(file, number, "a line that is longer than a record")
-        yield line
-        number += 1
+    return Reading(records, offset, check, epochs=frozenset(epochs), long_lines=len(here.lines))
 
 
 @contextlib.contextmanager
@@ -213,12 +216,12 @@ def _opened(base: OrgPath, tick: int) -> Iterator[IO[bytes] | None]:
             yield packed
         return
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
     try:
         with plain:
             yield plain
     except OSError as error:
-        raise _unreadable(file, error) from error
+        raise unreadable(file, error) from error
 
 
 def may_have_gone_down(plan: TickStarted | None, boot_id: str) -> bool:
@@ -233,23 +236,32 @@ class Journal:
     one would be damage, and a failed sync has lost what a second one would not bring back.
     """
 
-    def __init__(self, base: OrgPath, tick: int, *, epoch: int, durability: Durability) -> None:
+    def __init__(
+        self,
+        base: OrgPath,
+        tick: int,
+        *,
+        epoch: int,
+        durability: Durability,
+        prompts: PromptWriter | None = None,
+    ) -> None:
         self.tick, self._epoch, self._durability = tick, epoch, durability
         relative = paths.journal_file(tick)
         self._base = base
         self._writing, self._syncing = threading.Lock(), threading.Lock()
         self._failure: DiskError | None = None
+        self._prompts = prompts or PromptWriter()
         with beginning(base, tick):
             self._file = fs.AppendFile(Path(base), relative)
         try:
             with open(self._file.fileno(), "rb", closefd=False) as file:
                 file.seek(0)
-                reading = read_records(file, tick, limit_bytes=OWN_LIMIT_BYTES)
+                reading = read_records(file, tick, prompts_in(base), limit_bytes=OWN_LIMIT_BYTES)
             self.records, self._check = reading.records, reading.check
             self._by_agent: dict[str, list[Record]] = {}
             for record in self.records:
                 self._by_agent.setdefault(record.about, []).append(record)
-            self._written = len(self.records)
+            self._written, self._long_lines = len(self.records), reading.long_lines
             self._latest: dict[str, int] = {}
             self._synced = -1  # nothing is known of the name, nor of what an earlier attempt wrote
             if reading.surplus_bytes:
@@ -283,13 +295,25 @@ class Journal:
             record = type(record).from_json(_without_secrets(record.as_json()))
             text = self._text(record)
         with self._writing:
-            line, self._check = _close_line(text, self._check)
+            line, self._check = close_line(text, self._check)
             self._change(self._file.append, line)
             self._written += 1
             self._latest[record.about] = self._written
         if sync and self._durability == "turn":
             self.sync()
         return record
+
+    def begin_turn(self, record: TurnStarted, opening: bytes) -> TurnStarted:
+        """Write what a turn starts from, which `opening`, in JSON, begins; return it as it was written."""
+        situation, new = self._prompts.situation(self.tick, self._long_lines, record.prompt[-1]["content"])
+        rest = {key: value for key, value in record.as_json().items() if key not in IN_THE_OPENING}
+        begins = self._prompts.opening(self.tick, record.agent, opening)
+        written = b'%b,"opening":%b,"situation":%b' % (compact(rest)[1:-1], begins, compact(situation))
+        begun = self.append(record, written=written)
+        if begun is record:  # else it stands there whole, without the secrets that were in it
+            self._prompts.note(self.tick, record.agent, opening, self._long_lines, new)
+            self._long_lines += len(new)
+        return begun
 
     def _text(self, record: Record, written: bytes = b"") -> bytes:
         head = b'{"type":"%b","epoch":%d' % (record.kind.encode(), self._epoch)
@@ -340,54 +364,3 @@ class Journal:
 def _without_secrets(fields: Json) -> Json:
     """Return fields of a record without secrets; their own names stay, for whoever reads the record."""
     return {key: redact_json(value) for key, value in fields.items()}
-
-
-def _close_line(text: bytes, previous: bytes) -> tuple[bytes, bytes]:
-    body = text[:-1]
-    check = _checksum(body, previous)
-    return b'%b,"check":"%b"}\n' % (body, check), check
-
-
-def _open_line(line: bytes, previous: bytes) -> Json | None:
-    """Return the JSON of a line, or None when the line is not what was written."""
-    if not _is_next(line, previous):
-        return None
-    try:
-        plain = parse(line[:-_TAIL] + b"}", limit_bytes=LONGEST_LINE_BYTES)
-    except JsonProblem:
-        return None
-    return plain if isinstance(plain, dict) else None
-
-
-def _is_next(line: bytes, previous: bytes) -> bool:
-    """Return whether a line ends in the checksum that follows from the one of the line before."""
-    return line[-_TAIL:] == b',"check":"%b"}' % _checksum(line[:-_TAIL], previous)
-
-
-def _checksum(body: bytes, previous: bytes) -> bytes:
-    return blake2b(body, digest_size=_CHECK_BYTES, key=previous).hexdigest().encode()
-
-
-def _unreadable(file: str, error: OSError) -> CorruptState:
-    return CorruptState(
-        why_unreadable(error),
-        where=file,
-        hint="journals are regular files in a real folder; move away what stands there",
-    )
-
-
-def _not_believed(file: str, number: int, why: str) -> CorruptState:
-    return CorruptState(
-        f"no record that this engine writes: {why}",
-        where=f"{file}:{number}",
-        hint="if a later version wrote it, use that one; else restore the file from a backup, or move it "
-        "away to give up that tick's record",
-    )
-
-
-def _damaged(file: str, number: int, why: str) -> CorruptState:
-    return CorruptState(
-        f"the journal is damaged: {why}",
-        where=f"{file}:{number}",
-        hint="restore the file from a backup, or move it away to give up that tick's record",
-    )

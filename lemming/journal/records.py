@@ -9,8 +9,9 @@ kinds that have no type are refused.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import (
+    TYPE_CHECKING,
     Annotated,
     Any,
     ClassVar,
@@ -46,6 +47,9 @@ from lemming.journal.parts import (
     TotalsJson,
 )
 from lemming.report import TurnReport
+
+IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
+"""The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True)
@@ -115,7 +119,13 @@ class TickStarted(Record):
 
 
 class TurnStarted(Record):
-    """Everything a turn starts from, before the model is asked."""
+    """Everything a turn starts from, before the model is asked.
+
+    Most of it may stand in journals of earlier ticks (`lemming.journal.prompts`). Then it is fetched when it
+    is asked for, and `CorruptState` is raised where it is gone.
+    """
+
+    __slots__ = ("_fetch",)
 
     agent: AgentName
     entries: list[str]
@@ -131,6 +141,32 @@ class TurnStarted(Record):
     warned: bool
     inputs: Inputs | None
     damaged: list[str]
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            if name in IN_THE_OPENING and self._is_fetched():
+                return vars(self)[name]
+            raise AttributeError(name)
+
+    def as_json(self) -> Json:
+        """Return the record as JSON values, without `type`, `epoch` and `check`."""
+        self._is_fetched()
+        return vars(self)
+
+    @classmethod
+    def from_json(cls, plain: Json, fetch: Callable[[], Json] | None = None) -> Self:
+        """Return the record that a line holds, all of it or all but what `fetch` returns."""
+        record = super().from_json(plain)
+        object.__setattr__(record, "_fetch", fetch)
+        return record
+
+    def _is_fetched(self) -> bool:
+        fetch = getattr(self, "_fetch", None)
+        if fetch is not None:
+            vars(self).update(fetch())
+            object.__setattr__(self, "_fetch", None)
+        return fetch is not None
 
 
 class TurnResumed(Record):

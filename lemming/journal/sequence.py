@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 
+from lemming import paths
+from lemming.errors import CorruptState
 from lemming.files.check_schema import Check, check_of, shown
 from lemming.files.fields import Count, Json, schema_of
+from lemming.journal.prompts import NoPrompt, PromptReader, SpelledOut, is_referring, referring_schema
 from lemming.journal.records import (
     RECORDS,
     BatchAnnounced,
@@ -23,6 +26,7 @@ from lemming.journal.records import (
     TurnResumed,
     TurnStarted,
 )
+from lemming.journal.starts import why_no_start
 
 _WITHIN_A_TURN = (
     TurnResumed, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnAnswered, BatchAwaited,
@@ -45,14 +49,14 @@ def record_of(plain: Json) -> Record:
     kind = RECORDS.get(name) if isinstance(name, str) else None
     if kind is None:
         raise NoRecord(f"{shown(name)} is no kind of record that this version knows")
-    if wrong := _check_of(kind.kind)(plain):
+    if wrong := _check_of(kind.kind, is_referring(plain))(plain):
         raise NoRecord(f"{name} {wrong}")
     return kind.from_json(plain)
 
 
 @cache
-def _check_of(kind: str) -> Check:
-    schema = RECORDS[kind].json_schema()
+def _check_of(kind: str, refers: bool = False) -> Check:
+    schema = referring_schema() if refers else RECORDS[kind].json_schema()
     schema["properties"] |= {"epoch": schema_of(Count)}
     schema["required"] = ["epoch", *schema["required"]]
     return check_of(schema)
@@ -67,10 +71,22 @@ class Sequence:
         self._started: set[str] = set()
         self._is_over = False
 
-    def take(self, record: Record) -> None:
-        """Take the next record; raise `NoRecord` for one that cannot stand here."""
+    def take(self, plain: Json, prompts: PromptReader, here: SpelledOut) -> Record:
+        """Return the next record; raise `NoRecord` for what is none, or cannot stand here.
+
+        `here` takes what it spells out, and `prompts` fetches what it refers to.
+        """
+        record = record_of(plain)
         if why := self._why_misplaced(record):
             raise NoRecord(why)
+        if not isinstance(record, TurnStarted):
+            return record
+        here.take(plain)
+        if is_referring(plain):
+            return TurnStarted.from_json(plain, partial(_fetched, plain, self._tick, prompts, here))
+        if why := why_no_start(record):
+            raise NoRecord(why)
+        return record
 
     def _why_misplaced(self, record: Record) -> str:
         if self._order is None and isinstance(record, TickStarted):
@@ -96,8 +112,6 @@ class Sequence:
             case TurnStarted(agent=agent):
                 if agent in self._started:
                     return f"turn_started: the turn of {agent} begins twice"
-                if record.resume["name"] != agent:
-                    return f'turn_started /resume/name: "{record.resume["name"]}" is not {agent}'
                 self._started.add(agent)
                 return ""
             case TurnCommitted(state=dict() as state) if state["tick"] != self._tick:
@@ -109,3 +123,20 @@ class Sequence:
         if has_worked and record.about not in self._started:
             return f"{record.kind}: the turn of {record.about} has not begun"
         return ""
+
+
+def _fetched(plain: Json, tick: int, prompts: PromptReader, here: SpelledOut) -> Json:
+    """Return what a `turn_started` refers to; raise `CorruptState` when it is gone, or no start of a turn."""
+    try:
+        fetched = prompts.fetch(plain, tick, here)
+        wrong = _check_of(TurnStarted.kind)({**plain, **fetched})
+        why = str(wrong) if wrong else why_no_start(TurnStarted.from_json({**plain, **fetched}))
+    except NoPrompt:
+        why = "what it refers to in journals of earlier ticks is not there"
+    if why:
+        raise CorruptState(
+            f"the turn of {plain['agent']} in tick {tick} cannot be put together: {why}",
+            where=paths.journal_file(tick),
+            hint="restore the journals of the ticks before it from a backup",
+        )
+    return fetched

@@ -13,6 +13,8 @@ IN_THE_PROMPT = "(recorded in the prompt)"
 
 def why_no_start(record: TurnStarted) -> str:
     """Return why no turn can begin from a `turn_started`; empty when one can."""
+    if record.resume["name"] != record.agent:
+        return f'turn_started /resume/name: "{record.resume["name"]}" is not {record.agent}'
     for key, part_of in (("resume", agent_of), ("model", model_of), ("allocation", allocation_of)):
         try:
             part_of(record)

@@ -26,6 +26,7 @@ from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.files.lock import FolderLock, description
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
+from lemming.journal.prompts import PromptWriter
 from lemming.journal.records import BatchAnnounced, BatchSent
 from lemming.logging_config import EngineLog
 from lemming.organisation import Organisation, OrgPath
@@ -76,6 +77,7 @@ class Runtime:
     batch: bool = False
     batches: Batches | None = None
     turn_lock: TurnLock = field(default_factory=TurnLock)
+    prompts: PromptWriter = field(default_factory=PromptWriter)
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     is_heard: bool = field(init=False, default=True)  # else nobody need put events together
     _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)

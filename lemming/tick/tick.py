@@ -189,8 +189,7 @@ class Tick:
             return
         for problem in found.problems:
             self.runtime.tell(problem, name)
-        started, written = as_record(found)
-        self.journal.append(started, written=written)
+        self.journal.begin_turn(*as_record(found))
         self._take(found.inputs, again=False)
 
     def _resume(self, started: TurnStarted, records: list[Record]) -> None:

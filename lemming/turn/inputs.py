@@ -55,15 +55,13 @@ class Opening(NamedTuple):
     """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
 
     `basis` is what it follows from. `fields` are those of a `TurnStarted` from `schema` to `repairs`, and
-    `written` the same as JSON, without the braces. `messages` are the messages that the prompt begins with,
-    and `messages_written` the same as JSON, without the brackets.
+    `messages` the messages that the prompt begins with; `written` are both, as JSON.
     """
 
     basis: tuple[object, ...]
     takes_schema: bool
     fields: dict[str, Any]
     messages: list[Message]
-    messages_written: bytes
     written: bytes
 
 
@@ -200,27 +198,20 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
 
 
 def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
-    """Return what the journal says of the inputs, and the same as JSON without the braces.
-
-    Most of that is the same in every turn of the agent, and ready.
-    """
+    """Return what the journal says of the inputs, and, as JSON, what all turns of the agent begin with."""
     inputs, opening = gathered.inputs, gathered.opening
-    head: dict[str, Any] = {"agent": inputs.agent.name, "entries": gathered.entries}
-    rest: dict[str, Any] = {
-        "state": inputs.state.as_json(),
-        "read": inputs.read.as_json(),
-        "warned": inputs.warned,
-        "inputs": inputs.fingerprint,
-        "damaged": sorted(inputs.damaged),
-    }
-    written = b'%b,"prompt":[%b,{"role":"user","content":%b}],%b,%b' % (
-        compact(head)[1:-1],
-        opening.messages_written,
-        compact(inputs.prompt[-1]["content"]),
-        opening.written,
-        compact(rest)[1:-1],
+    record = TurnStarted(
+        agent=inputs.agent.name,
+        entries=gathered.entries,
+        prompt=inputs.prompt,
+        **opening.fields,
+        state=inputs.state.as_json(),
+        read=inputs.read.as_json(),
+        warned=inputs.warned,
+        inputs=inputs.fingerprint,
+        damaged=sorted(inputs.damaged),
     )
-    return TurnStarted(**head, prompt=inputs.prompt, **opening.fields, **rest), written
+    return record, opening.written
 
 
 def from_record(record: TurnStarted, tick: int) -> TurnInputs:
@@ -295,8 +286,7 @@ def _make_opening(
         takes_schema=takes_schema,
         fields=fields,
         messages=messages,
-        messages_written=compact(messages)[1:-1],
-        written=compact(fields)[1:-1],
+        written=compact({"prompt": messages, **fields}),
     )
 
 

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from lemming.errors import CorruptState
 from lemming.files.jsontext import JsonProblem, compact, parse
-from lemming.journal.file import holds_together, raw_journal
+from lemming.journal.file import raw_journal
+from lemming.journal.lines import holds_together
 from lemming.organisation import OrgPath
 
 _STRING = rb'"((?:[^"\\]|\\.)*)"'

@@ -1,0 +1,182 @@
+"""What turns start from, written once: prompts show the same lines again and again, and agents begin alike.
+
+In a `turn_started` as it is written, `opening` holds what every turn of the agent begins with, or the tick in
+whose journal that stands; `situation` holds the last message, line by line: text, or the places of lines that
+an earlier `turn_started` spells out. A place is a tick and the number of a line among the long ones that its
+journal spells out. Only journals of one segment refer to each other. Format: docs/formats.md, "Journal".
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+
+from lemming.files.descriptors import LONGEST_LINE_BYTES
+from lemming.files.fields import Json, Schema, object_of
+from lemming.journal.records import IN_THE_OPENING, TurnStarted
+from lemming.journal.sealing import TICKS_PER_SEGMENT
+
+SHORTEST_LINE = 64
+"""Shorter lines are spelled out: naming their place would save next to nothing."""
+
+LINES_REMEMBERED = 100_000
+_TICKS_REMEMBERED = TICKS_PER_SEGMENT
+Part = str | list[int]
+"""Lines of text, or the places of lines: ticks and numbers in turn."""
+
+
+class NoPrompt(ValueError):
+    """What a `turn_started` refers to is not there."""
+
+
+def is_referring(plain: Json) -> bool:
+    """Return whether a line's `turn_started` leaves anything to others."""
+    return "situation" in plain and plain.get("type") == "turn_started"
+
+
+def referring_schema() -> Schema:
+    """Return the schema of a `turn_started` that refers to what others spell out."""
+    whole = TurnStarted.json_schema()
+    kept = {key: whole["properties"][key] for key in whole["required"] if key not in IN_THE_OPENING}
+    opening = {
+        "description": "What all turns of the agent begin with, or the tick whose journal has it.",
+        "type": ["object", "integer"],
+    }
+    situation = {
+        "description": "The last message: lines of text, or the ticks and numbers of lines in turn.",
+        "type": "array",
+        "items": {"type": ["string", "array"]},
+    }
+    return object_of({**kept, "opening": opening, "situation": situation})
+
+
+class SpelledOut:
+    """What the journal of one tick spells out: its long lines in order, and the openings by agent."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.openings: dict[str, Json] = {}
+
+    def take(self, plain: Json) -> None:
+        """Take what one `turn_started` spells out."""
+        opening, situation = plain.get("opening"), plain.get("situation")
+        if isinstance(opening, dict):
+            self.openings[str(plain.get("agent"))] = opening
+        for part in situation if isinstance(situation, list) else ():
+            if isinstance(part, str):
+                self.lines += _long_lines(part)
+
+
+class PromptReader:
+    """Puts together again what turns of one tick started from.
+
+    `elsewhere` says what the journal of another tick spells out; so much is kept that ticks that are read one
+    after another need no journal twice.
+    """
+
+    def __init__(self, elsewhere: Callable[[int], SpelledOut]) -> None:
+        self._elsewhere = elsewhere
+        self._kept: OrderedDict[int, SpelledOut] = OrderedDict()
+
+    def fetch(self, plain: Json, tick: int, here: SpelledOut) -> Json:
+        """Return what a `turn_started` of this tick refers to: the fields `IN_THE_OPENING`, the whole prompt.
+
+        Raises `NoPrompt` when it is not there.
+        `here` is what the journal of its tick spells out.
+        """
+        try:
+            opening = self._opening(plain, tick, here)
+            text = "\n".join(self._lines(plain["situation"], tick, here))
+            prompt = [*opening["prompt"], {"role": "user", "content": text}]
+            return {**{key: opening[key] for key in IN_THE_OPENING}, "prompt": prompt}
+        except (IndexError, KeyError, TypeError, ValueError) as error:
+            raise NoPrompt from error
+
+    def _opening(self, plain: Json, tick: int, here: SpelledOut) -> Json:
+        opening = plain["opening"]
+        if isinstance(opening, int):
+            opening = self._at(opening, tick, here).openings[plain["agent"]]
+        return dict(opening)
+
+    def _lines(self, situation: list[Part], tick: int, here: SpelledOut) -> Iterator[str]:
+        room = LONGEST_LINE_BYTES
+        for part in situation:
+            if isinstance(part, str):
+                yield part
+                continue
+            for at, number in zip(part[::2], part[1::2], strict=True):
+                line = self._at(at, tick, here).lines[number]
+                room -= len(line)
+                if number < 0 or room < 0:  # nobody's prompt, but somebody's who wants our memory
+                    raise IndexError(number)
+                yield line
+
+    def _at(self, at: int, tick: int, here: SpelledOut) -> SpelledOut:
+        if at == tick:
+            return here
+        if not tick - tick % TICKS_PER_SEGMENT <= at < tick:
+            raise NoPrompt
+        if at not in self._kept:
+            if len(self._kept) >= _TICKS_REMEMBERED:
+                self._kept.popitem(last=False)
+            self._kept[at] = self._elsewhere(at)
+        return self._kept[at]
+
+
+class PromptWriter:
+    """Knows what this engine's journals of a segment spell out, so that the next refers to it."""
+
+    def __init__(self) -> None:
+        self._segment = -1
+        self._places: dict[str, tuple[int, int]] = {}
+        self._openings: dict[str, tuple[bytes, int]] = {}
+
+    def opening(self, tick: int, agent: str, written: bytes) -> bytes:
+        """Return how an opening stands in the journal of a tick, as JSON; `written` is all of it."""
+        self._begin(tick)
+        known, at = self._openings.get(agent, (b"", -1))
+        return b"%d" % at if known == written else written
+
+    def situation(self, tick: int, count: int, text: str) -> tuple[list[Part], list[str]]:
+        """Return how a message stands in the journal, and the long lines that are spelled out there.
+
+        `count`: how many long lines the journal spells out so far.
+        """
+        self._begin(tick)
+        parts: list[Part] = []
+        new: list[str] = []
+        spelled, places = list[str](), self._places
+        for line in text.split("\n"):
+            place = places.get(line) if len(line) >= SHORTEST_LINE else None
+            if place is None:
+                spelled.append(line)
+                if len(line) >= SHORTEST_LINE:
+                    new.append(line)
+                continue
+            if spelled:
+                parts.append("\n".join(spelled))
+                spelled = []
+            if parts and isinstance(parts[-1], list):
+                parts[-1] += place
+            else:
+                parts.append([*place])
+        return ([*parts, "\n".join(spelled)] if spelled else parts), new
+
+    def note(self, tick: int, agent: str, opening: bytes, count: int, new: list[str]) -> None:
+        """Take note of what a `turn_started` that has been written spells out."""
+        if self._openings.get(agent, (b"", -1))[0] != opening:
+            self._openings[agent] = opening, tick
+        if len(self._places) + len(new) > LINES_REMEMBERED:
+            self._places.clear()
+        self._places.update((line, (tick, number)) for number, line in enumerate(new, count))
+
+    def _begin(self, tick: int) -> None:
+        segment = tick // TICKS_PER_SEGMENT
+        if segment != self._segment:
+            self._segment = segment
+            self._places.clear()
+            self._openings.clear()
+
+
+def _long_lines(text: str) -> list[str]:
+    return [line for line in text.split("\n") if len(line) >= SHORTEST_LINE]
