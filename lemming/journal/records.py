@@ -164,7 +164,9 @@ class TurnStarted(Record):
     def _is_fetched(self) -> bool:
         fetch = getattr(self, "_fetch", None)
         if fetch is not None:
-            vars(self).update(fetch())
+            fields = vars(self) | fetch()
+            vars(self).clear()
+            vars(self).update({key: fields[key] for key in type(self).__annotations__ if key in fields})
             object.__setattr__(self, "_fetch", None)
         return fetch is not None
 

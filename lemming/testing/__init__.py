@@ -22,6 +22,7 @@ from lemming import paths
 from lemming.clock import FrozenClock
 from lemming.files import fs
 from lemming.files.jsontext import pretty
+from lemming.journal.file import read_journal
 from lemming.journal.sealing import read_sealed
 
 __all__ = [
@@ -109,10 +110,16 @@ def crash_at(number: int) -> Iterator[list[str]]:
 
 
 def journal_lines(base: Path, tick: int) -> list[dict[str, Any]]:
-    """Return the whole lines of a tick's journal as they are written, without their checksums."""
+    """Return the whole lines of a tick's journal, without their checksums, and with what they refer to."""
     file = base / paths.journal_file(tick)
     raw = file.read_bytes() if file.exists() else read_sealed(base, tick) or b""
-    lines = map(json.loads, raw.split(b"\n")[:-1])
+    lines = [json.loads(line) for line in raw.split(b"\n")[:-1]]
+    if any("situation" in line for line in lines):
+        records = read_journal(base, tick)  # one that is written to may have more by now
+        lines = [
+            {"type": line["type"], "epoch": line["epoch"], **record.as_json()}
+            for line, record in zip(lines, records, strict=False)
+        ]
     return [{key: value for key, value in line.items() if key != "check"} for line in lines]
 
 
