@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
+from lemming import paths
 from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.files.fields import Json, Schema, object_of
 from lemming.journal.records import IN_THE_OPENING, TurnStarted
@@ -20,13 +21,12 @@ SHORTEST_LINE = 64
 """Shorter lines are spelled out: naming their place would save next to nothing."""
 
 LINES_REMEMBERED = 100_000
-_TICKS_REMEMBERED = TICKS_PER_SEGMENT
 Part = str | list[int]
 """Lines of text, or the places of lines: ticks and numbers in turn."""
 
 
 class NoPrompt(ValueError):
-    """What a `turn_started` refers to is not there."""
+    """What a `turn_started` refers to is not there; the message says where it should be."""
 
 
 def is_referring(plain: Json) -> bool:
@@ -81,22 +81,19 @@ class PromptReader:
     def fetch(self, plain: Json, tick: int, here: SpelledOut) -> Json:
         """Return what a `turn_started` of this tick refers to: the fields `IN_THE_OPENING`, the whole prompt.
 
-        Raises `NoPrompt` when it is not there.
-        `here` is what the journal of its tick spells out.
+        Raises `NoPrompt` when it is not there. `here` is what the journal of its tick spells out.
         """
         try:
-            opening = self._opening(plain, tick, here)
+            opening = plain["opening"]
+            if isinstance(opening, int):
+                opening = self._at(opening, tick, here).openings.get(plain["agent"])
+                if opening is None:
+                    raise _missing(plain["opening"])
             text = "\n".join(self._lines(plain["situation"], tick, here))
             prompt = [*opening["prompt"], {"role": "user", "content": text}]
             return {**{key: opening[key] for key in IN_THE_OPENING}, "prompt": prompt}
-        except (IndexError, KeyError, TypeError, ValueError) as error:
-            raise NoPrompt from error
-
-    def _opening(self, plain: Json, tick: int, here: SpelledOut) -> Json:
-        opening = plain["opening"]
-        if isinstance(opening, int):
-            opening = self._at(opening, tick, here).openings[plain["agent"]]
-        return dict(opening)
+        except (KeyError, TypeError) as error:  # nobody's record
+            raise NoPrompt(f"{type(error).__name__} in what it refers to") from error
 
     def _lines(self, situation: list[Part], tick: int, here: SpelledOut) -> Iterator[str]:
         room = LONGEST_LINE_BYTES
@@ -104,23 +101,28 @@ class PromptReader:
             if isinstance(part, str):
                 yield part
                 continue
-            for at, number in zip(part[::2], part[1::2], strict=True):
-                line = self._at(at, tick, here).lines[number]
-                room -= len(line)
-                if number < 0 or room < 0:  # nobody's prompt, but somebody's who wants our memory
-                    raise IndexError(number)
-                yield line
+            for at, number in zip(part[::2], part[1::2], strict=False):
+                lines = self._at(at, tick, here).lines
+                if not 0 <= number < len(lines):
+                    raise _missing(at)
+                if (room := room - len(lines[number])) < 0:
+                    raise NoPrompt("it is too long to be a prompt")
+                yield lines[number]
 
     def _at(self, at: int, tick: int, here: SpelledOut) -> SpelledOut:
         if at == tick:
             return here
         if not tick - tick % TICKS_PER_SEGMENT <= at < tick:
-            raise NoPrompt
+            raise NoPrompt(f"it refers to tick {at}, which is not before it in its segment")
         if at not in self._kept:
-            if len(self._kept) >= _TICKS_REMEMBERED:
+            if len(self._kept) >= TICKS_PER_SEGMENT:
                 self._kept.popitem(last=False)
             self._kept[at] = self._elsewhere(at)
         return self._kept[at]
+
+
+def _missing(tick: int) -> NoPrompt:
+    return NoPrompt(f"what it showed stands in {paths.journal_file(tick)}, which is gone or damaged")
 
 
 class PromptWriter:

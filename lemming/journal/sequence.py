@@ -131,11 +131,11 @@ def _fetched(plain: Json, tick: int, prompts: PromptReader, here: SpelledOut) ->
         fetched = prompts.fetch(plain, tick, here)
         wrong = _check_of(TurnStarted.kind)({**plain, **fetched})
         why = str(wrong) if wrong else why_no_start(TurnStarted.from_json({**plain, **fetched}))
-    except NoPrompt:
-        why = "what it refers to in journals of earlier ticks is not there"
+    except NoPrompt as error:
+        why = str(error)
     if why:
         raise CorruptState(
-            f"the turn of {plain['agent']} in tick {tick} cannot be put together: {why}",
+            f"what the turn of {plain['agent']} started from cannot be put together: {why}",
             where=paths.journal_file(tick),
             hint="restore the journals of the ticks before it from a backup",
         )

@@ -18,7 +18,7 @@ from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.history.git import BRANCH, Repository
 from lemming.history.recorder import BY_HAND, ENGINE, message_of, tick_message
-from lemming.journal.file import journal_ticks
+from lemming.journal.file import journal_ticks, prompts_in
 from lemming.messages import list_outbox
 from lemming.organisation import OrgPath
 from lemming.tick.counter import counter
@@ -46,9 +46,10 @@ def rebuild(base: OrgPath, repository: Repository) -> int:
 
 def _readable(base: OrgPath) -> Iterator[int]:
     """Yield the ticks that are over and that changed something, ascending."""
+    prompts = prompts_in(base)
     for tick in journal_ticks(base):
         try:
-            record = read_tick(base, tick)
+            record = read_tick(base, tick, prompts)
         except CorruptState:
             continue
         if record.end and any(turn.calls for turn in record.turns):
@@ -59,10 +60,11 @@ class _Past:
     """What is now, and which of it the journals tell."""
 
     def __init__(self, base: OrgPath, repository: Repository, ticks: list[int]) -> None:
-        self.base, self.ticks = base, ticks
+        self.base, self.ticks, self.prompts = base, ticks, prompts_in(base)
         self.names = [name for name in agent_folders(base) if paths.AGENT_NAME.match(name)]
         self.ledgers = {name: _ledger(base, name) for name in self.names}
-        told = {place for tick in ticks for turn in read_tick(base, tick).turns for place in turn.writes}
+        records = (read_tick(base, tick, self.prompts) for tick in ticks)
+        told = {place for record in records for turn in record.turns for place in turn.writes}
         told |= {paths.ledger_file(name) for name in self.names} | {paths.TICK_FILE}
         late = {
             entry.file for name in self.names for entry in list_outbox(base, name) if entry.tick >= ticks[0]
@@ -80,7 +82,7 @@ def _commits(past: _Past) -> Iterator[bytes]:
     at_s = _seconds(read_tick(past.base, first).begin.at)
     yield _commit(message_of(subject, trailers), BY_HAND, at_s, files, [])
     for number, tick in enumerate(past.ticks, 1):
-        record = read_tick(past.base, tick)
+        record = read_tick(past.base, tick, past.prompts)
         reports = [turn.report for turn in record.turns if turn.report]
         message = tick_message(tick, reports, Rebuilt="yes")
         parent = f"{BRANCH}^0" if number % _TICKS_AT_ONCE == 0 else ""  # git has forgotten it

@@ -12,6 +12,7 @@ from typing import Any
 from lemming.files.effects import FileEffect
 from lemming.journal.file import Reading, reading_of
 from lemming.journal.parts import FailedAttempt
+from lemming.journal.prompts import PromptReader
 from lemming.journal.records import (
     EntriesExpired,
     ModelFailed,
@@ -242,9 +243,12 @@ def recorded_in(tick: int, reading: Reading) -> RecordedTick:
     return RecordedTick(tick, reading.records, engine_starts=len(reading.epochs))
 
 
-def read_tick(base: OrgPath, tick: int) -> RecordedTick:
-    """Return what a tick's journal tells. Raises `UsageError` without one, `CorruptState` for damage."""
-    reading = reading_of(base, tick)
+def read_tick(base: OrgPath, tick: int, prompts: PromptReader | None = None) -> RecordedTick:
+    """Return what a tick's journal tells. Raises `UsageError` without one, `CorruptState` for damage.
+
+    `prompts` as in `read_journal`.
+    """
+    reading = reading_of(base, tick, prompts=prompts)
     if not reading.records:
         raise no_journal(base, tick)
     return recorded_in(tick, reading)

@@ -19,7 +19,7 @@ from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.files import fs
 from lemming.files.effects import FileEffect
-from lemming.journal.file import Journal, journal_ticks, read_journal
+from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.llm.backends.replay import replayed
@@ -70,9 +70,9 @@ def replay(base: OrgPath, ticks: list[int]) -> Iterator[Replayed]:
     Raises `Difference` at the first turn that does not. Nothing is written. Turns that a tick under way has
     not ended are passed over.
     """
-    after = _After()
+    after, prompts = _After(), prompts_in(base)
     for tick in ticks:
-        recorded = RecordedTick(tick, read_journal(base, tick))
+        recorded = RecordedTick(tick, read_journal(base, tick, prompts=prompts))
         names = [name for name, ended in recorded.ended.items() if isinstance(ended, TurnCommitted)]
         names = [name for name in names if name in recorded.started]
         lost = tuple(name for name in names if recorded.ended[name].report.error in NOT_REPEATABLE)
@@ -130,8 +130,10 @@ def replay_into(base: OrgPath, into: Path, ticks: list[int]) -> Iterator[Replaye
     fs.make_folder(into, "agents")
     with open_org(into, command="replay") as opened:
         runtime = Rerun(opened.org, opened.clock, epoch=opened.epoch, original=Path(base))
+        prompts = prompts_in(base)
         for tick in ticks:
-            yield _run_again(runtime, arrivals, RecordedTick(tick, read_journal(base, tick)))
+            recorded = RecordedTick(tick, read_journal(base, tick, prompts=prompts))
+            yield _run_again(runtime, arrivals, recorded)
         if ticks[-1] == journal_ticks(base)[-1]:
             arrivals.deliver(Path(base), into, None)
             persist_tick(into, max(load_tick(base), load_tick(into)))  # quiet ticks at the end

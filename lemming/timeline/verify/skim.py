@@ -10,7 +10,7 @@ import json
 import re
 
 from lemming.files.jsontext import JsonProblem, parse
-from lemming.journal.file import holds_together
+from lemming.journal.lines import holds_together
 from lemming.journal.records import Record, TickCommitted, TickStarted, TurnStarted
 from lemming.journal.sequence import NoRecord, record_of
 from lemming.timeline.record import RecordedTick
@@ -22,7 +22,7 @@ _READ = tuple(
     for kind in (b"turn_committed", b"turn_skipped", b"entries_expired", b"tick_committed")
 )
 _AGENT = re.compile(rb'\{"type":"turn_started","epoch":[0-9]+,"agent":"([a-z0-9_-]+)"')
-_STATE = re.compile(rb'"max_steps":[0-9]+,"repairs":[0-9]+,"state":(?=\{)')
+_STATE = re.compile(rb'(?:"repairs":[0-9]+|"entries":\[[^]]*\]),"state":(?=\{)')
 _DECODER = json.JSONDecoder()
 
 

@@ -17,7 +17,7 @@ from lemming import paths
 from lemming.agents import agent_folders
 from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
-from lemming.journal.file import journal_ticks, read_plan
+from lemming.journal.file import journal_ticks, prompts_in, read_plan
 from lemming.journal.ledger import ticks_kept
 from lemming.organisation import OrgPath
 from lemming.tick.counter import LAST_TICK
@@ -60,7 +60,7 @@ class Writings:
         self.base = base
         self._search = Search(base)
         self.damaged = self._search.damaged
-        self._ticks = journal_ticks(base)
+        self._ticks, self._prompts = journal_ticks(base), prompts_in(base)
         self._index: dict[int, _Tick] = {}
         self._in_ledger = cache(partial(ticks_kept, base))
         self.tick = lru_cache(RECORDS_KEPT)(self._read)
@@ -68,7 +68,11 @@ class Writings:
     def turn(self, tick: int, agent: str) -> TurnRecord | None:
         """Return one turn; None when no journal that can be read tells of it."""
         record = self.tick(tick)
-        return record.turn_of(agent) if record else None
+        try:
+            return record.turn_of(agent) if record else None
+        except CorruptState:  # what it was shown is gone
+            self.damaged.add(tick)
+            return None
 
     def last_write(self, path: str, *, before: Moment | None = None, surely: bool = False) -> Write | None:
         """Return the newest write of a file, or the newest before a moment; None when no turn wrote it.
@@ -197,7 +201,7 @@ class Writings:
 
     def _read(self, tick: int) -> RecordedTick | None:
         try:
-            return read_tick(self.base, tick)
+            return read_tick(self.base, tick, self._prompts)
         except UsageError:  # no journal
             return None
         except CorruptState:
