@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from itertools import islice
 from pathlib import Path
@@ -229,10 +229,13 @@ def names_in(agent_name: str, file_names: Iterable[str]) -> list[EntryName]:
 
 def names_of(identities: Collection[str]) -> frozenset[EntryName]:
     """Return the entries that have these identities; what is none is left out."""
-    if not identities:
-        return frozenset()
-    parts = (identity.partition("/") for identity in identities)
-    return frozenset(name for author, _, rest in parts for name in names_in(author, [f"{rest}.json"]))
+    return frozenset(filter(None, map(_named, identities))) if identities else frozenset()
+
+
+@lru_cache(maxsize=1 << 14)
+def _named(identity: str) -> EntryName | None:
+    author, _, rest = identity.partition("/")
+    return next(iter(names_in(author, [f"{rest}.json"])), None)
 
 
 def read_entry(base: OrgPath, name: EntryName) -> OutboxEntry:

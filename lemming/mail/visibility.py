@@ -163,7 +163,8 @@ class Mail:
         """Yield warnings about files in the outboxes that were looked at which nobody is shown."""
         for author in self._past:
             to_come = (name.file_name for name in self._to_come.get(author, ()))
-            yield from about_files(author, [*self._index.strays(author), *to_come], self.tick)
+            if files := [*self._index.strays(author), *to_come]:
+                yield from about_files(author, files, self.tick)
 
     def key(self, name: EntryName) -> tuple[int, int, int, str]:
         """Return the key of the order of all entries."""
