@@ -27,6 +27,7 @@ from lemming.journal.file import (
     is_committed,
     journal_ticks,
     read_journal,
+    read_plan,
 )
 from lemming.journal.records import Record, TickCommitted, TurnEnded, plan_in, progress_of
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
@@ -43,7 +44,7 @@ from lemming.tick.counter import (
     require_ledgers_before,
     why_not_tick_1,
 )
-from lemming.tick.lost_turns import write_lost_turns
+from lemming.tick.lost_turns import find_lost_turns, said_of_lost
 from lemming.tick.next_tick import find_next_tick, require_newest
 from lemming.tick.plan import Plan
 from lemming.tick.runtime import Notify, Runtime, ignore, open_org
@@ -237,7 +238,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     is_begun = ticks[-1:] == [tick]
     if not runtime.has_looked_back:  # once, as the engine starts
         runtime.has_looked_back = True
-        write_lost_turns(runtime, config, [at for at in ticks if at < tick])
+        _write_lost_turns(runtime, config, [at for at in ticks if at < tick])
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     started = plan_in(records)
     snapshot = take_snapshot(runtime.org, config, tick, Plan.of(started) if started else None)
@@ -272,6 +273,18 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if runtime.is_heard:
         runtime.notify({"type": "tick_committed", **report.as_json()})
     return report
+
+
+def _write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None:
+    """Write the files of turns again that are in a journal of these ticks and no longer on the disk."""
+    for tick, agent_names in find_lost_turns(runtime.org, ticks).items():
+        from lemming.tick.tick import Tick
+
+        plan = read_plan(runtime.org, tick)
+        snapshot = take_snapshot(runtime.org, config, tick, Plan.of(plan) if plan else None)
+        with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
+            Tick.begin(runtime, journal, snapshot, after=None).write_again(agent_names)
+        runtime.tell(said_of_lost(tick, agent_names))
 
 
 def _tidy_journals(org: Organisation, tick: int, config: Config) -> None:

@@ -26,7 +26,7 @@ ROTATE_BYTES = 8 << 20
 """A log that has grown past this when it is closed becomes `<name>.1`, in the place of the one before."""
 
 _INFO, _WARNING = 20, 30  # as `logging` numbers them, which is imported for whoever sets a level
-_levels: dict[Path, int] = {}
+_levels: dict[Path, int] = {}  # as callers have set them: whoever runs a tick later is given the path only
 _moving = threading.Lock()
 
 

@@ -54,6 +54,8 @@ class Secret(NamedTuple):
     name: str
 
 
+# Of the process, not of an organisation: the environment is, and a secret that one organisation names is kept
+# out of the files of all of them.
 _known: tuple[Secret, ...] | None = None
 _named: dict[str, bool] = {}  # the variables that organisations name; whether that is as a key's
 _written: dict[str, str] = {}  # passwords that stand in an organisation's own settings, and where

@@ -61,6 +61,30 @@ STARTS_PROCESSES = {
     "history/bisect.py",
 }  # fmt: skip
 
+# What a module keeps for the whole process, and why no organisation sees another's through it. What is known
+# of an organisation's folder is kept by its `Organisation` (lemming/organisation.py).
+OF_THE_PROCESS = {
+    ("files/disk.py", "_in_place"): "the disk that tests put in the place of the real one, for a block",
+    ("files/mutations.py", "_observers"): "who is told of changes while a block runs; each may name a root",
+    ("files/stamps.py", "_exact"): "what was learned of devices, which is so for all that is on them",
+    (
+        "logging_config.py",
+        "_levels",
+    ): "what a caller set by setup_logging, which shares but a path with run_tick",
+    ("redaction.py", "_known"): "a secret is kept out of every file, whichever organisation named it",
+    ("redaction.py", "_named"): "as _known",
+    ("redaction.py", "_written"): "as _known",
+    ("plugins/registry.py", "_registrations"): "a module registers as it is imported, once in a process",
+    ("plugins/registry.py", "_installed"): "as _registrations",
+    ("plugins/registry.py", "_offered"): "made of _registrations",
+    ("llm/backends/background.py", "_current"): "the loop on which the clients of SDKs live",
+    ("llm/backends/local.py", "_models"): "loaded weights, hundreds of megabytes that all may use",
+}
+# Functions that remember what they returned for a path, which is no organisation's.
+REMEMBERS_A_PATH = {
+    ("history/git.py", "_version_on"): "the programs on a PATH",
+}
+
 WRITERS = {"files/fs.py", "files/disk.py", "files/temporary.py"}
 # What else looks like writing, and why it is none of the organisation's files.
 NOT_WRITING = {
@@ -87,6 +111,10 @@ CHANGES_THE_DISK = {
                "move", "rmtree", "unpack_archive"},
     "tempfile": {"NamedTemporaryFile", "SpooledTemporaryFile", "TemporaryDirectory", "TemporaryFile",
                  "mkdtemp", "mkstemp"},
+}  # fmt: skip
+CHANGES_A_VALUE = {
+    "add", "append", "appendleft", "clear", "discard", "extend", "insert", "pop", "popitem", "remove",
+    "setdefault", "update",
 }  # fmt: skip
 PATH_METHODS = {
     "chmod", "hardlink_to", "lchmod", "link_to", "mkdir", "rename", "rmdir", "symlink_to", "touch", "unlink",
@@ -185,8 +213,8 @@ def not_below(name: str, *, types_only: bool) -> set[str]:
     return {room for room in used if FLOOR_OF[room] >= FLOOR_OF[own]}
 
 
-def test_top_level_imports_form_no_circle() -> None:
-    graph = {module_of(name): own_imports(name, top_only=True) for name in TREES}
+def test_imports_form_no_circle() -> None:
+    graph = {module_of(name): own_imports(name) - {module_of(name)} for name in TREES}
     assert len(list(TopologicalSorter(graph).static_order())) >= len(graph)
 
 
@@ -269,6 +297,58 @@ def test_only_fs_changes_the_disk() -> None:
 def test_only_fs_uses_the_system_calls_that_write() -> None:
     users = [name for name in TREES if "files.disk" in own_imports(name) and not name.startswith("testing")]
     assert users == ["files/fs.py"]
+
+
+def assigned(node: ast.AST) -> list[ast.expr]:
+    """Return what a statement gives a value, or takes one from."""
+    if isinstance(node, ast.AnnAssign | ast.AugAssign):
+        return [node.target]
+    targets = node.targets if isinstance(node, ast.Assign | ast.Delete) else []
+    return [each for it in targets for each in (it.elts if isinstance(it, ast.Tuple) else [it])]
+
+
+def kept_by(name: str) -> Iterator[str]:
+    """Yield the variables of a module that its functions change."""
+    tree = TREES[name]
+    variables = {target.id for node in tree.body for target in assigned(node) if isinstance(target, ast.Name)}
+    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+        for node in ast.walk(function):
+            changed = [it.value for it in assigned(node) if isinstance(it, ast.Subscript)]
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                changed += [node.func.value] if node.func.attr in CHANGES_A_VALUE else []
+            found = {it.id for it in changed if isinstance(it, ast.Name)}
+            found |= set(node.names) if isinstance(node, ast.Global) else set()
+            yield from found & variables - local_names(function)
+
+
+def local_names(function: ast.FunctionDef) -> set[str]:
+    """Return the names that a function gives a value itself, which are not the module's."""
+    shared = {name for node in ast.walk(function) if isinstance(node, ast.Global) for name in node.names}
+    own = {it.id for node in ast.walk(function) for it in assigned(node) if isinstance(it, ast.Name)}
+    return own - shared
+
+
+def test_what_a_module_keeps_for_the_whole_process_has_a_reason() -> None:
+    found = {(name, variable) for name in TREES for variable in kept_by(name)}
+    assert found - OF_THE_PROCESS.keys() == set(), "keep it in a class: `org.own(...)`, or say here why not"
+    assert OF_THE_PROCESS.keys() - found == set(), "these exceptions are not needed any more"
+
+
+def test_no_function_remembers_what_it_found_at_a_path() -> None:
+    found = {
+        (name, function.name)
+        for name, tree in TREES.items()
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef)
+        and any("cache" in ast.unparse(it).rpartition(".")[2] for it in function.decorator_list)
+        and any(is_about_a_path(argument) for argument in function.args.args)
+    }
+    assert found == REMEMBERS_A_PATH.keys()
+
+
+def is_about_a_path(argument: ast.arg) -> bool:
+    kind = ast.unparse(argument.annotation) if argument.annotation else ""
+    return argument.arg in ("base", "path", "org", "root", "folder", "file") or "Path" in kind
 
 
 def test_few_files_start_processes() -> None:

@@ -43,7 +43,7 @@ LISTED_AGAIN_AFTER_S = 60.0
 
 
 _exact: set[int] = set()
-"""Devices on which every change after a look shows, however soon it comes."""
+"""Devices on which every change after a look shows, however soon it comes: whoever's files are on them."""
 
 
 @dataclass(slots=True)  # looked into for every file of every turn, which a named tuple makes dearer

@@ -12,39 +12,34 @@ from collections.abc import Iterable
 
 from lemming import paths
 from lemming.agents import load_agent
-from lemming.config import Config
 from lemming.errors import ConfigError, CorruptState, Problem
 from lemming.files import fs
 from lemming.files.stamps import is_there
-from lemming.journal.file import OWN_LIMIT_BYTES, Journal, read_journal, read_plan
+from lemming.journal.file import OWN_LIMIT_BYTES, read_journal
 from lemming.journal.ledger import read_state
 from lemming.journal.records import TurnStarted
 from lemming.organisation import Organisation
-from lemming.tick.plan import Plan
-from lemming.tick.runtime import Runtime
-from lemming.tick.snapshot import take_snapshot
 
 LOOKED_BACK = 100
 _TURN = re.compile(rb'^\{"type":"turn_(started|committed)","epoch":\d+,"agent":"([^"]+)"', re.MULTILINE)
 
 
-def write_lost_turns(runtime: Runtime, config: Config, ticks: list[int]) -> None:
-    """Write the files of lost turns again, going back through these ticks to the first that has lost none."""
+def find_lost_turns(org: Organisation, ticks: list[int]) -> dict[int, list[str]]:
+    """Return whose turns are lost, by tick, going back through these to the first that has lost none."""
     lost: dict[int, list[str]] = {}
     for tick in reversed(ticks[-LOOKED_BACK:]):
-        names = _lost_in(runtime.org, tick)
+        names = _lost_in(org, tick)
         if not names:
             break
         lost[tick] = names
-    for tick in sorted(lost):
-        _write_again(runtime, config, tick, lost[tick])
-        hint = (
-            "they were written again from the journal; `lemming verify` compares all files with the journals"
-        )
-        message = f"the files of {', '.join(lost[tick])} did not hold what was written in tick {tick}"
-        runtime.tell(
-            Problem(message, paths.journal_file(tick), hint=hint, severity="warning", code="LMG-301")
-        )
+    return dict(sorted(lost.items()))
+
+
+def said_of_lost(tick: int, agent_names: list[str]) -> Problem:
+    """Return what a person is told of lost turns whose files were written again."""
+    hint = "they were written again from the journal; `lemming verify` compares all files with the journals"
+    message = f"the files of {', '.join(agent_names)} did not hold what was written in tick {tick}"
+    return Problem(message, paths.journal_file(tick), hint=hint, severity="warning", code="LMG-301")
 
 
 def is_lost(org: Organisation, tick: int, starts: Iterable[TurnStarted]) -> bool:
@@ -95,12 +90,3 @@ def _is_namesake(org: Organisation, start: TurnStarted) -> bool:
     except ConfigError:
         return True
     return start.resume != {key: resume[key] for key in resume if key not in IN_THE_OPENING}
-
-
-def _write_again(runtime: Runtime, config: Config, tick: int, agent_names: list[str]) -> None:
-    from lemming.tick.tick import Tick
-
-    plan = read_plan(runtime.org, tick)
-    snapshot = take_snapshot(runtime.org, config, tick, Plan.of(plan) if plan else None)
-    with Journal(runtime.org, tick, epoch=runtime.epoch, durability=config.org.durability) as journal:
-        Tick.begin(runtime, journal, snapshot, after=None).write_again(agent_names)
