@@ -1,6 +1,6 @@
-"""What looking at an organisation costs that has run for long: 1,000 agents, 10,000 ticks, 100,000 entries.
+"""What commands cost in an organisation that has run for long: 1,000 agents, 10,000 ticks, 100,000 entries.
 
-It is made by running it, which takes minutes and about a gigabyte, so it is measured on purpose only.
+It is made by running it, which takes two minutes and a gigabyte, so it is measured on purpose only.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
-from benchmarks.orgs import SENTENCE, agent_names, forget_models, make, write_resumes
+from benchmarks.orgs import NEVER, SENTENCE, agent_names, forget_models, make, write_resumes
 from benchmarks.processes import YARDSTICK, lemming, run
 from lemming.engine import run_forever
 from lemming.files import fs
@@ -20,10 +20,14 @@ from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
 
 ENTRIES_A_TURN = 10
-COMMANDS = (
-    ("verify",), ("doctor",), ("validate",), ("status",), ("plan",), ("history",), ("why", "{entry}"),
-    ("inbox", "a00000"), ("prompt", "a00000"), ("inbox", "a00001"), ("prompt", "a00001"),
+LOOKING = (
+    "status", "plan", "prompt a00000", "prompt a00001", "inbox a00000", "inbox a00001", "outbox a00001",
+    "tick {middle}", "logs", "credits show", "agents list", "memory a00001", "history", "why {entry}",
+    "why a00000/memory/state", "why {resume}", "validate", "validate --all", "doctor", "verify",
+    "verify --all", "replay {middle}",
 )  # fmt: skip
+READERS = {"prompt a00000": ", who reads all", "prompt a00001": ", who reads one"}
+ONE_A_TICK = {"run_every_n_ticks": 1}
 
 
 class Talkative(Backend):
@@ -42,21 +46,31 @@ def measure(options: Options) -> Iterator[Measurement]:
     """Yield the CPU time of whole commands in an organisation of so many agents and ticks."""
     agents, age = max(options.agents), max(options.ages)
     base = old(options.place / "old", agents, age)
+    about = f"{agents:,} agents, {age:,} ticks"
     newest = sorted((base / "agents/a00000/outbox").iterdir())[-1]
-    entry = json.loads(newest.read_bytes())["id"]
-    floors, times = [], {words: list[float]() for words in COMMANDS}
-    for _ in range(options.rounds):
+    named = {
+        "middle": age // 2,
+        "entry": json.loads(newest.read_bytes())["id"],
+        "resume": "agents/a00001/resume.json",
+    }
+    for words in LOOKING:
+        case = f"{about}: {words.format(**named)}{READERS.get(words, '')}"
+        yield _timed(base, words.format(**named), case, options.rounds)
+    write_resumes(base, agents, "one", NEVER, "scripted")
+    yield _timed(base, "run-once", f"{about}: run-once, nobody is due", options.rounds)
+    _change(base, "a00001", schedule=ONE_A_TICK)
+    yield _timed(base, "run-once", f"{about}: run-once, one turn", options.rounds)
+
+
+def _timed(base: Path, words: str, case: str, rounds: int) -> Measurement:
+    """Return the CPU time of a command, beside that of the yardstick."""
+    command, floors, times = lemming(base, *words.split()), [], []
+    for _ in range(rounds):
         floors.append(run(YARDSTICK).cpu_s)
-        for words in COMMANDS:
-            command = lemming(base, *[word.format(entry=entry) for word in words])
-            times[words].append(run(command, any_status=True).cpu_s)
-    for words in COMMANDS:
-        reads = {"a00000": ", who reads all", "a00001": ", who reads one"}.get(words[-1], "")
-        yield Measurement.paired(
-            times[words], floors, scale=1e3, unit="ms", floor_is="import typer, pydantic",
-            case=f"{agents:,} agents, {age:,} ticks: {' '.join(words)}{reads}",
-            figure="CPU",
-        )  # fmt: skip
+        times.append(run(command, any_status=words == "history").cpu_s)
+    return Measurement.paired(
+        times, floors, scale=1e3, unit="ms", case=case, figure="CPU", floor_is="import typer, pydantic"
+    )
 
 
 def old(base: Path, size: int, age: int) -> Path:
