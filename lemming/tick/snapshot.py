@@ -54,8 +54,8 @@ class Snapshot:
 
     @cached_property
     def mail(self) -> Mail:
-        """Who can see what. Outboxes are looked at when this is first asked for: before the first turn."""
-        mail = Mail(
+        """Who can see what; an outbox is looked at when it is first asked for."""
+        return Mail(
             self.org,
             tick=self.tick,
             order=self.survey.order,
@@ -64,9 +64,12 @@ class Snapshot:
             persons=people_in(self.survey, self.config),
             broken=self.survey.broken,
         )
+
+    def open_mail(self) -> Mail:
+        """Look at all outboxes that those who are due may read: now, before anybody writes."""
         readers = (self.survey.agents[name] for name in self.plan.order if name in self.survey.agents)
-        mail.open_for(readers)
-        return mail
+        self.mail.open_for(readers)
+        return self.mail
 
     def agent(self, name: str) -> Agent:
         """Return the agent; raise what is wrong with it when its resume broke since the tick was planned."""

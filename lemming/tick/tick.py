@@ -70,7 +70,8 @@ class Tick:
         if not journal.records:
             plan, boot = snapshot.plan.as_json(), runtime.clock.boot_id
             journal.append(TickStarted(at=runtime.now(), boot=boot, after=after, **plan))
-        return cls(runtime, journal, snapshot, Commits(runtime, journal, snapshot.mail, snapshot.config.org))
+        mail = snapshot.open_mail()
+        return cls(runtime, journal, snapshot, Commits(runtime, journal, mail, snapshot.config.org))
 
     @property
     def plan(self) -> Plan:
