@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 
@@ -11,6 +10,8 @@ from terminal import Lemming, read_until, start
 
 from lemming.engine import load_tick, persist_tick, run_once
 from lemming.files import fs
+from lemming.journal.file import read_journal
+from lemming.journal.records import TurnStarted
 from lemming.memory import save_memory
 from lemming.messages import send
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
@@ -177,10 +178,9 @@ def test_prompt_is_what_the_next_turn_is_sent(base: Path, lemming: Lemming) -> N
     send(base, "bob", tick=1, kind="message", payload={"text": "hello"}, tags=[], created_at="")
     shown = lemming("prompt", "ada", "--json").objects[0]
     lemming("run-once", "-q")
-    records = [json.loads(line) for line in (base / "logs/ticks/00000001.jsonl").read_text().splitlines()]
-    started = next(record for record in records if record["type"] == "turn_started")
-    assert shown["messages"] == started["prompt"]
-    assert shown["schema"] == started["schema"]
+    started = next(record for record in read_journal(base, 1) if isinstance(record, TurnStarted))
+    assert shown["messages"] == started.prompt
+    assert shown["schema"] == started.schema
 
 
 def test_prompt_shows_also_who_is_idle_broke_or_not_due(base: Path, lemming: Lemming) -> None:
