@@ -341,7 +341,11 @@ def _open_to_append(root: Path, relative: str, mode: int | None) -> tuple[int, o
     if is_new := descriptor < 0:
         with _parent(root, relative) as (folder, name):
             announce("open", relative)
-            descriptor = os.open(name, _APPEND | os.O_CREAT, mode or file_mode(relative), dir_fd=folder)
+            try:
+                descriptor = os.open(name, _APPEND, dir_fd=folder)
+            except FileNotFoundError:  # only now the system is asked what a new file may be
+                made = mode or file_mode(relative)
+                descriptor = os.open(name, _APPEND | os.O_CREAT, made, dir_fd=folder)
     try:
         if not is_new:
             announce("open", relative)
