@@ -34,7 +34,7 @@ from lemming.providers import Message, make_provider, provider_class
 from lemming.report import Reason
 from lemming.tools import Tool, Toolset
 from lemming.turn.news import changed, is_news
-from lemming.turn.prompt import Sight, brief_opening, brief_situation, full_opening, full_situation
+from lemming.turn.prompt import Seen, brief_opening, brief_situation, full_opening, full_situation
 from lemming.turn.values import TurnInputs
 
 NOTHING: Mapping[str, bytes] = {}
@@ -114,7 +114,7 @@ def gather(
     inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars)
     opening = now.org.own(_Openings).of(now, agent, entry, allocation)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
-    sight = Sight(
+    seen = Seen(
         agent=agent,
         tick=now.tick,
         inbox=inbox,
@@ -128,7 +128,7 @@ def gather(
         memory_chars=settings.memory_chars,
         uses_wire_form=opening.takes_schema,
     )
-    situation = brief_situation(sight) if entry.prompt == "brief" else full_situation(sight)
+    situation = brief_situation(seen) if entry.prompt == "brief" else full_situation(seen)
     inputs = TurnInputs(
         agent=agent,
         tick=now.tick,

@@ -25,7 +25,7 @@ BRIEF_LINE_CHARS = 600
 
 
 @dataclass(kw_only=True)  # made for every turn, and a frozen one takes three times as long
-class Sight:
+class Seen:
     """What a turn sees beside its opening, as plain values."""
 
     agent: Agent
@@ -49,23 +49,23 @@ def brief_opening(agent: Agent) -> list[Message]:
     return [_message("system", agent.instructions), *_examples(agent)]
 
 
-def full_situation(sight: Sight) -> Message:
+def full_situation(seen: Seen) -> Message:
     """Return the message that tells an ordinary model how things stand in this turn."""
-    return _message("user", _situation(sight))
+    return _message("user", _situation(seen))
 
 
-def brief_situation(sight: Sight) -> Message:
+def brief_situation(seen: Seen) -> Message:
     """Return the message that tells a very small model what is new.
 
     One line a thing, so that nobody's text can pass for another's; a long one is cut, and marked.
     """
-    lines = [f"{label}: {text}" for label, text in sight.context]
-    lines += [f"{key}: {_plain(value)}" for key, value in sight.memory.items()]
-    lines += [f"{entry.agent}: {_text_of(entry)}" for entry in sight.inbox.unread]
-    lines += [f"result of {result['tool']}: {result['output']}" for result in sight.results]
-    lines += [f"warning: {warning}" for warning in sight.warnings]
-    if sight.inbox.waiting:
-        lines.append(f"({sight.inbox.waiting} more wait)")
+    lines = [f"{label}: {text}" for label, text in seen.context]
+    lines += [f"{key}: {_plain(value)}" for key, value in seen.memory.items()]
+    lines += [f"{entry.agent}: {_text_of(entry)}" for entry in seen.inbox.unread]
+    lines += [f"result of {result['tool']}: {result['output']}" for result in seen.results]
+    lines += [f"warning: {warning}" for warning in seen.warnings]
+    if seen.inbox.waiting:
+        lines.append(f"({seen.inbox.waiting} more wait)")
     return _message("user", "\n".join(map(_one_line, lines)) or "(nothing new)")
 
 
@@ -106,11 +106,11 @@ def _who_and_what(agent: Agent, tools: Iterable[Tool]) -> str:
     )
 
 
-def _situation(sight: Sight) -> str:
-    inbox = sight.inbox
+def _situation(seen: Seen) -> str:
+    inbox = seen.inbox
     more = f", {inbox.waiting} more wait for your next turn" if inbox.waiting else ""
-    above = [("Your memory", "\n".join(_memory_lines(sight)), "empty")]
-    above += [(f"File: {label}", quoted(text), "empty") for label, text in sight.context]
+    above = [("Your memory", "\n".join(_memory_lines(seen)), "empty")]
+    above += [(f"File: {label}", quoted(text), "empty") for label, text in seen.context]
     new = "\n".join([entry.line for entry in inbox.unread])
     below = [(f"New entries in your inbox, oldest first{more}", new, "none")]
     below += [
@@ -118,19 +118,19 @@ def _situation(sight: Sight) -> str:
         for title, lines in (
             ("Entries you have seen before, or addressed to others", [e.line for e in inbox.known]),
             ("Your own latest entries", [e.line for e in inbox.own]),
-            ("Results of your earlier tool calls", [quoted(to_line(result)) for result in sight.results]),
+            ("Results of your earlier tool calls", [quoted(to_line(result)) for result in seen.results]),
         )
         if lines
     ]
     # One mark for all: no part can hold that of another.
-    mark = mark_for([sight.agent.name, str(sight.tick), *[text for _, text, _ in above + below]])
+    mark = mark_for([seen.agent.name, str(seen.tick), *[text for _, text, _ in above + below]])
     return "\n\n".join(
         [
             *[_section(*section, mark) for section in above],
-            f"# Now\nIt is tick {sight.tick}.",
-            *[f"WARNING: {warning}" for warning in sight.warnings],
+            f"# Now\nIt is tick {seen.tick}.",
+            *[f"WARNING: {warning}" for warning in seen.warnings],
             *[_section(*section, mark) for section in below],
-            _contract_text(sight.agent.turn.kinds[0], sight.uses_wire_form),
+            _contract_text(seen.agent.turn.kinds[0], seen.uses_wire_form),
         ]
     )
 
@@ -164,9 +164,9 @@ def _examples(agent: Agent) -> list[Message]:
     return [message for pair in pairs for message in pair]
 
 
-def _memory_lines(sight: Sight) -> list[str]:
-    room, lines, left_out = sight.memory_chars, [], []
-    for key, value in sight.memory.items():
+def _memory_lines(seen: Seen) -> list[str]:
+    room, lines, left_out = seen.memory_chars, [], []
+    for key, value in seen.memory.items():
         line = quoted(to_line({"key": key, "value": value}))
         if len(line) > room:
             left_out.append(key)

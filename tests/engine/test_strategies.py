@@ -1,0 +1,100 @@
+"""A strategy is a function of the draft: how a turn asks and acts. What comes of it is the same for all."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from lemming.agents import AgentCredits, load_agent
+from lemming.config import ModelEntry
+from lemming.contract import ToolCall
+from lemming.errors import OutOfCredits
+from lemming.files.effects import FileEffect
+from lemming.journal.ledger import AgentState
+from lemming.journal.read_mark import ReadMark
+from lemming.providers import Message
+from lemming.testing import make_org, resume, say
+from lemming.tools import ToolResult
+from lemming.turn.draft import Draft
+from lemming.turn.loop import finish, steps
+from lemming.turn.values import Answer, TurnInputs
+
+AT = "2026-01-01T00:00:00.000Z"
+
+
+class Said:
+    """Answers that are these texts, one after another; after the last the credits are spent."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts
+        self.asked: list[list[Message]] = []
+
+    def ask(self, call: int, messages: list[Message]) -> Answer:
+        """Return the next text."""
+        if call == len(self.texts):
+            raise OutOfCredits("3 of 3 spent")
+        self.asked.append(list(messages))
+        return Answer(self.texts[call], AT, credits=1.0)
+
+    def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Return what every tool gives."""
+        return ToolResult(True, "given")
+
+    def reached_outside(self, index: int) -> bool:
+        """Nothing does."""
+        return False
+
+
+@pytest.fixture
+def inputs(base: Path) -> TurnInputs:
+    """What a turn of ada starts from; two steps, one correction."""
+    make_org(base, resume("ada"))
+    return TurnInputs(
+        agent=load_agent(base, "ada"),
+        tick=1,
+        model=ModelEntry(provider="scripted"),
+        allocation=AgentCredits(),
+        max_steps=2,
+        repairs=1,
+        prompt=[{"role": "user", "content": "work"}],
+        schema=None,
+        state=AgentState(),
+        read=ReadMark(),
+    )
+
+
+def draft_and_revise(draft: Draft) -> Literal["done", "waiting"]:
+    """Ask for a text, ask for a better one, and act on that one only."""
+    messages = list(draft.inputs.prompt)
+    first = draft.ask(messages)
+    messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "better?"}]
+    draft.act(draft.read(draft.ask(messages)))
+    return "done"
+
+
+def test_a_strategy_of_ones_own_asks_as_it_likes_and_only_what_it_acts_on_leaves(inputs: TurnInputs) -> None:
+    answers = Said("a sketch", json.dumps(say("the text")))
+    outcome = finish(Draft(inputs, answers), draft_and_revise)
+    assert [message["content"] for message in answers.asked[1]] == ["work", "a sketch", "better?"]
+    assert [entry.payload["text"] for entry in outcome.entries] == ["the text"]
+    assert (outcome.report.status, outcome.report.calls, outcome.state.credits) == ("done", 2, 2.0)
+
+
+def test_whatever_its_strategy_a_turn_that_gets_no_reply_fails_and_pays_for_what_it_asked(
+    inputs: TurnInputs,
+) -> None:
+    outcome = finish(Draft(inputs, Said("a sketch", "no contract")), draft_and_revise)
+    assert (outcome.report.status, outcome.report.error) == ("failed", "ContractError")
+    assert (outcome.entries, outcome.effects, outcome.state.credits) == ((), (), 2.0)
+
+
+def test_whatever_its_strategy_a_turn_keeps_what_it_has_when_the_credits_end(inputs: TurnInputs) -> None:
+    call = {"tool": "file_list", "args": {}}
+    outcome = finish(Draft(inputs, Said(json.dumps(say("first", tool_calls=[call])))), steps)
+    assert outcome.report.status == "waiting"
+    assert outcome.report.remarks == ["3 of 3 spent"]
+    assert [entry.payload["text"] for entry in outcome.entries] == ["first"]
+    assert [result["output"] for result in outcome.state.results] == ["given"]
