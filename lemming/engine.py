@@ -11,13 +11,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lemming import paths
 from lemming.agents import Agent
 from lemming.clock import Clock, elapsed_ms
 from lemming.config import Config
 from lemming.errors import UsageError
+from lemming.events import Observer, TickBegins, TickEnds, ignore
 from lemming.files import fs
 from lemming.files.stamps import is_there
 from lemming.journal.file import (
@@ -29,9 +29,18 @@ from lemming.journal.file import (
     read_journal,
     read_plan,
 )
-from lemming.journal.records import Record, TickCommitted, TurnEnded, plan_in, progress_of
+from lemming.journal.records import (
+    Record,
+    TickCommitted,
+    TurnCommitted,
+    TurnEnded,
+    TurnSkipped,
+    plan_in,
+    progress_of,
+)
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.logging_config import EngineLog
+from lemming.opening import open_to_run
 from lemming.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
 from lemming.report import TickReport, TurnReport
@@ -47,11 +56,8 @@ from lemming.tick.counter import (
 from lemming.tick.lost_turns import find_lost_turns, said_of_lost
 from lemming.tick.next_tick import find_next_tick, require_newest
 from lemming.tick.plan import Plan
-from lemming.tick.runtime import Notify, Runtime, ignore, open_org
+from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools
-
-if TYPE_CHECKING:
-    from lemming.history.recorder import Recorder
 
 RESERVED_BYTES = 1 << 20
 __all__ = [
@@ -77,7 +83,7 @@ def run_tick(
     tick: int,
     *,
     clock: Clock | None = None,
-    notify: Notify = ignore,
+    notify: Observer = ignore,
     stop: threading.Event | None = None,
 ) -> TickReport:
     """Execute one tick and return what became of every agent. `tick.json` is left as it is.
@@ -87,7 +93,7 @@ def run_tick(
     """
     if not 0 <= tick <= LAST_TICK:
         raise UsageError(f"there is no tick {tick}", hint=f"ticks are 0 to {LAST_TICK}")
-    with open_org(base_path, command="run_tick", clock=clock, notify=notify, stop=stop) as runtime:
+    with open_to_run(base_path, command="run_tick", clock=clock, notify=notify, stop=stop) as runtime:
         return runtime.noted(run_opened(runtime, tick, advance=False))
 
 
@@ -103,14 +109,14 @@ def run_once(
     *,
     batch: bool = False,
     clock: Clock | None = None,
-    notify: Notify = ignore,
+    notify: Observer = ignore,
     stop: threading.Event | None = None,
 ) -> TickReport:
     """Run the tick that `tick.json` names, and persist the next one.
 
     With `batch`, model calls go through their providers' batch APIs: cheaper, and answered within a day.
     """
-    with open_org(
+    with open_to_run(
         base_path, command="run-once", clock=clock, notify=notify, stop=stop, batch=batch
     ) as runtime:
         return _run_next(runtime, load_tick(runtime.org))
@@ -125,7 +131,7 @@ def run_forever(
     wake_on_change: bool = False,
     batch: bool = False,
     clock: Clock | None = None,
-    notify: Notify = ignore,
+    notify: Observer = ignore,
     stop: threading.Event | None = None,
 ) -> None:
     """Run tick after tick until `stop` is set, `max_ticks` have run, or tick `until_tick` has.
@@ -155,7 +161,7 @@ def ticks(
     wake_on_change: bool = False,
     batch: bool = False,
     clock: Clock | None = None,
-    notify: Notify = ignore,
+    notify: Observer = ignore,
     stop: threading.Event | None = None,
 ) -> Iterator[TickReport]:
     """Run tick after tick as they are asked for, yielding the report of each.
@@ -166,7 +172,7 @@ def ticks(
     """
     from lemming.service.sleep import Sleeper, Timer, ticks_left
 
-    with open_org(
+    with open_to_run(
         base_path, command="run-forever", clock=clock, notify=notify, stop=stop, batch=batch
     ) as runtime:
         timer, base, done = Sleeper(runtime) if wake_on_change else Timer(runtime), runtime.base, 0
@@ -233,7 +239,6 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         if problem := why_not_tick_1(base):
             runtime.tell(problem)
         persist_tick(base, load_tick(base), sync=durability != "off")
-    recorder = _recorder(runtime, config)
     require_newest(runtime.org, tick, ticks)
     is_begun = ticks[-1:] == [tick]
     if not runtime.has_looked_back:  # once, as the engine starts
@@ -243,8 +248,6 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     started = plan_in(records)
     snapshot = take_snapshot(runtime.org, config, tick, Plan.of(started) if started else None)
     _announce(runtime, snapshot, records)
-    if recorder and not is_begun:
-        recorder.before_tick(tick)
     if not is_begun and (turns := snapshot.why_quiet()) is not None:
         return _pass_over(runtime, snapshot, turns, began, advance=advance)
     if not is_begun:
@@ -252,7 +255,12 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     from lemming.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(
-        runtime.org, tick, epoch=runtime.epoch, durability=durability, prompts=runtime.prompts
+        runtime.org,
+        tick,
+        epoch=runtime.epoch,
+        durability=durability,
+        prompts=runtime.prompts,
+        tell=runtime.notify if runtime.is_heard else ignore,
     ) as journal:
         journal.reserve(RESERVED_BYTES)
         current = Tick.begin(
@@ -266,12 +274,10 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         current.remove_expired_entries()
         _end_tick(base, tick, durability, advance=advance)
         _close(journal, report, advanced=advance)
-    if recorder:
-        recorder.after_tick(report)
     if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
         _tidy_journals(runtime.org, tick, config)
     if runtime.is_heard:
-        runtime.notify({"type": "tick_committed", **report.as_json()})
+        runtime.notify(TickEnds(report=report))
     return report
 
 
@@ -301,7 +307,7 @@ def _announce(runtime: Runtime, snapshot: Snapshot, records: list[Record]) -> No
         load_installed_plugins()
     if runtime.is_heard:
         kept = progress_of(records) if records else {}
-        runtime.notify({"type": "tick_started", **snapshot.plan.as_json(), **kept})
+        runtime.notify(TickBegins(**snapshot.plan.as_json(), **kept))
     for problem in (*snapshot.config.warnings, *snapshot.survey.warnings, *unknown_tools(snapshot)):
         runtime.tell(problem)
 
@@ -313,7 +319,7 @@ def _pass_over(
     tick = snapshot.tick
     if runtime.is_heard:
         for turn in turns:
-            runtime.notify({"type": "turn_ended", "tick": tick, **turn.as_json()})
+            runtime.notify((TurnSkipped if turn.status == "skipped" else TurnCommitted)(report=turn))
     if advance:
         persist_tick(runtime.base, tick + 1, sync=snapshot.config.org.durability != "off")
     report = TickReport(
@@ -324,7 +330,7 @@ def _pass_over(
         duration_ms=elapsed_ms(began),
     )
     if runtime.is_heard:
-        runtime.notify({"type": "tick_committed", **report.as_json()})
+        runtime.notify(TickEnds(report=report))
     return report
 
 
@@ -337,15 +343,6 @@ def _end_tick(base: Path, tick: int, durability: Durability, *, advance: bool) -
         persist_tick(base, tick + 1)
     else:
         fs.publish_last(base, paths.TICK_FILE, counter(tick + 1))
-
-
-def _recorder(runtime: Runtime, config: Config) -> Recorder | None:
-    """Return who keeps the history; None, and nothing imported, when it is off."""
-    if config.org.history == "off":
-        return None
-    from lemming.history.recorder import Recorder
-
-    return Recorder(runtime, is_flushed=config.org.durability != "off")
 
 
 def _close(journal: Journal, report: TickReport, *, advanced: bool) -> None:

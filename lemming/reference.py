@@ -1,4 +1,4 @@
-"""Writes the parts of `docs/cli.md`, `docs/resume.md` and `docs/settings.md` that follow from the code.
+"""Writes the parts of `docs/cli.md`, `events.md`, `resume.md` and `settings.md` that follow from the code.
 
     python -m lemming.reference docs
 
@@ -18,12 +18,15 @@ from typing import Any
 
 import typer
 
+import lemming.events
 from lemming.agents import Agent, AgentCredits
 from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
 from lemming.commands.screen import tell
 from lemming.config import ModelEntry, Org
+from lemming.events import Event
 from lemming.files import fs
 from lemming.files.documents import adapter
+from lemming.journal.records import RECORDS
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
 
@@ -32,7 +35,12 @@ Schema = dict[str, Any]
 
 def pages(folder: Path) -> dict[str, str]:
     """Return what the pages should say, by their names in `folder`."""
-    generated = {"cli.md": command_line(), "resume.md": resume(), "settings.md": settings()}
+    generated = {
+        "cli.md": command_line(),
+        "events.md": events(),
+        "resume.md": resume(),
+        "settings.md": settings(),
+    }
     return {name: f"{_by_people(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
 
 
@@ -45,6 +53,33 @@ def main(folder: Path) -> None:
 
 def _by_people(page: Path) -> str:
     return page.read_text("utf-8").partition(MARK)[0] if page.exists() else ""
+
+
+# --- events --------------------------------------------------------------------------------------
+
+
+def events() -> str:
+    """Return a table of the events, those that the journal keeps first."""
+    others = [kind for kind in vars(lemming.events).values() if _is_event(kind)]
+    tables = {"In the journal": [*RECORDS.values()], "Beside it": others}
+    parts = []
+    for title, kinds in tables.items():
+        rows = [f"| `{kind.__name__}` | {_fields_of(kind)} | {_first_sentence(kind)} |" for kind in kinds]
+        parts.append("\n".join([f"## {title}\n", "| event | fields | |", "|---|---|---|", *rows, ""]))
+    return "\n".join(parts)
+
+
+def _is_event(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Event) and kind is not Event
+
+
+def _fields_of(kind: type[Event]) -> str:
+    names = typing.get_type_hints(kind).keys() - {"kind"}
+    return ", ".join(f"`{name}`" for name in typing.get_type_hints(kind) if name in names)
+
+
+def _first_sentence(kind: type[Event]) -> str:
+    return " ".join(str(kind.__doc__).partition("\n\n")[0].split())
 
 
 # --- the command line --------------------------------------------------------------------------

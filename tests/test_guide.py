@@ -29,6 +29,7 @@ from lemming.agents import (
 )
 from lemming.contract import parse_reply
 from lemming.engine import get_firing_agents, load_tick, persist_tick, run_forever, run_once, run_tick
+from lemming.events import Event, TickEnds
 from lemming.kinds import MESSAGE_KINDS
 from lemming.memory import (
     append_memory_event,
@@ -199,9 +200,9 @@ def test_run_forever_goes_on_and_on(base: Path) -> None:
     seen: list[int] = []
     stop = threading.Event()
 
-    def watch(event: dict[str, Any]) -> None:
-        if event["type"] == "tick_committed":
-            seen.append(event["tick"])
+    def watch(event: Event) -> None:
+        if isinstance(event, TickEnds):
+            seen.append(event.report.tick)
             if len(seen) == 3:
                 stop.set()
 

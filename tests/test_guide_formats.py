@@ -30,12 +30,12 @@ def test_a_tick_goes_as_the_chart_says(base: Path) -> None:
     make_org(base, resume("b"), resume("a"), resume("human", model={"key": "human"}))
     save_memory(base, "a", "goals", ["remembered"])
     events: list[str] = []
-    run_once(base, notify=lambda event: events.append(f"{event['type']} {event.get('agent', '')}".strip()))
+    run_once(base, notify=lambda event: events.append(f"{event.kind} {event.about}".strip()))
     assert events == [
-        "tick_started",
-        *["turn_started a", "model_asked a", "turn_ended a"],
-        *["turn_started b", "model_asked b", "turn_ended b"],
-        "tick_committed",
+        *["tick_begins", "tick_started"],
+        *["turn_started a", "model_asked a", "model_replied a", "turn_committed a"],
+        *["turn_started b", "model_asked b", "model_replied b", "turn_committed b"],
+        *["tick_committed", "tick_ends"],
     ]
     prompt = prompts(base, 1, "a")
     order = ["You are a", "# Instructions", "# Your memory", "remembered", "inbox", "# Your reply"]

@@ -20,10 +20,36 @@ from lemming.commands.screen import (
     width_of,
 )
 from lemming.errors import ConfigError, is_of_a_provider
+from lemming.events import (
+    BatchNotSent,
+    BatchWaiting,
+    Event,
+    HistoryNotKept,
+    ProblemFound,
+    Sleeping,
+    TickBegins,
+    TickEnds,
+    Woken,
+)
+from lemming.journal.records import (
+    BatchAnnounced,
+    BatchAwaited,
+    BatchEnded,
+    BatchSent,
+    EntriesExpired,
+    TickCommitted,
+    TickStarted,
+    TurnAnswered,
+    TurnCommitted,
+    TurnEnded,
+    TurnResumed,
+    TurnSkipped,
+    TurnStarted,
+    TurnStopped,
+)
 from lemming.messages import EntryName, read_entry
 from lemming.organisation import OrgPath
 from lemming.report import EntryWritten, TickReport, TurnReport
-from lemming.tick.runtime import Event
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
 _SHORTEST_TEXT = 30
@@ -36,6 +62,19 @@ NOBODY_USABLE = frozenset(
 )
 TURN_FAILED, NO_PROVIDER, NO_CREDITS = 1, 5, 6
 
+NAMES: dict[type[Event], str] = {
+    TickBegins: "tick_started",
+    TurnResumed: "turn_started",
+    TurnCommitted: "turn_ended",
+    TurnSkipped: "turn_ended",
+    TickEnds: "tick_committed",
+    ProblemFound: "problem",
+    # The engine's own book-keeping:
+    **dict.fromkeys((TickStarted, TickCommitted, TurnAnswered, TurnStopped), ""),
+    **dict.fromkeys((BatchAnnounced, BatchAwaited, EntriesExpired), ""),
+}
+"""What `--json` calls an event where that is not its kind; nothing for those that it leaves out."""
+
 
 @dataclass
 class Narrator:
@@ -46,6 +85,7 @@ class Narrator:
     as_json: bool = False
     quiet: bool = False
     due: list[str] = field(default_factory=list)
+    tick: int = 0
     is_cut_off: bool = False
     _running: list[str] = field(default_factory=list)
     _over: set[str] = field(default_factory=set)  # turns that an interrupted attempt had ended
@@ -53,10 +93,10 @@ class Narrator:
 
     def hear(self, event: Event) -> None:
         """Take one event; for `lemming.engine` as `notify`."""
-        if event["type"] == "tick_started":
-            self.due = list(event["order"])
-            self._over = set(self.due) - set(event.get("turns_left", self.due))
-            self._name_width = max(map(len, [*self.due, *event["broken"]]), default=0)
+        if isinstance(event, TickBegins):
+            self.tick, self.due = event.tick, list(event.order)
+            self._over = set(self.due) - set(self.due if event.turns_left is None else event.turns_left)
+            self._name_width = max(map(len, [*self.due, *event.broken]), default=0)
         try:
             self._report(event)
         except ReaderGone:
@@ -65,30 +105,33 @@ class Narrator:
 
     def _report(self, event: Event) -> None:
         if self.as_json:
-            show_json(event["type"], event)
+            if kind := NAMES.get(type(event), event.kind):
+                show_json(kind, facts_of(event, self.tick))
             return
         self._clear_line()
         self._tell_of(event)
         self._show_running()
 
     def _tell_of(self, event: Event) -> None:
-        if event["type"] == "tick_started":
-            self._tick_started(event)
-        elif event["type"] == "turn_started":
-            self._running.append(event["agent"])
-        elif event["type"] == "turn_ended":
-            self._turn_ended(TurnReport.from_json(event))
-        elif event["type"].startswith("batch_"):
-            self._batch(event)
-        elif event["type"] in ("sleeping", "woken"):
-            if not self.quiet and (line := line_of_sleep(event)):
-                tell(f"  {painted(line, 'dim', sys.stderr)}")
-        elif event["type"] == "problem":
-            self._problem(event)
-        elif event["type"] == "history_not_kept":
-            problem = event["problem"]
-            tell(f"warning: the history was not kept: {one_line(problem['message'], 400)}", style="yellow")
-            tell(f"  fix: {problem['hint']}")
+        match event:
+            case TickBegins():
+                self._tick_begins(event)
+            case TurnStarted() | TurnResumed():
+                self._running.append(event.agent)
+            case TurnEnded():
+                self._turn_ended(event.report)
+            case BatchNotSent():
+                tell(f"  {painted('warning ', 'yellow', sys.stderr)}  {line_of_batch(event)}")
+            case BatchSent() | BatchWaiting() | BatchEnded() if not self.quiet:
+                tell(f"  {painted(line_of_batch(event), 'dim', sys.stderr)}")
+            case Sleeping() | Woken():
+                if not self.quiet and (line := line_of_sleep(event)):
+                    tell(f"  {painted(line, 'dim', sys.stderr)}")
+            case ProblemFound():
+                self._problem(event)
+            case HistoryNotKept(problem=problem):
+                tell(f"warning: the history was not kept: {one_line(problem.message, 400)}", style="yellow")
+                tell(f"  fix: {problem.hint}")
 
     def stopped(self, report: TickReport) -> None:
         """Tell of a tick that was stopped half-way; no event of the engine says so."""
@@ -108,10 +151,10 @@ class Narrator:
         if not self.as_json and not self.quiet:
             tell(summary(report, self.due))
 
-    def _tick_started(self, event: Event) -> None:
+    def _tick_begins(self, event: TickBegins) -> None:
         if not self.quiet and self._name_width:
             tell(line_of_start(event), style="bold")
-        for name, why in event["broken"].items():
+        for name, why in event.broken.items():
             tell(f"  {self._name(name)}  {painted('broken  ', 'red', sys.stderr)}  {one_line(why, 400)}")
 
     def _turn_ended(self, turn: TurnReport) -> None:
@@ -151,20 +194,13 @@ class Narrator:
         lines = [f"  {name}  {kind:<8}  {text}" for kind, text in shown]
         return [f"{lines[0]}  {painted(cost, 'dim', sys.stderr)}", *lines[1:]]
 
-    def _batch(self, event: Event) -> None:
-        line = line_of_batch(event)
-        if event["type"] == "batch_not_sent":
-            tell(f"  {painted('warning ', 'yellow', sys.stderr)}  {line}")
-        elif not self.quiet:
-            tell(f"  {painted(line, 'dim', sys.stderr)}")
-
-    def _problem(self, event: Event) -> None:
-        problem = event["problem"]
-        where = problem["file"] + (f":{problem['line']}" if problem["line"] else "")
-        hint = f" ({problem['hint']})" if problem["hint"] else ""
-        text = one_line(f"{where}: {problem['message']}{hint}", 400)
-        kind = "warning" if problem["severity"] == "warning" else "ignored"
-        who = f"{self._name(event['agent'])}  " if event["agent"] else ""
+    def _problem(self, event: ProblemFound) -> None:
+        problem = event.problem
+        where = problem.file + (f":{problem.line}" if problem.line else "")
+        hint = f" ({problem.hint})" if problem.hint else ""
+        text = one_line(f"{where}: {problem.message}{hint}", 400)
+        kind = "warning" if problem.severity == "warning" else "ignored"
+        who = f"{self._name(event.agent)}  " if event.agent else ""
         tell(f"  {who}{painted(kind.ljust(8), 'yellow', sys.stderr)}  {text}")
 
     def _name(self, name: str) -> str:
@@ -180,41 +216,57 @@ class Narrator:
             return entry["file"]
 
 
-def line_of_start(event: Event) -> str:
+def facts_of(event: Event, tick: int) -> dict[str, Any]:
+    """Return an event of a tick as `--json` prints it, without its name. Format: docs/cli.md."""
+    match event:
+        case TurnStarted() | TurnResumed():
+            return {"agent": event.agent, "tick": tick}
+        case TurnEnded(report=report):
+            return {"tick": tick, **report.as_json()}
+        case BatchSent():
+            sent = {"batch": event.batch, "provider": event.provider, "model": event.model}
+            return {**sent, "calls": len(event.items)}
+        case _:
+            return event.as_json()
+
+
+def line_of_start(event: TickBegins) -> str:
     """Return the line that begins a tick, or that says with what one that was interrupted goes on."""
-    if "answers_kept" not in event:
-        return f"tick {event['tick']}"
-    answers, left = counted(event["answers_kept"], "answer"), len(event["turns_left"])
-    kept = f"{answers} kept (not paid again)" if event["answers_kept"] else "no answer had arrived"
-    return f"tick {event['tick']} goes on: {kept}, {counted(left, 'turn')} left"
+    if event.turns_left is None:
+        return f"tick {event.tick}"
+    answers, left = counted(event.answers_kept, "answer"), len(event.turns_left)
+    kept = f"{answers} kept (not paid again)" if event.answers_kept else "no answer had arrived"
+    return f"tick {event.tick} goes on: {kept}, {counted(left, 'turn')} left"
 
 
-def line_of_batch(event: Event) -> str:
+def line_of_batch(event: BatchNotSent | BatchSent | BatchWaiting | BatchEnded) -> str:
     """Return what a person wants to read of what happened to a batch."""
-    if event["type"] == "batch_not_sent":
-        problem = one_line(event["problem"], 400)
-        return f"{event['provider']} takes no batch; its calls go live at the full price: {problem}"
-    if event["type"] == "batch_sent":
-        model = f"{event['provider']} {event['model']}"
-        kept = "Ctrl-C leaves it to the next run"
-        return f"batch {event['batch']}: {counted(event['calls'], 'call')} sent to {model}; {kept}"
-    why = f" ({one_line(event['problem'], 400)})" if event["problem"] else ""
-    if event["type"] == "batch_waiting":
-        return f"batch {event['batch']}: {event['finished']} of {event['calls']} calls finished{why}"
-    live = f", {counted(event['live'], 'call')} to be made live" if event["live"] else ""
-    return f"batch {event['batch']}: {counted(event['replies'], 'answer')}{live}{why}"
+    match event:
+        case BatchNotSent():
+            problem = one_line(event.problem, 400)
+            return f"{event.provider} takes no batch; its calls go live at the full price: {problem}"
+        case BatchSent():
+            sent = f"{counted(len(event.items), 'call')} sent to {event.provider} {event.model}"
+            return f"batch {event.batch}: {sent}; Ctrl-C leaves it to the next run"
+        case BatchWaiting():
+            come = f"{event.finished} of {event.calls} calls finished"
+        case BatchEnded():
+            live = f", {counted(event.live, 'call')} to be made live" if event.live else ""
+            come = f"{counted(event.replies, 'answer')}{live}"
+    why = f" ({one_line(event.problem, 400)})" if event.problem else ""
+    return f"batch {event.batch}: {come}{why}"
 
 
-def line_of_sleep(event: Event) -> str:
+def line_of_sleep(event: Sleeping | Woken) -> str:
     """Return what a person wants to read of the engine's going to sleep or waking up; empty: nothing."""
-    if event["type"] == "sleeping":
-        length = f"for {_length(event['seconds'])}"
-        if event["due"]:
-            length += f", until tick {event['until_tick']} ({one_line(', '.join(event['due']), 60)})"
+    if isinstance(event, Sleeping):
+        length = f"for {_length(event.seconds)}"
+        if event.due:
+            length += f", until tick {event.until_tick} ({one_line(', '.join(event.due), 60)})"
         return f"sleeping until something changes, at the longest {length}"
-    parts = [f"woken: {one_line(', '.join(event['changed']), 200)} changed"] if event["changed"] else []
-    if passed := event["slept_through"]:
-        first, last = event["next_tick"] - passed, event["next_tick"] - 1
+    parts = [f"woken: {one_line(', '.join(event.changed), 200)} changed"] if event.changed else []
+    if passed := event.slept_through:
+        first, last = event.next_tick - passed, event.next_tick - 1
         which = f"tick {first}" if passed == 1 else f"ticks {first} to {last}"
         parts.append(f"slept through {which}")
     return "; ".join(parts)

@@ -13,6 +13,7 @@ from pathlib import Path
 from lemming import paths
 from lemming.clock import timestamp
 from lemming.errors import GitFailed, LemmingError
+from lemming.events import Event, HistoryNotKept, TickBegins, TickEnds
 from lemming.history.git import BRANCH, FOLDER, Repository
 from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.records import Record, TickCommitted, TurnCommitted
@@ -35,6 +36,13 @@ class Recorder:
         self._runtime = runtime
         self._repository = Repository(runtime.base, is_flushed=is_flushed)
         self._has_failed = False
+
+    def hear(self, event: Event) -> None:
+        """Take one event; an observer of the engine's."""
+        if isinstance(event, TickBegins) and event.turns_left is None:
+            self.before_tick(event.tick)
+        elif isinstance(event, TickEnds) and not event.report.is_quiet:
+            self.after_tick(event.report)
 
     def before_tick(self, tick: int) -> None:
         """Keep what people changed since the last commit; or the tick whose commit a crash prevented."""
@@ -97,7 +105,7 @@ class Recorder:
 
     def _tell(self, error: LemmingError) -> None:
         EngineLog(self._runtime.base).warning("history_not_kept", problem=str(error))
-        self._runtime.notify({"type": "history_not_kept", "problem": error.as_json()})
+        self._runtime.notify(HistoryNotKept(problem=error))
 
     def _mend(self, found: GitFailed) -> None:
         """Make a damaged repository one that can be used: without its index, or anew, the old one aside."""

@@ -16,6 +16,7 @@ from typing import IO, Literal, TypeVar
 
 from lemming import paths
 from lemming.errors import DiskError
+from lemming.events import Observer, ignore
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.files.fields import Json
@@ -244,8 +245,9 @@ class Journal:
         epoch: int,
         durability: Durability,
         prompts: PromptWriter | None = None,
+        tell: Observer = ignore,
     ) -> None:
-        self.tick, self._epoch, self._durability = tick, epoch, durability
+        self.tick, self._epoch, self._durability, self._tell = tick, epoch, durability, tell
         relative = paths.journal_file(tick)
         self._base = base
         self._writing, self._syncing = threading.Lock(), threading.Lock()
@@ -285,7 +287,7 @@ class Journal:
         self._file.reserve(extra_bytes)
 
     def append(self, record: R, *, sync: bool = False, written: bytes = b"") -> R:
-        """Write one record and return it as it was written: secrets are taken out of its texts.
+        """Write one record, tell it, and return it as it was written: secrets are taken out of its texts.
 
         `written` is its JSON without braces, where that is there already. With `sync` and durability "turn"
         it survives power loss, and so do all before it.
@@ -301,6 +303,7 @@ class Journal:
             self._latest[record.about] = self._written
         if sync and self._durability == "turn":
             self.sync()
+        self._tell(record)
         return record
 
     def begin_turn(self, record: TurnStarted, opening: bytes) -> TurnStarted:

@@ -8,7 +8,6 @@ kinds that have no type are refused.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable
 from typing import (
     TYPE_CHECKING,
@@ -17,11 +16,11 @@ from typing import (
     ClassVar,
     Literal,
     Self,
-    dataclass_transform,
     get_origin,
     get_type_hints,
 )
 
+from lemming.events import Event
 from lemming.files.fields import (
     AgentName,
     Amount,
@@ -52,39 +51,8 @@ IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_step
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True)
-class Record:
-    """One record of a journal: a frozen value.
-
-    It holds, and `as_json` gives back, what it was made of, in that order: a field with a value in its class
-    may be left out. (As dataclasses, all kinds would take 27 ms of every start to be put together.)
-    """
-
-    kind: ClassVar[str]
-
-    def __init__(self, **fields: Any) -> None:
-        vars(self).update(fields)
-
-    def __init_subclass__(cls) -> None:
-        cls.kind = re.sub("(?<=.)(?=[A-Z])", "_", cls.__name__).lower()
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} is frozen")
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and vars(other) == vars(self)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in vars(self).items())})"
-
-    @property
-    def about(self) -> str:
-        """The agent whose turn it tells of; empty for one that tells of the tick."""
-        return str(vars(self).get("agent", ""))
-
-    def as_json(self) -> Json:
-        """Return the record as JSON values, without `type`, `epoch` and `check`."""
-        return vars(self)
+class Record(Event):
+    """One record of a journal."""
 
     @classmethod
     def from_json(cls, plain: Json) -> Self:
@@ -300,7 +268,8 @@ class TurnEnded(Record):
     @classmethod
     def from_json(cls, plain: Json) -> Self:
         """Return the record that a line holds."""
-        return cls(report=TurnReport.from_json(plain), state=plain.get("state"))
+        state = {"state": plain["state"]} if "state" in plain else {}
+        return cls(report=TurnReport.from_json(plain), **state)
 
     @classmethod
     def json_schema(cls) -> Schema:

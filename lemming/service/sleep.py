@@ -15,6 +15,7 @@ from datetime import timedelta
 
 from lemming.agents import survey_agents
 from lemming.clock import timestamp
+from lemming.events import Sleeping, Woken
 from lemming.files import fs
 from lemming.report import TickReport
 from lemming.schedule import next_due
@@ -191,22 +192,19 @@ class Sleeper(Timer):
     def _tell_sleeping(self, tick: int, night: Night) -> None:
         seconds = night.ends - self.monotonic()
         self.runtime.notify(
-            {
-                "type": "sleeping",
-                "next_tick": tick,
-                "until_tick": night.tick,
-                "until": timestamp(self.runtime.clock.now() + timedelta(seconds=seconds)),
-                "seconds": round(seconds, 3),
-                "due": night.due,
-            }
+            Sleeping(
+                next_tick=tick,
+                until_tick=night.tick,
+                until=timestamp(self.runtime.clock.now() + timedelta(seconds=seconds)),
+                seconds=round(seconds, 3),
+                due=night.due,
+            )
         )
 
     def _tell_woken(self, tick: int, passed: int, changed: list[str]) -> None:
         why = "stop" if self.runtime.stop.is_set() else "change" if changed else "time"
         shown = [path.encode("utf-8", "replace").decode() for path in changed]
-        self.runtime.notify(
-            {"type": "woken", "why": why, "next_tick": tick, "slept_through": passed, "changed": shown}
-        )
+        self.runtime.notify(Woken(why=why, next_tick=tick, slept_through=passed, changed=shown))
 
 
 def _written_outside(report: TickReport) -> set[str]:

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from lemming.clock import elapsed_ms
 from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
@@ -26,6 +26,7 @@ from lemming.errors import (
     name_of,
     recorded_failure,
 )
+from lemming.events import ModelAsked
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.journal.file import Journal
 from lemming.journal.parts import FailedAttempt
@@ -40,6 +41,8 @@ from lemming.tick.snapshot import Snapshot
 from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.values import Answer, TurnInputs
+
+R = TypeVar("R", bound=Record)
 
 
 class JournaledAnswers:
@@ -67,71 +70,37 @@ class JournaledAnswers:
 
     def ask(self, call: int, messages: list[Message]) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
-        if call not in self._answers:
-            self._answers[call] = self._ask_live(call, messages)
-        answer = recorded_answer(self._answers[call])
+        record = self._from_outside(self._answers, call, lambda: self._ask_live(call, messages))
+        answer = recorded_answer(record)
         self._spent += answer.credits
         return answer
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`, recorded or live."""
-        result = self._use(index, call, at, staged)
+        record = self._from_outside(self._finished, index, lambda: self._call_live(index, call, at, staged))
+        result = recorded_result(record)
         self._spent += result.passed_on
         self._worked[call.tool] += result.success
-        return result
-
-    def _use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
-        if index in self._finished:
-            return recorded_result(self._finished[index])
-        context = ToolContext(
-            agent=self._inputs.agent,
-            org=self._runtime.org,
-            settings=self._settings,
-            toolset=self._toolset,
-            now=at,
-            staged={
-                **self._commits.held_files,
-                **{place: effect.content for place, effect in staged.items()},
-            },
-            used_up=self._spent,
-            worked=self._worked,
-        )
-        tool = self._toolset.allowed(self._inputs.agent, self._settings).get(call.tool)
-        if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
-            self._commits.write_held()
-        if tool is None or tool.repeatable:
-            return self._finish(index, call, self._use_live(index, call, context))
-        if index in self._started:
-            return self._finish(index, call, ToolResult(False, INTERRUPTED))
-        # What the tool may look at must be there, and stay there.
-        self._commits.write_held()
-        self._sync()
-        try:
-            for effect in staged.values():
-                apply_effect(self._runtime.base, effect, again=True, sync=self._settings.durability != "off")
-        except DiskError as error:
-            if not error.concerns_one_file:
-                raise
-            return self._finish(index, call, ToolResult(False, f"{call.tool} was not run: {error}"))
-        self._started[index] = self._journal.append(
-            ToolStarted(agent=self._name, index=index, tool=call.tool, args=call.args)
-        )
-        self._sync()
-        result = self._finish(index, call, self._use_live(index, call, context))
-        self._settle()
         return result
 
     def reached_outside(self, index: int) -> bool:
         """Return whether that call had effects of its own, before which the staged files were written."""
         return index in self._started
 
-    def _use_live(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
-        with self._runtime.waiting():
-            return self._runtime.use_tool(index, call, context)
+    def _from_outside(self, recorded: dict[int, R], number: int, live: Callable[[], R]) -> R:
+        """Return what came from outside: as it is recorded, else live, and written down before all else."""
+        if number not in recorded:
+            recorded[number] = record = self._journal.append(live())
+            may_not_come_twice = isinstance(record, ToolFinished) and self.reached_outside(number)
+            if may_not_come_twice or isinstance(record, ModelReplied):
+                self._settle()
+        return recorded[number]
 
-    def _finish(self, index: int, call: ToolCall, result: ToolResult) -> ToolResult:
+    def _call_live(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolFinished:
+        """Call a tool, and return the record of what came of it."""
+        result = self._run(index, call, at, staged)
         passed_on = {"passed_on": result.passed_on} if result.passed_on else {}
-        record = ToolFinished(
+        return ToolFinished(
             agent=self._name,
             index=index,
             tool=call.tool,
@@ -140,7 +109,47 @@ class JournaledAnswers:
             effects=[effect.as_json() for effect in result.effects],
             **passed_on,
         )
-        return recorded_result(self._journal.append(record))
+
+    def _run(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
+        """Run a tool; one that reaches outside is announced, once what it may look at is on the disk."""
+        tool = self._toolset.allowed(self._inputs.agent, self._settings).get(call.tool)
+        if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
+            self._commits.write_held()
+        context = self._context(at, staged)
+        if tool is not None and not tool.repeatable:
+            if index in self._started:
+                return ToolResult(False, INTERRUPTED)
+            try:
+                self._write(staged)
+            except DiskError as error:
+                if not error.concerns_one_file:
+                    raise
+                return ToolResult(False, f"{call.tool} was not run: {error}")
+            announced = ToolStarted(agent=self._name, index=index, tool=call.tool, args=call.args)
+            self._started[index] = self._journal.append(announced)
+            self._sync()
+        with self._runtime.waiting():
+            return self._runtime.use_tool(index, call, context)
+
+    def _write(self, staged: dict[str, FileEffect]) -> None:
+        """Write what a tool may look at, so that it is there, and stays there."""
+        self._commits.write_held()
+        self._sync()
+        for effect in staged.values():
+            apply_effect(self._runtime.base, effect, again=True, sync=self._settings.durability != "off")
+
+    def _context(self, at: str, staged: dict[str, FileEffect]) -> ToolContext:
+        contents = {place: effect.content for place, effect in staged.items()}
+        return ToolContext(
+            agent=self._inputs.agent,
+            org=self._runtime.org,
+            settings=self._settings,
+            toolset=self._toolset,
+            now=at,
+            staged={**self._commits.held_files, **contents},
+            used_up=self._spent,
+            worked=self._worked,
+        )
 
     def _ask_live(self, call: int, messages: list[Message]) -> ModelReplied | ModelFailed:
         """Ask, and return the record of what came of it."""
@@ -152,7 +161,7 @@ class JournaledAnswers:
         except (OutOfCredits, ProviderError) as error:
             return self._no_answer(call, error)
         if self._runtime.is_heard:
-            self._runtime.notify({"type": "model_asked", "agent": self._name, "call": call})
+            self._runtime.notify(ModelAsked(agent=self._name, call=call))
         request = Request(
             model_name=inputs.model.model,
             messages=messages,
@@ -178,7 +187,7 @@ class JournaledAnswers:
             return self._no_answer(call, error)
         usage = usage_of(inputs.model, messages, reply)
         batched: dict[str, Any] = {"batched": True} if reply.batched else {}
-        record = ModelReplied(
+        return ModelReplied(
             agent=self._name,
             call=call,
             at=reply.at or self._runtime.now(),
@@ -196,12 +205,9 @@ class JournaledAnswers:
             **self._attempts(call, reply.earlier),
             duration_ms=elapsed_ms(started + reply.waited_s),
         )
-        record = self._journal.append(record)
-        self._settle()
-        return record
 
     def _no_answer(self, call: int, error: LemmingError) -> ModelFailed:
-        record = ModelFailed(
+        return ModelFailed(
             agent=self._name,
             call=call,
             code=error.code,
@@ -209,7 +215,6 @@ class JournaledAnswers:
             message=str(error),
             **self._attempts(call, getattr(error, "earlier", ())),
         )
-        return self._journal.append(record)
 
     def _attempts(self, call: int, earlier: tuple[ProviderError, ...]) -> dict[str, Any]:
         """Return how often a model was asked, and why in vain, if it was; and put it into the log."""

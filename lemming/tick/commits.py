@@ -88,7 +88,7 @@ class Commits:
         self._show(outcome)
 
     def end(self, ended: TurnEnded) -> None:
-        """Record how a turn ended: in the journal, in the logs, in the reports; and tell."""
+        """Record how a turn ended: in the journal, in the logs, in the reports."""
         tick, report = self.journal.tick, ended.report
         self.journal.append(ended)
         facts = {
@@ -107,8 +107,6 @@ class Commits:
         if not self.is_gone(report.agent):
             log_agent_action(base, report.agent, tick, f"agent_{action}", **facts, notes=report.notes)
         self.reports[report.agent] = report
-        if self.runtime.is_heard:
-            self.runtime.notify({"type": "turn_ended", "tick": tick, **report.as_json()})
 
     def is_gone(self, agent: str) -> bool:
         """Return whether somebody removed the agent since the tick began: then nothing is written for it."""

@@ -21,6 +21,7 @@ from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, Org, load_config
 from lemming.deadlines import LeftBehind
 from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, Unusable
+from lemming.events import Event, Observer, ProblemFound, ignore
 from lemming.files.documents import once_saved
 from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.files.lock import FolderLock, description
@@ -46,14 +47,13 @@ if TYPE_CHECKING:
     from lemming.llm.rate_limit import Pace
     from lemming.report import TickReport
 
-Event = dict[str, Any]
-Notify = Callable[[Event], None]
 BEGINNINGS_WAITED_FOR = 25
 KEPT_SETTINGS = "the settings from before hold until it is mended"
 
 
-def ignore(_: Event) -> None:
-    """Take no notice of an event."""
+def nobody(_: Runtime, __: Config) -> list[Observer]:
+    """Return no observers."""
+    return []
 
 
 class Stopped(Exception):
@@ -65,13 +65,14 @@ class Runtime:
     """What the turns of one engine share; safe to use from many threads.
 
     `stop` is set when the engine is to end: the operator wants it, or something went wrong that concerns
-    every turn. `notify` hears one event at a time. `batch`: model calls go through batch APIs where there are
-    any; `batches` are those of the tick under way. `turn_lock`: of all turns the one that holds it works.
+    every turn. `observers` hear one event at a time, and so do those that `observers_of` names for the
+    settings of the tick. `batch`: model calls go through batch APIs where there are any; `batches` are those
+    of the tick under way. `turn_lock`: of all turns the one that holds it works.
     """
 
     org: Organisation
     clock: Clock = field(default_factory=SystemClock)
-    notify: Notify = ignore
+    observers: tuple[Observer, ...] = ()
     stop: threading.Event = field(default_factory=threading.Event)
     epoch: int = 0
     batch: bool = False
@@ -79,7 +80,8 @@ class Runtime:
     turn_lock: TurnLock = field(default_factory=TurnLock)
     prompts: PromptWriter = field(default_factory=PromptWriter)
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
-    is_heard: bool = field(init=False, default=True)  # else nobody need put events together
+    observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
+    _joined: tuple[Observer, ...] = ()
     _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
     _settings: Org = field(default_factory=Org)
     _config: Config | None = None
@@ -90,16 +92,17 @@ class Runtime:
     _told: set[Problem] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def __post_init__(self) -> None:
-        hear = self.notify
-        self.is_heard = hear is not ignore
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens; else nobody need put events together."""
+        return bool(self.observers or self._joined)
 
-        def one_at_a_time(event: Event) -> None:
-            with self._lock:
-                hear(event)
-
+    def notify(self, event: Event) -> None:
+        """Tell an event to all observers."""
         if self.is_heard:
-            self.notify = one_at_a_time
+            with self._lock:
+                for observer in (*self.observers, *self._joined):
+                    observer(event)
 
     @property
     def base(self) -> Path:
@@ -120,7 +123,7 @@ class Runtime:
         load_plugins(tuple(config.org.plugins))
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
-        self._settings = config.org
+        self._settings, self._joined = config.org, tuple(self.observers_of(self, config))
         return config
 
     def _readable_config(self) -> Config:
@@ -153,7 +156,7 @@ class Runtime:
 
     def _say(self, problem: Problem, agent: str = "") -> None:
         EngineLog(self.base).warning("problem", agent=agent, problem=str(problem))
-        self.notify({"type": "problem", "agent": agent, "problem": problem.as_json()})
+        self.notify(ProblemFound(agent=agent, problem=problem))
 
     def noted(self, report: TickReport) -> TickReport:
         """Take note of whose turn was not done, and why; return the report."""
@@ -270,9 +273,10 @@ def open_org(
     *,
     command: str = "",
     clock: Clock | None = None,
-    notify: Notify = ignore,
+    notify: Observer = ignore,
     stop: threading.Event | None = None,
     batch: bool = False,
+    observers_of: Callable[[Runtime, Config], list[Observer]] = nobody,
 ) -> Iterator[Runtime]:
     """Hold an organisation's lock for the length of the block.
 
@@ -297,7 +301,10 @@ def open_org(
         }
         lock.describe(pretty_words(holder))
         learn_stamps(lock.restamp)
-        opened = Runtime(org, clock, notify, stop or threading.Event(), epoch, batch)
+        observers = () if notify is ignore else (notify,)
+        opened = Runtime(
+            org, clock, observers, stop or threading.Event(), epoch, batch, observers_of=observers_of
+        )
         with contextlib.closing(opened) as runtime:
             yield runtime
     finally:

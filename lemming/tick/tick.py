@@ -236,8 +236,7 @@ class Tick:
             else:
                 self.snapshot.mail.add(report.agent, outcome.entries)
         self.commits.reports[report.agent] = report
-        if self.runtime.is_heard:
-            self.runtime.notify({"type": "turn_ended", "tick": self.plan.tick, **report.as_json()})
+        self.runtime.notify(ended)
 
     def _without_refused(self, outcome: TurnOutcome, started: TurnStarted) -> TurnOutcome:
         """Return what a committed turn came to without the files that its agent may not write any more."""
@@ -281,8 +280,6 @@ class Tick:
         return is_lost(self.runtime.org, self.plan.tick, starts)
 
     def _take(self, inputs: TurnInputs, *, again: bool) -> None:
-        if self.runtime.is_heard:
-            self.runtime.notify({"type": "turn_started", "agent": inputs.agent.name, "tick": self.plan.tick})
         outcome = take_turn(inputs, self._answers(inputs))
         self.commits.add(outcome, again=again, warned=inputs.warned)
 

@@ -15,7 +15,7 @@ from lemming.errors import Unavailable, name_of
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 
-EVENTS = ["tick_started", "turn_started", "model_asked", "turn_ended", "tick_committed"]
+EVENTS = ["tick_started", "turn_started", "model_asked", "model_replied", "turn_ended", "tick_committed"]
 
 
 def test_a_turn_is_told_in_one_line_with_the_text_it_wrote(base: Path, lemming: Lemming) -> None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytest
 from trial import EVERYTHING, Bill, folder, run
 
 from lemming.engine import run_once
+from lemming.events import Event, ModelAsked
 from lemming.files import fs
 from lemming.journal.file import journal_ticks
 from lemming.testing import Crash, journal_lines, make_org, resume, say
@@ -183,8 +184,8 @@ def with_a_second_call_that_kills(base: Path, attempts: int) -> Path:
     )
     Gong.struck = 0
 
-    def die(event: dict[str, Any]) -> None:
-        if event["type"] == "model_asked" and event["call"] == 1:
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked) and event.call == 1:
             raise Crash
 
     for _ in range(attempts + 1):  # the first one got further than the ones that resume it

@@ -10,6 +10,7 @@ from corpus import plain
 
 from lemming.engine import load_tick, run_once
 from lemming.errors import CorruptState
+from lemming.events import Event, ModelAsked
 from lemming.messages import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 
@@ -19,8 +20,8 @@ pytestmark = pytest.mark.crash
 def crash_in_the_turn_of(agent: str, base: Path) -> None:
     """Run a tick and end it as this agent's model is asked."""
 
-    def die(event: dict[str, Any]) -> None:
-        if event["type"] == "model_asked" and event["agent"] == agent:
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked) and event.agent == agent:
             raise Crash
 
     with pytest.raises(Crash):

@@ -19,6 +19,7 @@ from corpus import BY_NAME
 
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once
 from lemming.errors import CorruptState, DiskError, LemmingError
+from lemming.events import Event, ModelAsked, TickBegins
 from lemming.files.disk import Disk, disk, on_disk
 from lemming.journal.file import Durability, is_committed
 from lemming.testing import FrozenClock, tree
@@ -49,11 +50,11 @@ class Bill:
     calls: list[str] = field(default_factory=list)
     tick: int = 0
 
-    def hear(self, event: dict[str, Any]) -> None:
-        if event["type"] == "tick_started":
-            self.tick = event["tick"]
-        elif event["type"] == "model_asked":
-            self.calls.append(f"{self.tick} {event['agent']} {event['call']}")
+    def hear(self, event: Event) -> None:
+        if isinstance(event, TickBegins):
+            self.tick = event.tick
+        elif isinstance(event, ModelAsked):
+            self.calls.append(f"{self.tick} {event.agent} {event.call}")
 
     @property
     def repeated(self) -> list[str]:

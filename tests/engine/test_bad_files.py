@@ -10,7 +10,6 @@ import json
 import os
 import tracemalloc
 from pathlib import Path
-from typing import Any
 
 import pytest
 from badly import GOOD, NAME_RULE, RESUME, Content, a_device, a_link_to, put, run_with
@@ -18,6 +17,7 @@ from badly import GOOD, NAME_RULE, RESUME, Content, a_device, a_link_to, put, ru
 from lemming.agents import survey_agents
 from lemming.engine import run_once
 from lemming.errors import ConfigError, CorruptState
+from lemming.events import Event, ModelAsked
 from lemming.journal.file import read_journal
 from lemming.testing import Crash, make_org, resume, tree
 
@@ -236,8 +236,8 @@ def test_a_clock_that_cannot_be_read_stops_the_engine_and_is_left_as_it_is(
 def interrupt(org: Path) -> None:
     """Let the engine die when it asks the first model."""
 
-    def die(event: dict[str, Any]) -> None:
-        if event["type"] == "model_asked":
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked):
             raise Crash
 
     with pytest.raises(Crash):

@@ -11,10 +11,10 @@ import pytest
 from batch_server import BatchServer
 
 from lemming.engine import run_once, ticks
+from lemming.events import BatchWaiting, Event
 from lemming.files.fields import Json
 from lemming.report import TickReport
 from lemming.testing import Crash, journal_lines, make_org, resume
-from lemming.tick.runtime import Event
 from lemming.timeline.replay.replay import replay, replay_into
 
 AGENTS = ("ada", "bob", "cyd")
@@ -90,7 +90,7 @@ def test_a_stop_leaves_the_batch_and_the_next_run_waits_for_it(org: Path, server
     stop, server.looks = threading.Event(), 1000
 
     def stop_when_it_waits(event: Event) -> None:
-        if event["type"] == "batch_waiting":
+        if isinstance(event, BatchWaiting):
             stop.set()
 
     assert not run_once(org, batch=True, notify=stop_when_it_waits, stop=stop).is_complete
@@ -133,7 +133,7 @@ def die_at(org: Path, server: BatchServer, kind: str) -> None:
     server.looks = 1000
 
     def die(event: Event) -> None:
-        if event["type"] == kind:
+        if event.kind == kind:
             raise Crash
 
     with pytest.raises(Crash):

@@ -8,13 +8,13 @@ import signal
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.errors import DiskError
+from lemming.events import Event, ModelAsked
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.testing import Crash, journal_lines, make_org, resume, say
@@ -38,8 +38,8 @@ def test_a_turn_that_was_begun_is_waited_for_as_its_resume_is_now(base: Path) ->
     )
     fs.publish(base, "shared/x", b"OLD")
 
-    def die(event: dict[str, Any]) -> None:
-        if event["type"] == "model_asked":
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked):
             raise Crash
 
     with pytest.raises(Crash):
@@ -54,12 +54,12 @@ def test_a_turn_that_was_begun_is_waited_for_as_its_resume_is_now(base: Path) ->
 def test_a_turn_that_ends_the_engine_takes_no_other_with_it(base: Path) -> None:
     make_org(base, *(resume(name, permissions={}) for name in "abc"), org={"max_parallel": 3})
 
-    def die(event: dict[str, Any]) -> None:
-        if event["type"] == "model_asked" and event["agent"] == "b":
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked) and event.agent == "b":
             raise Crash
 
-    def die_together(event: dict[str, Any]) -> None:
-        if event["type"] == "model_asked":
+    def die_together(event: Event) -> None:
+        if isinstance(event, ModelAsked):
             raise Crash
 
     for deadly in (die_together, die_together, *[die] * 6):

@@ -11,6 +11,7 @@ import pytest
 
 from lemming.engine import load_tick, persist_tick, run_once
 from lemming.errors import TickAlreadyCommitted
+from lemming.events import ProblemFound
 from lemming.journal.ledger import read_state
 from lemming.testing import Crash, crash_at, make_org, resume, tree
 
@@ -35,7 +36,10 @@ def test_without_counter_and_journals_the_next_tick_is_known_and_nothing_spent_i
 ) -> None:
     forget(spent)
     told: list[str] = []
-    report = run_once(spent, notify=lambda event: told.append(str(event)) if "problem" in event else None)
+    report = run_once(
+        spent,
+        notify=lambda event: told.append(event.problem.hint) if isinstance(event, ProblemFound) else None,
+    )
     assert (report.tick, report.turns[0].error) == (4, "OutOfCredits")
     assert "by the ledgers and outboxes tick 4 is next" in told[0]
     assert read_state(spent, "ada").credits == 3

@@ -16,9 +16,11 @@ import pytest
 from lemming import paths
 from lemming.engine import run_once
 from lemming.errors import CorruptState
+from lemming.events import Event, ModelAsked
 from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.records import TurnStarted
 from lemming.testing import Crash, FrozenClock, journal_lines, make_org, resume, say, tree
 
 MAY = {"read_outboxes": [], "tools": ["file_write", "create_agent"]}
@@ -51,12 +53,12 @@ def interrupted(base: Path) -> Path:
     """An organisation that died as ada's model was asked again; its first answer has written a file."""
     script = [{"agent": "ada", "step": 0, "reply": say("", tool_calls=[WRITES])}, {"reply": say("done")}]
     make_org(base, resume("ada", permissions=MAY, turn={"max_steps": 2}), resume("bob"), script=script)
-    die_when(base, lambda event: event["type"] == "model_asked" and event["call"] == 1)
+    die_when(base, lambda event: isinstance(event, ModelAsked) and event.call == 1)
     return base
 
 
-def die_when(base: Path, has_come: Callable[[dict[str, Any]], bool]) -> None:
-    def watch(event: dict[str, Any]) -> None:
+def die_when(base: Path, has_come: Callable[[Event], bool]) -> None:
+    def watch(event: Event) -> None:
         if has_come(event):
             raise Crash
 
@@ -112,7 +114,7 @@ def test_a_file_outside_the_organisation_is_not_written(interrupted: Path, tmp_p
 
 
 def test_nor_is_it_after_a_power_cut_for_a_turn_that_was_committed(interrupted: Path, tmp_path: Path) -> None:
-    die_when(interrupted, lambda event: event["type"] == "turn_started" and event["agent"] == "bob")
+    die_when(interrupted, lambda event: isinstance(event, TurnStarted) and event.agent == "bob")
     own = {"root": "", "path": "agents/ada/workspace/a.txt", "text": "by ada"}
     forged = [{"root": str(tmp_path), "path": ".bashrc", "text": "x"}, {**own, "path": "config/org.json"}]
     change(interrupted, "tool_finished", lambda record: record.update(effects=[own, *forged]))

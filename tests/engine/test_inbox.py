@@ -9,6 +9,7 @@ import pytest
 
 from lemming.agents import load_agent
 from lemming.engine import load_tick, run_once
+from lemming.events import ProblemFound
 from lemming.files.jsontext import compact, parse, pretty
 from lemming.journal.ledger import read_state
 from lemming.messages import OutboxEntry, collect_readable_outboxes, outbox_problems, send, write_outbox_entry
@@ -236,9 +237,9 @@ def test_an_entry_that_cannot_be_read_is_said_and_shown_when_it_is_mended(org: P
     file = org / entry.file
     whole = file.read_bytes()
     file.write_bytes(whole[:20])
-    problems: list[dict[str, Any]] = []
-    run_once(org, notify=lambda event: problems.append(event) if event["type"] == "problem" else None)
-    assert entry.file in problems[0]["problem"]["file"]
+    problems: list[ProblemFound] = []
+    run_once(org, notify=lambda event: problems.append(event) if isinstance(event, ProblemFound) else None)
+    assert entry.file in problems[0].problem.file
     run_once(org)
     file.write_bytes(whole)
     run_once(org)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
+from lemming.events import Event, ProblemFound
 from lemming.messages import read_outbox_entries
 from lemming.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import Crash, crash_at, make_org, resume, say
@@ -70,8 +71,8 @@ def test_an_agent_that_is_removed_during_an_unfinished_tick_leaves_nothing(base:
 def test_a_folder_without_a_resume_is_ignored_with_a_warning(base: Path) -> None:
     make_org(base, resume("ada"))
     (base / "agents/notes").mkdir()
-    events: list[dict[str, Any]] = []
+    events: list[Event] = []
     report = run_once(base, notify=events.append)
     assert [(turn.agent, turn.status) for turn in report.turns] == [("ada", "done")]
-    (problem,) = [event["problem"] for event in events if event["type"] == "problem"]
-    assert (problem["file"], problem["severity"]) == ("agents/notes/resume.json", "warning")
+    (problem,) = [event.problem for event in events if isinstance(event, ProblemFound)]
+    assert (problem.file, problem.severity) == ("agents/notes/resume.json", "warning")

@@ -12,6 +12,8 @@ import pytest
 
 from lemming import redaction
 from lemming.engine import run_once
+from lemming.events import Event, Observer
+from lemming.journal.records import TurnStarted
 from lemming.logging_config import ROTATE_BYTES, EngineLog, setup_logging
 from lemming.testing import journal_lines, make_org, resume, say
 
@@ -27,11 +29,11 @@ def told_of(file: Path) -> list[str]:
     return [json.loads(line)["agent"] for line in file.read_text().splitlines()]
 
 
-def after_ada(act: Callable[[], Any]) -> Callable[[dict[str, Any]], None]:
-    """Return a listener that acts once ada's turn is over."""
+def after_ada(act: Callable[[], Any]) -> Observer:
+    """Return an observer that acts once ada's turn is over."""
 
-    def hear(event: dict[str, Any]) -> None:
-        if event["type"] == "turn_ended" and event["agent"] == "ada":
+    def hear(event: Event) -> None:
+        if isinstance(event, TurnStarted) and event.agent == "bob":
             act()
 
     return hear

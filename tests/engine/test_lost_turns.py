@@ -86,10 +86,10 @@ def test_an_agent_that_is_removed_and_made_anew_gets_nothing_of_its_namesake(bas
     plain = resume("ada", title="Another Ada", permissions={"read_outboxes": []})
     fs.publish(base, "agents/ada/resume.json", pretty(plain))
     told: list[str] = []
-    run_once(base, clock=FrozenClock(boot_id="this"), notify=lambda event: told.append(event["type"]))
+    run_once(base, clock=FrozenClock(boot_id="this"), notify=lambda event: told.append(event.kind))
     assert read_state(base, "ada").turns == 1
     assert [name.tick for name in list_outbox(base, "ada")] == [ticks + 1]
-    assert "problem" not in told
+    assert "problem_found" not in told
 
 
 def test_a_first_turn_that_is_lost_is_written_again(base: Path) -> None:
@@ -97,9 +97,9 @@ def test_a_first_turn_that_is_lost_is_written_again(base: Path) -> None:
     run_once(base, clock=FrozenClock(boot_id="this"))
     (base / "agents/ada/turns.jsonl").unlink()
     told: list[str] = []
-    run_once(base, clock=FrozenClock(boot_id="this"), notify=lambda event: told.append(event["type"]))
+    run_once(base, clock=FrozenClock(boot_id="this"), notify=lambda event: told.append(event.kind))
     assert read_state(base, "ada").turns == 2
-    assert told.count("problem") == 1, "and nothing is said of what the others wrote since"
+    assert told.count("problem_found") == 1, "and nothing is said of what the others wrote since"
 
 
 def test_what_a_person_removed_stays_removed_where_no_line_is_missing(org: Path) -> None:

@@ -16,6 +16,7 @@ from lemming.agents import Survey, survey_agents
 from lemming.config import load_config
 from lemming.engine import run_once, run_tick, ticks
 from lemming.errors import ConfigError, Problem
+from lemming.events import Event, ProblemFound
 from lemming.files.documents import once_saved
 from lemming.testing import FrozenClock, make_org, resume, say, write_script
 from lemming.testing.faults import refuse_look
@@ -128,7 +129,7 @@ def test_lines_that_are_none_are_passed_over(dead: Path) -> None:
 @pytest.mark.parametrize("file", ["config/org.json", "config/models.json", "config/credits.json"])
 def test_a_setting_that_breaks_under_a_running_engine_does_not_end_it(base: Path, file: str) -> None:
     make_org(base, resume("ada"), org={"retention_ticks": 7})
-    heard: list[dict[str, Any]] = []
+    heard: list[Event] = []
     running = ticks(base, interval_s=0, max_ticks=4, clock=FrozenClock(), notify=heard.append)
     assert next(running).by_status("done")
     whole = (base / file).read_text() if (base / file).exists() else "{}"
@@ -136,20 +137,20 @@ def test_a_setting_that_breaks_under_a_running_engine_does_not_end_it(base: Path
     assert [next(running).by_status("done") != [] for _ in range(2)] == [True, True]
     (base / file).write_text(whole)
     assert next(running).by_status("done")
-    [told] = [event["problem"] for event in heard if event["type"] == "problem"]
-    assert told["file"] == file
-    assert "the settings from before hold until it is mended" in told["hint"]
+    [told] = [event.problem for event in heard if isinstance(event, ProblemFound)]
+    assert told.file == file
+    assert "the settings from before hold until it is mended" in told.hint
 
 
 def test_a_setting_that_is_mended_and_breaks_again_is_told_again(base: Path) -> None:
     make_org(base, resume("ada"), org={})
-    heard: list[dict[str, Any]] = []
+    heard: list[Event] = []
     running = ticks(base, interval_s=0, max_ticks=4, clock=FrozenClock(), notify=heard.append)
     next(running)
     for text in ("{", "{}", "{"):
         (base / "config/org.json").write_text(text)
         next(running)
-    assert len([event for event in heard if event["type"] == "problem"]) == 2
+    assert len([event for event in heard if isinstance(event, ProblemFound)]) == 2
 
 
 def test_an_engine_that_never_read_its_settings_does_not_start(base: Path) -> None:

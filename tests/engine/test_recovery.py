@@ -10,7 +10,9 @@ import pytest
 
 from lemming.engine import persist_tick, run_once, run_tick
 from lemming.errors import CorruptState, TickAlreadyCommitted
+from lemming.events import Event, ModelAsked, ProblemFound
 from lemming.journal.ledger import read_state
+from lemming.journal.records import TurnEnded
 from lemming.memory import load_memory, save_memory
 from lemming.messages import read_outbox_entries
 from lemming.testing import Crash, FrozenClock, make_org, resume, say
@@ -30,8 +32,8 @@ def interrupted(base: Path) -> Path:
 
 
 def die_when_asked(agent: str) -> Any:
-    def watch(event: dict[str, Any]) -> None:
-        if event["type"] == "model_asked" and event["agent"] == agent:
+    def watch(event: Event) -> None:
+        if isinstance(event, ModelAsked) and event.agent == agent:
             raise Crash
 
     return watch
@@ -48,8 +50,8 @@ def test_a_budget_lowered_meanwhile_does_not_undo_a_turn_that_was_committed(inte
 def test_an_answer_that_had_arrived_is_used_at_the_price_it_had(base: Path) -> None:
     make_org(base, resume("ada"), script=[{"reply": remembering("news")}])
 
-    def die_when_written(event: dict[str, Any]) -> None:
-        if event["type"] == "turn_ended":
+    def die_when_written(event: Event) -> None:
+        if isinstance(event, TurnEnded):
             raise Crash
 
     with pytest.raises(Crash):
@@ -166,6 +168,6 @@ def test_a_failed_turn_keeps_only_what_happened_outside(base: Path) -> None:
 def test_an_unknown_tool_and_an_unknown_key_are_said_at_a_run_once(base: Path) -> None:
     make_org(base, resume("ada", permissions={"tools": ["file_raed"]}, modle={}))
     said: list[str] = []
-    watch = lambda event: said.append(event["problem"]["hint"]) if event["type"] == "problem" else None  # noqa: E731
+    watch = lambda event: said.append(event.problem.hint) if isinstance(event, ProblemFound) else None  # noqa: E731
     run_once(base, notify=watch)
     assert said == ['did you mean "model"?', 'did you mean "file_read"?']

@@ -11,6 +11,7 @@ from test_inbox import seen, speak
 
 from lemming.config import load_config
 from lemming.engine import run_once
+from lemming.events import ProblemFound
 from lemming.inspect.checks import problems_of_agents
 from lemming.journal.ledger import read_state
 from lemming.messages import entry_id, list_outbox
@@ -33,13 +34,12 @@ def org(base: Path, *, retention: int, every: int, **reader: Any) -> Path:
     )
 
 
-def run(base: Path, ticks: int) -> list[dict[str, Any]]:
+def run(base: Path, ticks: int) -> list[ProblemFound]:
     """Run some ticks, and return what people were told."""
-    told: list[dict[str, Any]] = []
+    told: list[ProblemFound] = []
     for _ in range(ticks):
-        run_once(
-            base, clock=FrozenClock(), notify=lambda e: told.append(e) if e["type"] == "problem" else None
-        )
+        hear = lambda event: told.append(event) if isinstance(event, ProblemFound) else None  # noqa: E731
+        run_once(base, clock=FrozenClock(), notify=hear)
     return told
 
 
@@ -67,7 +67,7 @@ def test_what_expires_unread_is_said_everywhere(base: Path) -> None:
     told = run(base, 19)
     assert [name.tick for name in list_outbox(base, "ada")] == list(range(9, 20))  # ten times the retention
     assert len(told) == 8
-    assert str(told[0]["problem"]["message"]) == "1 entry expired in tick 12 before reader was shown it"
+    assert str(told[0].problem.message) == "1 entry expired in tick 12 before reader was shown it"
     assert "entry expired in tick 12" in (base / "logs/engine.log").read_text()
     assert expired(base, 19)[0]["unread"] == {"reader": 1}
     assert read_state(base, "reader").expired_unread == 8

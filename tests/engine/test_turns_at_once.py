@@ -19,7 +19,9 @@ from lemming.clock import FrozenClock
 from lemming.config import Org
 from lemming.engine import run_once
 from lemming.errors import DiskError
+from lemming.events import Event
 from lemming.files.documents import adapter
+from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.providers import LLMProvider, register_provider
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
@@ -143,8 +145,8 @@ def test_a_full_disk_in_one_turn_ends_the_tick_and_the_next_run_finishes_it(base
     resumes = [resume(f"a{n}", permissions={}) for n in range(6)]
     make_org(base, *resumes, org={"max_parallel": 3})
 
-    def refuse(event: dict[str, Any]) -> None:
-        if event["type"] == "turn_started" and event["agent"] == "a4":
+    def refuse(event: Event) -> None:
+        if isinstance(event, TurnStarted) and event.agent == "a4":
             raise DiskError("the disk is full")
 
     with pytest.raises(DiskError, match="full"):
@@ -159,8 +161,8 @@ def test_a_stop_lets_running_turns_end_and_begins_no_other(base: Path) -> None:
     make_org(base, *(resume(f"a{n}", permissions={}) for n in range(8)), org={"max_parallel": 2})
     stop = threading.Event()
 
-    def hear(event: dict[str, Any]) -> None:
-        if event["type"] == "turn_ended":
+    def hear(event: Event) -> None:
+        if isinstance(event, TurnEnded):
             stop.set()
 
     report = run_once(base, notify=hear, stop=stop)

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from lemming.clock import FrozenClock
 from lemming.engine import load_tick, persist_tick, run_once, run_opened, ticks
+from lemming.events import Event, Sleeping, Woken
 from lemming.files import fs
 from lemming.files.fs import AppendFile
 from lemming.files.jsontext import pretty
@@ -21,7 +22,7 @@ from lemming.report import TickReport
 from lemming.service.sleep import LONGEST_LOOK_S, LONGEST_SLEEP_S, Sleeper
 from lemming.service.watch import Watch
 from lemming.testing import make_org, resume, say, tree
-from lemming.tick.runtime import Event, open_org
+from lemming.tick.runtime import open_org
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
 CHANGED = {"wake": "changed"}
@@ -52,6 +53,9 @@ class Alarm(threading.Event):
         return self.is_set()
 
 
+E = TypeVar("E", bound=Event)
+
+
 @dataclass
 class Night:
     """An organisation whose engine sleeps by an alarm clock of ours, one tick and one sleep at a time."""
@@ -71,8 +75,8 @@ class Night:
         persist_tick(self.base, report.tick + 1 + self.passed)
         return report
 
-    def told(self, kind: str) -> list[Event]:
-        return [event for event in self.events if event["type"] == kind]
+    def told(self, kind: type[E]) -> list[E]:
+        return [event for event in self.events if isinstance(event, kind)]
 
 
 @contextmanager
@@ -112,9 +116,9 @@ def test_ticks_in_which_nobody_is_due_are_slept_through_and_counted(base: Path) 
         assert night.tick().is_quiet
         assert (night.alarm.now, night.passed, load_tick(base)) == (9 * MINUTE, 8, 10)
         assert [turn.status for turn in night.tick().turns] == ["done"]
-    assert night.told("sleeping")[0]["until_tick"] == 10
-    assert night.told("sleeping")[0]["due"] == ["ada"]
-    assert night.told("woken")[0]["slept_through"] == 8
+    assert night.told(Sleeping)[0].until_tick == 10
+    assert night.told(Sleeping)[0].due == ["ada"]
+    assert night.told(Woken)[0].slept_through == 8
 
 
 def test_who_found_nothing_new_keeps_nobody_awake(base: Path) -> None:
@@ -125,7 +129,7 @@ def test_who_found_nothing_new_keeps_nobody_awake(base: Path) -> None:
         assert night.tick().is_quiet
         assert night.alarm.now == MINUTE + LONGEST_SLEEP_S
         assert night.tick().tick == 2 + LONGEST_SLEEP_S / MINUTE
-        assert night.told("sleeping")[-1]["due"] == []
+        assert night.told(Sleeping)[-1].due == []
 
 
 def test_the_longer_nothing_happens_the_more_seldom_it_looks(base: Path) -> None:
@@ -161,7 +165,7 @@ def test_an_entry_by_a_person_wakes_it_and_the_reader_takes_its_turn(base: Path)
         night.alarm.planned = [(MINUTE + 150.0, lambda: send(base))]
         night.tick()
         assert MINUTE + 150 < night.alarm.now < MINUTE + 155
-        assert night.told("woken")[-1]["changed"] == ["agents/human/outbox"]
+        assert night.told(Woken)[-1].changed == ["agents/human/outbox"]
         assert night.passed == 2
         assert [turn.status for turn in night.tick().turns] == ["done", "skipped"]
 
@@ -186,7 +190,7 @@ def test_these_files_wake_it_when_they_change(base: Path, file: str) -> None:
     with asleep(base) as night:
         night.alarm.planned = [(10.0, lambda: _add_a_blank(base, file))]
         night.tick()
-        assert night.told("woken")[-1]["changed"] == [file]
+        assert night.told(Woken)[-1].changed == [file]
         assert night.alarm.now < MINUTE
 
 
@@ -211,7 +215,7 @@ def test_an_edit_of_the_same_size_within_one_granule_of_the_clock_wakes_it(base:
     with asleep(base) as night:
         night.alarm.planned = [(10.0, lambda: file.write_text(file.read_text().replace("Ada", "Eva")))]
         night.tick()
-        assert night.told("woken")[-1]["changed"] == ["agents/ada/resume.json"]
+        assert night.told(Woken)[-1].changed == ["agents/ada/resume.json"]
 
 
 def test_a_file_still_being_written_is_waited_for(base: Path) -> None:
@@ -247,7 +251,7 @@ def test_a_change_during_a_tick_begins_the_next_one_at_once(base: Path) -> None:
     with asleep(base) as night:
         night.tick(meanwhile=lambda: send(base))
         assert night.alarm.now == 0
-        assert night.told("woken")[-1]["changed"] == ["agents/human/outbox"]
+        assert night.told(Woken)[-1].changed == ["agents/human/outbox"]
         assert [turn.status for turn in night.tick().turns] == ["done", "skipped"]
         assert night.alarm.now == MINUTE
 
@@ -256,7 +260,7 @@ def test_a_persons_entry_beside_one_that_the_engine_wrote_is_noticed(base: Path)
     make_org(base, resume("ada", permissions={}))
     with asleep(base) as night:
         night.tick(meanwhile=lambda: _drop(base / "agents/ada/outbox/00000001_ffffffffffff.json"))
-        assert night.told("woken")[-1]["changed"] == ["agents/ada/outbox"]
+        assert night.told(Woken)[-1].changed == ["agents/ada/outbox"]
         assert night.alarm.now == 0
 
 
@@ -277,7 +281,7 @@ def test_what_the_engine_wrote_itself_does_not_wake_it(base: Path) -> None:
         for minutes in range(1, 5):
             assert night.tick().totals["done"] == 2
             assert night.alarm.now == minutes * MINUTE
-        assert {event["why"] for event in night.told("woken")} == {"time"}
+        assert {event.why for event in night.told(Woken)} == {"time"}
 
 
 def test_a_change_as_the_next_tick_begins_is_kept_for_one_who_is_due_later(base: Path) -> None:
@@ -374,7 +378,7 @@ def test_a_stop_ends_the_sleep_and_counts_the_ticks_that_had_their_time(base: Pa
         night.tick()
         assert night.alarm.now == 3.5 * MINUTE
         assert load_tick(base) == 5
-        assert night.told("woken")[-1]["why"] == "stop"
+        assert night.told(Woken)[-1].why == "stop"
 
 
 def test_a_tick_that_was_stopped_half_way_is_not_slept_through(base: Path) -> None:

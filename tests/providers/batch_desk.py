@@ -12,6 +12,7 @@ from typing import Any
 from batch_server import BatchServer
 
 from lemming.config import ModelEntry
+from lemming.events import Event
 from lemming.journal.records import Record
 from lemming.llm.batch.queue import Batches
 from lemming.llm.retrying import RetryingLLMProvider
@@ -37,7 +38,7 @@ class Desk:
     stop: threading.Event = field(default_factory=threading.Event)
     records: list[Record] = field(default_factory=list)
     synced: list[str] = field(default_factory=list)
-    events: list[dict[str, Any]] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
     pauses: list[float] = field(default_factory=list)
     providers: dict[str, LLMProvider] = field(default_factory=dict)
     on_pause: Callable[[], object] = bool

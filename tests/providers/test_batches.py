@@ -13,6 +13,7 @@ from fault_server import ANSWER
 
 from lemming.config import ModelEntry
 from lemming.errors import AuthenticationFailed, DiskError
+from lemming.events import BatchNotSent, BatchWaiting
 from lemming.journal.records import BatchEnded
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.batch.api import BatchProgress
@@ -185,7 +186,7 @@ def test_a_server_that_refuses_batches_gets_live_calls_and_a_person_is_told(desk
     desk.server.trouble = [Trouble(f"POST {desk.path()}", 403)]
     assert not any(reply.batched for reply in desk.ask(*AGENTS).values())
     assert len(desk.server.live) == 3
-    assert [(event["type"], "403" in event["problem"]) for event in desk.events] == [("batch_not_sent", True)]
+    assert ["403" in event.problem for event in desk.events if isinstance(event, BatchNotSent)] == [True]
 
 
 def test_a_batch_that_is_gone_is_not_waited_for(desk: Desk) -> None:
@@ -196,7 +197,7 @@ def test_a_batch_that_is_gone_is_not_waited_for(desk: Desk) -> None:
 def test_a_wrong_key_is_told_and_does_not_lose_the_batch(desk: Desk) -> None:
     desk.server.trouble = [Trouble("batch_1", 401, 2)]
     assert desk.ask("ada")["ada"].batched
-    told = [event["problem"] for event in desk.events if event["type"] == "batch_waiting"]
+    told = [event.problem for event in desk.events if isinstance(event, BatchWaiting)]
     assert len(told) == 1
     assert "HTTP 401" in told[0]
 

@@ -17,10 +17,12 @@ import pytest
 from lemming.cli import run as command_line
 from lemming.engine import load_tick, run_once
 from lemming.errors import GitFailed, UsageError
+from lemming.events import Event, HistoryNotKept
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.history.git import BRANCH, FOLDER, Repository, git_version
 from lemming.history.read import History
+from lemming.journal.records import TurnEnded
 from lemming.messages import send
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 
@@ -50,12 +52,12 @@ def make(base: Path, *more: dict[str, Any], **changes: Any) -> Path:
     return make_org(base, resume("ada"), *more, **{"org": ON, **changes})
 
 
-def run(base: Path, ticks: int = 1) -> list[dict[str, Any]]:
+def run(base: Path, ticks: int = 1) -> list[HistoryNotKept]:
     """Run ticks and return what was said about the history."""
-    said: list[dict[str, Any]] = []
+    said: list[Event] = []
     for _ in range(ticks):
         run_once(base, clock=FrozenClock(), notify=said.append)
-    return [event for event in said if event["type"] == "history_not_kept"]
+    return [event for event in said if isinstance(event, HistoryNotKept)]
 
 
 def subjects(base: Path) -> list[str]:
@@ -274,7 +276,7 @@ def test_settings_that_are_not_ours_start_nothing(base: Path, odd: str) -> None:
     texts = {"config": settings, "commondir": str(other), "info/attributes": "* filter=mine\n"}
     (base / FOLDER / odd).write_text(texts[odd])
     (said,) = run(base)
-    assert odd in said["problem"]["where"]
+    assert odd in said.problem.where
     with pytest.raises(GitFailed):
         History(base)
     assert not fired.exists()
@@ -346,7 +348,7 @@ def test_a_pipe_in_the_place_of_a_file_of_gits_is_named_and_hangs_nothing(
         History(base)
     assert refused.value.where == place
     (said,) = run(base)
-    assert said["problem"]["where"] == place
+    assert said.problem.where == place
 
 
 @pytest.mark.parametrize("name", ["objects/info/alternates", "info/grafts", "shallow", "worktrees/x/gitdir"])
@@ -445,9 +447,9 @@ def test_a_history_whose_bytes_power_loss_took_begins_anew_and_the_old_one_is_ke
         assert said == []
         assert subjects(base)[-1] == "tick 3: 1 done"
         return
-    assert "begins anew" in said[0]["problem"]["message"]
+    assert "begins anew" in said[0].problem.message
     (aside,) = base.glob("aside/*/history.git")
-    assert str(aside.relative_to(base)) in said[0]["problem"]["hint"]
+    assert str(aside.relative_to(base)) in said[0].problem.hint
     assert run(base) == []
     assert subjects(base)[-1] == "tick 4: 1 done"
     assert command_line(["-C", str(base), "doctor"]) == 0
@@ -482,7 +484,7 @@ def test_a_git_that_cannot_be_used_is_a_warning_and_is_caught_up(
     with monkeypatch.context() as patch:
         _git_that(base.parent / "bin", does, patch)
         told = run(base, 2)
-    assert says in told[0]["problem"]["message"]
+    assert says in told[0].problem.message
     assert "history_not_kept" in (base / "logs/engine.log").read_text()
     assert load_tick(base) == 4
     assert run(base) == []
@@ -498,8 +500,8 @@ def test_an_interrupted_tick_is_one_commit(base: Path) -> None:
     class Cut(BaseException):
         pass
 
-    def cut(event: dict[str, Any]) -> None:
-        if event["type"] == "turn_ended":
+    def cut(event: Event) -> None:
+        if isinstance(event, TurnEnded):
             raise Cut
 
     with pytest.raises(Cut):

@@ -6,7 +6,6 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from terminal import Ran
@@ -14,6 +13,7 @@ from typed import bell, typed
 
 from lemming.engine import load_tick, run_once
 from lemming.errors import CorruptState, TickAlreadyCommitted
+from lemming.events import Event, ModelAsked
 from lemming.journal.file import is_committed
 from lemming.journal.ledger import read_state
 from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
@@ -58,8 +58,8 @@ def damage(file: Path, line: int) -> bytes:
 def interrupt(base: Path, agent: str = "bob") -> None:
     """Begin a tick and die when this agent's model is asked."""
 
-    def die(event: dict[str, Any]) -> None:
-        if event["type"] == "model_asked" and event["agent"] == agent:
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked) and event.agent == agent:
             raise Crash
 
     with pytest.raises(Crash):
@@ -190,9 +190,7 @@ def test_a_damaged_unfinished_journal_goes_on_after_its_last_whole_line(base: Pa
     assert journal(base, 4).read_bytes() == b"".join(whole[:3])
     assert (aside_of(base) / "logs/ticks/00000004.jsonl").read_bytes() != before
     asked: list[str] = []
-    run_once(
-        base, notify=lambda event: asked.append(event["agent"]) if event["type"] == "model_asked" else None
-    )
+    run_once(base, notify=lambda event: asked.append(event.agent) if isinstance(event, ModelAsked) else None)
     assert asked == ["bob"]  # what ada's model had answered stands above the damage
     assert is_committed(base, 4)
 

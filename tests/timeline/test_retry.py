@@ -12,6 +12,7 @@ from terminal import Ran
 from typed import typed
 
 from lemming.engine import run_once
+from lemming.events import Event, ModelAsked
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.redaction import refresh
@@ -251,8 +252,8 @@ def test_a_retry_waits_until_the_tick_is_finished_and_the_engine_has_gone(
     with open_org(org):
         assert repair("--retry", "1/ada/0", "--yes").status == 4
 
-    def die(event: dict[str, Any]) -> None:
-        if event["type"] == "model_asked":
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked):
             raise Crash
 
     grant(org, "gong", "file_read")  # something has changed, so that she wakes

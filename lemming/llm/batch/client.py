@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from lemming.clock import parse_timestamp, timestamp
 from lemming.config import ModelEntry
 from lemming.errors import AuthenticationFailed, ProviderError, Unavailable
+from lemming.events import BatchNotSent, BatchWaiting, Observer
 from lemming.files.jsontext import compact
 from lemming.journal.parts import Item
 from lemming.journal.records import BatchAnnounced, BatchEnded, BatchSent, Record
@@ -27,7 +28,6 @@ from lemming.llm.batch.api import BatchProgress, TakesBatches
 from lemming.llm.calls import checked, guarded
 from lemming.providers import Reply, Request
 
-Event = dict[str, Any]
 B = TypeVar("B", BatchAnnounced, BatchSent)
 Place = tuple[str, int]
 """Which call of a tick: the agent, and the number of the call in its turn."""
@@ -95,7 +95,7 @@ class Post:
 
     record: Append
     now: Callable[[], datetime]
-    notify: Callable[[Event], None]
+    notify: Observer
     stop: threading.Event
     sleep: Callable[[float], object]
 
@@ -129,12 +129,11 @@ class Post:
             replies = len(progress.replies)
             counts = {"replies": replies, "live": batch.size - replies}
             self.record(BatchEnded(batch=batch.id, **counts, problem=progress.problem))
-            self.notify({"type": "batch_ended", "batch": batch.id, **counts, "problem": progress.problem})
         elif progress.finished > batch.finished or progress.problem != batch.problem:
             batch.finished = max(batch.finished, progress.finished)
             batch.problem = progress.problem
             counts = {"finished": batch.finished, "calls": batch.size}
-            self.notify({"type": "batch_waiting", "batch": batch.id, **counts, "problem": batch.problem})
+            self.notify(BatchWaiting(batch=batch.id, **counts, problem=batch.problem))
         return progress
 
     def pause(self, earlier: int) -> None:
@@ -163,8 +162,6 @@ class Post:
             return None
         sent = BatchSent(batch=batch, **announced.as_json())
         self.record(sent, sync=True)
-        told = {"batch": batch, "provider": sent.provider, "model": sent.model}
-        self.notify({"type": "batch_sent", **told, "calls": len(sent.items)})
         return sent
 
     def _insist(self, call: Call, work: Callable[[int], str | None]) -> str | None:
@@ -179,7 +176,7 @@ class Post:
                 problem = str(error)
                 if not error.is_retryable:
                     break
-        self.notify({"type": "batch_not_sent", "provider": call.entry.provider, "problem": problem})
+        self.notify(BatchNotSent(provider=call.entry.provider, problem=problem))
         return None
 
     def _end_early(self, batch: Batch, progress: BatchProgress) -> BatchProgress:

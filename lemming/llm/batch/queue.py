@@ -14,10 +14,11 @@ from datetime import datetime
 
 from lemming.config import ModelEntry
 from lemming.errors import LemmingError
+from lemming.events import Observer
 from lemming.files.jsontext import compact
 from lemming.journal.records import BatchAnnounced, BatchAwaited, BatchSent, Record
 from lemming.llm.batch.api import BatchProgress, TakesBatches
-from lemming.llm.batch.client import Append, Batch, Call, Event, Post, by_place, custom_id, id_in, portions
+from lemming.llm.batch.client import Append, Batch, Call, Post, by_place, custom_id, id_in, portions
 from lemming.providers import LLMProvider, Reply, Request
 
 
@@ -37,7 +38,7 @@ class Batches:
         record: Append,
         records: Iterable[Record],
         now: Callable[[], datetime],
-        notify: Callable[[Event], None],
+        notify: Observer,
         stop: threading.Event,
         sends: bool = True,
         sleep: Callable[[float], object] | None = None,

@@ -17,6 +17,7 @@ from lemming.config import Config, ModelEntry
 from lemming.contract import ToolCall
 from lemming.engine import run_opened
 from lemming.errors import UsageError
+from lemming.events import Event, TickBegins
 from lemming.files import fs
 from lemming.files.effects import FileEffect
 from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
@@ -25,10 +26,10 @@ from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, Tu
 from lemming.llm.backends.replay import replayed
 from lemming.organisation import OrgPath
 from lemming.providers import Reply, Request
-from lemming.report import FileWritten
+from lemming.report import FileWritten, TurnReport
 from lemming.tick.answers import recorded_result
 from lemming.tick.counter import load_tick, persist_tick
-from lemming.tick.runtime import Event, Runtime, open_org
+from lemming.tick.runtime import Runtime, open_org
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.repair.unknown import without_words
 from lemming.timeline.replay.arrivals import Arrivals, find_arrivals
@@ -207,7 +208,7 @@ class Rerun(Runtime):
     _time: str = ""
 
     def __post_init__(self) -> None:
-        self.notify = self._hear
+        self.observers = (self._hear,)
 
     def begin(self, recorded: RecordedTick) -> None:
         """Turn to the next tick of the recording."""
@@ -264,27 +265,27 @@ class Rerun(Runtime):
 
     def _hear(self, event: Event) -> None:
         tick = self.recorded.tick
-        if event["type"] == "tick_started":
+        if isinstance(event, TickBegins):
             plan = self.recorded.begin.as_json()
-            require_same(plan, event, tick=tick, agent="", what="plan", but=["type", "broken"])
-        elif event["type"] == "turn_ended":
-            self._compare_turn(event)
+            require_same(plan, event.as_json(), tick=tick, agent="", what="plan", but=["broken"])
+        elif isinstance(event, TurnEnded):
+            self._compare_turn(event.report)
 
-    def _compare_turn(self, event: Event) -> None:
-        agent, ended = event["agent"], self.recorded.ended[event["agent"]]
+    def _compare_turn(self, report: TurnReport) -> None:
+        agent, ended = report.agent, self.recorded.ended[report.agent]
         outside = f"{self.base}/{OUTSIDE}"
         files = [
             FileWritten(path=file["path"].removeprefix(outside), sha256=file["sha256"])
-            for file in event["files"]
+            for file in report.files
         ]
-        ahead = sorted(path.removeprefix(outside) for path in event["written_ahead"])
+        ahead = sorted(path.removeprefix(outside) for path in report.written_ahead)
         try:
             # Why a turn failed may name a path, and how long it took is not an effect.
-            but = ["type", "tick", "reason", "duration_ms"]
+            but = ["reason", "duration_ms"]
             require_same(
                 ended.as_json(),
-                {**event, "files": files, "written_ahead": ahead},
-                tick=event["tick"],
+                {**report.as_json(), "files": files, "written_ahead": ahead},
+                tick=self.recorded.tick,
                 agent=agent,
                 what="turn",
                 but=but,
