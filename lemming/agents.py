@@ -301,15 +301,17 @@ def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
 
 def require_own_folders(base: OrgPath, name: str) -> None:
     """Raise `ConfigError` when something else stands where one of the agent's own folders belongs."""
+    own = paths.agent_folder(name)
     for folder in OWN_FOLDERS:
-        file = f"{paths.agent_folder(name)}/{folder}"
         try:
-            mode = status_of(f"{base}/{file}").st_mode
+            mode = status_of(f"{base}/{own}/{folder}").st_mode
         except FileNotFoundError:
             continue
         if not stat.S_ISDIR(mode):
             what = "a symbolic link" if stat.S_ISLNK(mode) else "something that is not a folder"
-            raise _broken(file, f"{what} stands where the agent's {folder} belongs", "move it away")
+            raise _broken(
+                f"{own}/{folder}", f"{what} stands where the agent's {folder} belongs", "move it away"
+            )
 
 
 def should_run(agent: Agent, tick: int) -> bool:
