@@ -177,31 +177,35 @@ class EntryIndex:
         self._outboxes[name.author] = _Outbox(known.path, listing, names, known.strays)
 
     def _list(self, author: str, path: str, listing: Listing, known: _Outbox | None) -> Names:
-        """Take note of what an outbox holds; names that were there before are not taken apart again."""
+        """Take note of what an outbox holds; forget what was read in it where somebody else changed it."""
         before = known.names if known else NONE
-        there = {name.file_name: name for name in before.all}
-        new = names_in(author, [file_name for file_name in listing.names if file_name not in there])
-        gone = set(before.all).difference(map(there.get, listing.names)) if there else set()
-        names = before
-        if new or gone:
-            kept = _without(before.all, gone)
-            every = [*kept, *new] if not (kept and new) or kept[-1] < new[0] else sorted([*kept, *new])
-            names = Names(every, [name for name in every if not name.is_derived])
-            self._changed ^= gone.union(new)
-        elif known and known.listing.identity != listing.identity:  # something else stands under a name
-            names, self._in_order = before.copy(), self._in_order.copy()
-        if known and known.listing.identity != listing.identity:
-            self._forget(before.all)
+        names = self._with_changes(before, author, listing.names)
+        if known:
+            is_changed = known.listing.identity != listing.identity
+            if is_changed and names is before:  # something else stands under one of the names
+                names, self._in_order = before.copy(), self._in_order.copy()
+            if is_changed or not (known.listing.is_settled or known.listing.is_changed_here):
+                self._forget(before.all)
         if listing is ABSENT:
             self._outboxes.pop(author, None)
             return NONE
-        strays = (
-            [file_name for file_name in listing.names if not paths.ENTRY_FILE.match(file_name)]
-            if len(listing.names) > len(names.all)
-            else ()
-        )
+        strays: list[str] = []
+        if len(listing.names) > len(names.all):
+            strays = [file_name for file_name in listing.names if not paths.ENTRY_FILE.match(file_name)]
         self._outboxes[author] = _Outbox(path, listing._replace(names=[]), names, strays)
         return names
+
+    def _with_changes(self, before: Names, author: str, file_names: Iterable[str]) -> Names:
+        """Return the names of the entries among these files; those from before are not taken apart again."""
+        there = {name.file_name: name for name in before.all}
+        new = names_in(author, [file_name for file_name in file_names if file_name not in there])
+        gone = set(before.all).difference(map(there.get, file_names)) if there else set()
+        if not (new or gone):
+            return before
+        self._changed ^= gone.union(new)
+        kept = _without(before.all, gone)
+        names = kept + new if not (kept and new) or kept[-1] < new[0] else sorted(kept + new)
+        return Names(names, [name for name in names if not name.is_derived])
 
     def _keep(self, name: EntryName, entry: OutboxEntry) -> None:
         self.entries[name] = entry

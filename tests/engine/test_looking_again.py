@@ -101,6 +101,7 @@ def test_an_entry_that_was_read_or_written_is_not_looked_at_again_until_its_fold
 ) -> None:
     index = EntryIndex(Organisation(tmp_path))
     paths = [write(tmp_path, "ada", 1, "a", "as it was"), turn(index, tmp_path, 2, "as it was")]
+    wait_for_rest(tmp_path)
     assert texts(index) == ["as it was"] * 2
     for path in paths:
         path.write_bytes(path.read_bytes().replace(b"as it was", b"as it is"))
@@ -208,6 +209,7 @@ def test_what_is_kept_of_entries_stays_within_its_bytes(tmp_path: Path) -> None:
     large = "x" * (200 << 10)
     for tick in range(KEPT_BYTES // len(large) + 3):
         write(tmp_path, "ada", tick, "a", text=large)
+    wait_for_rest(tmp_path)
     assert len(texts(index)) == len(index.outbox("ada").all)
     assert index.kept_bytes <= KEPT_BYTES
     assert index.kept_bytes > KEPT_BYTES // 2
