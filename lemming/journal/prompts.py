@@ -146,23 +146,24 @@ class PromptWriter:
         """
         self._begin(tick)
         parts: list[Part] = []
+        spelled: list[str] = []
+        places: list[int] = []
         new: list[str] = []
-        spelled, places = list[str](), self._places
-        for line in text.split("\n"):
-            place = places.get(line) if len(line) >= SHORTEST_LINE else None
+        lines = text.split("\n")
+        for line, place in zip(lines, map(self._places.get, lines), strict=True):
             if place is None:
+                if places:
+                    parts.append(places)
+                    places = []
                 spelled.append(line)
                 if len(line) >= SHORTEST_LINE:
                     new.append(line)
-                continue
-            if spelled:
-                parts.append("\n".join(spelled))
-                spelled = []
-            if parts and isinstance(parts[-1], list):
-                parts[-1] += place
             else:
-                parts.append([*place])
-        return ([*parts, "\n".join(spelled)] if spelled else parts), new
+                if spelled:
+                    parts.append("\n".join(spelled))
+                    spelled = []
+                places += place
+        return [*parts, places or "\n".join(spelled)], new
 
     def note(self, tick: int, agent: str, opening: bytes, count: int, new: list[str]) -> None:
         """Take note of what a `turn_started` that has been written spells out."""
