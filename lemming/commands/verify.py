@@ -35,7 +35,7 @@ def verify(
 
     The journals' own checksums, each file against the last turn that wrote it, the outboxes, the ledgers
     and the tick counter. The newest 1,000 journals are also taken apart, record by record; --all does that
-    with all of them, and takes twice as long.
+    with all of them, and takes half as long again.
 
     What is wrong comes first, oldest tick first. A memory, a resume or a workspace file that a person has
     edited is a note; what is damaged, gone or not accounted for is an error.
