@@ -1,4 +1,5 @@
-"""Writes the parts of `docs/cli.md`, `events.md`, `resume.md` and `settings.md` that follow from the code.
+"""Writes the parts of `docs/cli.md`, `events.md`, `resume.md`, `settings.md` and `glossary.md` that follow
+from the code.
 
     python -m lemming.reference docs
 
@@ -7,6 +8,7 @@ What stands above the mark in each page is written by people and is kept.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import json
 import re
@@ -14,7 +16,7 @@ import sys
 import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -40,6 +42,7 @@ def pages(folder: Path) -> dict[str, str]:
         "events.md": events(),
         "resume.md": resume(),
         "settings.md": settings(),
+        "glossary.md": types(),
     }
     return {name: f"{_by_people(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
 
@@ -214,6 +217,53 @@ def _default_in_words(field: Any) -> str:
 def _table(headings: list[str], rows: list[list[str]]) -> str:
     lines = [headings, ["---"] * len(headings), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+# --- the types of the code ----------------------------------------------------------------------
+
+
+def types() -> str:
+    """Return a table of the classes that more than one module uses: where each is, and what."""
+    found = sorted(public_types(), key=lambda each: (each.name.lower(), each.module))
+    rows = [[f"`{each.name}`", f"`{each.module}`", each.about] for each in found if each.family is None]
+    return f"## Types\n\n{_ABOUT_TYPES}\n\n{_table(['type', 'module', 'what it is'], rows)}"
+
+
+_ABOUT_TYPES = """Classes that more than one module uses. Families that stand elsewhere: errors
+(`lemming/errors.py`), commands ([cli.md](cli.md)), backends (`lemming/llm/backends/`), records of the journal
+and their parts ([formats.md](formats.md)), and what tests use (`lemming.testing`)."""
+FAMILIES = ("errors", "commands", "llm.backends", "journal.records", "journal.parts", "testing")
+
+
+class PublicType(NamedTuple):
+    """A class that another module of the package imports. `family`: where it belongs, if not in the table."""
+
+    name: str
+    module: str
+    about: str
+    family: str | None
+
+
+def public_types() -> Iterator[PublicType]:
+    """Yield the classes without an underscore that another module imports; found without importing any."""
+    root = Path(__file__).parent
+    trees = {
+        ".".join(file.relative_to(root).with_suffix("").parts): ast.parse(file.read_bytes())
+        for file in sorted(root.rglob("*.py"))
+    }
+    imported = {
+        (node.module, name.name)
+        for tree in trees.values()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for name in node.names
+    }
+    for module, tree in trees.items():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and (f"lemming.{module}", node.name) in imported:
+                family = next((family for family in FAMILIES if f"{module}.".startswith(f"{family}.")), None)
+                about = (ast.get_docstring(node) or "").split("\n\n")[0].replace("\n", " ")
+                yield PublicType(node.name, f"lemming.{module}", about, family)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from lemming.config import Org
 from lemming.errors import PermissionDenied
 from lemming.files.effects import FileEffect
 from lemming.memory import decode_memory
-from lemming.sandbox.quota import Usage
+from lemming.sandbox.quota import FolderSize
 
 
 def require_writable(agent: Agent, base: Path, org: Org, effect: FileEffect, *, caller: str) -> None:
@@ -23,7 +23,7 @@ def require_writable(agent: Agent, base: Path, org: Org, effect: FileEffect, *, 
     place = resolve(agent, base, f"{effect.root or base}/{effect.path}", "write", caller=caller)
     if (place.effect_root, place.relative) != (effect.root, effect.path):
         raise place.asked.refused("it is written otherwise than the engine writes a place")
-    limits = Usage(org.quota.max_bytes, org.quota.max_files)
+    limits = FolderSize(org.quota.max_bytes, org.quota.max_files)
     write_effect(place, effect.content, {}, limits=limits)
 
 

@@ -23,7 +23,7 @@ from lemming.files.effects import FileEffect
 from lemming.files.refusals import looking, require_about_one_file
 from lemming.files.stamps import status_of
 from lemming.sandbox import quota
-from lemming.sandbox.quota import Usage
+from lemming.sandbox.quota import FolderSize
 
 Identity = tuple[int, int]
 
@@ -67,7 +67,9 @@ def list_folder(place: Place, staged: Mapping[str, bytes]) -> tuple[list[str], i
     return shown, len(names) - len(shown)
 
 
-def write_effect(place: Place, content: bytes, staged: Mapping[str, bytes], *, limits: Usage) -> FileEffect:
+def write_effect(
+    place: Place, content: bytes, staged: Mapping[str, bytes], *, limits: FolderSize
+) -> FileEffect:
     """Return the effect that writes a file; raise `PermissionDenied` or `ToolError` when it may not be.
 
     Folders on the way are walked now, and again, just as strictly, when the effect is applied. `limits` is
@@ -90,7 +92,7 @@ def write_effect(place: Place, content: bytes, staged: Mapping[str, bytes], *, l
     return effect
 
 
-def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: Usage) -> None:
+def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: FolderSize) -> None:
     """Raise if what is staged would make its folder hold more than it may.
 
     The folder is the workspace, `shared/`, or what is granted of it: what others, who may be writing at the
@@ -115,7 +117,7 @@ def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: Usage) -> 
 
 
 @looking
-def _measure(folder: str) -> Usage:
+def _measure(folder: str) -> FolderSize:
     return quota.measure(folder)
 
 

@@ -57,7 +57,7 @@ _RECORD_BYTES = 512  # what Python takes for a small one
 
 
 @dataclass(frozen=True)
-class Reading:
+class JournalContents:
     """The records of a journal, the size of its valid part, its last checksum, and what follows: torn.
 
     `epochs` are those of the engines that wrote them, `long_lines` as `lemming.journal.prompts` counts them.
@@ -90,11 +90,11 @@ def read_journal(
 
 def reading_of(
     base: OrgPath, tick: int, *, limit_bytes: int = JOURNAL_LIMIT_BYTES, prompts: PromptReader | None = None
-) -> Reading:
+) -> JournalContents:
     """Return what a tick's journal says. Raises as `read_journal`."""
     with _opened(base, tick) as file:
         if file is None:
-            return Reading([])
+            return JournalContents([])
         return read_records(file, tick, prompts or prompts_in(base), limit_bytes=limit_bytes)
 
 
@@ -177,7 +177,7 @@ def read_records(
     *,
     limit_bytes: int = JOURNAL_LIMIT_BYTES,
     only_first: bool = False,
-) -> Reading:
+) -> JournalContents:
     """Return what the bytes of a tick's journal say; raise `CorruptState` for damage before the last line."""
     file, records, sequence = paths.journal_file(tick), list[Record](), Sequence(tick)
     check, offset, room, epochs, here = b"", 0, limit_bytes, set[int](), SpelledOut()
@@ -193,7 +193,7 @@ def read_records(
                 )
                 raise damaged(file, number, why)
             surplus_bytes = len(line) + len(surplus)
-            return Reading(records, offset, check, surplus_bytes, frozenset(epochs), len(here.lines))
+            return JournalContents(records, offset, check, surplus_bytes, frozenset(epochs), len(here.lines))
         try:
             records.append(sequence.take(plain, prompts, here))
         except NoRecord as error:
@@ -203,7 +203,7 @@ def read_records(
         offset += len(line)
         if only_first:
             break
-    return Reading(records, offset, check, epochs=frozenset(epochs), long_lines=len(here.lines))
+    return JournalContents(records, offset, check, epochs=frozenset(epochs), long_lines=len(here.lines))
 
 
 @contextlib.contextmanager

@@ -34,7 +34,7 @@ _LOOK_SHARE = 10  # a look that takes long is followed by a pause this many time
 class Order(NamedTuple):
     """What to run and how. `argv` is the shell, or bubblewrap around it.
 
-    `max_memory_bytes` is for all its processes together, `max_usage` the `quota.Usage` of the workspace.
+    `max_memory_bytes` is for all its processes together, `max_usage` the `quota.FolderSize` of the workspace.
     `namespaces` is false only where a test wants to see what the other walls hold by themselves.
     """
 
@@ -94,7 +94,7 @@ def carry_out(order: Order) -> Verdict:
         processes.end_all(child, wake)
     walls = _describe(order, is_read_only)
     if order.workspace is not None:
-        limit = quota.measure(order.workspace).beyond(quota.Usage(*order.max_usage))
+        limit = quota.measure(order.workspace).beyond(quota.FolderSize(*order.max_usage))
         if limit:
             return Verdict("disk", status, walls, limit)
     return Verdict(ended, status, walls, "files without a name" if ended == "disk" else "")
@@ -251,7 +251,7 @@ def _limit_reached(order: Order) -> Ended | None:
     if order.workspace is not None:
         usage = quota.measure(order.workspace)
         usage = usage._replace(size_bytes=usage.size_bytes + processes.unlinked_bytes(found))
-        if usage.beyond(quota.Usage(*order.max_usage)):
+        if usage.beyond(quota.FolderSize(*order.max_usage)):
             return "disk"
     return None
 

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
     status: os.stat_result
 
 
-class Usage(NamedTuple):
+class FolderSize(NamedTuple):
     """What a folder holds: the larger of length and room on the disk, files and folders, folders deep, and
     folders that cannot be looked into."""
 
@@ -33,7 +33,7 @@ class Usage(NamedTuple):
     depth: int = 0
     closed: int = 0
 
-    def beyond(self, limits: Usage) -> str:
+    def beyond(self, limits: FolderSize) -> str:
         """Return which limit is exceeded, in words; empty when none is."""
         if self.size_bytes > limits.size_bytes:
             return f"{self.size_bytes} bytes, at most {limits.size_bytes} are allowed"
@@ -43,24 +43,24 @@ class Usage(NamedTuple):
             return f"folders {self.depth} deep, at most {limits.depth} are allowed"
         return "a folder that cannot be looked into" if self.closed > limits.closed else ""
 
-    def or_more(self, other: Usage) -> Usage:
+    def or_more(self, other: FolderSize) -> FolderSize:
         """Return the larger of each number."""
-        return Usage(*(max(pair) for pair in zip(self, other, strict=True)))
+        return FolderSize(*(max(pair) for pair in zip(self, other, strict=True)))
 
 
-def measure(folder: str) -> Usage:
+def measure(folder: str) -> FolderSize:
     """Return what a folder holds; nothing when it is not there.
 
     A folder that is moved while it is looked at ends the walk: the numbers are then too small. Raises
     `OSError` when the system refuses a look for a reason that says nothing about what is there.
     """
-    usage = Usage()
+    usage = FolderSize()
     for entry in walk(folder):
         usage = add(usage, entry)
     return usage
 
 
-def add(usage: Usage, entry: Entry) -> Usage:
+def add(usage: FolderSize, entry: Entry) -> FolderSize:
     """Return the usage with one entry more; an entry without a status is a folder that stays closed."""
     status = entry.status
     if not status.st_mode:
@@ -68,7 +68,7 @@ def add(usage: Usage, entry: Entry) -> Usage:
     is_folder = stat.S_ISDIR(status.st_mode)
     taken = max(status.st_blocks * 512, 0 if is_folder else status.st_size)
     depth = max(usage.depth, entry.depth) if is_folder else usage.depth
-    return Usage(usage.size_bytes + taken, usage.files + 1, depth, usage.closed)
+    return FolderSize(usage.size_bytes + taken, usage.files + 1, depth, usage.closed)
 
 
 _CLOSED = os.stat_result((0,) * 10)

@@ -28,7 +28,7 @@ from lemming.files.refusals import looking
 from lemming.sandbox import launcher as confine
 from lemming.sandbox import quota
 from lemming.sandbox.launcher import Mode, Order, Verdict
-from lemming.sandbox.quota import Usage
+from lemming.sandbox.quota import FolderSize
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 NO_SANDBOX = (
@@ -77,7 +77,7 @@ def run_confined(command: str, base: Path, workspace: str, org: Org) -> Outcome:
     folder = base.resolve() / workspace
     usage = _survey(folder, refuse_links=mode != "none")
     order = _order(mode, command, str(folder), settings)
-    limits = Usage(org.quota.max_bytes, org.quota.max_files, quota.DEPTH_LIMIT)
+    limits = FolderSize(org.quota.max_bytes, org.quota.max_files, quota.DEPTH_LIMIT)
     # What is there may stay, or nobody could tidy up.
     return _run(order._replace(max_usage=limits.or_more(usage)), settings.max_output_bytes)
 
@@ -142,12 +142,12 @@ def _refuse_readable_org(base: Path) -> None:
 
 
 @looking
-def _survey(workspace: Path, *, refuse_links: bool) -> Usage:
+def _survey(workspace: Path, *, refuse_links: bool) -> FolderSize:
     """Return what the workspace holds; raise if a file in it has another name outside.
 
     No sandbox stops a hard link. Those between files of the workspace are fine.
     """
-    usage = Usage()
+    usage = FolderSize()
     names: Counter[tuple[int, int]] = Counter()
     linked: dict[tuple[int, int], tuple[str, int]] = {}
     for entry in quota.walk(str(workspace)):

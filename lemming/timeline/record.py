@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.files.effects import FileEffect
-from lemming.journal.file import Reading, reading_of
+from lemming.journal.file import JournalContents, reading_of
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.prompts import PromptReader
 from lemming.journal.records import (
@@ -238,7 +238,7 @@ def quiet_tick(tick: int) -> RecordedTick:
     return RecordedTick(tick, [begin, end], engine_starts=0)
 
 
-def recorded_in(tick: int, reading: Reading) -> RecordedTick:
+def recorded_in(tick: int, reading: JournalContents) -> RecordedTick:
     """Return the tick that a reading of its journal tells of."""
     return RecordedTick(tick, reading.records, engine_starts=len(reading.epochs))
 

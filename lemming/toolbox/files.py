@@ -11,7 +11,7 @@ from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.files.fitting import about
-from lemming.sandbox.quota import Usage
+from lemming.sandbox.quota import FolderSize
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult
 
 Path = Annotated[str, about("A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")]
@@ -65,7 +65,7 @@ class FileWrite(EngineTool):
             raw = content.encode("utf-8")
         except UnicodeEncodeError as error:
             raise ToolError(f"{self.name}: the content is not text (at character {error.start})") from error
-        limits = Usage(context.settings.quota.max_bytes, context.settings.quota.max_files)
+        limits = FolderSize(context.settings.quota.max_bytes, context.settings.quota.max_files)
         effect = write_effect(place, raw, context.staged, limits=limits)
         return ToolResult(True, f"wrote {len(raw)} bytes to {path}", (effect,))
 

@@ -11,7 +11,7 @@ from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.quoting import quoted
 from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord
 from lemming.timeline.repair.unknown import CALL, RETRY
-from lemming.timeline.why.sight import SeenEntry, Sight, sight_of
+from lemming.timeline.why.sight import SeenEntry, Shown, sight_of
 from lemming.timeline.why.things import (
     CHANGED,
     PERSON,
@@ -77,7 +77,7 @@ def _seen_entry(writings: Writings, turn: TurnRecord, seen: SeenEntry) -> Thing:
     return thing
 
 
-def _seen_memories(writings: Writings, turn: TurnRecord, sight: Sight) -> Iterator[Thing]:
+def _seen_memories(writings: Writings, turn: TurnRecord, sight: Shown) -> Iterator[Thing]:
     for key, value in sight.memory.items():
         path = paths.memory_file(turn.agent, key) if paths.MEMORY_KEY.match(key) else ""
         if sight.is_brief and not _is_memory(writings, turn, path):

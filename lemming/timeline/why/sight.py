@@ -36,7 +36,7 @@ class SeenEntry:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sight:
+class Shown:
     """What a turn saw. `memory` and `files` hold what was shown of each, under its key or its path.
 
     `is_brief`: texts were shortened, and a name may be a misreading of somebody's text.
@@ -48,17 +48,17 @@ class Sight:
     is_brief: bool = False
 
 
-def sight_of(turn: TurnRecord, agents: Collection[str]) -> Sight:
+def sight_of(turn: TurnRecord, agents: Collection[str]) -> Shown:
     """Return what a turn's first prompt showed; `agents` are all names of that tick."""
     if not turn.started:
-        return Sight()
+        return Shown()
     last = turn.prompt[-1]["content"] if turn.prompt else ""
     files = list(_context_files(turn))
     if not last.startswith("# Your memory\n"):
         return _brief_sight(turn, last, files, agents)
     sections = [(match[1], match[3]) for match in _SECTION.finditer(last)]
     labels = {f"{_FILE}{label}": path for path, label in files}
-    return Sight(
+    return Shown(
         entries=[
             _seen_entry(line, is_new=title.startswith(_NEW))
             for title, text in sections
@@ -102,14 +102,14 @@ def _context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
         yield place_of(turn.agent, item["file"]), label
 
 
-def _brief_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]) -> Sight:
+def _brief_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]) -> Shown:
     labels = {label: path for path, label in files}
     shown: dict[str, str] = {}
     for line in text.split("\n"):
         name, colon, rest = line.partition(": ")
         if colon and name not in shown:
             shown[name] = rest
-    return Sight(
+    return Shown(
         entries=[SeenEntry(id=identity) for identity in turn.shown],
         memory={
             name: rest
