@@ -137,6 +137,7 @@ def _fetched(plain: Json, tick: int, prompts: PromptReader, here: SpelledOut) ->
         raise CorruptState(
             f"what the turn of {plain['agent']} started from cannot be put together: {why}",
             where=paths.journal_file(tick),
-            hint="restore the journals of the ticks before it from a backup",
+            hint="restore the journals of the ticks before it from a backup; a tick that is not over is "
+            "taken anew once you move its journal away",
         )
     return fetched
