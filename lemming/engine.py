@@ -40,7 +40,7 @@ from lemming.journal.records import (
 )
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.logging_config import EngineLog
-from lemming.opening import open_to_run
+from lemming.open_to_run import open_to_run
 from lemming.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
 from lemming.report import TickReport, TurnReport

@@ -33,7 +33,7 @@ FLOORS = (
     {"testing", "toolbox", "turn"},
     {"tick"},
     {"history", "inspect", "service"},
-    {"opening"},
+    {"open_to_run"},
     {"engine"},
     {"timeline"},
     {"commands"},
