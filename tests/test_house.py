@@ -12,11 +12,10 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import pytest
+from package import FILES, MODULES, PACKAGE, TREES, imports, module_of, own_imports, room_of
 
-PACKAGE = Path(__file__).parents[1] / "lemming"
 LONGEST_FILE = 400
 
 # From the ground up. A room is a folder, or a module beside the folders; it imports from floors below only.
@@ -137,60 +136,6 @@ EDGES = {
     "providers.py": 1,
     "toolbox/calls.py": 1,
 }
-
-FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items() if "templates" not in path.parts}
-
-
-def module_of(name: str) -> str:
-    """Return `a.b` for `a/b.py`, `a` for `a/__init__.py`, and an empty string for the package itself."""
-    return name.removesuffix(".py").removesuffix("__init__").strip("/").replace("/", ".")
-
-
-MODULES = {module_of(name) for name in TREES}
-
-
-def room_of(module: str) -> str:
-    """Return the folder of a module, or the module itself when it stands beside the folders."""
-    return module.partition(".")[0]
-
-
-@cache
-def for_types_only(tree: ast.Module) -> set[ast.AST]:
-    """Return all that stands under `if TYPE_CHECKING:`."""
-    blocks = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
-    )
-    return {inner for block in blocks for inner in ast.walk(block)}
-
-
-@cache
-def imports(name: str, *, types_only: bool = False, top_only: bool = False) -> frozenset[str]:
-    """Return what a file imports, as full names of modules."""
-    tree = TREES[name]
-    typing_only = for_types_only(tree)
-    nodes = tree.body if top_only else ast.walk(tree)
-    return frozenset(
-        full for node in nodes if (node in typing_only) == types_only for full in imported_by(node)
-    )
-
-
-def imported_by(node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-    elif isinstance(node, ast.ImportFrom):
-        assert node.module is not None, "imports are absolute"
-        for alias in node.names:
-            full = f"{node.module}.{alias.name}"
-            yield full if full.removeprefix("lemming.") in MODULES else node.module
-
-
-def own_imports(name: str, *, types_only: bool = False, top_only: bool = False) -> set[str]:
-    """Return the package's own modules that a file imports, without the package's name in front."""
-    found = imports(name, types_only=types_only, top_only=top_only)
-    return {full.removeprefix("lemming.") for full in found if full.startswith("lemming.")}
 
 
 def test_every_room_has_a_floor() -> None:

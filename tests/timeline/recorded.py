@@ -14,12 +14,13 @@ from lemming.files.fields import Json
 from lemming.files.jsontext import pretty
 from lemming.journal.file import Journal
 from lemming.journal.sequence import record_of
-from lemming.messages import send
+from lemming.messages import entry_id, send
 from lemming.providers import Backend, Reply, Request
 from lemming.testing import SCRIPT_FILE, journal_lines, make_org, resume, say
 from lemming.tools import Tool, ToolResult
 
 TICKS = 8
+LAST_ENTRY = f"agents/ada/outbox/{TICKS:08d}_{entry_id(TICKS, 'ada', 0)}.json"
 
 
 class Refusing(Backend):
@@ -125,3 +126,15 @@ def rewrite_journal(base: Path, tick: int, change: Callable[[Json], Json | None]
 
 def _memory(agent: str, key: str) -> bytes:
     return pretty({"key": key, "value": "by hand", "timestamp": "2026-01-01T00:00:00.000Z", "agent": agent})
+
+
+def edit(base: Path, file: str, old: str, new: str) -> None:
+    """Change a file's text in one place."""
+    text = (base / file).read_text()
+    assert old in text
+    fs.publish(base, file, text.replace(old, new, 1).encode())
+
+
+def cut(base: Path, file: str, size: int) -> None:
+    """Leave the beginning of a file."""
+    fs.publish(base, file, (base / file).read_bytes()[:size])

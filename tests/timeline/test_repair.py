@@ -3,67 +3,19 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from terminal import Ran
-from typed import bell, typed
+from broken import Repair, damage, interrupt, journal, make
+from typed import typed
 
 from lemming.engine import load_tick, run_once
 from lemming.errors import CorruptState, TickAlreadyCommitted
-from lemming.events import Event, ModelAsked
+from lemming.events import ModelAsked
 from lemming.journal.file import is_committed
 from lemming.journal.ledger import read_state
-from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
+from lemming.testing import Crash, crash_at, journal_lines, tree
 from lemming.tick.runtime import open_org
-from lemming.timeline.repair.repair import find_repairs
-from lemming.timeline.repair.unknown import mark_call
-from lemming.timeline.verify.files import verify
-
-Repair = Callable[..., Ran]
-
-
-@pytest.fixture
-def repair(base: Path, capsys: pytest.CaptureFixture[str]) -> Repair:
-    """`lemming repair` on the organisation in `base`."""
-
-    def run_it(*words: str) -> Ran:
-        return typed(capsys, base, "repair", *words)
-
-    return run_it
-
-
-def make(base: Path, *, ticks: int = 3) -> Path:
-    make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("news")}])
-    for _ in range(ticks):
-        run_once(base)
-    return base
-
-
-def journal(base: Path, tick: int) -> Path:
-    return base / f"logs/ticks/{tick:08d}.jsonl"
-
-
-def damage(file: Path, line: int) -> bytes:
-    """Change a letter of one line of a file (from 1), and return what the file was before."""
-    before = file.read_bytes()
-    lines = before.splitlines(keepends=True)
-    lines[line - 1] = lines[line - 1].replace(b"e", b"E", 1)
-    file.write_bytes(b"".join(lines))
-    return before
-
-
-def interrupt(base: Path, agent: str = "bob") -> None:
-    """Begin a tick and die when this agent's model is asked."""
-
-    def die(event: Event) -> None:
-        if isinstance(event, ModelAsked) and event.agent == agent:
-            raise Crash
-
-    with pytest.raises(Crash):
-        run_once(base, notify=die)
 
 
 def aside_of(base: Path) -> Path:
@@ -283,83 +235,6 @@ def test_odd_files_in_an_outbox_are_listed_and_left(base: Path, repair: Repair) 
     assert odd.exists()
 
 
-# --- calls whose outcome is unknown --------------------------------------------------------------
-
-
-def with_unknown_call(base: Path) -> Path:
-    ring = say("ringing", tool_calls=[{"tool": "bell", "args": {"loud": True}}])
-    make_org(
-        base,
-        resume("ada", permissions={"read_outboxes": [], "tools": ["bell"]}, schedule={"wake": "changed"}),
-        script=[{"agent": "ada", "tick": 1, "reply": ring}, {"reply": say("quiet")}],
-    )
-    with bell(dies=True), pytest.raises(Crash):
-        run_once(base)
-    return base
-
-
-def test_a_call_whose_outcome_is_unknown_is_listed(base: Path, repair: Repair) -> None:
-    run_once(with_unknown_call(base))
-    ran = repair()
-    assert ran.status == 0
-    assert '1/ada/0: ada called bell {"loud":true} in tick 1; the engine ended while it ran' in ran.out
-    assert "`lemming repair --mark done 1/ada/0` or `--mark failed 1/ada/0`" in ran.out
-    (told,) = repair("--json").objects
-    assert told["call"] == {
-        "id": "1/ada/0",
-        "tick": 1,
-        "agent": "ada",
-        "index": 0,
-        "tool": "bell",
-        "args": {"loud": True},
-        "was_retried": False,
-    }
-    assert told["is_for_a_person"] is True
-
-
-@pytest.mark.parametrize(("mark", "words"), [("done", "it did happen"), ("failed", "it did not happen")])
-def test_what_a_person_found_out_is_in_the_agents_next_prompt(
-    base: Path, repair: Repair, mark: str, words: str
-) -> None:
-    run_once(with_unknown_call(base))
-    run_once(base)
-    ran = repair("--mark", mark, "1/ada/0")
-    assert ran.status == 0
-    assert ran.err.startswith('ada will read in its next prompt that bell {"loud":true} did ')
-    assert repair().err == "nothing to repair\n"
-    report = run_once(base)
-    assert report.turns[0].status == "done"
-    started = next(r for r in journal_lines(base, report.tick) if r["type"] == "turn_started")
-    assert f"A person has found out about this call of tick 1: {words}." in started["prompt"][-1]["content"]
-    assert read_state(base, "ada").results == ()
-    assert repair().err == "nothing to repair\n"  # the journal remembers the mark
-
-
-def test_a_mark_waits_until_the_tick_is_finished(base: Path, repair: Repair) -> None:
-    run_once(with_unknown_call(base))
-    interrupt(base, "ada")
-    ran = repair("--mark", "done", "1/ada/0")
-    assert ran.status == 2
-    assert "tick 2 is unfinished" in ran.err
-
-
-@pytest.mark.parametrize("number", range(1, 5))
-def test_a_mark_that_dies_costs_the_agent_nothing_it_knew(base: Path, repair: Repair, number: int) -> None:
-    run_once(with_unknown_call(base))
-    before = read_state(base, "ada")
-    with pytest.raises(Crash), crash_at(number):
-        mark_call(base, "1/ada/0", happened=True)
-    after = read_state(base, "ada")
-    assert replace(after, results=()) == replace(before, results=())
-    assert after.results[: len(before.results)] == before.results
-
-
-@pytest.mark.parametrize("words", [["--mark", "done"], ["1/ada/0"], ["--mark", "done", "1/ada/7"]])
-def test_a_mark_needs_a_call_that_is_unknown(base: Path, repair: Repair, words: list[str]) -> None:
-    run_once(with_unknown_call(base))
-    assert repair(*words).status == 2
-
-
 # --- manners -------------------------------------------------------------------------------------
 
 
@@ -414,82 +289,6 @@ def test_doctor_finds_what_repair_would_see_to(base: Path, capsys: pytest.Captur
     found = [f for f in typed(capsys, base, "doctor", "--json").objects if f["about"] == "repair"]
     assert [(f["level"], f["fix"]) for f in found] == [("fail", "lemming repair")] * 2
     assert found[0]["text"].startswith("logs/ticks/00000002.jsonl:2: the journal is damaged")
-
-
-# --- files that are gone -------------------------------------------------------------------------
-
-
-def remembering(base: Path) -> Path:
-    said = say("news", memory_updates=[{"key": "last", "value": 1}])
-    make_org(base, resume("ada"), resume("bob"), script=[{"reply": said}])
-    for _ in range(3):
-        run_once(base)
-    return base
-
-
-def entries(base: Path, agent: str) -> list[Path]:
-    return sorted((base / f"agents/{agent}/outbox").iterdir())
-
-
-def test_lost_entries_and_memories_are_written_again_when_asked_for(base: Path, repair: Repair) -> None:
-    before = tree(remembering(base))
-    for file in (*entries(base, "ada")[1:], base / "agents/bob/memory/last.json"):
-        file.unlink()
-    assert verify(base).errors
-    told = repair("--json")
-    assert told.status == 1
-    assert [(one["kind"], one["is_for_a_person"]) for one in told.objects] == [("lost", False)] * 3
-    assert len(entries(base, "ada")) == 1, "nothing comes back before it is asked for"
-    assert [one.kind for one in find_repairs(base, newest=20)] == ["lost"] * 3, "which is what doctor tells"
-    assert repair("--yes").status == 0
-    assert tree(base) == before
-    assert verify(base).findings == ()
-    assert repair().status == 0
-
-
-def test_what_people_and_retention_removed_stays_removed(base: Path, repair: Repair) -> None:
-    said = say("news", memory_updates=[{"key": "last", "value": 1}])
-    other = say("more", memory_updates=[{"key": "other", "value": 1}])
-    script = [{"tick": 1, "reply": said}, {"reply": other}]
-    make_org(base, resume("ada"), org={"retention_ticks": 2}, script=script)
-    for _ in range(5):
-        run_once(base)
-    assert len(entries(base, "ada")) < 5
-    (base / "agents/ada/memory/last.json").unlink()  # which no newer turn has written
-    assert repair("--yes", "--json").objects == []
-
-
-def test_nothing_of_an_agent_that_is_gone_comes_back(base: Path, repair: Repair) -> None:
-    remembering(base)
-    shutil.rmtree(base / "agents/ada")
-    assert repair("--yes", "--json").objects == []
-
-
-def test_another_agent_of_the_same_name_does_not_get_its_entries(base: Path, repair: Repair) -> None:
-    remembering(base)
-    shutil.rmtree(base / "agents/ada/outbox")
-    (base / "agents/ada/turns.jsonl").unlink()
-    assert repair("--yes", "--json").objects == []
-
-
-def test_a_lost_file_of_a_workspace_is_only_told_of(base: Path, repair: Repair) -> None:
-    writes = [{"tool": "file_write", "args": {"path": "a.txt", "content": "1"}}]
-    files = {"allow_read": ["./workspace"], "allow_write": ["./workspace"]}
-    ada = resume("ada", permissions={"tools": ["file_write"], "file_access": files})
-    make_org(base, ada, script=[{"reply": say("news", tool_calls=writes)}])
-    run_once(base)
-    file = base / "agents/ada/workspace/a.txt"
-    file.unlink()
-    told = repair("--yes", "--json")
-    assert [(one["kind"], one["is_for_a_person"]) for one in told.objects] == [("lost", True)]
-    assert (told.status, file.exists()) == (0, False)
-
-
-def test_an_entry_that_a_damaged_tick_may_have_removed_does_not_come_back(base: Path, repair: Repair) -> None:
-    remembering(base)
-    entries(base, "ada")[0].unlink()
-    damage(journal(base, 2), 1)
-    assert [one["kind"] for one in repair("--json").objects] == ["journal"]
 
 
 def test_journals_of_ticks_that_were_taken_back_say_what_they_spent(base: Path, repair: Repair) -> None:

@@ -5,40 +5,26 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from recorded import TICKS, Bell, busy_org, rewrite_journal, speak
+from recorded import LAST_ENTRY, TICKS, cut, edit, rewrite_journal, speak
 
-from lemming.cli import run
 from lemming.clock import FrozenClock
 from lemming.engine import persist_tick, run_once, run_tick
-from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.files.jsontext import pretty
 from lemming.journal.ledger import read_state
 from lemming.memory import delete_memory
 from lemming.messages import entry_id
 from lemming.testing import Crash, crash_at, make_org, resume
-from lemming.timeline import parse_ticks
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_whole
-from lemming.timeline.verify.root import files_that_count, state_root
+from lemming.timeline.verify.root import state_root
 from lemming.timeline.verify.told import Finding
-from lemming.tools import ToolRegistry
 
-LAST_ENTRY = f"agents/ada/outbox/{TICKS:08d}_{entry_id(TICKS, 'ada', 0)}.json"
 AT_TICK_2 = "logs/ticks/00000002.jsonl"
-
-
-@pytest.fixture
-def org(base: Path) -> Iterator[Path]:
-    ToolRegistry.register(Bell())
-    yield busy_org(base)
-    ToolRegistry.unregister("bell")
 
 
 def verify(base: Path, ticks: list[int] | None = None) -> Verification:
@@ -56,16 +42,6 @@ def found(base: Path) -> list[tuple[int, str, str, bool]]:
 def only(base: Path) -> Finding:
     (finding,) = verify(base).findings
     return finding
-
-
-def edit(base: Path, file: str, old: str, new: str) -> None:
-    text = (base / file).read_text()
-    assert old in text
-    fs.publish(base, file, text.replace(old, new, 1).encode())
-
-
-def cut(base: Path, file: str, size: int) -> None:
-    fs.publish(base, file, (base / file).read_bytes()[:size])
 
 
 # --- nothing is wrong --------------------------------------------------------------------------
@@ -332,77 +308,8 @@ def test_a_tick_counter_that_cannot_be_read_is_damage(org: Path) -> None:
     assert found(org) == [(TICKS, "tick.json", "damage", True)]
 
 
-# --- the root ----------------------------------------------------------------------------------
-
-
-def test_a_shell_computes_the_same_root(org: Path) -> None:
-    fs.publish(org, "agents/ada/workspace/with space/ä.txt", b"x")
-    fs.publish(org, "agents/ada/workspace/logs/left-out.txt", b"x")
-    fs.publish(org, "agents/ada/workspace/.a.txt.tmp", b"x")
-    fs.publish(org, "agents/ada/workspace/.hidden", b"x")
-    os.symlink("/etc/hostname", org / "shared/link")
-    shell = (
-        "find agents config shared tick.json -type f -not -path '*/logs/*' -not -name '.*.tmp' |"
-        " LC_ALL=C sort | xargs -d '\\n' sha256sum | sha256sum"
-    )
-    ran = subprocess.run(shell, shell=True, cwd=org, capture_output=True, text=True, check=True)
-    assert ran.stdout.split()[0] == state_root(org)
-    assert {file for file in files_that_count(org) if "workspace" in file} == {
-        "agents/ada/workspace/.hidden",
-        "agents/ada/workspace/a.txt",
-        "agents/ada/workspace/with space/ä.txt",
-    }
-
-
-def test_the_root_changes_with_a_file_a_name_and_nothing_else(org: Path) -> None:
-    before = state_root(org)
-    fs.append(org, "logs/engine.log", b"a line\n")
-    os.utime(org / LAST_ENTRY)
-    assert state_root(org) == before
-    fs.move(org, "shared/facts.txt", "shared/other.txt")
-    assert state_root(org) != before
-
-
-# --- which ticks, and the command --------------------------------------------------------------
-
-
 def test_findings_of_other_ticks_are_left_out(org: Path) -> None:
     edit(org, LAST_ENTRY, "hello", "goodbye")
     edit(org, "agents/ada/memory/k.json", "1", "2")
     assert [finding.tick for finding in verify(org, [1, 2]).findings] == [1]
     assert [finding.tick for finding in verify(org, [TICKS]).findings] == [TICKS]
-
-
-@pytest.mark.parametrize("text", ["", "x", "3-", "-3", "1-2-3", "99", "9-3"])
-def test_a_span_that_names_no_tick_is_a_usage_error(text: str) -> None:
-    with pytest.raises(UsageError):
-        parse_ticks(text, [1, 2, 3])
-
-
-def test_the_command_prints_the_root_and_says_that_all_is_well(
-    org: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["-C", str(org), "verify"]) == 0
-    printed = capsys.readouterr()
-    assert printed.out == f"{state_root(org)}\n"
-    assert "everything is as the journals tell" in printed.err
-
-
-def test_the_command_names_the_first_tick_and_file_and_ends_with_7(
-    org: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    edit(org, "agents/ada/memory/k.json", "1", "2")
-    cut(org, LAST_ENTRY, 40)
-    assert run(["-C", str(org), "verify"]) == 7
-    first, second, _ = capsys.readouterr().out.splitlines()
-    assert first.startswith("note: tick 1: edited: agents/ada/memory/k.json: ")
-    assert second.startswith(f"error: tick {TICKS}: damage: {LAST_ENTRY}: ")
-    assert run(["-C", str(org), "verify", "1-3"]) == 0
-
-
-def test_the_command_tells_programs(org: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    fs.publish(org, "agents/ada/memory/last.json", pretty({"no": "memory"}))
-    assert run(["-C", str(org), "verify", "--json"]) == 7
-    finding, end = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert (finding["v"], finding["type"], finding["kind"]) == (1, "finding", "damage")
-    assert (end["type"], end["errors"], end["notes"], end["root"]) == ("verified", 1, 0, state_root(org))

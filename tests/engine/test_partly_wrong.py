@@ -1,0 +1,81 @@
+"""Replies of which a part is wrong: what is right of them is kept, and what is wrong is told."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.engine import run_once
+from lemming.memory import load_memory
+from lemming.messages import read_outbox_entries
+from lemming.testing import make_org, resume, say
+from lemming.timeline.record import read_tick
+from lemming.timeline.replay.replay import replay
+
+SOUND = {"kind": "message", "payload": {"text": "sound"}, "tags": []}
+
+
+WRONG_PARTS = {
+    "a memory key": ({"memory_updates": [{"key": "a b", "value": 1}, {"key": "k", "value": 2}]}, "/key"),
+    "a kind": ({"outbox_entries": [{**SOUND, "kind": "shout"}, SOUND]}, "/outbox_entries/0/kind"),
+    "a key of an entry": ({"outbox_entries": [{**SOUND, "to": "zed"}, SOUND]}, 'unknown key "to"'),
+    "a call": ({"tool_calls": [{"tool": 7}], "outbox_entries": [SOUND]}, "/tool_calls/0/tool"),
+    "a list": ({"memory_updates": "none", "outbox_entries": [SOUND]}, "/memory_updates: expected a list"),
+    "a key": ({"thoughts": "hm", "outbox_entries": [SOUND]}, 'unknown key "thoughts"'),
+    "nine of ten": ({"outbox_entries": [*[{**SOUND, "kind": "shout"}] * 9, SOUND]}, "/outbox_entries/8/kind"),
+    "a value": (
+        {"memory_updates": [{"key": "w", "value_json": "{"}, {"key": "k", "value": 2}]},
+        "/value_json",
+    ),
+}
+
+
+@pytest.mark.parametrize(("reply", "problem"), WRONG_PARTS.values(), ids=WRONG_PARTS)
+def test_what_is_still_wrong_after_the_correction_loses_only_itself(
+    base: Path, reply: dict[str, Any], problem: str
+) -> None:
+    make_org(base, resume("ada"), script=[{"tick": 1, "reply": json.dumps(reply)}, {"reply": say("on")}])
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.calls) == ("waiting", 2)
+    kept = [entry.payload["text"] for entry in read_outbox_entries(base, "ada")]
+    assert kept == (["sound"] if "outbox_entries" in reply else [])
+    assert load_memory(base, "ada", "k") == (2 if "outbox_entries" not in reply else None)
+    assert load_memory(base, "ada", "w") is None
+    assert any(remark.startswith("left out: ") and problem in remark for remark in turn.remarks)
+    run_once(base)
+    assert problem in read_tick(base, 2).turns[0].prompt[-1]["content"].replace('\\"', '"')
+    assert [replayed.turns for replayed in replay(base, [1, 2])] == [1, 1]
+    (record,) = read_tick(base, 1).turns
+    assert sorted(record.writes) == sorted(file["path"] for file in turn.files)
+
+
+def test_a_later_reply_with_nothing_right_in_it_does_not_undo_the_turn(base: Path) -> None:
+    bad = {"memory_updates": [{"key": "a b", "value": 1}]}
+    first = say("first", tool_calls=[{"tool": "list_agents", "args": {}}])
+    make_org(
+        base,
+        resume("ada", turn={"max_steps": 2, "repairs": 0}),
+        script=[{"step": 0, "reply": first}, {"reply": json.dumps(bad)}],
+    )
+    (turn,) = run_once(base).turns
+    assert (turn.status, len(turn.entries)) == ("waiting", 1)
+    assert [entry.payload["text"] for entry in read_tick(base, 1).turns[0].entries] == ["first"]
+
+
+def test_a_reply_whose_correction_cannot_be_paid_for_keeps_what_is_right(base: Path) -> None:
+    reply = json.dumps({"outbox_entries": [SOUND], "memory_updates": [{"key": "a b", "value": 1}]})
+    make_org(base, resume("ada", credits={"max_credits": 1}), script=[{"reply": reply}])
+    (turn,) = run_once(base).turns
+    assert (turn.status, len(turn.entries)) == ("waiting", 1)
+    assert len(read_tick(base, 1).turns[0].entries) == 1
+    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+
+
+def test_a_reply_with_nothing_right_in_it_fails_its_turn(base: Path) -> None:
+    bad = json.dumps({"memory_updates": [{"key": "a b", "value": 1}], "notes": "hm"})
+    make_org(base, resume("ada"), script=[{"reply": bad}])
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.error) == ("failed", "ContractError")
