@@ -132,6 +132,12 @@ class Agent:
     examples: list[Example] = field(
         default_factory=list, metadata=about("Example turns; small models need two.", max_length=20)
     )
+    paused: str = field(
+        default="",
+        metadata=about(
+            "Any text, such as since when, by whom and why: the agent takes no turns. `lemming pause`."
+        ),
+    )
 
     def may_read(self, author: str) -> bool:
         """Return whether entries of `author` may reach this agent's inbox."""
@@ -140,8 +146,10 @@ class Agent:
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """The agent as JSON values, in the resume's own shape."""
+        """The agent as JSON values, in the resume's own shape; `paused` is among them while it is."""
         values: dict[str, Any] = parse(compact(asdict(self)))
+        if not self.paused:
+            del values["paused"]
         return values
 
 
@@ -178,6 +186,11 @@ class Survey:
         for name, agent in self.agents.items():
             together.setdefault(agent.model.key, []).append(name)
         return together
+
+    @cached_property
+    def paused(self) -> dict[str, str]:
+        """The agents that are paused, and what their resumes say of that."""
+        return {name: agent.paused for name, agent in self.agents.items() if agent.paused}
 
     @cached_property
     def by_tool(self) -> dict[str, list[tuple[str, int]]]:

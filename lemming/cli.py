@@ -36,6 +36,8 @@ COMMANDS = {
         "logs": "Show the engine's log, or an agent's.",
     },
     "Change": {
+        "pause": "Let an agent, or all of them, take no turns for a while.",
+        "resume": "Let it take turns again.",
         "send": "Write a message into a person's outbox.",
         "agents": "List, show, make, rename and remove agents.",
         "memory": "See and change what an agent remembers.",
@@ -64,6 +66,8 @@ COMMANDS = {
 
 MEANT = {
     "run": "lemming run-once runs one tick, lemming run-forever tick after tick",
+    "unpause": "lemming resume [AGENT]",
+    "disable": "lemming pause AGENT",
     "start": "lemming run-forever runs tick after tick, until Ctrl-C",
     "stop": "Ctrl-C, or `kill PID`, ends run-forever after the turns under way; lemming status names the PID",
     "watch": "lemming run-forever tells what happens; lemming status shows where it stands",

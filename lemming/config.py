@@ -172,6 +172,13 @@ class Org:
             le=86_400,
         ),
     )
+    paused: str = field(
+        default="",
+        metadata=about(
+            "Any text, such as since when, by whom and why: nobody takes a turn, ticks are counted. "
+            "`lemming pause`."
+        ),
+    )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     shell: ShellSettings = field(default_factory=ShellSettings)
     quota: Quota = field(default_factory=Quota)

@@ -14,7 +14,7 @@ from lemming.config import Config, credits_of, load_config
 from lemming.journal.ledger import AgentState, read_state
 from lemming.schedule import AgentSchedule, fire_point, next_due
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.plan import is_for_a_person, said_of_pause
 
 app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 
@@ -34,7 +34,7 @@ def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
         [
             name,
             agent.model.key,
-            "a person speaks" if is_for_a_person(agent, config) else _rhythm(agent.schedule),
+            _when(agent, config),
             ", ".join(agent.permissions.read_outboxes) or "-",
             agent.title,
         ]
@@ -69,11 +69,12 @@ def _facts(
     allocation = credits_of(config, agent.name, agent.credits)
     limit = "no limit" if allocation.max_credits is None else f"of {allocation.max_credits:g}"
     files = agent.permissions.file_access
+    fires = f"{_rhythm(agent.schedule)}, next in tick {next_due(agent.schedule, tick)}"
     last = f"{state.status} in tick {state.tick}, {state.turns} turns" if state.status else "never"
     return [
         ("resume", paths.resume_file(agent.name)),
         ("model", f"{agent.model.key}: {f'{entry.provider} {entry.model}' if entry else 'UNKNOWN'}"),
-        ("fires", f"{_rhythm(agent.schedule)}, next in tick {next_due(agent.schedule, tick)}"),
+        ("fires", said_of_pause(agent.paused) if agent.paused else fires),
         ("reads", ", ".join(agent.permissions.read_outboxes) or "nobody"),
         ("read by", ", ".join(readers) or "nobody"),
         ("tools", ", ".join(agent.permissions.tools) or "only those always allowed"),
@@ -83,6 +84,12 @@ def _facts(
         ("credits", f"{state.credits:g} spent, {_passed_on(state)}{limit}"),
         ("last turn", last),
     ]
+
+
+def _when(agent: Agent, config: Config) -> str:
+    if is_for_a_person(agent, config):
+        return "a person speaks"
+    return "paused" if agent.paused else _rhythm(agent.schedule)
 
 
 def _passed_on(state: AgentState) -> str:

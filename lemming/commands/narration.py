@@ -299,6 +299,8 @@ def summary(report: TickReport, due: list[str]) -> str:
     if not report.turns and not report.not_due:
         return f"tick {report.tick}: there are no agents (`lemming agents new NAME` makes one); {after}"
     if not due:
+        if pause := next(filter(_is_pause_of_all, (turn.reason for turn in report.turns)), ""):
+            return f"tick {report.tick}: {one_line(pause, 300)}; {after}"
         broken = f", {totals['failed']} broken (`lemming validate` says why)" if totals["failed"] else ""
         return f"tick {report.tick}: nobody is due{broken}; {after}"
     parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
@@ -308,6 +310,10 @@ def summary(report: TickReport, due: list[str]) -> str:
         parts += [counted(totals["entries"], "entry", "entries"), counted(totals["credits"], "credit")]
         parts += [f"${totals['cost_usd']:.4f}"] if totals["cost_usd"] is not None else []
     return f"tick {report.tick} in {report.duration_ms / 1000:.1f}s: {', '.join(parts)}; {after}"
+
+
+def _is_pause_of_all(reason: str) -> bool:
+    return reason.startswith("the organisation is paused")
 
 
 def exit_status(report: TickReport, due: list[str]) -> int:

@@ -32,7 +32,7 @@ from lemming.report import Reason, Why
 from lemming.schedule import next_due
 from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
-from lemming.tick.plan import make_plan
+from lemming.tick.plan import make_plan, said_of_pause
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ def status(
             "is_interrupted": is_interrupted,
             **progress,
             "engine": engine,
+            "paused": config.org.paused,
             "last_tick": {"tick": last.tick, "totals": last.totals} if last else None,
             "agents": [line.as_json() for line in lines],
             "troubles": [asdict(trouble) for trouble in troubles],
@@ -137,6 +138,7 @@ def status(
         raise typer.Exit(1 if check and troubles else 0)
     show(f"{painted(str(base), 'bold')}")
     show(_where(tick, is_interrupted, engine, progress))
+    _show_pauses(survey, config)
     if last:
         show(f"tick {last.tick}: {_totals(last)}")
     show()
@@ -159,7 +161,7 @@ def _line(base: OrgPath, agent: Agent, config: Config, tick: int, reason: Reason
     return Line(
         agent=agent.name,
         model=agent.model.key,
-        next_tick=None if reason.why == "person" else next_due(agent.schedule, tick),
+        next_tick=None if reason.why in ("person", "paused") else next_due(agent.schedule, tick),
         why=reason.why,
         state=state,
         max_credits=credits_of(config, agent.name, agent.credits).max_credits,
@@ -174,6 +176,16 @@ def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None, progr
         kept, left = counted(progress["answers_kept"], "answer"), counted(len(progress["turns_left"]), "turn")
         return f"tick {tick} was interrupted: {kept} kept, {left} left; `lemming run-once` continues it"
     return f"tick {tick} is next; nothing is running"
+
+
+def _show_pauses(survey: Survey, config: Config) -> None:
+    """Say who is paused, since when and by whom, and how that ends."""
+    if config.org.paused:
+        show(
+            f"{painted(one_line(said_of_pause(config.org.paused), 400), 'yellow')}; `lemming resume` ends it"
+        )
+    for name, text in survey.paused.items():
+        show(f"{name} is {one_line(said_of_pause(text), 400)}; `lemming resume {name}` ends it")
 
 
 def _totals(last: TickCommitted) -> str:
@@ -196,7 +208,11 @@ def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
             f"{line.state.status} ({line.state.tick})" if line.state.status else "-",
             str(line.state.turns),
             f"{line.state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
-            "PROBLEM" if line.agent in in_trouble or line.problem else "",
+            "PROBLEM"
+            if line.agent in in_trouble or line.problem
+            else "paused"
+            if line.why == "paused"
+            else "",
         ]
         for line in lines
     ]

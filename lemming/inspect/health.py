@@ -39,7 +39,7 @@ def troubles_of(base: OrgPath, survey: Survey) -> list[Trouble]:
     found = [
         _of_agent(turn)
         for name, turn in sorted(not_done.items())
-        if name in survey.agents and not _is_mended(turn)
+        if name in survey.agents and not survey.agents[name].paused and not _is_mended(turn)
     ]
     for name, error in survey.broken.items():
         since = not_done[name].since_tick if name in not_done else None

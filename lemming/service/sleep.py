@@ -151,7 +151,8 @@ class Sleeper(Timer):
         return {
             name: next_due(agent.schedule, tick)
             for name, agent in agents.items()
-            if name not in self._resting and not is_for_a_person(agent, config)
+            if name not in self._resting
+            and not (config.org.paused or agent.paused or is_for_a_person(agent, config))
         }
 
     def _slept_through(self, night: Night, tick: int, interval_s: float) -> int:

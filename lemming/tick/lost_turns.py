@@ -89,4 +89,4 @@ def _is_namesake(org: Organisation, start: TurnStarted) -> bool:
         resume = load_agent(org, name).plain
     except ConfigError:
         return True
-    return start.resume != {key: resume[key] for key in resume if key not in IN_THE_OPENING}
+    return start.resume != {key: resume[key] for key in resume if key not in (*IN_THE_OPENING, "paused")}

@@ -9,7 +9,7 @@ from lemming.agents import Agent, Survey
 from lemming.config import Config
 from lemming.journal.records import TickStarted
 from lemming.providers import is_person
-from lemming.report import Reason, TurnReport
+from lemming.report import Reason, TurnReport, Why
 from lemming.schedule import AgentSchedule, is_due
 
 FOR_A_PERSON = "a person speaks for it"
@@ -44,7 +44,7 @@ class Plan:
     @property
     def _kept_out(self) -> dict[str, Reason]:
         return {
-            **{name: Reason("person", text) for name, text in self.skipped.items()},
+            **{name: Reason(_word_for(text), text) for name, text in self.skipped.items()},
             **{name: Reason("broken", text, "ConfigError") for name, text in self.broken.items()},
         }
 
@@ -64,19 +64,39 @@ class Plan:
 
 def make_plan(tick: int, survey: Survey, config: Config) -> Plan:
     """Return the plan of a tick for the agents found."""
-    people = dict.fromkeys(people_in(survey, config), FOR_A_PERSON)
+    skipped = {**_paused(survey, config), **dict.fromkeys(people_in(survey, config), FOR_A_PERSON)}
     due = {
         name
         for (every, offset), names in survey.by_schedule.items()
         if is_due(AgentSchedule(run_every_n_ticks=every, phase_offset=offset), tick)
         for name in names
     }
-    due.difference_update(people)
+    due.difference_update(skipped)
     order = [name for name in survey.order if name in due] if due else []
-    idle = due | people.keys()
+    idle = due | skipped.keys()
     not_due = [name for name in survey.agents if name not in idle] if idle else list(survey.agents)
     broken = {name: str(error) for name, error in survey.broken.items()}
-    return Plan(tick=tick, order=order, not_due=not_due, skipped=dict(sorted(people.items())), broken=broken)
+    return Plan(tick=tick, order=order, not_due=not_due, skipped=dict(sorted(skipped.items())), broken=broken)
+
+
+def _paused(survey: Survey, config: Config) -> dict[str, str]:
+    """Return the agents that are paused, alone or with all others, and how a person is told so."""
+    if config.org.paused:
+        return dict.fromkeys(survey.agents, f"the organisation is {said_of_pause(config.org.paused)}")
+    return {name: said_of_pause(text) for name, text in survey.paused.items()}
+
+
+def said_of_pause(text: str) -> str:
+    """Return how a plan says that somebody is paused.
+
+    >>> said_of_pause("since 2026-11-22T09:00:00.000Z by ada"), said_of_pause("too dear")
+    ('paused since 2026-11-22T09:00:00.000Z by ada', 'paused: too dear')
+    """
+    return f"paused {text}" if text.startswith("since ") else f"paused: {text}"
+
+
+def _word_for(skipped: str) -> Why:
+    return "person" if skipped == FOR_A_PERSON else "paused"
 
 
 def people_in(survey: Survey, config: Config) -> list[str]:

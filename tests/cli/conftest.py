@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from terminal import Lemming, Ran
+from terminal import Lemming, Ran, typed_at
 
 from lemming.cli import run
 
@@ -19,13 +19,7 @@ def _plain_surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def lemming(base: Path, capsys: pytest.CaptureFixture[str]) -> Lemming:
     """A `lemming` that works on the organisation in `base`."""
-
-    def run_it(*words: str) -> Ran:
-        status = run(["-C", str(base), *words])
-        printed = capsys.readouterr()
-        return Ran(status, printed.out, printed.err)
-
-    return run_it
+    return typed_at(base, capsys)
 
 
 @pytest.fixture

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Protocol
 
+import pytest
+
+from lemming.cli import run
+
 PROGRAM = [sys.executable, "-c", "from lemming.cli import main; main()"]
 REPOSITORY = Path(__file__).parents[2]
 
@@ -32,6 +36,17 @@ class Lemming(Protocol):
     """Runs one command on the organisation in `base`."""
 
     def __call__(self, *words: str) -> Ran: ...
+
+
+def typed_at(base: Path, capsys: pytest.CaptureFixture[str]) -> Lemming:
+    """Return a `lemming` that works on the organisation in a folder."""
+
+    def run_it(*words: str) -> Ran:
+        status = run(["-C", str(base), *words])
+        printed = capsys.readouterr()
+        return Ran(status, printed.out, printed.err)
+
+    return run_it
 
 
 def start(*words: str, stdout: int = subprocess.PIPE) -> subprocess.Popen[str]:

@@ -356,6 +356,18 @@ def kept(base: Path, org: dict[str, Any]) -> None:
     make_org(base, *agents, org={**org, "history": "git"}, script=[{"reply": remembers("for the record")}])
 
 
+def paused(base: Path, org: dict[str, Any]) -> None:
+    """An agent that is paused between one who writes and one who reads both."""
+    make_org(
+        base,
+        resume("ada"),
+        resume("bob", paused="since Monday by eve"),
+        resume("cyd", permissions={"read_outboxes": ["ada", "bob"]}),
+        org=org,
+        script=[{"reply": remembers("at work")}],
+    )
+
+
 CASES = [
     Case(plain, 2),
     Case(tools, 2),
@@ -375,6 +387,7 @@ CASES = [
     Case(sealed, 100),
     Case(hiring, 2),
     Case(grown, 28),
+    Case(paused, 2),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

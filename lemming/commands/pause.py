@@ -1,0 +1,62 @@
+"""`lemming pause`: an agent, or all of them, takes no turns for a while."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from typing import Annotated
+
+import typer
+
+from lemming.clock import SystemClock, timestamp
+from lemming.commands.options import AnyAgentName, AsJson
+from lemming.commands.org import describe_engine, find_agent, find_org, running_engine
+from lemming.commands.screen import one_line, show_json, tell
+from lemming.config import ORG_FILE, load_config
+from lemming.errors import UsageError
+from lemming.paths import resume_file
+from lemming.service.pause import pause as begin_pause
+from lemming.service.pause import pause_text
+from lemming.tick.plan import is_for_a_person, said_of_pause
+
+
+def pause(
+    ctx: typer.Context,
+    agent: AnyAgentName = None,
+    why: Annotated[str, typer.Option("--why", metavar="TEXT", help="A word for whoever looks later.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Let an agent take no turns until `lemming resume`; without a name, let nobody take any.
+
+    It writes one key, "paused", into the agent's resume, or into config/org.json: it can be seen there, and
+    taken out there. An engine under way notices at its next tick. Ticks go on being counted, entries still
+    arrive, people can still write; whoever is paused catches up when it is resumed.
+
+    \b
+    Examples:
+      lemming pause editor --why "too dear"
+      lemming pause
+    """
+    base = find_org(ctx)
+    if agent and is_for_a_person(find_agent(base, agent), load_config(base)):
+        raise UsageError(f"{agent} takes no turns anyway: a person speaks for it", hint="lemming agents list")
+    text = pause_text(timestamp(SystemClock().now()), _user(), one_line(why, 200))
+    written = begin_pause(base, agent, text)
+    if as_json:
+        facts = {"agent": agent, "paused": written, "was_paused": written != text}
+        show_json("pause", facts)
+        return
+    who, file = (agent, resume_file(agent)) if agent else ("the organisation", ORG_FILE)
+    already = "already " if written != text else ""
+    tell(f"{who} is {already}{one_line(said_of_pause(written), 400)} ({file})")
+    if engine := running_engine(base):
+        tell(f"from its next tick on, of {describe_engine(engine)}")
+    tell(f"`lemming resume{f' {agent}' if agent else ''}` ends it")
+
+
+def _user() -> str:
+    """Return who is at the keyboard, as far as the machine can tell."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container's user without a name
+        return f"user {os.geteuid()}"

@@ -1,0 +1,114 @@
+"""Pausing an agent, or all of them: one key, `paused`, in the resume or in `config/org.json`.
+
+It is put in and taken out as text, so that whatever else a person has written there, spaces included, stays
+as it was, and an agent that wakes for changes sees none.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from lemming import paths
+from lemming.agents import RESUME_LIMIT_BYTES, load_agent
+from lemming.config import ORG_FILE, load_config
+from lemming.errors import ConfigError
+from lemming.files import fs
+from lemming.files.jsontext import compact, parse, pretty
+from lemming.files.lock import changing
+from lemming.organisation import OrgPath
+
+KEY = "paused"
+_LIMIT_BYTES = 1 << 20
+_PUT_IN = re.compile(r'\n  "paused": "(?:[^"\\\n]|\\.)*",')
+
+
+def pause_text(at: str, by: str, why: str) -> str:
+    """Return what is written of a pause.
+
+    >>> pause_text("2026-11-22T09:00:00.000Z", "ada", "too dear")
+    'since 2026-11-22T09:00:00.000Z by ada: too dear'
+    """
+    return f"since {at} by {by}: {why}" if why else f"since {at} by {by}"
+
+
+def paused_text(base: OrgPath, agent: str | None) -> str:
+    """Return what is written of an agent's pause, or of the organisation's; empty when there is none.
+
+    Raises `ConfigError` for a file that cannot be read as what it is.
+    """
+    return load_config(base).org.paused if agent is None else load_agent(base, agent).paused
+
+
+def pause(base: OrgPath, agent: str | None, text: str) -> str:
+    """Pause an agent, or all of them (None), unless that is so already; return what is written of it.
+
+    Raises `ConfigError` for a file that is broken, `DiskError`.
+    """
+    paused_text(base, agent)  # or nothing is touched
+    with changing(Path(base), _folder_of(agent)):
+        if not (found := paused_text(base, agent)):
+            file = _file_of(agent)
+            fs.publish(Path(base), file, with_pause(_read(base, file), text))
+        return found or text
+
+
+def resume(base: OrgPath, agent: str | None) -> str:
+    """End a pause; return what was written of it, empty when there was none. Raises as `pause`."""
+    paused_text(base, agent)
+    with changing(Path(base), _folder_of(agent)):
+        if found := paused_text(base, agent):
+            file = _file_of(agent)
+            fs.publish(Path(base), file, without_pause(_read(base, file)))
+        return found
+
+
+def with_pause(raw: bytes, text: str) -> bytes:
+    """Return a JSON object's file with the key in front of all others.
+
+    >>> with_pause(b'{"name": "ada"}', "too dear").decode()
+    '{\\n  "paused": "too dear","name": "ada"}'
+    """
+    plain = parse(raw, allow_bom=True)
+    wanted = {**plain, KEY: text}
+    before, brace, after = raw.partition(b"{")
+    put_in = before + brace + f'\n  "{KEY}": '.encode() + compact(text) + b"," + after
+    return put_in if KEY not in plain and _says(put_in, wanted) else pretty(wanted)
+
+
+def without_pause(raw: bytes) -> bytes:
+    """Return a JSON object's file without the key.
+
+    >>> without_pause(with_pause(b'{"name":  "ada"}', "too dear"))
+    b'{"name":  "ada"}'
+    """
+    wanted = parse(raw, allow_bom=True)
+    wanted.pop(KEY, None)
+    taken_out = _PUT_IN.sub("", raw.decode("utf-8", "surrogateescape"), count=1)
+    found = taken_out.encode("utf-8", "surrogateescape")
+    return found if _says(found, wanted) else pretty(wanted)
+
+
+def _says(raw: bytes, wanted: Any) -> bool:
+    try:
+        return bool(parse(raw, allow_bom=True) == wanted)
+    except ValueError:
+        return False
+
+
+def _folder_of(agent: str | None) -> str:
+    return "config" if agent is None else paths.agent_folder(agent)
+
+
+def _file_of(agent: str | None) -> str:
+    return ORG_FILE if agent is None else paths.resume_file(agent)
+
+
+def _read(base: OrgPath, file: str) -> bytes:
+    try:
+        return fs.read_bytes(base / file, max(_LIMIT_BYTES, RESUME_LIMIT_BYTES))
+    except FileNotFoundError:
+        return b"{}\n"
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error

@@ -1,0 +1,172 @@
+"""Pausing: who is paused takes no turns, everybody can see it, and nothing is lost for it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from terminal import Lemming
+
+from lemming.clock import FrozenClock
+from lemming.engine import load_tick, run_once, ticks
+from lemming.errors import ConfigError
+from lemming.files import fs
+from lemming.journal.file import journal_ticks
+from lemming.service.pause import pause, paused_text, resume
+from lemming.testing import journal_lines, make_org, tree
+from lemming.testing import resume as resume_of
+from lemming.timeline.replay.replay import replay
+from lemming.timeline.verify.files import verify
+
+TEXT = "since 2026-11-22T09:00:00.000Z by ada: too dear"
+
+
+def statuses(base: Path) -> dict[str, str]:
+    return {turn.agent: turn.status for turn in run_once(base, clock=FrozenClock()).turns}
+
+
+def test_a_paused_agent_takes_no_turn_and_the_plan_says_why(base: Path) -> None:
+    make_org(base, resume_of("ada"), resume_of("bob"))
+    pause(base, "bob", TEXT)
+    assert statuses(base) == {"ada": "done", "bob": "skipped"}
+    assert journal_lines(base, 1)[0]["skipped"] == {"bob": f"paused {TEXT}"}
+    assert not (base / "agents/bob/turns.jsonl").exists()
+
+
+def test_a_recorded_pause_is_replayed_and_verified_after_it_has_ended(base: Path) -> None:
+    make_org(base, resume_of("ada"), resume_of("bob"))
+    pause(base, "bob", TEXT)
+    run_once(base)
+    resume(base, "bob")
+    run_once(base)
+    assert not verify(base).findings
+    assert [replayed.turns for replayed in replay(base, [1, 2])] == [1, 2]
+
+
+def test_a_resumed_agent_is_shown_what_was_written_meanwhile(base: Path) -> None:
+    make_org(base, resume_of("ada"), resume_of("bob"))
+    pause(base, "bob", TEXT)
+    run_once(base)
+    run_once(base)
+    resume(base, "bob")
+    run_once(base)
+    [started] = [
+        line for line in journal_lines(base, 3) if line["type"] == "turn_started" and line["agent"] == "bob"
+    ]
+    prompt = json.dumps(started["prompt"])
+    assert prompt.count("hello") >= 2
+
+
+def test_while_all_are_paused_only_the_counter_moves(base: Path) -> None:
+    make_org(base, resume_of("ada"), resume_of("human", model={"key": "human"}))
+    pause(base, None, TEXT)
+    before = tree(base)
+    report = run_once(base)
+    assert report.is_quiet
+    reasons = {turn.agent: turn.reason for turn in report.turns}
+    assert reasons == {"ada": f"the organisation is paused {TEXT}", "human": "a person speaks for it"}
+    assert (load_tick(base), journal_ticks(base)) == (2, [])
+    after = tree(base)
+    assert {path for path in after if after[path] != before.get(path)} == {"tick.json"}
+
+
+def test_an_engine_under_way_notices_at_its_next_tick(base: Path) -> None:
+    make_org(base, resume_of("ada"))
+    done = []
+    for report in ticks(base, interval_s=0, max_ticks=3):
+        done.append(report.turns[0].status)
+        (pause if report.tick == 1 else resume)(base, "ada", *([TEXT] if report.tick == 1 else []))
+    assert done == ["done", "skipped", "done"]
+
+
+def test_an_agent_that_wakes_for_changes_sees_none_in_a_pause(base: Path) -> None:
+    make_org(base, resume_of("ada", schedule={"wake": "changed"}))
+    file = base / "agents/ada/resume.json"
+    odd = file.read_text().replace('"title": "Ada"', '"title"   :   "Ada"')
+    file.write_text(odd)
+    run_once(base)
+    pause(base, "ada", 'too "dear"')
+    assert json.loads(file.read_text())["paused"] == 'too "dear"'
+    resume(base, "ada")
+    assert file.read_text() == odd
+    assert run_once(base).is_quiet
+
+
+@pytest.mark.parametrize(
+    "raw", [b"{}", b'{"inbox_limit": 5}\n', b'\xef\xbb\xbf{\n  "inbox_limit": 5\n}\n', None]
+)
+def test_the_settings_around_the_key_stay_as_they_were(base: Path, raw: bytes | None) -> None:
+    make_org(base, resume_of("ada"))
+    if raw is not None:
+        fs.publish(base, "config/org.json", raw)
+    assert pause(base, None, TEXT) == TEXT
+    assert paused_text(base, None) == TEXT
+    assert resume(base, None) == TEXT
+    assert json.loads((base / "config/org.json").read_text("utf-8-sig")) == json.loads(
+        (raw or b"{}").decode("utf-8-sig")
+    )
+    assert paused_text(base, None) == ""
+
+
+def test_a_pause_written_by_hand_counts_and_can_be_ended(base: Path) -> None:
+    make_org(base, resume_of("ada", paused="on holiday"))
+    assert run_once(base).turns[0].reason == "paused: on holiday"
+    assert resume(base, "ada") == "on holiday"
+    assert statuses(base) == {"ada": "done"}
+
+
+def test_a_second_pause_keeps_the_words_of_the_first(base: Path) -> None:
+    make_org(base, resume_of("ada"))
+    pause(base, "ada", TEXT)
+    assert pause(base, "ada", "another") == TEXT
+
+
+def test_a_broken_resume_is_left_as_it_is(base: Path) -> None:
+    make_org(base, resume_of("ada"))
+    (base / "agents/ada/resume.json").write_text("{")
+    with pytest.raises(ConfigError):
+        pause(base, "ada", TEXT)
+    with pytest.raises(ConfigError):
+        pause(base, "nobody", TEXT)
+    assert (base / "agents/ada/resume.json").read_text() == "{"
+    assert not (base / "agents/nobody").exists()
+
+
+def test_the_commands_say_who_is_paused_since_when_and_by_whom(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume_of("ada"), resume_of("bob"))
+    ran = lemming("pause", "bob", "--why", "too dear")
+    assert (ran.status, ran.out) == (0, "")
+    assert "bob is paused since 20" in ran.err
+    assert "`lemming resume bob` ends it" in ran.err
+    assert "already paused" in lemming("pause", "bob").err
+    status = lemming("status").out
+    assert "bob is paused since 20" in status
+    assert "too dear" in status
+    assert [line["why"] for line in lemming("status", "--json").objects[0]["agents"]] == ["due", "paused"]
+    assert "paused since" in lemming("plan").out
+    assert "paused since" in lemming("plan", "--ticks", "2").out
+    assert "paused since" in lemming("agents", "show", "bob").out
+    ran = lemming("resume", "bob")
+    assert "bob takes turns again; it was paused since 20" in ran.err
+    assert "is not paused" in lemming("resume", "bob").err
+    assert lemming("pause", "--json").objects[0]["was_paused"] is False
+    assert "the organisation is paused since" in lemming("run-once").err
+    assert "`lemming resume` ends it" in lemming("status").out
+    assert "the organisation is paused since" in lemming("resume", "bob").err
+    assert lemming("resume", "--json").objects[0]["was_paused"] is True
+
+
+def test_what_cannot_be_paused_is_said(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume_of("ada"), resume_of("human", model={"key": "human"}))
+    assert lemming("pause", "adda").status == 2
+    ran = lemming("pause", "human")
+    assert (ran.status, "a person speaks for it" in ran.err) == (2, True)
+
+
+def test_the_failure_of_an_agent_that_was_paused_for_it_is_no_alarm(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume_of("ada"), script=[{"error": "AuthenticationFailed"}])
+    run_once(base)
+    assert lemming("status", "--check").status == 1
+    lemming("pause", "ada")
+    assert lemming("status", "--check").status == 0
