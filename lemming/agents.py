@@ -17,11 +17,11 @@ from lemming import paths
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import LARGEST_AMOUNT, about
-from lemming.files.jsontext import compact, nearest, parse
+from lemming.files.jsontext import compact, locate, nearest, parse
 from lemming.files.stamps import Look, Reading, are_as_before, folders_in, opened, status_of
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.organisation import Organisation, OrgPath
-from lemming.schedule import AgentSchedule, in_order, is_due
+from lemming.schedule import AgentSchedule, in_order, is_due, wrong_times
 
 RESUME_LIMIT_BYTES = 256 << 10
 OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
@@ -129,6 +129,9 @@ class Agent:
     context: list[ContextFile] = field(
         default_factory=list, metadata=about("Files that are put into every prompt.")
     )
+    clock: bool = field(
+        default=False, metadata=about("Put date, time, weekday and time zone into every prompt of the agent.")
+    )
     examples: list[Example] = field(
         default_factory=list, metadata=about("Example turns; small models need two.", max_length=20)
     )
@@ -146,11 +149,21 @@ class Agent:
 
     @cached_property
     def plain(self) -> dict[str, Any]:
-        """The agent as JSON values, in the resume's own shape; `paused` is among them while it is."""
+        """The agent as JSON values, in the resume's own shape, without the later keys that say nothing."""
         values: dict[str, Any] = parse(compact(asdict(self)))
-        if not self.paused:
-            del values["paused"]
+        for block, defaults in _NOT_WRITTEN.items():
+            inside = values[block] if block else values
+            for key in [key for key, default in defaults.items() if inside[key] == default]:
+                del inside[key]
         return values
+
+
+_BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
+_NOT_WRITTEN: dict[str, dict[str, Any]] = {
+    "": {"clock": False, "paused": ""},
+    "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
+}
+"""Keys that came after version 0.1.0, by the block they stand in: at their defaults no journal holds them."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +190,15 @@ class Survey:
         for name, agent in self.agents.items():
             schedule = agent.schedule
             together.setdefault((schedule.run_every_n_ticks, schedule.phase_offset), []).append(name)
+        return together
+
+    @cached_property
+    def by_clock(self) -> dict[AgentSchedule, list[str]]:
+        """The agents that have a cron schedule, those with the same one together."""
+        together: dict[AgentSchedule, list[str]] = {}
+        for name, agent in self.agents.items():
+            if agent.schedule.cron is not None:
+                together.setdefault(agent.schedule, []).append(name)
         return together
 
     @cached_property
@@ -359,7 +381,15 @@ def _read(name: str, raw: bytes) -> Document[Agent]:
         own = compact(found[:80]).decode()
         message = f'the name is {own} but the folder is "{name}"; the folder is the identity'
         raise _broken(resume, message, f'set "name": "{name}" or rename the folder', "/name")
+    if wrong := [*_wrong_times(document.value.schedule, resume, raw)]:
+        raise ConfigError(str(wrong[0]), problems=(*wrong, *document.warnings))
     return document
+
+
+def _wrong_times(schedule: AgentSchedule, resume: str, raw: bytes) -> Iterator[Problem]:
+    for key, message, hint in wrong_times(schedule):
+        line, column = locate(raw.decode().removeprefix("\ufeff"), pointer := f"/schedule/{key}")
+        yield Problem(message, resume, line, column, pointer, hint)
 
 
 def _broken(file: str, message: str, hint: str, pointer: str = "") -> ConfigError:

@@ -74,6 +74,18 @@ def parse_timestamp(text: str) -> datetime:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
+def is_timestamp(text: object) -> bool:
+    """Return whether a value is a moment as `timestamp` writes it: as texts, such are in the order of time.
+
+    >>> is_timestamp("2025-12-08T10:30:00.000Z"), is_timestamp("2025-12-08 10:30")
+    (True, False)
+    """
+    try:
+        return isinstance(text, str) and timestamp(parse_timestamp(text)) == text
+    except (ValueError, OverflowError):
+        return False
+
+
 def elapsed_ms(since: float) -> int:
     """Return whole milliseconds since a `time.perf_counter()` reading."""
     return round((time.perf_counter() - since) * 1000)

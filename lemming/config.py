@@ -21,6 +21,7 @@ from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.organisation import Organisation
 from lemming.redaction import name_variables
 from lemming.schedule import Wake
+from lemming.times.cron import why_no_zone
 
 ORG_FILE = "config/org.json"
 MODELS_FILE = "config/models.json"
@@ -113,6 +114,10 @@ class Org:
     )
     tick_interval_s: float = field(
         default=60.0, metadata=about("Pause between ticks of run-forever, from start to start.", ge=0)
+    )
+    timezone: str | None = field(
+        default=None,
+        metadata=about("Time zone of schedules that name none, such as Europe/Berlin."),
     )
     retention_ticks: int = field(
         default=1000,
@@ -319,7 +324,7 @@ def _config_of(found: Sequence[_Found]) -> Config:
     org, models, allocations = (each.value if isinstance(each, Document) else None for each in found)
     org = org or Org()
     mistakes = [problem for each in found if isinstance(each, ConfigError) for problem in each.problems]
-    problems = (*mistakes, *_problems_of_cluster(org))
+    problems = (*mistakes, *_problems_of_cluster(org), *_problems_of_zone(org))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise ConfigError(str(errors[0]), problems=problems)
@@ -335,6 +340,11 @@ def _problems_of_cluster(org: Org) -> Iterator[Problem]:
         yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
     elif org.executor == "dask" and not org.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
+
+
+def _problems_of_zone(org: Org) -> Iterator[Problem]:
+    if org.timezone is not None and (why := why_no_zone(org.timezone)):
+        yield Problem(why[0], ORG_FILE, pointer="/timezone", hint=why[1])
 
 
 def is_overridden(config: Config, agent_name: str, resume: AgentCredits) -> bool:

@@ -48,6 +48,7 @@ from lemming.schedule import in_order, is_due
 from lemming.tick.counter import (
     LAST_TICK,
     counter,
+    load_counter,
     load_tick,
     persist_tick,
     require_ledgers_before,
@@ -56,6 +57,7 @@ from lemming.tick.counter import (
 from lemming.tick.lost_turns import find_lost_turns, said_of_lost
 from lemming.tick.next_tick import find_next_tick, require_newest
 from lemming.tick.plan import Plan
+from lemming.tick.reading import previous_reading, said_of_set_back
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools
 
@@ -184,7 +186,8 @@ def ticks(
             if left := ticks_left(report.tick + 1, done, max_ticks, until_tick):
                 pause = runtime.load_config().org.tick_interval_s if interval_s is None else interval_s
                 if passed := timer.sleep(report, pause, left):
-                    persist_tick(base, load_tick(base) + passed, sync=True)  # as if each had been run
+                    counted, read_at = load_counter(base)  # as if each had been run
+                    persist_tick(base, counted + passed, read_at=read_at, sync=True)
                     done += passed
 
 
@@ -223,7 +226,8 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
     if found.error:
         raise found.error
     if found.tick != counted:
-        persist_tick(runtime.base, found.tick, sync=True)
+        read_at = previous_reading(runtime.base, found.tick, begun) if load_counter(runtime.base)[1] else ""
+        persist_tick(runtime.base, found.tick, read_at=read_at, sync=True)
     if found.unclosed is not None:
         with Journal(runtime.org, found.unclosed, epoch=runtime.epoch, durability="off") as journal:
             _close(journal, _report_of(journal.tick, journal.records), advanced=True)
@@ -246,7 +250,16 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         _write_lost_turns(runtime, config, [at for at in ticks if at < tick])
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     started = plan_in(records)
-    snapshot = take_snapshot(runtime.org, config, tick, Plan.of(started) if started else None)
+    snapshot = take_snapshot(
+        runtime.org,
+        config,
+        tick,
+        Plan.of(started) if started else None,
+        at=runtime.now(),
+        since=lambda: runtime.previous_reading(tick, ticks),
+    )
+    if problem := said_of_set_back(snapshot.plan.at, snapshot.plan.since):
+        runtime.tell(problem)
     _announce(runtime, snapshot, records)
     if not is_begun and (turns := snapshot.why_quiet()) is not None:
         return _pass_over(runtime, snapshot, turns, began, advance=advance)
@@ -272,7 +285,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         if current.is_stopped:
             return report
         current.remove_expired_entries()
-        _end_tick(base, tick, durability, advance=advance)
+        _end_tick(base, tick, snapshot.kept_reading, durability, advance=advance)
         _close(journal, report, advanced=advance)
     if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
         _tidy_journals(runtime.org, tick, config)
@@ -321,7 +334,8 @@ def _pass_over(
         for turn in turns:
             runtime.notify((TurnSkipped if turn.status == "skipped" else TurnCommitted)(report=turn))
     if advance:
-        persist_tick(runtime.base, tick + 1, sync=snapshot.config.org.durability != "off")
+        is_synced = snapshot.config.org.durability != "off"
+        persist_tick(runtime.base, tick + 1, read_at=snapshot.kept_reading, sync=is_synced)
     report = TickReport(
         tick=tick,
         turns=(*turns, *snapshot.plan.turns_not_taken()),
@@ -334,15 +348,15 @@ def _pass_over(
     return report
 
 
-def _end_tick(base: Path, tick: int, durability: Durability, *, advance: bool) -> None:
+def _end_tick(base: Path, tick: int, read_at: str, durability: Durability, *, advance: bool) -> None:
     """Make everything survive power loss with one flush, and move the counter on."""
     if not advance:
         if durability != "off":
             fs.sync_file_system(base)
     elif durability == "off":
-        persist_tick(base, tick + 1)
+        persist_tick(base, tick + 1, read_at=read_at)
     else:
-        fs.publish_last(base, paths.TICK_FILE, counter(tick + 1))
+        fs.publish_last(base, paths.TICK_FILE, counter(tick + 1, read_at))
 
 
 def _close(journal: Journal, report: TickReport, *, advanced: bool) -> None:

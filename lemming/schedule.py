@@ -1,15 +1,18 @@
 """When an agent fires and who goes first. Pure arithmetic on ticks.
 
-Formulas: architecture guide, "Scheduling & Execution".
+Formulas: architecture guide, "Scheduling & Execution". What a cron schedule means is `lemming.times.cron`'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Literal, Protocol, TypeVar
 
+from lemming.clock import parse_timestamp
 from lemming.files.fitting import about
+from lemming.times.cron import Due, due_between, why_no_cron, why_no_zone
 
 Wake = Literal["always", "changed"]
 
@@ -31,6 +34,35 @@ class AgentSchedule:
             'turn; "always": fire whenever due. Default: the org\'s default, else "always".'
         ),
     )
+    cron: str | None = field(
+        default=None,
+        metadata=about(
+            'Fire by the clock: "0 9 * * mon-fri" (minute, hour, day, month, weekday), or @hourly, @daily, '
+            "@weekly, @monthly, @yearly. With run_every_n_ticks above 1, both must hold."
+        ),
+    )
+    timezone: str | None = field(
+        default=None,
+        metadata=about("Time zone of cron and clock, such as Europe/Berlin. Default: the org's."),
+    )
+    missed: Literal["once", "skip"] = field(
+        default="once",
+        metadata=about(
+            'A moment that passed while nothing ran. "once": one turn makes up for all of them; "skip": '
+            "only for those younger than grace_minutes."
+        ),
+    )
+    grace_minutes: float = field(
+        default=60.0, metadata=about('How late a turn may still come, with "missed": "skip".', ge=0, le=1e6)
+    )
+
+
+def wrong_times(schedule: AgentSchedule) -> Iterator[tuple[str, str, str]]:
+    """Yield the key, what is wrong with its value, and what to write instead."""
+    if schedule.cron is not None and (why := why_no_cron(schedule.cron)):
+        yield "cron", *why
+    if schedule.timezone is not None and (why := why_no_zone(schedule.timezone)):
+        yield "timezone", *why
 
 
 class Scheduled(Protocol):
@@ -57,6 +89,18 @@ def is_due(schedule: AgentSchedule, tick: int) -> bool:
     (True, False)
     """
     return (tick + schedule.phase_offset) % schedule.run_every_n_ticks == 0
+
+
+def due_by_clock(schedule: AgentSchedule, org_zone: str | None, since: str, at: str) -> Due | None:
+    """Return the moments of a cron schedule that a tick with these readings has to see to; None: none.
+
+    Where there is no reading before, nothing is due yet: a new schedule makes up for nothing.
+    """
+    zone_name = schedule.timezone or org_zone
+    if schedule.cron is None or zone_name is None or not since or since >= at:
+        return None
+    grace = timedelta(minutes=schedule.grace_minutes) if schedule.missed == "skip" else None
+    return due_between(schedule.cron, zone_name, parse_timestamp(since), parse_timestamp(at), grace=grace)
 
 
 def next_due(schedule: AgentSchedule, tick: int) -> int:

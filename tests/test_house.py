@@ -22,7 +22,7 @@ LONGEST_FILE = 400
 FLOORS = (
     {"argument_models", "clock", "deadlines", "errors", "kinds", "paths", "quoting", "redaction"},
     {"files", "plugins"},
-    {"organisation"},
+    {"organisation", "times"},
     {"arguments", "contract", "logging_config", "memory", "providers", "report", "schedule"},
     {"agents", "events"},
     {"config"},
@@ -45,6 +45,7 @@ FOR_TYPES_FROM_ABOVE = {"providers.py": {"llm"}}
 
 SDKS = {
     "anthropic": "llm/backends/anthropic.py",
+    "cronsim": "times/cron.py",
     "distributed": "llm/cluster.py",
     "httpx": "llm/backends/ollama.py",
     "httpx2": "llm/backends/openai.py",

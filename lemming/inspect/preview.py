@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lemming.agents import AgentCredits, Survey
+from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of
 from lemming.errors import LemmingError, name_of
-from lemming.journal.file import read_journal
+from lemming.journal.file import journal_ticks, read_journal
 from lemming.journal.records import TurnEnded, TurnStarted, plan_in
 from lemming.messages import read_outbox_entries
 from lemming.organisation import Organisation, OrgPath
 from lemming.report import Reason
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import Plan
+from lemming.tick.reading import previous_reading
 from lemming.tick.snapshot import Snapshot, take_snapshot
 from lemming.turn.inputs import from_record
 from lemming.turn.values import TurnInputs
@@ -97,7 +99,14 @@ def preview_tick(base: OrgPath, config: Config) -> Preview:
     tick = load_tick(base)
     records = read_journal(base, tick)
     started = plan_in(records)
-    snapshot = take_snapshot(Organisation.at(base), config, tick, Plan.of(started) if started else None)
+    snapshot = take_snapshot(
+        Organisation.at(base),
+        config,
+        tick,
+        Plan.of(started) if started else None,
+        at=timestamp(SystemClock().now()),
+        since=lambda: previous_reading(base, tick, journal_ticks(base, with_sealed=False)),
+    )
     ended = {record.about: record for record in records if isinstance(record, TurnEnded)}
     for name, record in ended.items():
         written = {entry["id"] for entry in record.report.entries}

@@ -79,6 +79,7 @@ class TickStarted(Record):
     at: str
     boot: Annotated[str, {"description": "Which start of the machine it was."}] = ""
     after: Annotated[int | None, {"description": "The tick before it that has one."}] = None
+    since: Annotated[str, {"description": "Up to which reading of the clock earlier ticks went."}] = ""
     tick: Count
     order: Annotated[list[AgentName], {"uniqueItems": True}]
     not_due: list[AgentName] = []  # noqa: RUF012 - never changed, as the two below

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 from lemming import paths
 from lemming.agents import agent_folders
+from lemming.clock import is_timestamp
 from lemming.errors import CorruptState, Problem, TickAlreadyCommitted
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
@@ -29,12 +30,20 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
     Without a counter and without a journal (a copy that left out `logs/`) the ledgers tell it.
     Raises `CorruptState` for anything that is not a tick; the journals then tell what it was.
     """
+    return load_counter(base_path)[0]
+
+
+def load_counter(base_path: str | os.PathLike[str]) -> tuple[int, str]:
+    """Return the tick that runs next, and the last reading of the clock if one was kept, else nothing.
+
+    Raises as `load_tick`; a reading that is none counts as nothing.
+    """
     base = paths.as_base(base_path)
     try:
         plain = parse(fs.read_bytes(f"{base}/{paths.TICK_FILE}", 4096), allow_bom=True, any_integer=False)
     except FileNotFoundError as error:
         if not journal_ticks(base):
-            return _tick_by_turns(base)
+            return _tick_by_turns(base), ""
         raise _uncounted(base, "the tick counter is gone") from error
     except (OSError, JsonProblem) as error:
         why = why_unreadable(error) if isinstance(error, OSError) else str(error)
@@ -42,17 +51,21 @@ def load_tick(base_path: str | os.PathLike[str]) -> int:
     tick = plain.get("current_tick") if isinstance(plain, dict) else None
     if isinstance(tick, bool) or not isinstance(tick, int) or not 0 <= tick <= LAST_TICK:
         raise _uncounted(base, 'expected {"current_tick": N} with a whole number N')
-    return tick
+    read_at = plain.get("read_at", "")
+    return tick, read_at if is_timestamp(read_at) else ""
 
 
-def persist_tick(base_path: str | os.PathLike[str], tick: int, *, sync: bool = False) -> None:
-    """Write `tick.json`: the tick that runs next."""
-    fs.publish(paths.as_base(base_path), paths.TICK_FILE, counter(tick), sync=sync)
+def persist_tick(
+    base_path: str | os.PathLike[str], tick: int, *, read_at: str = "", sync: bool = False
+) -> None:
+    """Write `tick.json`: the tick that runs next, and the clock's reading of the last one if it is needed."""
+    fs.publish(paths.as_base(base_path), paths.TICK_FILE, counter(tick, read_at), sync=sync)
 
 
-def counter(tick: int) -> bytes:
+def counter(tick: int, read_at: str = "") -> bytes:
     """Return the content of `tick.json`."""
-    return pretty_words({"current_tick": tick})
+    plain: dict[str, int | str] = {"current_tick": tick}
+    return pretty_words({**plain, "read_at": read_at} if read_at else plain)
 
 
 def newest_in_ledgers(base: OrgPath) -> int:

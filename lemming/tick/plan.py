@@ -6,13 +6,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.agents import Agent, Survey
+from lemming.clock import is_timestamp
 from lemming.config import Config
 from lemming.journal.records import TickStarted
 from lemming.providers import is_person
 from lemming.report import Reason, TurnReport, Why
-from lemming.schedule import AgentSchedule, is_due
+from lemming.schedule import AgentSchedule, due_by_clock, is_due
 
 FOR_A_PERSON = "a person speaks for it"
+NO_ZONE = (
+    'its schedule has a cron expression and no time zone (set "timezone" in its schedule, or for all in '
+    "config/org.json)"
+)
 DUE, NOT_DUE = Reason("due"), Reason("not_due")
 
 
@@ -21,7 +26,8 @@ class Plan:
     """The order of one tick. It is the first line of the tick's journal.
 
     `order`: agents that are due. `not_due`: those whose schedule says another tick. `skipped`: why any other
-    agent takes no turn. `broken`: what is wrong with a resume.
+    agent takes no turn. `broken`: what is wrong with a resume. `at` is the tick's reading of the clock, and
+    `since` the one up to which the ticks before it went (empty: not known, or not needed).
     """
 
     tick: int
@@ -29,6 +35,8 @@ class Plan:
     not_due: list[str] = field(default_factory=list)
     skipped: dict[str, str] = field(default_factory=dict)
     broken: dict[str, str] = field(default_factory=dict)
+    at: str = ""
+    since: str = ""
 
     @property
     def everyone(self) -> set[str]:
@@ -53,17 +61,22 @@ class Plan:
         return [reason.report(name) for name, reason in self._kept_out.items()]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan as JSON values."""
-        return dict(vars(self))
+        """Return the plan as JSON values, without the readings of the clock."""
+        return {key: value for key, value in vars(self).items() if key not in ("at", "since")}
 
     @classmethod
     def of(cls, started: TickStarted) -> Plan:
         """Return the plan that a journal's first record holds."""
-        return cls(**{key: getattr(started, key) for key in cls.__dataclass_fields__})
+        fields = {key: getattr(started, key) for key in cls.__dataclass_fields__}
+        readings = {key: it if is_timestamp(it := fields[key]) else "" for key in ("at", "since")}
+        return cls(**{**fields, **readings})
 
 
-def make_plan(tick: int, survey: Survey, config: Config) -> Plan:
-    """Return the plan of a tick for the agents found."""
+def make_plan(tick: int, survey: Survey, config: Config, *, at: str = "", since: str = "") -> Plan:
+    """Return the plan of a tick for the agents found.
+
+    Who has a cron schedule is due if a moment of it lies after `since`, up to `at`.
+    """
     skipped = {**_paused(survey, config), **dict.fromkeys(people_in(survey, config), FOR_A_PERSON)}
     due = {
         name
@@ -71,12 +84,26 @@ def make_plan(tick: int, survey: Survey, config: Config) -> Plan:
         if is_due(AgentSchedule(run_every_n_ticks=every, phase_offset=offset), tick)
         for name in names
     }
+    unzoned: dict[str, str] = {}
+    for schedule, names in survey.by_clock.items():
+        if schedule.timezone is None and config.org.timezone is None:
+            unzoned |= dict.fromkeys(names, NO_ZONE)
+        if not due.isdisjoint(names) and not due_by_clock(schedule, config.org.timezone, since, at):
+            due.difference_update(names)
     due.difference_update(skipped)
     order = [name for name in survey.order if name in due] if due else []
-    idle = due | skipped.keys()
+    idle = due | skipped.keys() | unzoned.keys()
     not_due = [name for name in survey.agents if name not in idle] if idle else list(survey.agents)
-    broken = {name: str(error) for name, error in survey.broken.items()}
-    return Plan(tick=tick, order=order, not_due=not_due, skipped=dict(sorted(skipped.items())), broken=broken)
+    broken = {**{name: str(error) for name, error in survey.broken.items()}, **unzoned}
+    return Plan(
+        tick=tick,
+        order=order,
+        not_due=not_due,
+        skipped=dict(sorted(skipped.items())),
+        broken=broken,
+        at=at,
+        since=since,
+    )
 
 
 def _paused(survey: Survey, config: Config) -> dict[str, str]:

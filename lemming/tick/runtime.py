@@ -35,6 +35,7 @@ from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.not_done import TurnsNotDone
+from lemming.tick.reading import previous_reading
 from lemming.toolbox.calls import call_tool
 from lemming.tools import ToolContext, ToolResult
 
@@ -172,6 +173,10 @@ class Runtime:
     def now(self) -> str:
         """Return the current time as it is written to files."""
         return timestamp(self.clock.now())
+
+    def previous_reading(self, tick: int, ticks: list[int]) -> str:
+        """Return the clock's reading up to which the ticks before this one went; empty: none is kept."""
+        return previous_reading(self.base, tick, ticks)
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for, in a batch where there is one for it."""

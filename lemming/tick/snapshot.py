@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +20,7 @@ from lemming.organisation import Organisation
 from lemming.report import Reason, TurnReport
 from lemming.tick.idle import IdleAgents
 from lemming.tick.plan import Plan, make_plan, people_in
+from lemming.tick.reading import goes_by_the_clock, kept_reading
 from lemming.tools import Toolset, toolset_of
 
 if TYPE_CHECKING:
@@ -51,6 +52,23 @@ class Snapshot:
     def tick(self) -> int:
         """The tick's number."""
         return self.plan.tick
+
+    @property
+    def at(self) -> str:
+        """The tick's reading of the wall clock."""
+        return self.plan.at
+
+    @property
+    def since(self) -> str:
+        """The reading up to which the ticks before it went; empty where none is needed."""
+        return self.plan.since
+
+    @property
+    def kept_reading(self) -> str:
+        """The reading of the clock that the next tick starts from; empty where nothing goes by the clock."""
+        if not goes_by_the_clock(self.survey, self.config):
+            return ""
+        return kept_reading(self.plan.at, self.plan.since)
 
     @cached_property
     def mail(self) -> Mail:
@@ -131,10 +149,24 @@ class Snapshot:
         return turn
 
 
-def take_snapshot(org: Organisation, config: Config, tick: int, plan: Plan | None = None) -> Snapshot:
-    """Look at an organisation as a tick begins. `plan` is that of an interrupted attempt: it is kept."""
+def take_snapshot(
+    org: Organisation,
+    config: Config,
+    tick: int,
+    plan: Plan | None = None,
+    *,
+    at: str = "",
+    since: Callable[[], str] = str,
+) -> Snapshot:
+    """Look at an organisation as a tick begins. `plan` is that of an interrupted attempt: it is kept.
+
+    `at` is the tick's reading of the clock; `since` gives that of the tick before, where one is needed.
+    """
     survey = once_saved(org.base, lambda: survey_agents(org), _problems_of)
-    return Snapshot(org, config, survey, plan or make_plan(tick, survey, config))
+    if plan is None:
+        before = since() if goes_by_the_clock(survey, config) else ""
+        plan = make_plan(tick, survey, config, at=at, since=before)
+    return Snapshot(org, config, survey, plan)
 
 
 def _problems_of(survey: Survey) -> list[Problem]:

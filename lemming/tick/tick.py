@@ -68,8 +68,9 @@ class Tick:
     def begin(cls, runtime: Runtime, journal: Journal, snapshot: Snapshot, after: int | None) -> Tick:
         """Begin a tick, or go on with one that was interrupted; `after` is the last one with a journal."""
         if not journal.records:
-            plan, boot = snapshot.plan.as_json(), runtime.clock.boot_id
-            journal.append(TickStarted(at=runtime.now(), boot=boot, after=after, **plan))
+            plan, boot, since = snapshot.plan, runtime.clock.boot_id, snapshot.plan.since
+            of_before = {"after": after, "since": since} if since else {"after": after}
+            journal.append(TickStarted(at=plan.at, boot=boot, **of_before, **plan.as_json()))
         mail = snapshot.open_mail()
         return cls(runtime, journal, snapshot, Commits(runtime, journal, mail, snapshot.config.org))
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
+from lemming.clock import parse_timestamp
 from lemming.config import Config, ModelEntry, credits_of
 from lemming.contract import brief_schema, reply_schema
 from lemming.errors import ConfigError, OutOfCredits, Problem, Unusable, name_of
@@ -32,6 +33,8 @@ from lemming.memory import Memories, read_memories
 from lemming.organisation import Organisation
 from lemming.providers import Message, make_provider, provider_class
 from lemming.report import Reason
+from lemming.schedule import due_by_clock
+from lemming.times.words import said_in_full, said_of_due
 from lemming.tools import Tool, Toolset
 from lemming.turn.news import changed, is_news
 from lemming.turn.prompt import Seen, brief_opening, brief_situation, full_opening, full_situation
@@ -93,6 +96,16 @@ class Surroundings(Protocol):
         """The tick's number."""
         ...
 
+    @property
+    def at(self) -> str:
+        """The tick's reading of the wall clock."""
+        ...
+
+    @property
+    def since(self) -> str:
+        """The reading up to which the ticks before it went; empty where none is needed."""
+        ...
+
 
 def gather(
     now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes] = NOTHING
@@ -118,6 +131,7 @@ def gather(
         agent=agent,
         tick=now.tick,
         inbox=inbox,
+        time=[*_time_lines(now, agent)],
         memory=memories.values,
         context=context,
         results=state.results,
@@ -346,6 +360,16 @@ def _news(
         yield "what its tools gave"
     if has_unread(now.mail.view(agent, state.read)):
         yield "entries"
+
+
+def _time_lines(now: Surroundings, agent: Agent) -> Iterator[str]:
+    """Yield what the prompt says of the wall clock: nothing, for an agent that does not go by it."""
+    zone_name, schedule = now.config.org.timezone, agent.schedule
+    if agent.clock and now.at:
+        text = said_in_full(parse_timestamp(now.at), schedule.timezone or zone_name or "UTC")
+        yield f"As the tick began it was {text}."
+    if schedule.cron is not None and (due := due_by_clock(schedule, zone_name, now.since, now.at)):
+        yield said_of_due(due)
 
 
 def _soft_cap_warning(soft_cap: float | None, spent: float) -> str:

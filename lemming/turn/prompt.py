@@ -31,6 +31,7 @@ class Seen:
     agent: Agent
     tick: int
     inbox: Inbox
+    time: Sequence[str] = ()
     memory: Mapping[str, Any] = field(default_factory=dict)
     context: Sequence[tuple[str, str]] = ()
     results: Sequence[Mapping[str, Any]] = ()
@@ -64,6 +65,7 @@ def brief_situation(seen: Seen) -> Message:
     lines += [f"{entry.agent}: {_text_of(entry)}" for entry in seen.inbox.unread]
     lines += [f"result of {result['tool']}: {result['output']}" for result in seen.results]
     lines += [f"warning: {warning}" for warning in seen.warnings]
+    lines += seen.time
     if seen.inbox.waiting:
         lines.append(f"({seen.inbox.waiting} more wait)")
     return _message("user", "\n".join(map(_one_line, lines)) or "(nothing new)")
@@ -127,7 +129,7 @@ def _situation(seen: Seen) -> str:
     return "\n\n".join(
         [
             *[_section(*section, mark) for section in above],
-            f"# Now\nIt is tick {seen.tick}.",
+            "\n".join([f"# Now\nIt is tick {seen.tick}.", *seen.time]),
             *[f"WARNING: {warning}" for warning in seen.warnings],
             *[_section(*section, mark) for section in below],
             _contract_text(seen.agent.turn.kinds[0], seen.uses_wire_form),

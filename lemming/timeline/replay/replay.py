@@ -28,7 +28,7 @@ from lemming.organisation import OrgPath
 from lemming.providers import Reply, Request
 from lemming.report import FileWritten, TurnReport
 from lemming.tick.answers import recorded_result
-from lemming.tick.counter import load_tick, persist_tick
+from lemming.tick.counter import load_counter, persist_tick
 from lemming.tick.runtime import Runtime, open_org
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.repair.unknown import without_words
@@ -137,7 +137,8 @@ def replay_into(base: OrgPath, into: Path, ticks: list[int]) -> Iterator[Replaye
             yield _run_again(runtime, arrivals, recorded)
         if ticks[-1] == journal_ticks(base)[-1]:
             arrivals.deliver(Path(base), into, None)
-            persist_tick(into, max(load_tick(base), load_tick(into)))  # quiet ticks at the end
+            counted, read_at = max(load_counter(base), load_counter(into))
+            persist_tick(into, counted, read_at=read_at)  # quiet ticks at the end
 
 
 def ticks_to_rerun(base: OrgPath, last: int | None) -> list[int]:
@@ -228,6 +229,10 @@ class Rerun(Runtime):
     def now(self) -> str:
         """Return the recorded time."""
         return self._time
+
+    def previous_reading(self, tick: int, ticks: list[int]) -> str:
+        """Return what the recorded tick started from: ticks without turns are not run again."""
+        return self.recorded.begin.since
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
         """Return the recorded answer, or raise the recorded failure, to a prompt that is the recorded one."""

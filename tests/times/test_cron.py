@@ -1,0 +1,167 @@
+"""Cron schedules against a walk minute by minute, in thirty time zones over three years; and wrong ones."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from itertools import takewhile
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from lemming.times.cron import due_between, explained, occurrences, why_no_cron, why_no_zone
+
+EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
+START, END = datetime(2025, 1, 1, tzinfo=UTC), datetime(2028, 1, 1, tzinfo=UTC)
+MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+ZONES = """
+    Africa/Cairo Africa/Casablanca Africa/El_Aaiun America/Anchorage America/Asuncion America/Havana
+    America/Los_Angeles America/New_York America/Nuuk America/Phoenix America/Santiago America/Sao_Paulo
+    America/St_Johns Antarctica/Troll Asia/Beirut Asia/Gaza Asia/Jerusalem Asia/Kathmandu Asia/Kolkata
+    Asia/Tokyo Atlantic/Azores Australia/Adelaide Australia/Lord_Howe Australia/Sydney Europe/Berlin
+    Europe/Dublin Europe/Moscow Pacific/Auckland Pacific/Chatham UTC
+""".split()  # noqa: SIM905
+FIXED = ((0, 0), (0, 30), (1, 30), (2, 0), (2, 15), (2, 30), (3, 0), (9, 0), (23, 45))
+REPEATED = {"*/30 * * * *": 30, "*/15 * * * *": 15, "0 * * * *": 60}
+
+
+def walked(zone: str, start: datetime, end: datetime) -> dict[str, list[datetime]]:
+    """Return what is due in (start, end] by looking at the clock on the wall every minute.
+
+    A fixed time that is jumped over is due right after the jump; of two the first one is.
+    """
+    here = ZoneInfo(zone)
+    found: dict[str, list[datetime]] = {f"{minute} {hour} * * *": [] for hour, minute in FIXED}
+    found |= {cron: [] for cron in REPEATED}
+    before, now = start.astimezone(here), start
+    while now < end:
+        now += MINUTE
+        local = now.astimezone(here)
+        wall, next_wall = local.replace(tzinfo=None), before.replace(tzinfo=None) + MINUTE
+        for hour, minute in FIXED:
+            is_now = (local.hour, local.minute) == (hour, minute) and not local.fold
+            if wall > next_wall:  # the clock was put forward
+                days = {next_wall.date(), wall.date()}
+                at = [datetime(it.year, it.month, it.day, hour, minute) for it in days]
+                is_now = is_now or any(next_wall <= moment < wall for moment in at)
+            if is_now:
+                found[f"{minute} {hour} * * *"].append(now)
+        for cron, every in REPEATED.items():
+            if local.minute % every == 0:
+                found[cron].append(now)
+        before = local
+    return found
+
+
+def windows(zone: str) -> Iterator[tuple[datetime, datetime]]:
+    """Yield three years; or, in an ordinary run, a day and a half around each change of the clock in them."""
+    if EVERYTHING:
+        yield START, END
+        return
+    here, hours = ZoneInfo(zone), int((END - START) / HOUR)
+    offsets = [(START + number * HOUR).astimezone(here).utcoffset() for number in range(hours)]
+    changes = [number for number in range(1, hours) if offsets[number] != offsets[number - 1]]
+    yield from ((START + number * HOUR - DAY / 2, START + number * HOUR + DAY) for number in changes or [100])
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_what_is_due_is_what_a_walk_minute_by_minute_finds(zone: str) -> None:
+    for start, end in windows(zone):
+        for cron, expected in walked(zone, start, end).items():
+            due = takewhile(lambda it: it.astimezone(UTC) <= end, occurrences(cron, zone, start))  # noqa: B023
+            assert [it.astimezone(UTC) for it in due] == expected, (zone, cron, start)
+
+
+@pytest.mark.parametrize("zone", ZONES)
+def test_a_fixed_time_comes_once_on_every_local_day(zone: str) -> None:
+    here = ZoneInfo(zone)
+    days = [date(2025, 1, 2) + number * DAY for number in range(1000)]
+    start = datetime(2025, 1, 1, 23, 59, tzinfo=here)
+    for cron in ("30 2 * * *", "0 9 * * *"):
+        due = occurrences(cron, zone, start)
+        assert [next(due).date() for _ in days] == days
+
+
+@pytest.mark.parametrize(
+    ("cron", "after", "due"),
+    [
+        ("0 9 * * 1-5", "2026-03-27T12:00:00+00:00", ["2026-03-30T09:00:00+02:00"]),
+        ("0 9 * * 1-5", "2026-10-23T12:00:00+00:00", ["2026-10-26T09:00:00+01:00"]),
+        ("30 2 * * *", "2026-03-28T12:00:00+00:00", ["2026-03-29T03:00:00+02:00"]),
+        (
+            "30 2 * * *",
+            "2026-10-24T12:00:00+00:00",
+            ["2026-10-25T02:30:00+02:00", "2026-10-26T02:30:00+01:00"],
+        ),
+        ("30 2 * * *", "2026-10-25T01:10:00+00:00", ["2026-10-26T02:30:00+01:00"]),
+        ("*/30 * * * *", "2026-03-29T00:30:00+00:00", ["2026-03-29T03:00:00+02:00"]),
+        (
+            "*/30 * * * *",
+            "2026-10-25T00:00:00+00:00",
+            ["2026-10-25T02:30:00+02:00", "2026-10-25T02:00:00+01:00", "2026-10-25T02:30:00+01:00"],
+        ),
+        ("0,30 2 * * *", "2026-03-28T12:00:00+00:00", ["2026-03-29T03:00:00+02:00"]),
+        ("0 12 L * *", "2026-02-01T00:00:00+00:00", ["2026-02-28T12:00:00+01:00"]),
+        ("0 12 * * 5L", "2026-10-01T00:00:00+00:00", ["2026-10-30T12:00:00+01:00"]),
+        ("@weekly", "2026-11-22T23:30:00+00:00", ["2026-11-29T00:00:00+01:00"]),
+    ],
+)
+def test_daylight_saving_in_berlin(cron: str, after: str, due: list[str]) -> None:
+    found = occurrences(cron, "Europe/Berlin", datetime.fromisoformat(after))
+    assert [next(found).isoformat() for _ in due] == due
+
+
+def test_a_week_of_downtime_is_counted_and_grace_leaves_out_what_is_old() -> None:
+    after, until = datetime(2026, 11, 16, 9, 30, tzinfo=UTC), datetime(2026, 11, 23, 9, 30, tzinfo=UTC)
+    due = due_between("0 9 * * mon-fri", "Europe/Berlin", after, until)
+    assert due
+    assert (due.times, due.first.day, due.last.day) == (5, 17, 23)
+    grace = timedelta(hours=2)
+    young = due_between("0 9 * * *", "Europe/Berlin", after, until, grace=grace)
+    assert young
+    assert (young.times, young.last) == (1, due.last)
+    assert due_between("0 9 * * *", "Europe/Berlin", after, until, grace=HOUR) is None
+    assert due_between("* * * * *", "UTC", until, after) is None
+    many = due_between("* * * * *", "UTC", after, until)
+    assert many
+    assert many.times == 1000
+
+
+@pytest.mark.parametrize(
+    ("cron", "says"),
+    [
+        ("0 9 * * mon-fir", 'did you mean "mon-fri"?'),
+        ("@dayly", 'did you mean "@daily"?'),
+        ("0 9 * *", "has 4 fields and needs five"),
+        ("0 0 9 * * 1", "has 6 fields and needs five"),
+        ("0 24 * * *", '"24" is no hour (0-23)'),
+        ("0 9 30 2 *", '"30" is no day of the month'),
+        ("0 9 * * fri-mon", "a range does not go past sat"),
+        ("", "has 0 fields"),
+    ],
+)
+def test_a_wrong_expression_is_named_with_what_was_meant(cron: str, says: str) -> None:
+    why = why_no_cron(cron)
+    assert why
+    assert says in " ".join(why)
+
+
+@pytest.mark.parametrize(
+    ("zone", "says"),
+    [
+        ("Europe/Berlni", "Europe/Berlin"),
+        ("europe/berlin", "Europe/Berlin"),
+        ("New York", "America/New_York"),
+        ("/etc/passwd", "as Europe/Berlin is"),
+        ("", "as Europe/Berlin is"),
+    ],
+)
+def test_a_wrong_time_zone_is_named_with_the_nearest(zone: str, says: str) -> None:
+    why = why_no_zone(zone)
+    assert why
+    assert says in why[1]
+
+
+def test_a_schedule_in_words() -> None:
+    assert explained("@daily") == "At 00:00 every day"
