@@ -9,161 +9,48 @@ import contextlib
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Literal
 
 from lemming import paths
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import Document, read_text, unreadable
-from lemming.files.fitting import LARGEST_AMOUNT, about
-from lemming.files.jsontext import compact, locate, nearest, parse
+from lemming.files.jsontext import compact, locate, nearest
 from lemming.files.stamps import Look, Reading, are_as_before, folders_in, opened, status_of
-from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.organisation import Organisation, OrgPath
+from lemming.resume import (
+    Agent,
+    AgentCredits,
+    AgentModel,
+    AgentPermissions,
+    ContextFile,
+    Example,
+    FileAccess,
+    TurnLimits,
+)
 from lemming.schedule import AgentSchedule, in_order, is_due, wrong_times
 
 RESUME_LIMIT_BYTES = 256 << 10
+__all__ = [
+    "RESUME_LIMIT_BYTES",
+    "Agent",
+    "AgentCredits",
+    "AgentModel",
+    "AgentPermissions",
+    "ContextFile",
+    "Example",
+    "FileAccess",
+    "Survey",
+    "TurnLimits",
+    "agent_folders",
+    "discover_agents",
+    "load_agent",
+    "nearest_agent",
+    "require_own_folders",
+    "should_run",
+    "survey_agents",
+]
 OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentModel:
-    """Which model answers for the agent."""
-
-    key: str = field(default="default", metadata=about("A key of config/models.json.", min_length=1))
-    temperature: float | None = field(
-        default=None, metadata=about("Sampling temperature; null leaves it to the model's entry.", ge=0, le=2)
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class FileAccess:
-    """Folders whose files the file tools may touch. `./workspace` is the agent's, `./shared` the org's."""
-
-    allow_read: list[str] = field(
-        default_factory=lambda: ["./workspace"], metadata=about("Roots for file_read and file_list.")
-    )
-    allow_write: list[str] = field(
-        default_factory=lambda: ["./workspace"], metadata=about("Roots for file_write.")
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentPermissions:
-    """What the agent may read and do."""
-
-    read_outboxes: list[str] = field(
-        default_factory=list, metadata=about('Agents whose outboxes are in the inbox; "*" means all others.')
-    )
-    tools: list[str] = field(
-        default_factory=list, metadata=about("Tools the agent may call, beside those always allowed.")
-    )
-    file_access: FileAccess = field(default_factory=FileAccess)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentCredits:
-    """How much the agent may spend. `config/credits.json` overrides these."""
-
-    max_credits: float | None = field(
-        default=None,
-        metadata=about("No model call is made beyond this; null: no limit.", ge=0, le=LARGEST_AMOUNT),
-    )
-    soft_cap: float | None = field(
-        default=None,
-        metadata=about("One warning in log and prompt when this is reached.", ge=0, le=LARGEST_AMOUNT),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class TurnLimits:
-    """What one turn may do."""
-
-    max_steps: int | None = field(
-        default=None,
-        metadata=about("Model calls a turn may make to use tool results. Default 1.", ge=1, le=50),
-    )
-    repairs: int | None = field(
-        default=None,
-        metadata=about("Corrective calls after a reply that is not the contract. Default 1.", ge=0, le=5),
-    )
-    max_entries: int = field(default=64, metadata=about("Outbox entries one reply may write.", ge=0, le=64))
-    kinds: list[MessageKind] = field(
-        default_factory=lambda: list(MESSAGE_KINDS),
-        metadata=about("Kinds of entries the agent may write.", min_length=1),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class ContextFile:
-    """A file whose text is put into every prompt of the agent."""
-
-    file: str = field(metadata=about("A path the agent may read, such as ./shared/facts.txt.", min_length=1))
-    label: str = field(default="", metadata=about("What the prompt calls it; default: the file's name."))
-    take: Literal["all", "next_line"] = field(
-        default="all", metadata=about('"next_line": one line a turn, in turn, starting over at the end.')
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Example:
-    """One example turn shown to the model before the real one."""
-
-    input: str = field(metadata=about("What the agent was shown."))
-    output: str = field(metadata=about("The text of the one entry it wrote."))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Agent:
-    """One agent, as its resume defines it."""
-
-    name: str = field(metadata=about("The name of the agent's folder."))
-    title: str = field(default="", metadata=about("What the agent is called in prompts and tables."))
-    model: AgentModel = field(default_factory=AgentModel)
-    permissions: AgentPermissions = field(default_factory=AgentPermissions)
-    schedule: AgentSchedule = field(default_factory=AgentSchedule)
-    instructions: str = field(metadata=about("What the agent is told to be and do.", min_length=1))
-    credits: AgentCredits = field(default_factory=AgentCredits)
-    turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
-    context: list[ContextFile] = field(
-        default_factory=list, metadata=about("Files that are put into every prompt.")
-    )
-    clock: bool = field(
-        default=False, metadata=about("Put date, time, weekday and time zone into every prompt of the agent.")
-    )
-    examples: list[Example] = field(
-        default_factory=list, metadata=about("Example turns; small models need two.", max_length=20)
-    )
-    paused: str = field(
-        default="",
-        metadata=about(
-            "Any text, such as since when, by whom and why: the agent takes no turns. `lemming pause`."
-        ),
-    )
-
-    def may_read(self, author: str) -> bool:
-        """Return whether entries of `author` may reach this agent's inbox."""
-        readable = self.permissions.read_outboxes
-        return author != self.name and (author in readable or "*" in readable)
-
-    @cached_property
-    def plain(self) -> dict[str, Any]:
-        """The agent as JSON values, in the resume's own shape, without the later keys that say nothing."""
-        values: dict[str, Any] = parse(compact(asdict(self)))
-        for block, defaults in _NOT_WRITTEN.items():
-            inside = values[block] if block else values
-            for key in [key for key, default in defaults.items() if inside[key] == default]:
-                del inside[key]
-        return values
-
-
-_BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
-_NOT_WRITTEN: dict[str, dict[str, Any]] = {
-    "": {"clock": False, "paused": ""},
-    "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
-}
-"""Keys that came after version 0.1.0, by the block they stand in: at their defaults no journal holds them."""
 
 
 @dataclass(frozen=True)

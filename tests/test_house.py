@@ -24,6 +24,7 @@ FLOORS = (
     {"files", "plugins"},
     {"organisation", "times"},
     {"arguments", "contract", "logging_config", "memory", "providers", "report", "schedule"},
+    {"resume"},
     {"agents", "events"},
     {"config"},
     {"messages", "sandbox"},
