@@ -1,0 +1,130 @@
+"""What waits for a person: one list for every screen. Its lines are made of facts, not of agents' claims."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lemming.clock import SystemClock, parse_timestamp
+from lemming.files.jsontext import to_line
+from lemming.inspect.requests import Standing, standing_of
+from lemming.mail.requests import RequestView, Share
+
+TEXT_CHARS, DEFAULT_CHARS = 80, 60
+FIELDS_NAMED = 8
+_FIELD = re.compile(r"\w[\w.-]{0,39}")  # who asked chose the names: none that reads like words of ours
+
+
+@dataclass(frozen=True, kw_only=True)
+class WaitsForPerson:
+    """One thing that a person is to answer. `deadline` is the last tick in which they may; None: none."""
+
+    id: str
+    identity: str
+    person: str
+    asker: str
+    text: str
+    needs: str
+    tick: int
+    age_ticks: int
+    deadline: int | None
+    at_deadline: str
+
+    @property
+    def line(self) -> str:
+        """What is needed, from whom, since when, and what happens at the deadline."""
+        text = f': "{_cut(self.text, TEXT_CHARS)}"' if self.text else ""
+        age = f"asked {_ticks(self.age_ticks)} ago" if self.age_ticks else "asked just now"
+        return f"{self.person} owes {self.asker} {self.needs}, {age}; {self.at_deadline}{text}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON values, its line among them."""
+        return {**vars(self), "line": self.line}
+
+
+def waiting(base_path: str | os.PathLike[str]) -> list[WaitsForPerson]:
+    """Return what waits for a person, the oldest first.
+
+    A request that its holder may not read reaches nobody: `lemming validate` says which line is missing.
+    """
+    return waiting_in(standing_of(base_path))
+
+
+def waiting_in(standing: Standing) -> list[WaitsForPerson]:
+    """Return what `waiting` does, where the requests are known already."""
+    return [
+        _waits(request, share, standing.requests.tick)
+        for request in standing.requests.open
+        if not is_to_come(request)
+        for share in _held_by_people(request, standing)
+    ]
+
+
+def is_to_come(request: RequestView) -> bool:
+    """Return whether a request bears a moment that has not come yet: nobody sees it before."""
+    if not request.not_before:
+        return False
+    try:
+        return parse_timestamp(request.not_before) > SystemClock().now()
+    except ValueError:
+        return False
+
+
+def _held_by_people(request: RequestView, standing: Standing) -> Iterator[Share]:
+    for share in request.open_shares:
+        if share.holder in standing.people and standing.may_read(share.holder, request.asker):
+            yield share
+
+
+def _waits(request: RequestView, share: Share, tick: int) -> WaitsForPerson:
+    return WaitsForPerson(
+        id=request.id,
+        identity=request.identity,
+        person=share.holder,
+        asker=request.asker,
+        text=request.text,
+        needs=needs_of(request),
+        tick=request.tick,
+        age_ticks=request.age_ticks(tick),
+        deadline=request.deadline,
+        at_deadline=at_deadline(request, tick),
+    )
+
+
+def needs_of(request: RequestView) -> str:
+    """Return what an answer must have, in words."""
+    schema = request.entry.payload.get("schema")
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or not properties:
+        return "an answer"
+    if len(properties) <= FIELDS_NAMED and all(map(_FIELD.fullmatch, map(str, properties))):
+        return f"an answer with {', '.join(map(str, properties))}"
+    return f"an answer of {_counted(len(properties), 'field')}"
+
+
+def at_deadline(request: RequestView, tick: int) -> str:
+    """Return what happens to a request if nobody answers it in time; `tick` is the one that runs next."""
+    if request.deadline is None:
+        return "it waits until it is answered"
+    left = request.deadline - tick
+    when = "with this tick" if left <= 0 else f"in {_ticks(left + 1)}"
+    if request.has_default:
+        default = _cut(to_line(request.default), DEFAULT_CHARS)
+        return f"it expires {when}, and {default} is taken for its answer"
+    return f"it expires {when}, without an answer"
+
+
+def _ticks(number: int) -> str:
+    return _counted(number, "tick")
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun if number == 1 else noun + 's'}"
+
+
+def _cut(text: str, width: int) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= width else f"{line[: width - 1].rstrip()}…"

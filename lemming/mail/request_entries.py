@@ -1,0 +1,78 @@
+"""The entries that requests are made of, out of all outboxes: read once, and later only what is new.
+
+Most entries are none of them, which their bytes tell before they are taken apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lemming import paths
+from lemming.errors import ConfigError
+from lemming.files import fs
+from lemming.mail.index import EntryIndex, Names
+from lemming.mail.request_rules import concerns_requests, may_matter
+from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry
+from lemming.organisation import Organisation
+
+
+class RequestEntries:
+    """What outboxes say of requests, for one thread at a time: `org.own(RequestEntries)`."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._base, self._index = org.base, org.own(EntryIndex)
+        self._outboxes: dict[str, _Read] = {}
+        self._all: dict[EntryName, OutboxEntry] = {}
+
+    def look(self, authors: Iterable[str]) -> dict[EntryName, OutboxEntry]:
+        """Return what these authors have written about requests: the very same value when nothing is new."""
+        before, is_new = self._outboxes, False
+        self._outboxes = {}
+        for author in filter(paths.AGENT_NAME.match, authors):
+            names, known = self._index.outbox(author), before.get(author)
+            if known is None or known.names is not names or known.unusable:
+                read = self._read(author, names, known)
+                is_new = is_new or known is None or read.entries != known.entries
+                known = read
+            self._outboxes[author] = known
+        if is_new or before.keys() != self._outboxes.keys():
+            self._all = {name: it for read in self._outboxes.values() for name, it in read.entries.items()}
+        return self._all
+
+    def _read(self, author: str, names: Names, known: _Read | None) -> _Read:
+        """Read what is new in an outbox. Where its names are the same, something stands under one anew."""
+        shown = frozenset(known.names.all) if known and known.names.all != names.all else frozenset()
+        kept = known.entries if known else {}
+        read, folder = _Read(names), f"{self._base}/{paths.outbox_folder(author)}"
+        for name in names.all:
+            if name in shown and known and name not in known.unusable:
+                if name in kept:
+                    read.entries[name] = kept[name]
+                continue
+            self._add(read, folder, name)
+        return read
+
+    def _add(self, read: _Read, folder: str, name: EntryName) -> None:
+        try:
+            raw = fs.read_bytes(f"{folder}/{name.file_name}", ENTRY_LIMIT_BYTES)
+        except OSError:  # gone since, or no file: the outbox's owner is told elsewhere
+            read.unusable.add(name)
+            return
+        if not may_matter(raw):
+            return
+        try:
+            entry = decode_entry(name, raw)
+        except ConfigError:
+            read.unusable.add(name)
+            return
+        if concerns_requests(entry):
+            read.entries[name] = entry
+
+
+class _Read:
+    """What was read of an outbox that held these names. `unusable` are tried again: they may be mended."""
+
+    def __init__(self, names: Names) -> None:
+        self.names = names
+        self.entries: dict[EntryName, OutboxEntry] = {}
+        self.unusable: set[EntryName] = set()
