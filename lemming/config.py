@@ -231,8 +231,12 @@ class ModelEntry:
     tokens_per_minute: int | None = field(
         default=None, metadata=about("Tokens in and out in any 60 seconds; null: no limit.", ge=1)
     )
-    prompt: Literal["full", "brief"] = field(
-        default="full", metadata=about('"brief": a short prompt, for very small models.')
+    prompt: Literal["full", "brief", "values"] = field(
+        default="full",
+        metadata=about(
+            '"brief": a short prompt, for very small models. "values": what the turn sees as one JSON, for '
+            "programs."
+        ),
     )
     per_call: float = field(default=1.0, metadata=about("Credits a call costs.", ge=0, le=LARGEST_AMOUNT))
     per_1k_input_tokens: float = field(
@@ -253,6 +257,7 @@ LOCAL_MODEL = "smollm2-135m-instruct"
 DEFAULT_MODELS = {
     "default": ModelEntry(provider="local", model=LOCAL_MODEL, prompt="brief", max_output_tokens=220),
     "human": ModelEntry(provider="human"),
+    "plan": ModelEntry(provider="plan", prompt="values", per_call=0.0),
 }
 
 

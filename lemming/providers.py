@@ -234,6 +234,7 @@ _BUILT_IN = {
     "cli": "lemming.llm.backends.cli:CliProvider",
     "scripted": "lemming.llm.backends.scripted:ScriptedProvider",
     "human": "lemming.llm.backends.human:HumanProvider",
+    "plan": "lemming.llm.backends.plan:PlanProvider",
     "replay": "lemming.llm.backends.replay:ReplayProvider",
 }
 _LAZY = {

@@ -1,5 +1,5 @@
-"""Writes the parts of `docs/cli.md`, `events.md`, `resume.md`, `settings.md` and `glossary.md` that follow
-from the code.
+"""Writes the parts of `docs/cli.md`, `events.md`, `resume.md`, `settings.md`, `glossary.md`, `plans.md` that
+follow from the code.
 
     python -m lemming.reference docs
 
@@ -28,7 +28,9 @@ from lemming.config import ModelEntry, Org
 from lemming.events import Event
 from lemming.files import fs
 from lemming.files.documents import adapter
+from lemming.files.fitting import key_of
 from lemming.journal.records import RECORDS
+from lemming.plans.format import AgentPlan
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
 
@@ -43,6 +45,7 @@ def pages(folder: Path) -> dict[str, str]:
         "resume.md": resume(),
         "settings.md": settings(),
         "glossary.md": types(),
+        "plans.md": "## Keys\n\n" + _table_of_keys(AgentPlan),
     }
     return {name: f"{_by_people(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
 
@@ -169,14 +172,14 @@ def _keys(kind: Any, schema: Schema, definitions: Schema, prefix: str) -> Iterat
     """Yield a row for each key of an object, and after it those of the object or the list that it holds."""
     hints = typing.get_type_hints(kind)
     for field in dataclasses.fields(kind):
-        key, own = f"{prefix}{field.name}", schema["properties"][field.name]
+        key, own = f"{prefix}{key_of(field)}", schema["properties"][key_of(field)]
         hint = hints[field.name]
         inner: Any = next(filter(dataclasses.is_dataclass, (hint, *typing.get_args(hint))), None)
         held: Schema = definitions.get(inner.__name__, {}) if inner else {}
         about = own.get("description") or held.get("description", "")
         yield [f"`{key}`", _type_in_words(own), _default_in_words(field), about]
         if inner is not None:
-            mark = "" if inner is hint else "[]"
+            mark = "[]" if typing.get_origin(hint) is list else ""
             yield from _keys(inner, held, definitions, f"{key}{mark}.")
 
 

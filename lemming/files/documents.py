@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming.errors import ConfigError, Problem
-from lemming.files.fitting import Misfit, fit, type_hints
+from lemming.files.fitting import Misfit, fit, types_by_key
 from lemming.files.jsontext import JsonProblem, compact, locate, nearest, parse
 
 if TYPE_CHECKING:
@@ -209,8 +209,7 @@ def _unknown_keys(
 @cache
 def _keys_of(kind: Any) -> dict[str, Any]:
     """Map each key of a dataclass to the dataclass its value holds, or to None."""
-    hints = type_hints(kind)
-    return {field.name: _dataclass_in(hints[field.name]) for field in dataclasses.fields(kind)}
+    return {key: _dataclass_in(hint) for key, hint in types_by_key(kind).items()}
 
 
 @cache
@@ -226,7 +225,7 @@ def _places_of(kind: Any) -> dict[str, list[str]]:
 def _paths_in(kind: Any, above: str = "") -> Iterator[str]:
     for key, inner in _keys_of(kind).items():
         yield f"{above}{key}"
-        if inner and typing.get_origin(type_hints(kind)[key]) is not list:
+        if inner and typing.get_origin(types_by_key(kind)[key]) is not list:
             yield from _paths_in(inner, f"{above}{key}.")
 
 
@@ -324,7 +323,7 @@ def _type_at(kind: Any, path: Sequence[str | int]) -> Any:
     """Return the type that a value at a place of a file has, without `None`."""
     for part in path:
         if _is_object(kind):
-            kind = type_hints(kind)[str(part)]
+            kind = types_by_key(kind)[str(part)]
         elif args := typing.get_args(kind):
             kind = args[-1]
         if typing.get_origin(kind) in (typing.Union, types.UnionType):

@@ -34,6 +34,16 @@ def about(description: str, **limits: float) -> dict[str, Any]:
     return {"description": description, **limits}
 
 
+def keyed(key: str, description: str, **limits: float) -> dict[str, Any]:
+    """Return the metadata of a field whose key in files is a word that Python keeps for itself."""
+    return {**about(description, **limits), "alias": key}
+
+
+def key_of(field: dataclasses.Field[Any]) -> str:
+    """Return the key that a field has in files."""
+    return str(field.metadata.get("alias", field.name))
+
+
 def fit(kind: Any, plain: Any) -> Any:
     """Return JSON values as a value of `kind`; keys that a dataclass does not have are passed over.
 
@@ -47,7 +57,7 @@ def fit(kind: Any, plain: Any) -> Any:
 
 def fitter_of(kind: Any, told: Mapping[str, Any]) -> Fitter:
     """Return the function that builds values of a type, within the limits that `about` told."""
-    limits = {name: limit for name, limit in told.items() if name != "description"}
+    limits = {name: limit for name, limit in told.items() if name not in ("alias", "description")}
     return _within(_fitter(kind), limits)
 
 
@@ -55,6 +65,12 @@ def fitter_of(kind: Any, told: Mapping[str, Any]) -> Fitter:
 def type_hints(kind: Any) -> dict[str, Any]:
     """Return the types of a dataclass's fields by name."""
     return typing.get_type_hints(kind)
+
+
+@cache
+def types_by_key(kind: Any) -> dict[str, Any]:
+    """Return the types of a dataclass's fields by the keys that they have in files."""
+    return {key_of(field): type_hints(kind)[field.name] for field in dataclasses.fields(kind)}
 
 
 @cache
@@ -114,13 +130,17 @@ def _fit_float(value: Any) -> float:
 
 def _fitter_of_dataclass(kind: Any) -> Fitter:
     hints = type_hints(kind)
-    fields = {field.name: fitter_of(hints[field.name], field.metadata) for field in dataclasses.fields(kind)}
+    fields = {
+        key_of(field): (field.name, fitter_of(hints[field.name], field.metadata))
+        for field in dataclasses.fields(kind)
+    }
 
     def fit_object(value: Any) -> Any:
         if type(value) is not dict:
             _refuse()
+        found = ((*fields[key], item) for key, item in value.items() if key in fields)
         try:
-            return kind(**{key: fields[key](item) for key, item in value.items() if key in fields})
+            return kind(**{name: fitter(item) for name, fitter, item in found})
         except TypeError as error:  # a key without a default is missing
             raise Misfit from error
 

@@ -14,6 +14,7 @@ from lemming.config import CREDITS_FILE, MODELS_FILE, Config, credits_of, is_ove
 from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.files import fs
 from lemming.files.jsontext import locate
+from lemming.inspect.plan_checks import problems_of_plan
 from lemming.inspect.readiness import seen_on_the_way
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.memory import read_memories
@@ -161,6 +162,7 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     yield from _about_retention(place, agent, config)
     yield from _about_tools(place, agent, config)
     yield from _about_files(place, agent, base)
+    yield from problems_of_plan(base, agent, config)
     if not is_for_a_person(agent, config):
         yield from _about_context(place, agent, base)
 

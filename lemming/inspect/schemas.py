@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lemming import when
 from lemming.agents import Agent, AgentCredits
 from lemming.config import ModelEntry, Org
 from lemming.files.documents import adapter
@@ -20,6 +21,7 @@ from lemming.journal.records import RECORDS, Record, TurnStarted
 from lemming.kinds import MESSAGE_KINDS
 from lemming.messages import OutboxEntry
 from lemming.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
+from lemming.plans.format import AgentPlan
 
 Schema = dict[str, Any]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -117,6 +119,17 @@ def _record(kind: type[Record], fields: Schema) -> Schema:
     return {"description": about, **_object(keys, required=required, is_open=True)}
 
 
+def _plan() -> Schema:
+    """Return the schema of a plan, whose conditions are an object of their own form."""
+    schema = _of_a_file(AgentPlan)
+    definitions, condition = schema["$defs"], {"$ref": "#/$defs/When"}
+    definitions["When"] = when.schema()
+    definitions["Route"]["properties"]["when"] = condition
+    own = definitions["Verify"]["properties"]["when"]
+    definitions["Verify"]["properties"]["when"] = {**own, "anyOf": [condition, {"type": "null"}]}
+    return schema
+
+
 FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "resume": ("agents/<name>/resume.json", _resume),
     "outbox": ("agents/<name>/outbox/<tick>_<id>.json", _outbox),
@@ -125,6 +138,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "org": ("config/org.json", _org),
     "credits": ("config/credits.json", _credits),
     "tick": ("tick.json", _tick),
+    "plan": ("agents/<name>/plan.json", _plan),
     "turn": ("A model's reply", _turn),
     "journal": ("logs/ticks/<tick>.jsonl", _journal),
 }

@@ -106,7 +106,7 @@ def test_the_shell_completes_commands_and_agents(base: Path, typed: str, offered
     assert done.stdout.split() == offered
 
 
-@pytest.mark.parametrize("page", ["cli.md", "resume.md", "settings.md"])
+@pytest.mark.parametrize("page", ["cli.md", "resume.md", "settings.md", "plans.md"])
 def test_the_generated_pages_are_up_to_date(page: str) -> None:
     docs = REPOSITORY / "docs"
     assert (docs / page).read_text() == reference.pages(docs)[page], "run `make docs`"

@@ -1,0 +1,71 @@
+"""Who works in an organisation, as far as a plan has to know: what plans are held against."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from lemming.access.grants import resolve
+from lemming.agents import Agent, Survey, survey_agents
+from lemming.config import Config
+from lemming.errors import ConfigError, PermissionDenied, ToolError
+from lemming.organisation import Organisation
+from lemming.plans.allowed import Staff
+from lemming.plans.format import AgentPlan, read_plan
+from lemming.plugins.registry import not_imported
+from lemming.providers import is_person
+from lemming.tools import Toolset, toolset_of
+
+PROVIDER = "plan"
+
+
+def is_planner(agent: Agent, config: Config) -> bool:
+    """Return whether the agent's brain is a plan."""
+    entry = config.models.get(agent.model.key)
+    return entry is not None and entry.provider == PROVIDER
+
+
+def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset | None = None) -> Staff:
+    """Return what a plan of this agent can be held against.
+
+    A tool that is not known may be that of a plugin, which is not imported for a look.
+    """
+    survey = survey_agents(org)
+    tools = toolset or toolset_of(config.org)
+
+    def why_refused(name: str) -> str:
+        try:
+            return tools.find(name).why_refused(agent, config.org)
+        except ToolError as error:
+            return error.message
+
+    def why_unreadable(file: str) -> str:
+        try:
+            resolve(agent, Path(org.base), file, "read", caller="plan")
+        except PermissionDenied as error:
+            return error.message
+        return ""
+
+    def plan_of(name: str) -> AgentPlan | None:
+        try:
+            return read_plan(org, name).value if name in survey.agents else None
+        except ConfigError:
+            return None
+
+    return Staff(
+        agents=survey.agents,
+        people=frozenset(_people(survey, config)),
+        planners=frozenset(name for name, each in survey.agents.items() if is_planner(each, config)),
+        tool_classes={name: tools[name].tool_class for name in tools},
+        knows_all_tools=not not_imported(config.org.plugins),
+        why_refused=why_refused,
+        why_unreadable=why_unreadable,
+        plan_of=plan_of,
+    )
+
+
+def _people(survey: Survey, config: Config) -> Iterator[str]:
+    for name, agent in survey.agents.items():
+        entry = config.models.get(agent.model.key)
+        if entry is not None and is_person(entry.provider, config.org.plugins):
+            yield name
