@@ -23,6 +23,7 @@ COMMANDS = {
         "init": "Make an organisation in a folder.",
         "run-once": "Run one tick.",
         "run-forever": "Run tick after tick.",
+        "service": "Make it a service that the machine starts and watches.",
         "trust": "See what running it does outside its folder; agree to it.",
     },
     "Look": {
@@ -71,6 +72,9 @@ MEANT = {
     "start": "lemming run-forever runs tick after tick, until Ctrl-C",
     "stop": "Ctrl-C, or `kill PID`, ends run-forever after the turns under way; lemming status names the PID",
     "watch": "lemming run-forever tells what happens; lemming status shows where it stands",
+    "daemon": "lemming service",
+    "install": "lemming service",
+    "systemd": "lemming service",
     "ls": "lemming agents list, or lemming outbox",
     "list": "lemming agents list",
     "new": "lemming agents new NAME, or lemming init DIR",

@@ -9,10 +9,10 @@ import typer
 
 from lemming.agents import Agent, agent_folders, load_agent, nearest_agent
 from lemming.commands.session import Session
-from lemming.errors import DiskError, NotAnOrg, UsageError
+from lemming.errors import NotAnOrg, UsageError
 from lemming.files.jsontext import nearest
-from lemming.journal.file import last_record, newest_journals
-from lemming.journal.records import TickCommitted
+from lemming.inspect.under_way import has_been_interrupted as has_been_interrupted
+from lemming.inspect.under_way import running_engine as running_engine
 from lemming.organisation import Organisation, OrgPath
 from lemming.paths import agent_folder
 
@@ -65,37 +65,12 @@ def require_folder(base: OrgPath, name: str, *, words: tuple[str, ...] = ()) -> 
         raise UsageError(f'there is no agent "{name}"', hint=hint)
 
 
-def running_engine(base: OrgPath) -> dict[str, Any] | None:
-    """Return who runs this organisation now (pid, host, since, command); None when nobody does."""
-    from lemming.tick.runtime import holder_of
-
-    try:
-        return holder_of(base)
-    except DiskError:  # a folder that we may only look at
-        return None
-
-
 def describe_engine(holder: dict[str, Any]) -> str:
     """Return one line that says who runs the organisation."""
     what = holder.get("command") or "an engine"
     return (
         f"{what}, pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
     )
-
-
-def last_committed_tick(base: OrgPath) -> TickCommitted | None:
-    """Return the last record of the newest tick that ended: its number and its totals."""
-    for tick in reversed(newest_journals(base, 2)):
-        record = last_record(base, tick)
-        if isinstance(record, TickCommitted):
-            return record
-    return None
-
-
-def has_been_interrupted(base: OrgPath, tick: int) -> bool:
-    """Return whether a tick was begun and has not ended."""
-    record = last_record(base, tick)
-    return record is not None and not isinstance(record, TickCommitted)
 
 
 def _given_org(folder: Path) -> Path:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import Annotated
 
 import typer
@@ -14,6 +16,8 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
+from lemming.events import Observer
+from lemming.organisation import OrgPath
 
 
 def run_forever(
@@ -41,6 +45,16 @@ def run_forever(
             help="Sleep while nobody is due; a change of a file begins the next tick at once.",
         ),
     ] = False,
+    health: Annotated[
+        int | None,
+        typer.Option(
+            "--health",
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="Answer GET /healthz on 127.0.0.1:PORT: 200 or 503, and what `status --check` says.",
+        ),
+    ] = None,
     batch: Batch = False,
     trust: Trust = False,
     as_json: AsJson = False,
@@ -60,6 +74,7 @@ def run_forever(
       lemming run-forever --interval 10
       lemming run-forever --max-ticks 5 --interval 0
       lemming run-forever --interval 10m --wake-on-change
+      lemming run-forever --health 8642
     """
     base = find_org(ctx)
     if not trust:
@@ -67,24 +82,25 @@ def run_forever(
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
-        ticks = engine.ticks(
-            base,
-            interval_s=interval,
-            max_ticks=max_ticks,
-            until_tick=until_tick,
-            wake_on_change=wake_on_change,
-            batch=batch,
-            notify=narrator.hear,
-            stop=switch.stop,
-        )
-        for report in ticks:
-            has_failures = has_failures or bool(report.by_status("failed"))
-            if narrator.is_cut_off:
-                break
-            if report.is_complete:
-                narrator.ended(report)
-            else:
-                narrator.stopped(report)
+        with _watched_over(base, narrator, health=health, interval_s=interval, batch=batch) as hear:
+            ticks = engine.ticks(
+                base,
+                interval_s=interval,
+                max_ticks=max_ticks,
+                until_tick=until_tick,
+                wake_on_change=wake_on_change,
+                batch=batch,
+                notify=hear,
+                stop=switch.stop,
+            )
+            for report in ticks:
+                has_failures = has_failures or bool(report.by_status("failed"))
+                if narrator.is_cut_off:
+                    break
+                if report.is_complete:
+                    narrator.ended(report)
+                else:
+                    narrator.stopped(report)
     if narrator.is_cut_off:
         raise typer.Exit(BROKEN_PIPE)
     if switch.signal:
@@ -92,3 +108,16 @@ def run_forever(
             tell("stopped")
         return
     raise typer.Exit(TURN_FAILED if has_failures else 0)
+
+
+def _watched_over(
+    base: OrgPath, narrator: Narrator, *, health: int | None, interval_s: float | None, batch: bool
+) -> AbstractContextManager[Observer]:
+    """Give what is to hear the engine's events; nothing is imported where nobody watches from outside."""
+    if health is None and "NOTIFY_SOCKET" not in os.environ:
+        return nullcontext(narrator.hear)
+    from lemming.commands.supervision import supervised
+
+    return supervised(
+        base, narrator.hear, health=health, interval_s=interval_s, batch=batch, quiet=narrator.quiet
+    )

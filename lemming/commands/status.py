@@ -3,69 +3,19 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from lemming.agents import Agent, Survey, survey_agents
-from lemming.clock import SystemClock
+from lemming.agents import Survey
 from lemming.commands.options import AsJson, duration
-from lemming.commands.org import (
-    describe_engine,
-    find_org,
-    has_been_interrupted,
-    last_committed_tick,
-    running_engine,
-)
+from lemming.commands.org import describe_engine, find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, tell
-from lemming.config import Config, credits_of, load_config
-from lemming.errors import LemmingError
-from lemming.inspect.health import Trouble, seconds_since_tick, troubles_of
-from lemming.journal.file import newest_journals, read_journal
-from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.records import TickCommitted, progress_of
-from lemming.mail.misplaced import misplaced
-from lemming.organisation import OrgPath
-from lemming.report import Reason, Why
-from lemming.schedule import next_due
-from lemming.tick.counter import load_tick
-from lemming.tick.next_tick import find_next_tick
-from lemming.tick.plan import make_plan, said_of_pause
-
-
-@dataclass(frozen=True)
-class Line:
-    """One agent's line: the tick it fires next (None: never), how its last turn ended, what it has spent.
-
-    `why`: whether it is to take a turn in the tick that runs next, and why not.
-    """
-
-    agent: str
-    model: str = ""
-    next_tick: int | None = None
-    state: AgentState = field(default_factory=AgentState)
-    max_credits: float | None = None
-    why: Why = "broken"
-    problem: str = ""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the line as JSON values."""
-        state = self.state
-        return {
-            "agent": self.agent,
-            "model_key": self.model,
-            "next_tick": self.next_tick,
-            "why": self.why,
-            "last_tick": state.tick if state.status else None,
-            "last_status": state.status or None,
-            "turns": state.turns,
-            "credits": state.credits,
-            "max_credits": self.max_credits,
-            "cost_usd": state.cost_usd,
-            "problem": self.problem,
-        }
+from lemming.config import Config
+from lemming.inspect.health import Trouble
+from lemming.inspect.standing import Line, Standing, standing_of
+from lemming.journal.records import TickCommitted
+from lemming.tick.plan import said_of_pause
 
 
 def status(
@@ -97,76 +47,28 @@ def status(
       lemming status --check --max-age 10m || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
-    base = find_org(ctx)
-    tick, config, survey = load_tick(base), load_config(base), survey_agents(base)
-    engine, last = running_engine(base), last_committed_tick(base)
-    is_interrupted = has_been_interrupted(base, tick)
-    progress = progress_of(read_journal(base, tick)) if is_interrupted else {}
-    reasons = make_plan(tick, survey, config).reasons
-    lines = [_line(base, agent, config, tick, reasons[agent.name]) for agent in survey.agents.values()]
-    lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
-    lines.sort(key=lambda line: line.agent)
-    troubles = troubles_of(base, survey)
-    if is_interrupted and engine is None:
-        text = f"tick {tick} was interrupted and nothing is running"
-        troubles.append(Trouble("tick", text, "`lemming run-once` continues it", tick))
-    ticks, boot_id = newest_journals(base, 2), SystemClock().boot_id
-    if engine is None and (error := find_next_tick(base, tick, ticks, boot_id=boot_id).error):
-        fix = "`lemming repair` says which of the two is right, and mends it"
-        troubles.append(Trouble("tick", error.message, fix, tick))
-    if (age := seconds_since_tick(base)) is not None and max_age is not None and age > max_age:
-        troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
-    unseen = list(misplaced(Path(base), [*survey.agents, *survey.broken], tick))
-    named = {trouble.about for trouble in troubles}
-    troubles += [
-        Trouble(line.agent, line.problem, "") for line in lines if line.problem and line.agent not in named
-    ]
+    found = standing_of(find_org(ctx), max_age_s=max_age)
     if as_json:
-        facts = {
-            "org": str(base),
-            "tick": tick,
-            "is_interrupted": is_interrupted,
-            **progress,
-            "engine": engine,
-            "paused": config.org.paused,
-            "last_tick": {"tick": last.tick, "totals": last.totals} if last else None,
-            "agents": [line.as_json() for line in lines],
-            "troubles": [asdict(trouble) for trouble in troubles],
-            "misplaced": [problem.as_json() for problem in unseen],
-        }
-        show_json("status", facts)
-        raise typer.Exit(1 if check and troubles else 0)
-    show(f"{painted(str(base), 'bold')}")
-    show(_where(tick, is_interrupted, engine, progress))
-    _show_pauses(survey, config)
-    if last:
-        show(f"tick {last.tick}: {_totals(last)}")
+        show_json("status", found.as_json())
+    else:
+        _show(found)
+        if check:
+            wrong = f"{counted(len(found.troubles), 'thing')} wrong"
+            show(wrong if found.troubles else "all is well")
+    raise typer.Exit(1 if check and found.troubles else 0)
+
+
+def _show(found: Standing) -> None:
+    show(f"{painted(str(found.base), 'bold')}")
+    show(_where(found.tick, found.is_interrupted, found.engine, found.progress))
+    _show_pauses(found.survey, found.config)
+    if found.last:
+        show(f"tick {found.last.tick}: {_totals(found.last)}")
     show()
-    _show_lines(lines, named)
-    _tell_troubles(troubles, survey)
-    for problem in unseen:
+    _show_lines(found.lines, found.in_trouble)
+    _tell_troubles(found.troubles, found.survey)
+    for problem in found.misplaced:
         tell(one_line(str(problem), 400), style="yellow")
-    if check:
-        show(f"{counted(len(troubles), 'thing')} wrong" if troubles else "all is well")
-        raise typer.Exit(1 if troubles else 0)
-
-
-def _line(base: OrgPath, agent: Agent, config: Config, tick: int, reason: Reason) -> Line:
-    problem, state = "", AgentState()
-    try:
-        state = read_state(base, agent.name)
-        config.model(agent.model.key)
-    except LemmingError as error:
-        problem = str(error)
-    return Line(
-        agent=agent.name,
-        model=agent.model.key,
-        next_tick=None if reason.why in ("person", "paused") else next_due(agent.schedule, tick),
-        why=reason.why,
-        state=state,
-        max_credits=credits_of(config, agent.name, agent.credits).max_credits,
-        problem=problem,
-    )
 
 
 def _where(tick: int, is_interrupted: bool, engine: dict[str, Any] | None, progress: dict[str, Any]) -> str:

@@ -25,12 +25,13 @@ ROOM_NEEDED_BYTES = 64 << 20
 
 @dataclass(frozen=True)
 class Trouble:
-    """Something that a person should see to. `since_tick` is None where no tick tells."""
+    """Something that a person should see to; `since_tick` and `since` (a time) where something tells."""
 
     about: str
     text: str
     fix: str
     since_tick: int | None = None
+    since: str = ""
 
 
 def troubles_of(base: OrgPath, survey: Survey) -> list[Trouble]:
@@ -42,8 +43,7 @@ def troubles_of(base: OrgPath, survey: Survey) -> list[Trouble]:
         if name in survey.agents and not survey.agents[name].paused and not _is_mended(turn)
     ]
     for name, error in survey.broken.items():
-        since = not_done[name].since_tick if name in not_done else None
-        found.append(Trouble(name, f"out of service: {error}", FIXES["ConfigError"], since))
+        found.append(_of_broken(name, str(error), not_done.get(name)))
     for name, state in open_circuits(base, SystemClock().now()).items():
         text = f"left alone until {state.open_until} after {state.failures} failures in a row: {state.reason}"
         found.append(Trouble(name, text, f"mend the backend; delete {paths.CIRCUITS_FILE} to try at once"))
@@ -65,7 +65,20 @@ def _is_mended(turn: NotDone) -> bool:
     return turn.error == "ConfigError" and turn.reason.startswith(paths.resume_file(turn.agent))
 
 
+def _of_broken(name: str, error: str, turn: NotDone | None) -> Trouble:
+    text, fix = f"out of service: {error}", FIXES["ConfigError"]
+    if turn is None:  # no tick has run since it broke
+        return Trouble(name, text, fix)
+    return Trouble(name, f"out of service {_since(turn)}: {error}", fix, turn.since_tick, turn.since)
+
+
 def _of_agent(turn: NotDone) -> Trouble:
     what = "failing" if turn.status == "failed" else "takes no turn"
     fix = FIXES.get(turn.error, "lemming logs {agent}").format(agent=turn.agent)
-    return Trouble(turn.agent, f"{what} since tick {turn.since_tick}: {turn.reason}", fix, turn.since_tick)
+    text = f"{what} {_since(turn)}: {turn.reason}"
+    return Trouble(turn.agent, text, fix, turn.since_tick, turn.since)
+
+
+def _since(turn: NotDone) -> str:
+    when = f" ({turn.since[:19]}Z)" if turn.since else ""
+    return f"since tick {turn.since_tick}{when}"

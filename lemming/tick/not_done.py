@@ -30,7 +30,8 @@ _NUMBER = re.compile(r"[0-9]+")
 class NotDone:
     """Why an agent's latest due turn was not done. `since_tick`: the first one in a row that ended so.
 
-    `tick`: when this reason was first given.
+    `since`: when that was; empty where an earlier version wrote the line. `tick`: when this reason was first
+    given.
     """
 
     agent: str
@@ -39,6 +40,7 @@ class NotDone:
     error: str
     tick: int
     since_tick: int
+    since: str = ""
 
 
 class TurnsNotDone:
@@ -56,8 +58,8 @@ class TurnsNotDone:
             self._latest = read_turns_not_done(self._base)
         return self._latest
 
-    def note(self, tick: int, turns: tuple[TurnReport, ...]) -> list[NotDone]:
-        """Write a line for each agent that fares otherwise than before.
+    def note(self, tick: int, turns: tuple[TurnReport, ...], at: str) -> list[NotDone]:
+        """Write a line for each agent that fares otherwise than before; `at` is the time now.
 
         Returns the turns that were not done for another reason than the agent's last one.
         """
@@ -72,7 +74,7 @@ class TurnsNotDone:
                     del self.latest[turn.agent]
                     lines.append({"agent": turn.agent, "status": turn.status, "tick": tick})
             elif turn.status == "failed" or turn.error:  # else it had nothing to do, or is a person's
-                now = _outcome(tick, turn, before)
+                now = _outcome(tick, turn, before, at)
                 if before is None or _words_of(before) != _words_of(now):
                     self.latest[turn.agent] = now
                     lines.append(asdict(now))
@@ -99,11 +101,19 @@ def _words_of(turn: NotDone) -> tuple[str, str, str]:
     return turn.status, turn.error, _NUMBER.sub("", turn.reason)
 
 
-def _outcome(tick: int, turn: TurnReport, before: NotDone | None) -> NotDone:
-    since = before.since_tick if before and before.status == turn.status else tick
+def _outcome(tick: int, turn: TurnReport, before: NotDone | None, at: str) -> NotDone:
+    since_tick, since = tick, at
+    if before and before.status == turn.status:
+        since_tick, since = before.since_tick, before.since
     reason = turn.reason[:_LONGEST_REASON]
     return NotDone(
-        agent=turn.agent, status=turn.status, reason=reason, error=turn.error, tick=tick, since_tick=since
+        agent=turn.agent,
+        status=turn.status,
+        reason=reason,
+        error=turn.error,
+        tick=tick,
+        since_tick=since_tick,
+        since=since,
     )
 
 
@@ -136,4 +146,5 @@ def _not_done(plain: dict[str, Any]) -> NotDone | None:
     is_whole = all(isinstance(text, str) for text in texts) and all(type(tick) is int for tick in ticks)
     if not is_whole or plain["status"] not in NOT_DONE:
         return None
-    return NotDone(**{key: plain[key] for key in cast(Any, NotDone).__dataclass_fields__})
+    known = {key: plain[key] for key in cast(Any, NotDone).__dataclass_fields__ if key in plain}
+    return NotDone(**{**known, "since": str(plain.get("since", ""))})

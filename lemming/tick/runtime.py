@@ -161,7 +161,7 @@ class Runtime:
 
     def noted(self, report: TickReport) -> TickReport:
         """Take note of whose turn was not done, and why; return the report."""
-        for turn in self._not_done.note(report.tick, report.turns):
+        for turn in self._not_done.note(report.tick, report.turns, self.now()):
             if report.is_quiet or turn.error == "ConfigError":  # else the turn's own line says it
                 EngineLog(self.base).warning("turn_not_done", **asdict(turn))
         return report

@@ -1,0 +1,171 @@
+"""`lemming service`: the organisation as a service that the machine starts and watches."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lemming.access.trust import Agreement
+from lemming.agents import survey_agents
+from lemming.commands.options import AsJson, duration
+from lemming.commands.org import find_org
+from lemming.commands.screen import show, show_json, show_text, tell
+from lemming.config import load_config
+from lemming.errors import UsageError
+from lemming.files import fs
+from lemming.inspect.reach import is_about_the_owner, reaches
+from lemming.organisation import OrgPath
+from lemming.service.unit import Form, Service, is_for, name_of_folder, text_of
+
+_LIMIT_BYTES = 1 << 20
+
+
+def service(
+    ctx: typer.Context,
+    form: Annotated[
+        Form,
+        typer.Option("--form", help="systemd: a unit of your own; launchd (macOS) and compose are printed."),
+    ] = "systemd",
+    only_print: Annotated[bool, typer.Option("--print", help="Print it; write nothing.")] = False,
+    name: Annotated[
+        str, typer.Option("--name", metavar="NAME", help="The service's name. Default: from the folder's.")
+    ] = "",
+    interval: Annotated[
+        float | None,
+        typer.Option(
+            "--interval",
+            parser=duration,
+            metavar="DURATION",
+            help="As of run-forever. Default: config/org.json.",
+        ),
+    ] = None,
+    wake_on_change: Annotated[bool, typer.Option("--wake-on-change", help="As of run-forever.")] = False,
+    health: Annotated[
+        int | None,
+        typer.Option("--health", min=1, max=65535, metavar="PORT", help="As of run-forever."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make this organisation a service: started with the machine, watched, and started again when it dies.
+
+    Writes a systemd unit into ~/.config/systemd/user/ and says what to type next; nothing is started or
+    enabled here. systemd is told when the engine is ready, and starts it again when it hangs: when it gets no
+    further for longer than the longest deadline in the settings. Exit statuses that only a person can mend
+    (2, 3 and 7) end it.
+
+    Keys go into ~/.config/lemming/NAME.env, a line NAME=VALUE each, which need not be there.
+
+    \b
+    Examples:
+      lemming service
+      lemming service --interval 10m --wake-on-change --health 8642
+      lemming service --form compose > compose.yaml
+    """
+    base = find_org(ctx)
+    load_config(base)  # or it would not start
+    folder = Path(base).resolve()
+    if name and name != name_of_folder(name):
+        raise UsageError(
+            f'"{name}" is no name for a service', hint=f"for example {name_of_folder(name)}: a-z, 0-9 and -"
+        )
+    name = name or name_of_folder(folder.name)
+    described = Service(
+        name=name,
+        folder=str(folder),
+        program=_program(),
+        options=_options(interval, wake_on_change=wake_on_change),
+        keys_file=str(_config_home() / "lemming" / f"{name}.env"),
+        log_file=str(Path.home() / "Library" / "Logs" / f"lemming-{name}.log"),
+        health=health,
+    )
+    text = text_of(described, form)
+    written = "" if only_print or form != "systemd" else _write(described, text)
+    if as_json:
+        show_json("service", {"form": form, "file": written, "name": described.name, "text": text})
+        return
+    if written:
+        show(written)
+    else:
+        show_text(text.rstrip("\n"))
+    _tell_next(described, form, written)
+    _tell_of_trust(base)
+
+
+def _write(described: Service, text: str) -> str:
+    """Write the unit and return its path; raise `UsageError` where another organisation's stands."""
+    folder = _config_home() / "systemd" / "user"
+    path = folder / described.file_name
+    try:
+        there = fs.read_bytes(path, _LIMIT_BYTES).decode("utf-8", "replace")
+    except FileNotFoundError:
+        there = None
+    except OSError as error:
+        raise UsageError(f"cannot be read: {error.strerror}", where=str(path), hint="move it away") from error
+    if there is not None and not is_for(there, described.folder):
+        raise UsageError(
+            "there is a service of this name already, for something else",
+            where=str(path),
+            hint=f"lemming service --name {described.name}-2",
+        )
+    if there != text:
+        fs.make_root(folder)
+        fs.publish(folder, described.file_name, text.encode(), is_org=False)
+    return str(path)
+
+
+def _tell_next(described: Service, form: Form, written: str) -> None:
+    keys = f"mkdir -p {_shown(Path(described.keys_file).parent)}"
+    if form == "compose":
+        tell("next: UID=$(id -u) GID=$(id -g) docker compose up -d --build")
+    elif form == "launchd":
+        place = f"~/Library/LaunchAgents/{described.label}.plist"
+        tell(f"next: put this into {place}, then: launchctl bootstrap gui/$(id -u) {place}")
+    else:
+        if not written:
+            tell(f"next: put this into ~/.config/systemd/user/{described.file_name}, then:")
+        else:
+            tell("next:")
+        tell("  systemctl --user daemon-reload")
+        tell(f"  systemctl --user enable --now {described.file_name}")
+        tell("  loginctl enable-linger   # so that it runs while you are not logged in")
+        tell(f"then: journalctl --user -u {described.file_name} -f")
+    tell(f"keys: {keys}; then NAME=VALUE lines in {_shown(Path(described.keys_file))} (chmod 600)")
+
+
+def _tell_of_trust(base: OrgPath) -> None:
+    sentences = reaches(base, load_config(base), survey_agents(base).agents.values())
+    missing = Agreement(Path(base)).lacks(sentences)
+    if any(map(is_about_the_owner, missing)):  # what it will not do unasked
+        tell(f"first: `lemming trust --yes`; nobody has agreed yet that it {missing[0]}", style="yellow")
+
+
+def _options(interval: float | None, *, wake_on_change: bool) -> list[str]:
+    options = [] if interval is None else ["--interval", f"{interval:g}"]
+    return [*options, "--wake-on-change"] if wake_on_change else options
+
+
+def _program() -> list[str]:
+    """Return the words that start this very program, wherever one is then."""
+    script = Path(sys.executable).with_name("lemming")
+    return [str(script)] if os.access(script, os.X_OK) else [sys.executable, "-m", "lemming"]
+
+
+def _config_home() -> Path:
+    chosen = os.environ.get("XDG_CONFIG_HOME", "")
+    return Path(chosen) if os.path.isabs(chosen) else Path.home() / ".config"
+
+
+def _shown(path: Path) -> str:
+    """Return a path as a person types it.
+
+    >>> _shown(Path.home() / "a"), _shown(Path("/etc"))
+    ('~/a', '/etc')
+    """
+    try:
+        return f"~/{path.relative_to(Path.home())}"
+    except ValueError:
+        return str(path)

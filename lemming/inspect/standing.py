@@ -1,0 +1,166 @@
+"""Where an organisation stands, and what is wrong with it: the same facts for screens and for monitors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lemming.agents import Agent, Survey, survey_agents
+from lemming.clock import SystemClock
+from lemming.config import Config, credits_of, load_config
+from lemming.errors import LemmingError, Problem
+from lemming.inspect.health import Trouble, seconds_since_tick, troubles_of
+from lemming.inspect.under_way import has_been_interrupted, last_committed_tick, running_engine
+from lemming.journal.file import newest_journals, read_journal
+from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.records import TickCommitted, progress_of
+from lemming.mail.misplaced import misplaced
+from lemming.organisation import OrgPath
+from lemming.report import Reason, Why
+from lemming.schedule import next_due
+from lemming.tick.counter import load_tick
+from lemming.tick.next_tick import find_next_tick
+from lemming.tick.plan import make_plan
+
+
+@dataclass(frozen=True)
+class Line:
+    """One agent's line: the tick it fires next (None: never), how its last turn ended, what it has spent.
+
+    `why`: whether it is to take a turn in the tick that runs next, and why not.
+    """
+
+    agent: str
+    model: str = ""
+    next_tick: int | None = None
+    state: AgentState = field(default_factory=AgentState)
+    max_credits: float | None = None
+    why: Why = "broken"
+    problem: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the line as JSON values."""
+        state = self.state
+        return {
+            "agent": self.agent,
+            "model_key": self.model,
+            "next_tick": self.next_tick,
+            "why": self.why,
+            "last_tick": state.tick if state.status else None,
+            "last_status": state.status or None,
+            "turns": state.turns,
+            "credits": state.credits,
+            "max_credits": self.max_credits,
+            "cost_usd": state.cost_usd,
+            "problem": self.problem,
+        }
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One look at an organisation. `progress`: of a tick that was interrupted; `engine`: who runs it now."""
+
+    base: OrgPath
+    tick: int
+    is_interrupted: bool
+    progress: dict[str, Any]
+    engine: dict[str, Any] | None
+    last: TickCommitted | None
+    config: Config
+    survey: Survey
+    lines: list[Line]
+    troubles: list[Trouble]
+    misplaced: list[Problem]
+
+    @property
+    def in_trouble(self) -> set[str]:
+        """The agents, and whatever else, that a trouble is about."""
+        return {trouble.about for trouble in self.troubles}
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the facts as JSON values."""
+        return {
+            "org": str(self.base),
+            "tick": self.tick,
+            "is_interrupted": self.is_interrupted,
+            **self.progress,
+            "engine": self.engine,
+            "paused": self.config.org.paused,
+            "last_tick": {"tick": self.last.tick, "totals": self.last.totals} if self.last else None,
+            "agents": [line.as_json() for line in self.lines],
+            "troubles": [asdict(trouble) for trouble in self.troubles],
+            "misplaced": [problem.as_json() for problem in self.misplaced],
+        }
+
+
+def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence[Trouble] = ()) -> Standing:
+    """Look at an organisation; a last tick older than `max_age_s` is wrong, and so is what `also` names.
+
+    Raises `ConfigError` and `CorruptState` where that is all there is to say.
+    """
+    tick, config, survey = load_tick(base), load_config(base), survey_agents(base)
+    engine, is_interrupted = running_engine(base), has_been_interrupted(base, tick)
+    lines = _lines(base, config, survey, tick)
+    troubles = [*troubles_of(base, survey), *also, *_of_the_tick(base, tick, is_interrupted, engine)]
+    if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
+        troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
+    named = {trouble.about for trouble in troubles}
+    troubles += [
+        Trouble(each.agent, each.problem, "") for each in lines if each.problem and each.agent not in named
+    ]
+    return Standing(
+        base=base,
+        tick=tick,
+        is_interrupted=is_interrupted,
+        progress=progress_of(read_journal(base, tick)) if is_interrupted else {},
+        engine=engine,
+        last=last_committed_tick(base),
+        config=config,
+        survey=survey,
+        lines=lines,
+        troubles=troubles,
+        misplaced=list(misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
+    )
+
+
+def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Line]:
+    reasons = make_plan(tick, survey, config).reasons
+    lines = [_line(base, agent, config, tick, reasons[agent.name]) for agent in survey.agents.values()]
+    lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
+    return sorted(lines, key=lambda line: line.agent)
+
+
+def _line(base: OrgPath, agent: Agent, config: Config, tick: int, reason: Reason) -> Line:
+    problem, state = "", AgentState()
+    try:
+        state = read_state(base, agent.name)
+        config.model(agent.model.key)
+    except LemmingError as error:
+        problem = str(error)
+    return Line(
+        agent=agent.name,
+        model=agent.model.key,
+        next_tick=None if reason.why in ("person", "paused") else next_due(agent.schedule, tick),
+        why=reason.why,
+        state=state,
+        max_credits=credits_of(config, agent.name, agent.credits).max_credits,
+        problem=problem,
+    )
+
+
+def _of_the_tick(
+    base: OrgPath, tick: int, is_interrupted: bool, engine: dict[str, Any] | None
+) -> list[Trouble]:
+    """Return what is wrong with the tick that is next while nobody runs it."""
+    found: list[Trouble] = []
+    if engine is not None:
+        return found
+    if is_interrupted:
+        text = f"tick {tick} was interrupted and nothing is running"
+        found.append(Trouble("tick", text, "`lemming run-once` continues it", tick))
+    if error := find_next_tick(base, tick, newest_journals(base, 2), boot_id=SystemClock().boot_id).error:
+        fix = "`lemming repair` says which of the two is right, and mends it"
+        found.append(Trouble("tick", error.message, fix, tick))
+    return found

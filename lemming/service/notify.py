@@ -1,0 +1,104 @@
+"""Telling systemd that the engine is ready, ends, and gets on: the sd_notify protocol, a datagram a word.
+
+Protocol: sd_notify(3), sd_watchdog_enabled(3). Without `NOTIFY_SOCKET` in the environment nobody is told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from lemming.events import Event, TickBegins, TickEnds
+from lemming.logging_config import EngineLog
+from lemming.service.progress import Progress
+
+READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
+
+
+class Supervisor:
+    """What systemd has asked this process to tell it. Raises nothing: an engine runs without it as well."""
+
+    def __init__(self, environment: Mapping[str, str] = os.environ) -> None:
+        self._address = environment.get("NOTIFY_SOCKET", "")
+        self.watchdog_s = _watchdog_s(environment) if self._address else None
+
+    def tell(self, *words: str) -> None:
+        """Send these assignments in one datagram."""
+        if not self._address:
+            return
+        address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+            sender.sendto("\n".join(words).encode(), address)
+
+
+class Reports:
+    """Hears the engine's events and tells systemd what a person reads in `systemctl status`."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
+        self._is_ready = False
+
+    def hear(self, event: Event) -> None:
+        """Say that the engine is ready when its first tick begins, and what each tick came to."""
+        if isinstance(event, TickBegins) and not self._is_ready:
+            self._is_ready = True
+            self._supervisor.tell(READY, f"STATUS=tick {event.tick}")
+        elif isinstance(event, TickEnds):
+            totals = event.report.totals
+            parts = [
+                f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]
+            ]
+            self._supervisor.tell(f"STATUS=tick {event.report.tick}: {', '.join(parts) or 'nobody was due'}")
+
+
+class Watchdog:
+    """Feeds systemd's watchdog as long as the engine gets on; an engine that hangs is then started again."""
+
+    def __init__(self, supervisor: Supervisor, progress: Progress, base: Path) -> None:
+        self._supervisor, self._progress, self._base = supervisor, progress, base
+        self._has_complained = False
+
+    def feed(self) -> None:
+        """Tell systemd that the engine gets on; if it does not, say so once in its log."""
+        if not (silent_s := self._progress.overdue_s):
+            self._supervisor.tell(ALIVE)
+        elif not self._has_complained:
+            self._has_complained = True
+            EngineLog(self._base).warning("no_progress", tick=self._progress.tick, silent_s=round(silent_s))
+
+    def feed_until(self, over: threading.Event) -> None:
+        """Feed it three times as often as it asks for, at once and until `over` is set."""
+        self.feed()
+        while not over.wait((self._supervisor.watchdog_s or 0.0) / 3):
+            self.feed()
+
+
+@contextlib.contextmanager
+def watched(supervisor: Supervisor, progress: Progress, base: Path) -> Iterator[None]:
+    """Have the watchdog fed for the length of the block, where there is one; say when it ends."""
+    over, dog = threading.Event(), Watchdog(supervisor, progress, base)
+    feeder = threading.Thread(target=dog.feed_until, args=(over,), name="lemming-watchdog", daemon=True)
+    if supervisor.watchdog_s is not None:
+        feeder.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if feeder.is_alive():
+            feeder.join()
+        supervisor.tell(STOPPING)
+
+
+def _watchdog_s(environment: Mapping[str, str]) -> float | None:
+    """Return within how many seconds systemd wants to be told again; None when it does not."""
+    if environment.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return None
+    try:
+        microseconds = int(environment.get("WATCHDOG_USEC", "0"))
+    except ValueError:
+        return None
+    return microseconds / 1e6 if microseconds > 0 else None
