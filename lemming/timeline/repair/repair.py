@@ -325,11 +325,11 @@ def _leftover_files(base: OrgPath) -> Iterator[str]:
         if is_temporary(name) and is_left_over(None, f"{base}/{name}"):
             yield name
     for top in WHERE_THE_ENGINE_WRITES:
-        for folder, inner, names in walk(base / top):
+        for _, inner, files in walk(base / top):
             inner[:] = sorted(name for name in inner if not name.endswith(".git"))
-            for name in sorted(filter(is_temporary, names)):
-                if is_left_over(None, f"{folder}/{name}"):
-                    yield (Path(folder) / name).relative_to(base).as_posix()
+            for path in sorted(file.path for file in files if is_temporary(file.name)):
+                if is_left_over(None, path):
+                    yield Path(path).relative_to(base).as_posix()
 
 
 def _odd_entries(base: OrgPath) -> Iterator[Repair]:
