@@ -26,7 +26,7 @@ def require_regular(descriptor: int, path: str) -> os.stat_result:
 
 
 def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.DirEntry[str]]]]:
-    """Yield what `os.walk` does, with the entries of files, and no limit that nested folders could make it hit.
+    """Yield what `os.walk` does, with files as entries, and no limit that nested folders could make it hit.
 
     Folders below `DEEPEST_FOLDER` others are passed over: nothing that people or tools make lies there.
     """
