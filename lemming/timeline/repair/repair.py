@@ -26,7 +26,8 @@ from lemming.journal.file import is_committed, journal_ticks, last_record, read_
 from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
 from lemming.journal.records import ModelReplied
-from lemming.messages import list_outbox, outbox_problems
+from lemming.mail.outbox_problems import outbox_problems
+from lemming.messages import list_outbox
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick, persist_tick, tick_by_journals
 from lemming.tick.next_tick import find_next_tick
