@@ -36,6 +36,12 @@ COMMANDS = {
         "why": "Show where an entry, a memory or a file came from.",
         "logs": "Show the engine's log, or an agent's.",
     },
+    "Ask": {
+        "requests": "Show who waits for what, and who holds it.",
+        "waiting": "Show what waits for a person.",
+        "answer": "Answer what was asked of a person.",
+        "cancel": "End a request that nobody needs any more.",
+    },
     "Change": {
         "pause": "Let an agent, or all of them, take no turns for a while.",
         "resume": "Let it take turns again.",

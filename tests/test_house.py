@@ -45,7 +45,7 @@ FLOORS = (
     {"history", "inspect", "service"},
     {"open_to_run"},
     {"engine"},
-    {"timeline"},
+    {"asking", "timeline"},
     {"commands"},
     {"cli"},
     {"__main__", "reference"},

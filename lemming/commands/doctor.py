@@ -28,6 +28,7 @@ from lemming.inspect.checks import Opened, problems_of_agents, problems_of_confi
 from lemming.inspect.health import troubles_of
 from lemming.inspect.privacy import places_open_to_all
 from lemming.inspect.readiness import readiness_of, shutdown_of
+from lemming.inspect.waiting import said_of_waiting, waiting
 from lemming.journal.file import journal_ticks, read_journal
 from lemming.organisation import OrgPath
 from lemming.sandbox.run import sandbox_status
@@ -118,6 +119,7 @@ def _look(ctx: typer.Context, *, connect: bool) -> Iterator[Finding]:
         return
     yield from _each("files", lambda: _files(base, config))
     yield from _each("agents", lambda: _agents(base))
+    yield from _each("people", lambda: _people(base))
     yield from _each("models", lambda: _models(base, config))
     yield from _each("shell", lambda: _shell(base, config))
     yield from _each("history", lambda: _history(base, config))
@@ -228,6 +230,10 @@ def _agents(base: OrgPath) -> Iterator[Finding]:
         yield Finding("fail", "agents", f"{trouble.about}: {trouble.text}", trouble.fix)
     if not troubles:
         yield Finding("ok", "agents", "every agent's latest turn went well")
+
+
+def _people(base: OrgPath) -> Iterator[Finding]:
+    yield Finding("ok", "people", said_of_waiting(waiting(base)) or "nothing waits for a person")
 
 
 def _models(base: OrgPath, config: Config) -> Iterator[Finding]:

@@ -84,6 +84,18 @@ AnyAgentName = Annotated[
     str | None,
     typer.Argument(metavar="AGENT", help="An agent's name; all without one.", autocompletion=agent_names),
 ]
+RequestId = Annotated[
+    str, typer.Argument(metavar="ID", help="A request's id, the beginning of it, or AUTHOR/TICK_ID.")
+]
+AsPerson = Annotated[
+    str | None,
+    typer.Option(
+        "--as",
+        metavar="PERSON",
+        help="Who you are, where there are several people.",
+        autocompletion=agent_names,
+    ),
+]
 Batch = Annotated[
     bool,
     typer.Option(

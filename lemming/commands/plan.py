@@ -13,6 +13,7 @@ from lemming.commands.screen import one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
 from lemming.inspect.preview import Preview, preview_tick
+from lemming.inspect.waiting import said_of_waiting, waiting
 from lemming.organisation import OrgPath
 from lemming.report import Reason
 from lemming.schedule import fire_point, in_order, next_due
@@ -80,6 +81,8 @@ def plan(
                 if name in survey.agents
             }
             _show(planned, points, reasons, notes, waits, resting, is_next=tick == next_tick)
+            if tick == next_tick and (said := said_of_waiting(waiting(base))):
+                show(painted(f"  {one_line(said, 400)}", "yellow"))
 
 
 def _note(preview: Preview, name: str, reason: Reason) -> str:

@@ -14,6 +14,7 @@ from lemming.commands.screen import counted, one_line, painted, show, show_json,
 from lemming.config import Config
 from lemming.inspect.health import Trouble
 from lemming.inspect.standing import Line, Standing, standing_of
+from lemming.inspect.waiting import said_of_waiting, waiting
 from lemming.journal.records import TickCommitted
 from lemming.tick.plan import said_of_pause
 
@@ -47,23 +48,26 @@ def status(
       lemming status --check --max-age 10m || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
-    found = standing_of(find_org(ctx), max_age_s=max_age)
+    base = find_org(ctx)
+    found, items = standing_of(base, max_age_s=max_age), waiting(base)
     if as_json:
-        show_json("status", found.as_json())
+        show_json("status", {**found.as_json(), "waiting": len(items)})
     else:
-        _show(found)
+        _show(found, said_of_waiting(items))
         if check:
             wrong = f"{counted(len(found.troubles), 'thing')} wrong"
             show(wrong if found.troubles else "all is well")
     raise typer.Exit(1 if check and found.troubles else 0)
 
 
-def _show(found: Standing) -> None:
+def _show(found: Standing, waits: str) -> None:
     show(f"{painted(str(found.base), 'bold')}")
     show(_where(found.tick, found.is_interrupted, found.engine, found.progress))
     _show_pauses(found.survey, found.config)
     if found.last:
         show(f"tick {found.last.tick}: {_totals(found.last)}")
+    if waits:
+        show(painted(one_line(waits, 400), "yellow"))
     show()
     _show_lines(found.lines, found.in_trouble)
     _tell_troubles(found.troubles, found.survey)

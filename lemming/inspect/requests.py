@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import is_
+from typing import Any
 
 from lemming.agents import Survey, agent_folders, survey_agents
 from lemming.config import Config, load_config
-from lemming.errors import UsageError
+from lemming.errors import ConfigError, UsageError
 from lemming.files.jsontext import nearest
+from lemming.inspect.request_costs import RequestCosts
 from lemming.mail.request_entries import RequestEntries
 from lemming.mail.request_rules import requests_of
-from lemming.mail.requests import Requests, RequestView
+from lemming.mail.requests import Requests, RequestView, answer_in
 from lemming.messages import EntryName, OutboxEntry
 from lemming.organisation import Organisation
 from lemming.resume import Agent
@@ -24,12 +26,18 @@ SHOWN_WHEN_AMBIGUOUS = 10
 
 
 @dataclass(frozen=True)
-class Standing:
-    """The requests of an organisation, its agents, and which of them persons speak for."""
+class RequestsNow:
+    """The requests of an organisation, its agents, which of them persons speak for, and what is broken."""
 
     requests: Requests
     agents: dict[str, Agent]
     people: frozenset[str]
+    broken: Mapping[str, ConfigError] = field(default_factory=dict)
+
+    @property
+    def known(self) -> frozenset[str]:
+        """The agents there are, also those whose resume is broken."""
+        return frozenset((*self.agents, *self.broken))
 
     def may_read(self, reader: str, author: str) -> bool:
         """Return whether an agent's resume lets it read an author's entries."""
@@ -43,35 +51,35 @@ class _Latest:
     """
 
     def __init__(self, _: Organisation) -> None:
-        self.standing: Standing | None = None
+        self.now: RequestsNow | None = None
         self.made_of: tuple[object, ...] = ()
         self.holds_through: int | None = None
 
-    def at(self, tick: int, *made_of: object) -> Standing | None:
+    def at(self, tick: int, *made_of: object) -> RequestsNow | None:
         """Return the requests before `tick` runs, if nothing was written and no deadline has passed since."""
-        if self.standing is None or not all(map(is_, self.made_of, made_of)):
+        if self.now is None or not all(map(is_, self.made_of, made_of)):
             return None
-        requests = self.standing.requests
+        requests = self.now.requests
         if tick < requests.tick or (self.holds_through is not None and tick > self.holds_through):
             return None
         if tick > requests.tick:
-            self.standing = replace(self.standing, requests=Requests(requests.by_identity, tick))
-        return self.standing
+            self.now = replace(self.now, requests=Requests(requests.by_identity, tick))
+        return self.now
 
     def keep(
-        self, standing: Standing, entries: Mapping[EntryName, OutboxEntry], survey: Survey, config: Config
-    ) -> Standing:
+        self, now: RequestsNow, entries: Mapping[EntryName, OutboxEntry], survey: Survey, config: Config
+    ) -> RequestsNow:
         """Take note of what the requests are now, and of what they were made of."""
-        requests = standing.requests
+        requests = now.requests
         to_come = min((name.tick - 1 for name in entries if name.tick > requests.tick), default=None)
-        self.standing, self.made_of = standing, (entries, survey, config)
+        self.now, self.made_of = now, (entries, survey, config)
         self.holds_through = min(
             (it for it in (requests.next_deadline, to_come) if it is not None), default=None
         )
-        return standing
+        return now
 
 
-def standing_of(base_path: str | os.PathLike[str]) -> Standing:
+def requests_now(base_path: str | os.PathLike[str]) -> RequestsNow:
     """Return the requests as they stand before the next tick.
 
     Of an `Organisation` only what is new is read; the result is not to be changed.
@@ -79,13 +87,14 @@ def standing_of(base_path: str | os.PathLike[str]) -> Standing:
     org = Organisation.at(base_path)
     survey, config, tick = survey_agents(org), load_config(org), load_tick(org)
     entries, latest = org.own(RequestEntries).look(agent_folders(org)), org.own(_Latest)
-    if standing := latest.at(tick, entries, survey, config):
-        return standing
+    if now := latest.at(tick, entries, survey, config):
+        return now
     people = frozenset(people_in(survey, config))
     found = requests_of(
         entries, agents=survey.agents, people=people, order=survey.order, tick=tick, broken=survey.broken
     )
-    return latest.keep(Standing(found, survey.agents, people), entries, survey, config)
+    now = RequestsNow(found, survey.agents, people, survey.broken)
+    return latest.keep(now, entries, survey, config)
 
 
 def find_request(requests: Requests, reference: str) -> RequestView:
@@ -101,3 +110,48 @@ def find_request(requests: Requests, reference: str) -> RequestView:
         )
     hint = nearest(reference, [*requests.ids, *requests.by_identity]) or "`lemming requests` lists them"
     raise UsageError(f'there is no request "{reference}"', hint=hint)
+
+
+def facts_of(request: RequestView, now: RequestsNow, costs: RequestCosts) -> dict[str, Any]:
+    """Return a request as JSON values: who asked, who holds it, every hop, what it has cost, its result."""
+    requests, closed = now.requests, request.closed_by
+    return {
+        "id": request.id,
+        "file": request.entry.file,
+        "asker": request.asker,
+        "targets": list(request.targets),
+        "holders": list(request.holders),
+        "out_of_reach": out_of_reach(request, now),
+        "tick": request.tick,
+        "age_ticks": request.age_ticks(requests.tick),
+        "text": request.text,
+        "conversation": request.conversation,
+        "not_before": request.not_before,
+        "parent": request.parent,
+        "children": list(request.children),
+        "deadline": request.deadline,
+        "end": request.end,
+        "end_tick": request.end_tick,
+        "closed_by": closed.file if closed else None,
+        "held_since": {share.holder: share.since for share in request.open_shares},
+        "hops": [
+            {"tick": hop.tick, "by": hop.by, "to": hop.to, "file": hop.entry.file} for hop in request.hops
+        ],
+        "answers": [
+            {
+                "agent": it.agent,
+                "tick": it.tick,
+                "file": it.file,
+                "answer": answer_in(it.payload, request.schema),
+            }
+            for it in request.answers
+        ],
+        "default": request.default if request.end == "expired" else None,
+        "cost": costs.of(request).as_json(),
+        "cost_with_children": costs.of_tree(request, requests).as_json(),
+    }
+
+
+def out_of_reach(request: RequestView, now: RequestsNow) -> list[str]:
+    """Return who owes an answer and may not read the asker: a request does not reach them."""
+    return [holder for holder in request.holders if not now.may_read(holder, request.asker)]

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lemming.agents import survey_agents
 from lemming.clock import SystemClock, parse_timestamp
+from lemming.config import load_config
 from lemming.files.jsontext import to_line
-from lemming.inspect.requests import Standing, standing_of
+from lemming.inspect.requests import RequestsNow, requests_now
 from lemming.mail.requests import RequestView, Share
+from lemming.organisation import Organisation
+from lemming.tick.plan import people_in
 
 TEXT_CHARS, DEFAULT_CHARS = 80, 60
 FIELDS_NAMED = 8
@@ -50,16 +54,28 @@ def waiting(base_path: str | os.PathLike[str]) -> list[WaitsForPerson]:
 
     A request that its holder may not read reaches nobody: `lemming validate` says which line is missing.
     """
-    return waiting_in(standing_of(base_path))
+    org = Organisation.at(base_path)
+    if not people_in(survey_agents(org), load_config(org)):  # then no outbox need be read
+        return []
+    return waiting_in(requests_now(org))
 
 
-def waiting_in(standing: Standing) -> list[WaitsForPerson]:
+def said_of_waiting(items: Sequence[WaitsForPerson]) -> str:
+    """Return how much waits for whom, in words; empty when nothing does."""
+    if not items:
+        return ""
+    people = ", ".join(sorted({item.person for item in items}))
+    verb = "waits" if len(items) == 1 else "wait"
+    return f"{_counted(len(items), 'request')} {verb} for {people}; `lemming waiting` says what for"
+
+
+def waiting_in(now: RequestsNow) -> list[WaitsForPerson]:
     """Return what `waiting` does, where the requests are known already."""
     return [
-        _waits(request, share, standing.requests.tick)
-        for request in standing.requests.open
+        _waits(request, share, now.requests.tick)
+        for request in now.requests.open
         if not is_to_come(request)
-        for share in _held_by_people(request, standing)
+        for share in _held_by_people(request, now)
     ]
 
 
@@ -73,9 +89,9 @@ def is_to_come(request: RequestView) -> bool:
         return False
 
 
-def _held_by_people(request: RequestView, standing: Standing) -> Iterator[Share]:
+def _held_by_people(request: RequestView, now: RequestsNow) -> Iterator[Share]:
     for share in request.open_shares:
-        if share.holder in standing.people and standing.may_read(share.holder, request.asker):
+        if share.holder in now.people and now.may_read(share.holder, request.asker):
             yield share
 
 
@@ -96,8 +112,7 @@ def _waits(request: RequestView, share: Share, tick: int) -> WaitsForPerson:
 
 def needs_of(request: RequestView) -> str:
     """Return what an answer must have, in words."""
-    schema = request.entry.payload.get("schema")
-    properties = schema.get("properties") if isinstance(schema, dict) else None
+    properties = request.schema.get("properties") if request.schema else None
     if not isinstance(properties, dict) or not properties:
         return "an answer"
     if len(properties) <= FIELDS_NAMED and all(map(_FIELD.fullmatch, map(str, properties))):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from lemming.mail.requests import End, Hop, Requests, RequestView, Share, normal
 from lemming.messages import EntryName, OutboxEntry
@@ -28,9 +28,9 @@ def concerns_requests(entry: OutboxEntry) -> bool:
         case "request":
             return bool(entry.targets)
         case "response":
-            return isinstance(entry.payload.get("reply_to"), str)
+            return bool(_references(entry.payload.get("reply_to")))
         case "status":
-            return isinstance(entry.payload.get("cancels"), str)
+            return bool(_references(entry.payload.get("cancels")))
     return False
 
 
@@ -56,8 +56,9 @@ def requests_of(
     named = _names_of(opened)
     events: dict[str, list[_Event]] = {}
     for name, entry in ordered:
-        if (event := _event_of(name, entry, place_of)) and (meant := _meant(event.about, named, opened)):
-            events.setdefault(meant, []).append(event)
+        for event in _events_of(name, entry, place_of):
+            if meant := _meant(event.about, named, opened):
+                events.setdefault(meant, []).append(event)
     ended_at: dict[str, Place] = {}
     for identity, request in opened.items():
         parent = _parent_of(request, named, opened, place_of)
@@ -86,7 +87,7 @@ class _Event(NamedTuple):
 
     place: Place
     about: str
-    does: Literal["answers", "hands_on", "cancels"]
+    does: str
     entry: OutboxEntry
 
 
@@ -107,7 +108,7 @@ def _opened(ordered: Iterable[tuple[EntryName, OutboxEntry]], facts: _Facts) -> 
                 name=name,
                 entry=entry,
                 shares=[Share(target, target, entry.tick) for target in targets],
-                join="first" if payload.get("join") == "first" else "all",
+                wanted=_wanted(payload.get("join"), len(targets)),
                 deadline=_deadline(entry),
             )
     return opened
@@ -131,16 +132,31 @@ def _deadline(entry: OutboxEntry) -> int | None:
     return entry.tick + ticks
 
 
-def _event_of(name: EntryName, entry: OutboxEntry, place_of: Callable[[EntryName], Place]) -> _Event | None:
-    payload = entry.payload
+def _wanted(join: object, targets: int) -> int:
+    """Return how many answers are enough: `join` is "all" (as it is when absent), "first" or a number."""
+    if join == "first":
+        return 1
+    return max(1, min(join, targets)) if isinstance(join, int) and not isinstance(join, bool) else targets
+
+
+def _events_of(name: EntryName, entry: OutboxEntry, place_of: Callable[[EntryName], Place]) -> list[_Event]:
     match entry.kind:
-        case "response" if isinstance(about := payload.get("reply_to"), str):
-            return _Event(place_of(name), about, "answers", entry)
-        case "request" if isinstance(about := payload.get("hands_on"), str):
-            return _Event(place_of(name), about, "hands_on", entry)
-        case "status" if isinstance(about := payload.get("cancels"), str):
-            return _Event(place_of(name), about, "cancels", entry)
-    return None
+        case "response":
+            key, does = "reply_to", "answers"
+        case "request":
+            key, does = "hands_on", "hands_on"
+        case "status":
+            key, does = "cancels", "cancels"
+        case _:
+            return []
+    place = place_of(name)
+    return [_Event(place, about, does, entry) for about in _references(entry.payload.get(key))]
+
+
+def _references(value: object) -> list[str]:
+    """Return the requests that a key of a payload names: one, or a list."""
+    listed = value if isinstance(value, list) else [value]
+    return [it for it in listed if isinstance(it, str)]
 
 
 def _names_of(opened: Mapping[str, RequestView]) -> dict[str, list[str]]:
@@ -237,11 +253,8 @@ def _end_of(response: OutboxEntry) -> End:
 
 
 def _end_by_shares(request: RequestView) -> End | None:
-    """Return how a request ends by what its targets said: None while an answer may still come."""
+    """Return how a request ends by what its targets said: None while enough answers may still come."""
     ends = [share.end for share in request.shares]
-    if request.join == "first" and "answered" in ends:
+    if ends.count("answered") >= request.wanted:
         return "answered"
-    if None in ends:
-        return None
-    by_weight: tuple[End, ...] = ("failed", "refused", "answered")
-    return next(end for end in by_weight if end in ends)
+    return None if None in ends else "failed" if "failed" in ends else "refused"

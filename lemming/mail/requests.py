@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -37,15 +37,15 @@ class Share:
 class RequestView:
     """A request as the entries tell it. `identity` is `author/TICK_ID`; `parent` and `children` are such.
 
-    `deadline` is the last tick in which it may be answered. `end`: None while it is open; then `end_tick` is
-    the tick in which it ended, and `closed_by` the entry that ended it: none when it expired, or was
-    cancelled with its parent.
+    `wanted`: so many answers are enough. `deadline` is the last tick in which it may be answered. `end`:
+    None while it is open; then `end_tick` is the tick in which it ended, and `closed_by` the entry that
+    ended it: none when it expired, or was cancelled with its parent.
     """
 
     name: EntryName
     entry: OutboxEntry
     shares: list[Share]
-    join: Literal["all", "first"] = "all"
+    wanted: int = 1
     deadline: int | None = None
     parent: str | None = None
     children: list[str] = field(default_factory=list)
@@ -128,6 +128,12 @@ class RequestView:
         """The answer when nobody gave one in time; None when there is none."""
         return self.entry.payload.get("default")
 
+    @property
+    def schema(self) -> dict[str, Any] | None:
+        """The JSON Schema of an answer; None when any will do."""
+        schema = self.entry.payload.get("schema")
+        return schema if isinstance(schema, dict) else None
+
     def was_held_by(self, agent: str) -> bool:
         """Return whether an agent was ever to answer it."""
         return any(
@@ -153,6 +159,10 @@ class Requests:
 
     def __len__(self) -> int:
         return len(self.by_identity)
+
+    def reference(self, request: RequestView) -> str:
+        """Return what names a request in a payload: its id, with author and tick where others have it too."""
+        return request.id if len(self._by_id[request.id]) == 1 else request.identity
 
     @property
     def open(self) -> list[RequestView]:
@@ -204,6 +214,22 @@ def normal(reference: str) -> str:
     author, _, rest = reference.strip().partition("/")
     tick, _, id_ = rest.partition("_")
     return f"{author}/{int(tick):08}_{id_}" if tick.isascii() and tick.isdigit() else reference
+
+
+ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation"})
+"""Keys of an answer's payload that are not the answer."""
+
+
+def answer_in(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Any:
+    """Return what a payload answers: its text where that is all it has, else an object.
+
+    Beside a schema that does not name it, `text` is what is said to the answer, and no part of it.
+    """
+    fields = {key: value for key, value in payload.items() if key not in ENVELOPE}
+    properties = schema.get("properties") if schema else None
+    if not isinstance(properties, Mapping):
+        return fields["text"] if fields.keys() == {"text"} else fields
+    return {key: value for key, value in fields.items() if key != "text" or key in properties}
 
 
 def _text(value: object) -> str:

@@ -65,3 +65,8 @@ def organisation(base: Path, *, org: dict[str, Any] | None = None) -> Path:
 def put(base: Path, author: str, kind: MessageKind, tick: int, **payload: Any) -> OutboxEntry:
     """Write an entry into an outbox as if a turn of that tick had."""
     return send(base, author, tick=tick, kind=kind, payload=payload, tags=[], created_at="x")
+
+
+def named(entry: OutboxEntry) -> str:
+    """Return an entry's id with author and tick."""
+    return f"{entry.agent}/{entry.tick:08}_{entry.id}"

@@ -8,7 +8,7 @@ import pytest
 from desk import organisation, put
 
 from lemming.errors import UsageError
-from lemming.inspect.requests import find_request, standing_of
+from lemming.inspect.requests import find_request, requests_now
 from lemming.inspect.waiting import waiting
 from lemming.messages import send
 from lemming.organisation import Organisation
@@ -72,12 +72,12 @@ def test_the_same_requests_are_the_same_value_until_an_entry_is_added(base: Path
     organisation(base)
     org = Organisation(base)
     put(base, "ada", "request", 1, target="bob")
-    before = standing_of(org)
-    assert standing_of(org) is before
+    before = requests_now(org)
+    assert requests_now(org) is before
     put(base, "ada", "message", 1, text="nothing to do with it")
-    assert standing_of(org) is before
+    assert requests_now(org) is before
     put(base, "ada", "request", 1, target="bob")
-    assert len(standing_of(org).requests) == 2
+    assert len(requests_now(org).requests) == 2
 
 
 def test_an_entry_that_is_mended_counts_from_then_on(base: Path) -> None:
@@ -86,17 +86,17 @@ def test_an_entry_that_is_mended_counts_from_then_on(base: Path) -> None:
     entry = put(base, "ada", "request", 1, target="bob")
     content = (base / entry.file).read_bytes()
     (base / entry.file).write_bytes(content.replace(b'"tick": 1', b'"tick": 7'))
-    assert len(standing_of(org).requests) == 0
+    assert len(requests_now(org).requests) == 0
     (base / entry.file).write_bytes(content)
-    assert len(standing_of(org).requests) == 1
+    assert len(requests_now(org).requests) == 1
     (base / entry.file).unlink()
-    assert len(standing_of(org).requests) == 0
+    assert len(requests_now(org).requests) == 0
 
 
 def test_an_unknown_id_names_the_nearest_and_an_ambiguous_one_all(base: Path) -> None:
     organisation(base)
     ids = [put(base, "ada", "request", 1, target="bob").id for _ in range(2)]
-    requests = standing_of(base).requests
+    requests = requests_now(base).requests
     assert find_request(requests, ids[0][:6]).id == ids[0]
     with pytest.raises(UsageError, match="no request") as error:
         find_request(requests, ids[0][:-1] + "z")
@@ -110,5 +110,5 @@ def test_an_unknown_id_names_the_nearest_and_an_ambiguous_one_all(base: Path) ->
         (base / entry.file).write_bytes((base / entry.file).read_bytes().replace(entry.id.encode(), b"job1"))
         (base / entry.file).rename((base / entry.file).with_name("00000002_job1.json"))
     with pytest.raises(UsageError, match="may be any of 2") as error:
-        find_request(standing_of(base).requests, "job1")
+        find_request(requests_now(base).requests, "job1")
     assert "cyd/00000002_job1" in error.value.hint

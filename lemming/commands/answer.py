@@ -1,0 +1,98 @@
+"""`lemming answer`: a person answers what was asked of them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated, Any
+
+import typer
+
+from lemming.asking.entries import answerer, fields_wanted, write_answer
+from lemming.asking.fields import properties_of, read_field, schema_for, words_of
+from lemming.commands.options import AsJson, AsPerson, RequestId
+from lemming.commands.org import find_org
+from lemming.commands.screen import show, show_json, tell
+from lemming.errors import UsageError
+from lemming.inspect.requests import find_request, requests_now
+from lemming.mail.requests import RequestView
+
+
+def answer(
+    ctx: typer.Context,
+    reference: RequestId,
+    text: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TEXT", help='What to answer; "-" reads it from standard input.'),
+    ] = None,
+    field: Annotated[
+        list[str] | None,
+        typer.Option("--field", metavar="NAME=VALUE", help="A field of the answer. May be repeated."),
+    ] = None,
+    refuse: Annotated[
+        bool, typer.Option("--refuse", help="Say no to answering it; TEXT may say why.")
+    ] = False,
+    person: AsPerson = None,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a request that waits for a person. Prints the path of the entry.
+
+    Some requests ask for fields: on a terminal they are asked one by one, else give each with --field. A
+    field that is wrong is named, and nothing is written.
+
+    \b
+    Examples:
+      lemming answer 3fa9c1 "Yes, but shorter."
+      lemming answer 3fa9c1 --field ok=yes --field "reason=it is true"
+      lemming answer 3fa9c1 --refuse "ask the editor"
+    """
+    base = find_org(ctx)
+    now = requests_now(base)
+    request = find_request(now.requests, reference)
+    author = answerer(now, request, person)  # before anything is asked
+    said = " ".join(text or ())
+    said = sys.stdin.read().rstrip("\n") if said == "-" else said
+    fields = dict(_parsed(request, each) for each in field or ())
+    if not (said or fields or refuse):
+        said, fields = _asked_for(request)
+    entry = write_answer(base, request.identity, person=author, text=said, fields=fields, refuse=refuse)
+    if as_json:
+        show_json("entry", entry.as_json())
+    else:
+        show(entry.file)
+
+
+def _parsed(request: RequestView, given: str) -> tuple[str, Any]:
+    name, equals, value = given.partition("=")
+    if not equals:
+        raise UsageError(f'--field "{given}" has no value', hint="--field NAME=VALUE")
+    return name, read_field(schema_for(request), name, value)
+
+
+def _asked_for(request: RequestView) -> tuple[str, dict[str, Any]]:
+    """Ask at the terminal for what an answer needs: its fields one by one, else a text."""
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise UsageError("nothing to answer with", hint=fields_wanted(request))
+    tell(f"{request.asker} asks: {request.text}", style="bold")
+    properties = properties_of(schema_for(request))
+    if not properties:
+        return typer.prompt("Answer", err=True), {}
+    fields = {}
+    required = (request.schema or {}).get("required", ())
+    for name in properties:
+        value = _field_asked_for(request, name, is_required=name in required)
+        if value is not None:
+            fields[name] = value
+    return "", fields
+
+
+def _field_asked_for(request: RequestView, name: str, *, is_required: bool) -> Any:
+    about = words_of(schema_for(request), name)
+    while True:
+        default = None if is_required else ""
+        typed = typer.prompt(f"{name} ({about})", default=default, show_default=False, err=True)
+        if typed == "" and not is_required:
+            return None
+        try:
+            return read_field(schema_for(request), name, typed)
+        except UsageError as error:
+            tell(str(error), style="yellow")

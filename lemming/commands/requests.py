@@ -1,0 +1,167 @@
+"""`lemming requests`: who waits for what, and who holds it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lemming.commands.options import AsJson, agent_names
+from lemming.commands.org import find_org, require_folder
+from lemming.commands.screen import (
+    counted,
+    one_line,
+    painted,
+    show,
+    show_columns,
+    show_json,
+    show_table,
+    tell,
+)
+from lemming.files.jsontext import compact
+from lemming.inspect.request_costs import RequestCost, RequestCosts, costs_of
+from lemming.inspect.requests import RequestsNow, facts_of, find_request, out_of_reach, requests_now
+from lemming.inspect.waiting import at_deadline, is_to_come
+from lemming.mail.requests import RequestView, answer_in
+
+TEXT_CHARS = 70
+
+
+def requests(
+    ctx: typer.Context,
+    reference: Annotated[
+        str | None, typer.Argument(metavar="ID", help="One request: its id, or the beginning of it.")
+    ] = None,
+    is_open: Annotated[bool, typer.Option("--open", help="Only those that are open.")] = False,
+    of: Annotated[
+        str | None,
+        typer.Option(
+            "--of", metavar="ASKER", help="Only those that ASKER asked.", autocompletion=agent_names
+        ),
+    ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option(
+            "--to",
+            metavar="HOLDER",
+            help="Only those that HOLDER is or was to answer.",
+            autocompletion=agent_names,
+        ),
+    ] = None,
+    tree: Annotated[
+        str | None, typer.Option("--tree", metavar="ID", help="A request with all that it is part of.")
+    ] = None,
+    number: Annotated[int, typer.Option("-n", min=1, metavar="N", help="How many at most: the newest.")] = 30,
+    as_json: AsJson = False,
+) -> None:
+    """Show requests: who asked, who holds it since which tick, how it ended, what it has cost.
+
+    A request is an entry of kind request with a target; docs/requests.md says what ends it. With an ID: all
+    of one request, with every time it was handed on, its answers, and what was asked for it.
+
+    \b
+    Examples:
+      lemming requests --open
+      lemming requests --to editor -n 5
+      lemming requests 3fa9c1
+      lemming requests --json | jq 'select(.end == "expired") | .id'
+    """
+    base = find_org(ctx)
+    for name in filter(None, (of, to)):
+        require_folder(base, name)
+    now = requests_now(base)
+    if reference is not None or tree is not None:
+        one = find_request(now.requests, reference or tree or "")
+        root = now.requests.root_of(one) if reference is None else one
+        levels = now.requests.tree(root)
+    else:
+        kept = [
+            it
+            for it in now.requests
+            if (it.is_open or not is_open) and of in (None, it.asker) and (to is None or it.was_held_by(to))
+        ]
+        levels = [(0, it) for it in kept[-number:]]
+    costs = costs_of(base, [request for _, request in levels])
+    if as_json:
+        for _, request in levels[:1] if reference else levels:
+            show_json("request", facts_of(request, now, costs))
+    elif reference is not None:
+        _show_one(now, levels[0][1], costs)
+        _show_list(now, levels[1:], costs)
+    elif levels:
+        _show_list(now, levels, costs)
+        if tree is None and len(kept) > len(levels):
+            tell(f"{len(kept) - len(levels)} older ones with a larger -n", style="dim")
+    else:
+        tell("no requests" if len(now.requests) == 0 else "no such requests")
+
+
+def _show_list(now: RequestsNow, levels: list[tuple[int, RequestView]], costs: RequestCosts) -> None:
+    if not levels:
+        return
+    rows = []
+    for depth, request in levels:
+        since = min((share.since for share in request.open_shares), default=request.end_tick)
+        whom = " ".join(request.holders) or " ".join(request.targets)
+        who = f"{'  ' * depth}{request.asker} > {whom}"
+        cost = _in_words(costs.of(request))
+        rows.append(
+            [request.id, _state(request, now), str(since), who, cost, one_line(request.text, TEXT_CHARS)]
+        )
+    show_table(["id", "state", "since", "who asks whom", "cost", "text"], rows)
+
+
+def _state(request: RequestView, now: RequestsNow) -> str:
+    if request.end is not None:
+        return request.end
+    if unreached := out_of_reach(request, now):
+        return f"cannot reach {' '.join(unreached)}"
+    return "waits for its time" if is_to_come(request) else "open"
+
+
+def _show_one(now: RequestsNow, request: RequestView, costs: RequestCosts) -> None:
+    requests = now.requests
+    show(
+        painted(
+            f"{request.asker} asks {' and '.join(request.targets)}: {request.text or '(no text)'}", "bold"
+        )
+    )
+    rows = [["id", f"{request.id} ({request.entry.file})"], ["asked", f"in tick {request.tick}"]]
+    if request.is_open:
+        age = counted(request.age_ticks(requests.tick), "tick")
+        rows.append(["state", f"{_state(request, now)} for {age}; {at_deadline(request, requests.tick)}"])
+        rows += [["held by", f"{share.holder} since tick {share.since}"] for share in request.open_shares]
+    else:
+        by = f" by {request.closed_by.agent}" if request.closed_by else ""
+        rows.append(["state", f"{request.end}{by} in tick {request.end_tick}"])
+    if request.not_before:
+        rows.append(["not before", request.not_before])
+    if request.conversation:
+        rows.append(["talk", request.conversation])
+    if request.parent:
+        parent = requests.by_identity[request.parent]
+        rows.append(["asked for", f"{parent.id}: {one_line(parent.text, TEXT_CHARS)}"])
+    rows += [["handed on", f"in tick {hop.tick}: {hop.by} to {hop.to}"] for hop in request.hops]
+    rows.append(["cost", _in_words(costs.of(request)) or "nothing so far"])
+    if request.children:
+        rows.append(["in all", _in_words(costs.of_tree(request, requests)) or "nothing so far"])
+    for share in request.shares:
+        if answer := share.answer:
+            text = _as_text(answer_in(answer.payload, request.schema))
+            rows.append([f"{share.end}", f"by {answer.agent} in tick {answer.tick}: {text}"])
+    if request.end == "expired" and request.has_default:
+        rows.append(["default", _as_text(request.default)])
+    show_columns(rows)
+    if request.children:
+        show()
+
+
+def _as_text(answer: object) -> str:
+    return answer if isinstance(answer, str) else compact(answer).decode()
+
+
+def _in_words(cost: RequestCost) -> str:
+    if not cost.turns:
+        return ""
+    dollars = f", ${cost.cost_usd:.4f}" if cost.cost_usd is not None else ""
+    return f"{counted(cost.calls, 'call')}, {counted(cost.credits, 'credit')}{dollars}"

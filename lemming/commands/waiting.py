@@ -1,0 +1,47 @@
+"""`lemming waiting`: what waits for a person."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lemming.commands.options import AsJson, agent_names
+from lemming.commands.org import find_org, require_folder
+from lemming.commands.screen import show, show_columns, show_json, tell
+from lemming.inspect.waiting import waiting as what_waits
+
+
+def waiting(
+    ctx: typer.Context,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="PERSON", help="Only what waits for PERSON.", autocompletion=agent_names
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what waits for a person: what is needed, for whom, since when, and what happens at its deadline.
+
+    The oldest comes first. Exit status 1 says that something waits.
+
+    \b
+    Examples:
+      lemming waiting
+      lemming waiting > /dev/null || notify-send "somebody waits for you"
+      lemming waiting --json | jq -r .id
+    """
+    base = find_org(ctx)
+    if person is not None:
+        require_folder(base, person)
+    items = [item for item in what_waits(base) if person in (None, item.person)]
+    if as_json:
+        for item in items:
+            show_json("waiting", item.as_json())
+    elif items:
+        show_columns([[item.id, item.line] for item in items])
+        tell("`lemming answer ID TEXT` answers one, `lemming requests ID` shows it whole", style="dim")
+    else:
+        show("nothing waits for a person")
+    raise typer.Exit(1 if items else 0)
