@@ -78,6 +78,14 @@ class Quota:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Reminders:
+    """How many notes for later an agent may leave itself with remind_me."""
+
+    max_open: int = field(default=20, metadata=about("Reminders of one agent that may wait.", ge=0, le=1000))
+    max_days: float = field(default=366.0, metadata=about("How far ahead they may be.", gt=0, le=36_600))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Org:
     """Settings that hold for every agent."""
 
@@ -187,6 +195,7 @@ class Org:
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     shell: ShellSettings = field(default_factory=ShellSettings)
     quota: Quota = field(default_factory=Quota)
+    reminders: Reminders = field(default_factory=Reminders)
 
 
 @dataclass(frozen=True, kw_only=True)

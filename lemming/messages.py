@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,6 +28,7 @@ from lemming.kinds import MessageKind
 from lemming.organisation import OrgPath
 from lemming.quoting import quoted
 from lemming.redaction import redact_bytes, redact_json
+from lemming.times.spoken import moment_of
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
@@ -104,6 +104,11 @@ class OutboxEntry:
         names = frozenset(name.strip().lower() for name in listed if isinstance(name, str))
         return names if names.isdisjoint(EVERYBODY) else NOBODY_IN_PARTICULAR
 
+    @cached_property
+    def not_before(self) -> str:
+        """The moment before which nobody is shown the entry, as a timestamp; empty where it names none."""
+        return moment_of(self.payload.get("not_before"))
+
     def is_new_to(self, reader: str, agents: frozenset[str]) -> bool:
         """Return whether an agent that has not been shown the entry is to be told of it as something new.
 
@@ -147,15 +152,23 @@ class EntryName(NamedTuple):
         return paths.entry_file(self.author, self.tick, self.id)
 
 
-def entry_id(tick: int, agent: str, index: int) -> str:
+def entry_id(tick: int, agent: str, index: int, *, waits_until: str = "") -> str:
     """Return the id of the entry that `agent` writes as number `index` (from 0) in `tick`.
 
-    12 hex digits of BLAKE2b over the three. Nothing random: writing the same entry twice is one file.
+    12 hex digits of BLAKE2b over the three. Nothing random: writing the same entry twice is one file. One
+    that waits for a moment has an id of its own kind: it comes after others of its tick, as one by hand may.
 
     >>> entry_id(42, "planner", 0)
     'a6049e5decfa'
     """
-    return blake2b(f"{tick}/{agent}/{index}".encode(), digest_size=6).hexdigest()
+    text = f"{tick}/{agent}/{index}"
+    return blake2b((f"{text}/{waits_until}" if waits_until else text).encode(), digest_size=6).hexdigest()
+
+
+def name_of_entry(entry: OutboxEntry, number: int) -> EntryName:
+    """Return the name of an entry that its author wrote as number `number` of a turn."""
+    is_derived = not entry.not_before or entry.id == entry_id(entry.tick, entry.agent, number)
+    return EntryName(entry.tick, number if is_derived else ENTRIES_PER_TURN, entry.id, entry.agent)
 
 
 def entry_effect(entry: OutboxEntry) -> FileEffect:
@@ -188,8 +201,9 @@ def send(
 ) -> OutboxEntry:
     """Write a person's entry under the next free id of this tick, and return it."""
     base = paths.as_base(base_path)
+    waits_until = moment_of(payload.get("not_before"))
     for index in range(ENTRIES_PER_TURN):
-        identity = entry_id(tick, agent_name, index)
+        identity = entry_id(tick, agent_name, index, waits_until=waits_until)
         entry = _without_secrets(OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at))
         if fs.create(base, entry.file, entry.content):
             return entry
@@ -286,48 +300,6 @@ def read_outbox_entries(
         except (ConfigError, FileNotFoundError):
             continue
     return newest[::-1]
-
-
-def outbox_problems(
-    base_path: str | os.PathLike[str], agent_name: str, *, newest: int | None = None
-) -> list[Problem]:
-    """Return what is wrong with the files of one outbox, by their names and by what stands in them.
-
-    With `newest`, only so many entries are opened.
-    """
-    base = paths.as_base(base_path)
-    folder = paths.outbox_folder(agent_name)
-    try:
-        file_names = fs.list_names(base / folder)
-    except OSError:
-        return [Problem("the outbox must be a real folder; a link is refused", file=folder)]
-    return problems_in(base, agent_name, file_names, newest=newest)
-
-
-def problems_in(
-    base: OrgPath, agent_name: str, file_names: Sequence[str], *, newest: int | None = None
-) -> list[Problem]:
-    """Return what `outbox_problems` does, of an outbox with these files."""
-    folder = paths.outbox_folder(agent_name)
-    hint = "entries are named like 00000042_3fa9c1d2e0b7.json"
-    problems = [
-        Problem("ignored: not an entry's file name", f"{folder}/{file_name[:80]}", hint=hint)
-        for file_name in file_names
-        if not paths.ENTRY_FILE.match(file_name)
-    ]
-    for name in names_in(agent_name, file_names if newest is None else newest_of(file_names, newest)):
-        try:
-            read_entry(base, name)
-        except ConfigError as error:
-            problems.extend(error.problems)
-        except FileNotFoundError:
-            continue
-    return problems
-
-
-def newest_of(file_names: Sequence[str], count: int) -> list[str]:
-    """Return the file names of the newest entries of an outbox, of its files, sorted."""
-    return list(islice(filter(paths.ENTRY_FILE.match, reversed(file_names)), count))
 
 
 def collect_readable_outboxes(

@@ -1,6 +1,6 @@
 """Tools: what an agent can do beside writing to its outbox and its memory.
 
-A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. The eight that ship
+A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. The nine that ship
 live in `lemming/toolbox/`; they say what would change (`plan`) and leave the writing to the engine.
 """
 
@@ -67,6 +67,7 @@ class ToolContext:
     staged: Mapping[str, bytes] = field(default_factory=dict)
     used_up: float | None = None
     worked: Mapping[str, int] = field(default_factory=dict)
+    tick: int = 0
 
     @property
     def base(self) -> Path:
@@ -203,6 +204,7 @@ class EngineTool(Tool):
             settings=settings,
             toolset=toolset_of(settings),
             now=timestamp(SystemClock().now()),
+            tick=read_state(org, agent_name).tick + 1,
         )
         try:
             self.require_granted(context.agent, context.settings)
@@ -237,6 +239,7 @@ SHIPPED = {
     "shell": "lemming.toolbox.shell:Shell",
     "memory_read": "lemming.toolbox.memories:MemoryRead",
     "memory_write": "lemming.toolbox.memories:MemoryWrite",
+    "remind_me": "lemming.toolbox.reminders:RemindMe",
     "create_agent": "lemming.toolbox.staff:CreateAgent",
     "list_agents": "lemming.toolbox.staff:ListAgents",
 }

@@ -11,7 +11,8 @@ from lemming.commands.options import AgentName, AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, tell
 from lemming.kinds import MessageKind
-from lemming.messages import outbox_problems, read_outbox_entries
+from lemming.mail.outbox_problems import outbox_problems
+from lemming.messages import read_outbox_entries
 
 
 def outbox(

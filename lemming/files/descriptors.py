@@ -25,8 +25,8 @@ def require_regular(descriptor: int, path: str) -> os.stat_result:
     return status
 
 
-def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Yield what `os.walk` does, in its order, without a limit that nested folders could make it hit.
+def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[os.DirEntry[str]]]]:
+    """Yield what `os.walk` does, with files as entries, and no limit that nested folders could make it hit.
 
     Folders below `DEEPEST_FOLDER` others are passed over: nothing that people or tools make lies there.
     """
@@ -34,14 +34,17 @@ def walk(top: str | os.PathLike[str]) -> Iterator[tuple[str, list[str], list[str
     while pending:
         folder, depth = pending.pop()
         inner: list[str] = []
-        names: list[str] = []
+        files: list[os.DirEntry[str]] = []
         try:
             with os.scandir(folder) as entries:
                 for entry in entries:
-                    (inner if entry.is_dir() else names).append(entry.name)
+                    if entry.is_dir():
+                        inner.append(entry.name)
+                    else:
+                        files.append(entry)
         except OSError:
             continue
-        yield folder, inner, names
+        yield folder, inner, files
         if depth < DEEPEST_FOLDER:
             below = [f"{folder}/{name}" for name in inner]
             pending += [(path, depth + 1) for path in reversed(below) if not os.path.islink(path)]

@@ -73,7 +73,7 @@ def recorded_answers(base: Path) -> Answers:
 
 def _files_below(base: Path) -> Iterator[str]:
     for name in COPIED:
-        below = [Path(folder, file) for folder, _, files in walk(base / name) for file in files]
+        below = [Path(file.path) for _, _, files in walk(base / name) for file in files]
         for path in sorted([base / name, *below]):
             if not path.name.endswith(".tmp"):
                 yield path.relative_to(base).as_posix()

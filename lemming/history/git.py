@@ -226,7 +226,7 @@ class Repository:
             if ".git" in folders:
                 folders.remove(".git")
             inside = os.path.relpath(folder, self.base)
-            yield from (f"{inside}/{file}" for file in files if file != ".git")
+            yield from (f"{inside}/{file.name}" for file in files if file.name != ".git")
 
     def _can_be_kept(self, file: str) -> bool:
         """Return whether git can take a file: one odd file must not keep all others out of the history."""

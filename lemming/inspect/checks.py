@@ -17,8 +17,8 @@ from lemming.files.jsontext import locate
 from lemming.inspect.plan_checks import problems_of_plan
 from lemming.inspect.readiness import seen_on_the_way
 from lemming.mail.misplaced import about_ticks_to_come
+from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.memory import read_memories
-from lemming.messages import outbox_problems, problems_in
 from lemming.organisation import OrgPath
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import Iterable, Iterator
+from itertools import accumulate
 from typing import IO, NamedTuple
 
 from lemming.files.jsontext import compact, parse
@@ -27,11 +28,12 @@ class NoSegment(Exception):
 
 
 class _Block(NamedTuple):
-    """One stream of journals: where it is, and how many bytes each journal in it has, in their order."""
+    """One stream of journals: where it is, and where in it each journal lies once it is unpacked."""
 
     offset: int
     packed_bytes: int
-    journals: dict[int, int]
+    journals: dict[int, slice]
+    size: int
 
 
 def pack(journals: Iterable[tuple[int, bytes]]) -> bytes:
@@ -79,19 +81,17 @@ class Segment:
         """Open a journal to read from; None when the segment does not hold it."""
         for block in self._blocks:
             if tick in block.journals:
-                begins = sum(size for other, size in block.journals.items() if other < tick)
-                return io.BytesIO(self._unpacked(block)[begins : begins + block.journals[tick]])
+                return io.BytesIO(self._unpacked(block)[block.journals[tick]])
         return None
 
     def _unpacked(self, block: _Block) -> bytes:
         latest = self._latest
         if latest and latest[0] is block:
             return latest[1]
-        size = sum(block.journals.values())
-        raw, _ = _unpack(self._read(block.packed_bytes, block.offset), size)
-        if len(raw) != size:
+        raw, _ = _unpack(self._read(block.packed_bytes, block.offset), block.size)
+        if len(raw) != block.size:
             raise NoSegment("a stream in it is shorter than its first line says")
-        self._latest = (block, raw) if size <= _KEPT_BYTES else None
+        self._latest = (block, raw) if block.size <= _KEPT_BYTES else None
         return raw
 
     def _read(self, size: int, offset: int) -> bytes:
@@ -105,15 +105,16 @@ def _blocks_in(head: bytes, file_bytes: int) -> list[_Block]:
     try:
         for plain in parse(line)["blocks"]:
             sizes = {int(tick): int(size) for tick, size in plain["journals"].items()}
-            blocks.append(_Block(offset, int(plain["bytes"]), sizes))
+            ends = dict(zip(sizes, accumulate(sizes.values()), strict=True))
+            journals = {tick: slice(end - sizes[tick], end) for tick, end in ends.items()}
+            blocks.append(_Block(offset, int(plain["bytes"]), journals, sum(sizes.values())))
             offset += blocks[-1].packed_bytes
+            if min([blocks[-1].packed_bytes, *sizes.values()]) <= 0:
+                raise ValueError("nothing has so many bytes")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise NoSegment(f"its first line is not one of a segment: {error}") from error
-    for block in blocks:
-        if min([block.packed_bytes, *block.journals.values()]) <= 0:
-            raise NoSegment("its first line is not one of a segment")
-        if (size := sum(block.journals.values())) > JOURNAL_LIMIT_BYTES + _BLOCK_BYTES:
-            raise NoSegment(f"{size} bytes of journals in one stream are not what the engine packed")
+    if (most := max((block.size for block in blocks), default=0)) > JOURNAL_LIMIT_BYTES + _BLOCK_BYTES:
+        raise NoSegment(f"{most} bytes of journals in one stream are not what the engine packed")
     if offset != file_bytes:
         raise NoSegment(f"it has {file_bytes} bytes, and by its first line {offset}")
     return blocks

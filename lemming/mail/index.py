@@ -19,8 +19,8 @@ from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.descriptors import Around
 from lemming.files.stamps import ABSENT, Listing, Look, list_again, looks_at
-from lemming.messages import EntryName, OutboxEntry, names_in, read_entry
-from lemming.organisation import Organisation
+from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in, read_entry
+from lemming.organisation import Organisation, OrgPath
 
 KEPT_BYTES = 32 << 20
 KEPT_BYTES_EACH = 64 << 10  # for every outbox that is read, where that is more: what an inbox shows of one
@@ -85,6 +85,38 @@ class EntryIndex:
         self._order: Sequence[str] = ()
         self._in_order = NONE
         self._changed: set[EntryName] = set()  # what came or went since they were put in order
+        self._moments: dict[EntryName, str] = {}  # for which entries by hand wait; empty: for none
+        self._shown: dict[str, tuple[Names, frozenset[EntryName], Names]] = {}
+
+    def moment_of(self, name: EntryName) -> str:
+        """Return the moment before which nobody is shown an entry; empty when it names none."""
+        if name.is_derived:
+            return ""
+        if name not in self._moments:
+            moment = _moment_in(self._base, name)
+            if moment is None:
+                return ""
+            self._moments[name] = moment
+        return self._moments[name]
+
+    def shown(self, author: str, names: Names, at: str) -> tuple[Names, frozenset[EntryName]]:
+        """Return those of an author's entries ("*": all) that may be shown at a moment, and the others.
+
+        The very same names as before when nothing has come or gone and no moment has passed.
+        """
+        hidden = frozenset([name for name in names.by_hand if self.moment_of(name) > at])
+        if not hidden:
+            return names, hidden
+        before = self._shown.get(author)
+        if before is None or before[0] is not names or before[1] != hidden:
+            kept = [name for name in names.all if name not in hidden]
+            by_hand = [name for name in names.by_hand if name not in hidden]
+            before = self._shown[author] = names, hidden, Names(kept, by_hand)
+        return before[2], hidden
+
+    def next_moment(self, at: str) -> str:
+        """Return the first moment after `at` for which an entry waits that was looked at; empty: none."""
+        return min((moment for moment in self._moments.values() if moment > at), default="")
 
     def outbox(self, author: str) -> Names:
         """Return what is in an outbox now: the very same value as before when nothing is new.
@@ -215,6 +247,7 @@ class EntryIndex:
 
     def _forget(self, names: Iterable[EntryName]) -> None:
         for name in names:
+            self._moments.pop(name, None)
             if entry := self.entries.pop(name, None):
                 self.kept_bytes -= _size(entry)
 
@@ -222,6 +255,15 @@ class EntryIndex:
 def in_tick_order(rank: dict[str, int], name: EntryName) -> tuple[int, int, int, str]:
     """Return the key by which entries are sorted: tick, the author's place in it, number, id."""
     return name.tick, rank.get(name.author, -1), name.number, name.id
+
+
+def _moment_in(base: OrgPath, name: EntryName) -> str | None:
+    """Return the moment that an entry waits for, as its file says (mostly none); None: it cannot be read."""
+    try:
+        raw = fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES)
+        return decode_entry(name, raw).not_before if b"not_before" in raw else ""
+    except (OSError, ConfigError):
+        return None
 
 
 def _size(entry: OutboxEntry) -> int:

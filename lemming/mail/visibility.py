@@ -21,7 +21,7 @@ from lemming.files.stamps import Look
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.index import EntryIndex, Found, Names, in_tick_order
 from lemming.mail.misplaced import about_files
-from lemming.messages import EntryName, OutboxEntry, names_of
+from lemming.messages import EntryName, OutboxEntry, name_of_entry, names_of
 from lemming.organisation import Organisation
 
 OWN_ENTRIES_SHOWN = 3
@@ -43,8 +43,10 @@ class Mail:
         visibility: Literal["order", "tick"] = "order",
         persons: Iterable[str] = (),
         broken: Iterable[str] = (),
+        at: str = "",
     ) -> None:
-        self.tick = tick
+        self.tick, self.at = tick, at
+        self.hidden: frozenset[EntryName] = frozenset()  # what waits for a moment that has not come
         self.agents, self._order, self.persons = frozenset(order), order, frozenset(persons)
         self.named = self.agents.union(broken)  # a target names one of them, or it names nobody
         self._index, self._shows_turns = org.own(EntryIndex), visibility == "order"
@@ -68,13 +70,14 @@ class Mail:
     def add(self, author: str, entries: Iterable[OutboxEntry]) -> None:
         """Let the turns that come after see what a turn wrote."""
         for number, entry in enumerate(entries):
-            name = EntryName(entry.tick, number, entry.id, author)
-            self._written[name] = entry
-            self._add_today(name)
+            if entry.not_before <= self.at:
+                name = name_of_entry(entry, number)
+                self._written[name] = entry
+                self._add_today(name)
 
     def written(self, number: int, entry: OutboxEntry, around: Around) -> None:
         """Take note that a turn's entry is on the disk now; `number` is its place among the turn's."""
-        self._index.written(EntryName(entry.tick, number, entry.id, entry.agent), entry, around)
+        self._index.written(name_of_entry(entry, number), entry, around)
 
     def readable(self, reader: Agent) -> dict[str, Names]:
         """Return what an agent may read of earlier ticks, by author; under "*" that of all, in order."""
@@ -92,11 +95,28 @@ class Mail:
             return self.everybody
         past = self._past.get(author)
         if past is None:
-            names = self._index.outbox(author)
+            names = self._shown(author, self._index.outbox(author))
             past = self._past[author] = names.until(self.tick - 1)
             if past is not names:
                 self._note_later(author, names.all[len(past.all) :])
         return past
+
+    def _shown(self, author: str, names: Names) -> Names:
+        """Return what may be shown of these; what waits for a moment to come is hidden from everybody."""
+        if names.by_hand:
+            names, hidden = self._index.shown(author, names, self.at)
+            self.hidden |= hidden
+        return names
+
+    def reminders(self, author: str) -> list[EntryName]:
+        """Return the entries of an author for itself whose moment has come."""
+        own = [name for name in self.past(author).by_hand if self._index.moment_of(name)]
+        found = ((name, self.read(name)) for name in own)
+        return [name for name, it in found if isinstance(it, OutboxEntry) and author in it.targets]
+
+    def may_be_reminded(self, author: str) -> bool:
+        """Return whether an author has entries of which some may wait for a moment."""
+        return any(name.author == author for name in self.hidden)
 
     @property
     def everybody(self) -> Names:
@@ -104,7 +124,8 @@ class Mail:
         if self._everybody is None:
             for author in self._order:
                 self.past(author)
-            self._everybody = self._index.all_in_order(self._order).until(self.tick - 1)
+            names = self._shown("*", self._index.all_in_order(self._order))
+            self._everybody = names.until(self.tick - 1)
         return self._everybody
 
     def own_newest(self, author: str) -> list[EntryName]:
@@ -291,7 +312,7 @@ class View:
         else:
             through = {author: self._through(author, done) for author in self._patterns}
         by_ticks = ReadMark(through)
-        also = chain(known, filter(self._is_there, self._also))
+        also = chain(known, filter(self._is_kept, self._also))
         bad_before = self._unusable.difference(known, self._also)
         return ReadMark(
             through,
@@ -318,7 +339,7 @@ class View:
         """What ticks say was shown and was not: what came late by hand, or could not be read; in order."""
         by_hand = (name for names, _ in self._past for name in names.by_hand if name.author != self.reader)
         unusable = (name for name in self._unusable if name.is_derived and self._is_there(name))
-        return sorted(
+        late = sorted(
             (
                 name
                 for name in chain(by_hand, unusable)
@@ -326,6 +347,12 @@ class View:
             ),
             key=self.mail.key,
         )
+        own = [name for name in self._reminders if name not in self._also]
+        return sorted([*late, *own], key=self.mail.key) if own else late
+
+    @cached_property
+    def _reminders(self) -> list[EntryName]:
+        return self.mail.reminders(self.reader)
 
     def _newer(self, names: Names, after: int) -> Iterator[EntryName]:
         """Yield what comes after a tick and was not shown."""
@@ -338,6 +365,8 @@ class View:
     def _fresh_of(self, author: str) -> Iterator[EntryName]:
         """Yield what has not been shown of one author, oldest first."""
         late = [name for name in self._late if name.author == author]
+        if author == self.reader:
+            return iter(late)
         newer = self._newer(self.mail.past(author), self.mark.tick_of(author))
         today = (name for name in self._today_of(author) if name not in self._also)
         return chain(merge(newer, late) if late else newer, today)
@@ -347,6 +376,10 @@ class View:
 
     def _sees(self, author: str) -> bool:
         return author in self._authors and author != self.reader
+
+    def _is_kept(self, name: EntryName) -> bool:
+        """Return whether that an entry was shown is still worth knowing."""
+        return self._is_there(name) or name in self.mail.hidden or name in self._reminders
 
     def _is_there(self, name: EntryName) -> bool:
         """Return whether an entry is among what is visible."""

@@ -149,6 +149,7 @@ class JournaledAnswers:
             staged={**self._commits.held_files, **contents},
             used_up=self._spent,
             worked=self._worked,
+            tick=self._inputs.tick,
         )
 
     def _ask_live(self, call: int, messages: list[Message]) -> ModelReplied | ModelFailed:

@@ -111,7 +111,10 @@ class IdleAgents:
         """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
         agent, state = self._agents[turn.agent], read_state(self._org, turn.agent)
         if looks is not None and state.tick < mail.tick and not state.read.unusable:
-            self._idle[turn.agent] = _Idle(turn, looks, mail.readable(agent))
+            readable = mail.readable(agent)
+            if mail.may_be_reminded(agent.name):
+                readable[agent.name] = mail.past(agent.name)
+            self._idle[turn.agent] = _Idle(turn, looks, readable)
 
     def _files_of(self, agent: Agent) -> Iterator[str]:
         """Yield what is read of an agent beside its resume and mail. Raises `ValueError` when in doubt."""

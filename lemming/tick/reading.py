@@ -49,7 +49,7 @@ def kept_reading(at: str, since: str) -> str:
     >>> kept_reading("2026-11-23T08:00:00.000Z", "2030-01-01T00:00:00.000Z")
     '2026-11-23T08:00:00.000Z'
     """
-    return since if since > at and _behind(at, since) <= BELIEVED_AHEAD else at
+    return since if at and since > at and _behind(at, since) <= BELIEVED_AHEAD else at
 
 
 def _behind(at: str, since: str) -> timedelta:

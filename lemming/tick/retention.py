@@ -5,6 +5,7 @@ Rules: docs/concepts.md, "Retention". None that somebody had not been shown is r
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from lemming import paths
 from lemming.agents import Agent, Survey, agent_folders
 from lemming.config import Config
 from lemming.errors import CorruptState, Problem
+from lemming.journal.file import journal_ticks, read_plan
 from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.index import EntryIndex
@@ -47,6 +49,8 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
     """Return what is past its retention, but for what an agent is waited for that will be shown it."""
     tick, retention = mail.tick, config.org.retention_ticks
     old = _older_than(tick - retention, org) if 0 < retention < tick else {}
+    if old:
+        old = _without_waiting(old, org, mail.at, tick - retention)
     if not old:
         return Expired()
     readers = _Readers(org, survey, config)
@@ -74,6 +78,36 @@ def _older_than(tick: int, org: Organisation) -> dict[str, Sequence[EntryName]]:
     outboxes = {it: index.outbox(it) for it in filter(paths.AGENT_NAME.match, agent_folders(org.base))}
     old = {author: names.all[: names.after(tick - 1)] for author, names in outboxes.items()}
     return {author: names for author, names in old.items() if names}
+
+
+def _without_waiting(
+    old: dict[str, Sequence[EntryName]], org: Organisation, at: str, oldest: int
+) -> dict[str, Sequence[EntryName]]:
+    """Return these entries without those that wait for a moment, or whose moment came after `oldest`."""
+    moment_of = org.own(EntryIndex).moment_of
+    moments = {
+        it: moment
+        for names in old.values()
+        for it in names
+        if not it.is_derived and (moment := moment_of(it))
+    }
+    if not moments:
+        return old
+    ticks = journal_ticks(org)
+    kept = {it for it, moment in moments.items() if moment > at or _tick_of(org, moment, ticks) >= oldest}
+    left = {author: [it for it in names if it not in kept] for author, names in old.items()}
+    return {author: names for author, names in left.items() if names}
+
+
+def _tick_of(org: Organisation, moment: str, ticks: list[int]) -> int:
+    """Return the first tick with a journal that began at a moment or after it; the newest if none did."""
+    place = bisect_left(ticks, moment, hi=max(len(ticks) - 1, 0), key=lambda tick: _began(org, tick))
+    return ticks[place] if ticks else -1
+
+
+def _began(org: Organisation, tick: int) -> str:
+    started = read_plan(org, tick)
+    return started.at if started else ""
 
 
 def _count(missed: list[tuple[EntryName, list[str]]], mail: Mail) -> dict[str, int]:

@@ -81,6 +81,7 @@ class Snapshot:
             visibility=self.config.org.visibility,
             persons=people_in(self.survey, self.config),
             broken=self.survey.broken,
+            at=kept_reading(self.plan.at, self.plan.since),
         )
 
     def open_mail(self) -> Mail:

@@ -19,6 +19,7 @@ from lemming.memory import memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.providers import Message, require_reply
 from lemming.report import Status, TurnReport
+from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn.results import RESULTS_CHARS, as_shown, newest
 from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
@@ -76,7 +77,8 @@ class Draft:
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
-            identity = entry_id(tick, name, len(self.entries))
+            waits_until = self.waits_until(new.payload, at)
+            identity = entry_id(tick, name, len(self.entries), waits_until=waits_until)
             self.entries.append(OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at))
         for call in reply.tool_calls:
             self.use(call, at)
@@ -86,6 +88,14 @@ class Draft:
             self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
         self.notes = reply.notes or self.notes
+
+    def waits_until(self, payload: dict[str, Any], at: str) -> str:
+        """Return the moment to come that an entry is to wait for; empty when it is to be shown as others."""
+        moment = moment_of(payload.get("not_before"))
+        if "not_before" in payload and not moment:
+            why = "payload.not_before is no moment (write 2026-12-01T12:00:00Z): the entry is shown at once"
+            self.add_result("outbox_entries", {}, ToolResult(False, why))
+        return moment if moment > at else ""
 
     def stage_memory(self, key: str, value: Any, at: str) -> None:
         """Stage a memory, or tell the model why it is not kept."""

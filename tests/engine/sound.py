@@ -8,7 +8,8 @@ from typing import Any
 from lemming.agents import agent_folders
 from lemming.engine import load_tick
 from lemming.files.jsontext import parse
-from lemming.messages import entry_id, outbox_problems, read_outbox_entries
+from lemming.mail.outbox_problems import outbox_problems
+from lemming.messages import entry_id, read_outbox_entries
 
 NOON = "2026-01-01T00:00:00.000Z"
 

@@ -14,7 +14,8 @@ from badly import GOOD, RESUME, Content, a_link_to, put, run_with
 from lemming.engine import run_once
 from lemming.errors import ConfigError, CorruptState, DiskError, LemmingError
 from lemming.journal.ledger import read_state
-from lemming.messages import outbox_problems, read_outbox_entries
+from lemming.mail.outbox_problems import outbox_problems
+from lemming.messages import read_outbox_entries
 from lemming.report import TickReport
 from lemming.testing import make_org, resume, say
 

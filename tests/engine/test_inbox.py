@@ -12,7 +12,8 @@ from lemming.engine import load_tick, run_once
 from lemming.events import ProblemFound
 from lemming.files.jsontext import compact, parse, pretty
 from lemming.journal.ledger import read_state
-from lemming.messages import OutboxEntry, collect_readable_outboxes, outbox_problems, send, write_outbox_entry
+from lemming.mail.outbox_problems import outbox_problems
+from lemming.messages import OutboxEntry, collect_readable_outboxes, send, write_outbox_entry
 from lemming.testing import journal_lines, make_org, resume, say
 
 QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "quiet"}

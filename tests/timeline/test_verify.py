@@ -18,7 +18,7 @@ from lemming.files import fs
 from lemming.journal.ledger import read_state
 from lemming.memory import delete_memory
 from lemming.messages import entry_id
-from lemming.testing import Crash, crash_at, make_org, resume
+from lemming.testing import Crash, crash_at, make_org, resume, say
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_whole
 from lemming.timeline.verify.root import state_root
@@ -111,6 +111,25 @@ def test_a_journal_that_has_lost_its_end_is_damage(org: Path) -> None:
     fs.publish(org, AT_TICK_2, b"".join(lines[:-1]))
     assert found(org) == [(2, AT_TICK_2, "damage", True)]
     assert "no end" in only(org).message
+
+
+def test_a_journal_of_which_only_the_plan_is_left_is_damage(org: Path) -> None:
+    fs.publish(org, AT_TICK_2, (org / AT_TICK_2).read_bytes().splitlines(keepends=True)[0])
+    assert (2, AT_TICK_2, "damage", True) in found(org)
+
+
+@pytest.mark.parametrize("name", ["plain.txt", "a]b.txt", 'a"b.txt', "a,b}.txt", "ä.txt", "a..b.txt"])
+def test_files_of_any_name_are_held_against_the_turn_that_wrote_them(base: Path, name: str) -> None:
+    calls = [{"tool": "file_write", "args": {"path": name, "content": "x"}}]
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["file_write"]}),
+        script=[{"reply": say("", tool_calls=calls)}],
+    )
+    run_once(base)
+    assert found(base) == []
+    fs.publish(base, f"agents/ada/workspace/{name}", b"y")
+    assert [file for _, file, *_ in found(base)] == [f"agents/ada/workspace/{name}"]
 
 
 def test_what_was_added_to_a_finished_journal_is_damage(org: Path) -> None:

@@ -26,7 +26,8 @@ from lemming.journal.file import is_committed, journal_ticks, last_record, read_
 from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
 from lemming.journal.records import ModelReplied
-from lemming.messages import list_outbox, outbox_problems
+from lemming.mail.outbox_problems import outbox_problems
+from lemming.messages import list_outbox
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick, persist_tick, tick_by_journals
 from lemming.tick.next_tick import find_next_tick
@@ -325,11 +326,11 @@ def _leftover_files(base: OrgPath) -> Iterator[str]:
         if is_temporary(name) and is_left_over(None, f"{base}/{name}"):
             yield name
     for top in WHERE_THE_ENGINE_WRITES:
-        for folder, inner, names in walk(base / top):
+        for _, inner, files in walk(base / top):
             inner[:] = sorted(name for name in inner if not name.endswith(".git"))
-            for name in sorted(filter(is_temporary, names)):
-                if is_left_over(None, f"{folder}/{name}"):
-                    yield (Path(folder) / name).relative_to(base).as_posix()
+            for path in sorted(file.path for file in files if is_temporary(file.name)):
+                if is_left_over(None, path):
+                    yield Path(path).relative_to(base).as_posix()
 
 
 def _odd_entries(base: OrgPath) -> Iterator[Repair]:

@@ -11,14 +11,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from lemming import paths
-from lemming.agents import agent_folders
 from lemming.errors import CorruptState, DiskError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.file import read_journal
 from lemming.journal.records import ToolFinished
 from lemming.memory import decode_memory
-from lemming.messages import list_outbox
+from lemming.messages import names_in
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.verify.ledgers import ledger_findings
@@ -57,7 +56,7 @@ def verify(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None 
     findings = [
         *told.findings,
         *_file_findings(base, told, digests),
-        *_outbox_findings(base, told),
+        *_outbox_findings(told, digests),
         *ledger_findings(base, told),
         *_clock_findings(base, told),
     ]
@@ -172,12 +171,15 @@ def _is_memory(file: str) -> bool:
 # --- outboxes ----------------------------------------------------------------------------------
 
 
-def _outbox_findings(base: OrgPath, told: Told) -> Iterator[Finding]:
+def _outbox_findings(told: Told, digests: dict[str, str]) -> Iterator[Finding]:
     """Yield the entries that claim to be a turn's and that no turn wrote."""
-    for author in agent_folders(base):
+    unwritten: dict[str, list[str]] = {}
+    for file in filter(_is_entry, digests.keys() - told.files.keys()):
+        unwritten.setdefault(file.split("/")[1], []).append(file.split("/")[3])
+    for author, names in unwritten.items():
         if not paths.AGENT_NAME.match(author) or author in told.people:
             continue
-        for name in list_outbox(base, author):
+        for name in names_in(author, names):
             if name.file in told.files or name.tick in told.damaged or told.may_be_under_way(name.file):
                 continue
             if name.file in told.expired:

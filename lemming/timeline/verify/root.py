@@ -17,21 +17,20 @@ organisation's folder:
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from hashlib import sha256
 
 from lemming import paths
 from lemming.errors import DiskError
-from lemming.files.descriptors import walk
+from lemming.files.descriptors import require_regular, walk
 from lemming.files.documents import why_unreadable
 from lemming.organisation import OrgPath
 
 FOLDERS = ("agents", "config", "shared")
 LEFT_OUT = "logs"
 LARGEST_BYTES = 1 << 30  # what is larger takes too long, and no turn writes it
+TOO_LARGE = "too large"
 _BLOCK_BYTES = 1 << 20
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # no pipe is waited for
 
@@ -43,39 +42,56 @@ def state_root(base: OrgPath) -> str:
 
 def root_of(digests: dict[str, str]) -> str:
     """Return the state root of files whose SHA-256 are known, by path."""
-    lines = (
-        f"{digests[path]}  ".encode() + os.fsencode(path) + b"\n" for path in sorted(digests, key=os.fsencode)
-    )
-    return sha256(b"".join(lines)).hexdigest()
+    lines = sorted((os.fsencode(path), digest.encode()) for path, digest in digests.items())
+    return sha256(b"".join(b"%b  %b\n" % (digest, path) for path, digest in lines)).hexdigest()
 
 
 def file_digests(base: OrgPath) -> dict[str, str]:
     """Return the SHA-256 of every file that counts, by path. Raises `DiskError` for an unreadable one."""
-    digests = {path: file_digest(base, path) for path in files_that_count(base)}
-    return {path: digest for path, digest in digests.items() if digest is not None}
+    digests = {path: _digest_below(base, path) for path in _regular_files(base)}
+    return {path: digest for path, digest in digests.items() if digest}
 
 
 def files_that_count(base: OrgPath) -> list[str]:
     """Return the paths of the files that the root is made of, in the order of the list."""
-    found = [file for folder in FOLDERS for file in _files_below(base, folder)]
-    if _is(stat.S_ISREG, base / paths.TICK_FILE):
-        found.append(paths.TICK_FILE)
+    found = (file for file in _regular_files(base) if os.lstat(base / file).st_size <= LARGEST_BYTES)
     return sorted(found, key=os.fsencode)
 
 
 def file_digest(base: OrgPath, file: str) -> str | None:
     """Return the SHA-256 of one regular file in hex; None when it is not there. Raises `DiskError`."""
-    digest = sha256()
+    digest = _digest_below(base, file)
+    if digest == TOO_LARGE:
+        raise DiskError("it is larger than a GiB", where=file, hint="check what stands there")
+    return digest
+
+
+def _regular_files(base: OrgPath) -> Iterator[str]:
+    """Yield the paths of the files that count, and of those that are too large for it."""
+    above = len(f"{base}/")
+    for top in FOLDERS:
+        for _, inner, files in () if os.path.islink(base / top) else walk(f"{base}/{top}"):
+            inner[:] = [name for name in inner if name != LEFT_OUT]
+            for file in files:
+                is_temporary = file.name.startswith(".") and file.name.endswith(".tmp")
+                if not is_temporary and file.is_file(follow_symlinks=False):
+                    yield file.path[above:]
+    if os.path.isfile(base / paths.TICK_FILE) and not os.path.islink(base / paths.TICK_FILE):
+        yield paths.TICK_FILE
+
+
+def _digest_below(base: OrgPath, file: str) -> str | None:
+    """Do what `file_digest` does, and return `TOO_LARGE` for such a file."""
     try:
         descriptor = os.open(f"{base}/{file}", _READ)
         try:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode):
-                raise OSError(errno.EINVAL, "not a regular file")
-            if status.st_size > LARGEST_BYTES:
-                raise OSError(errno.EFBIG, "it is larger than a GiB")
-            while block := os.read(descriptor, _BLOCK_BYTES):
-                digest.update(block)
+            size = require_regular(descriptor, file).st_size
+            if size > LARGEST_BYTES:
+                return TOO_LARGE
+            content = os.read(descriptor, min(size + 1, _BLOCK_BYTES))
+            digest = sha256(content)
+            while len(content) == _BLOCK_BYTES:
+                digest.update(content := os.read(descriptor, _BLOCK_BYTES))
         finally:
             os.close(descriptor)
     except FileNotFoundError:
@@ -83,23 +99,3 @@ def file_digest(base: OrgPath, file: str) -> str | None:
     except OSError as error:
         raise DiskError(why_unreadable(error), where=file, hint="check what stands there") from error
     return digest.hexdigest()
-
-
-def _files_below(base: OrgPath, top: str) -> Iterator[str]:
-    if not _is(stat.S_ISDIR, base / top):
-        return
-    above = len(f"{base}/")
-    for folder, inner, names in walk(f"{base}/{top}"):
-        inner[:] = [name for name in inner if name != LEFT_OUT]
-        for name in names:
-            file = f"{folder}/{name}"
-            if not (name.startswith(".") and name.endswith(".tmp")) and _is(stat.S_ISREG, file):
-                yield file[above:]
-
-
-def _is(kind: Callable[[int], bool], path: str | os.PathLike[str]) -> bool:
-    try:
-        status = os.lstat(path)
-        return kind(status.st_mode) and status.st_size <= LARGEST_BYTES
-    except FileNotFoundError:
-        return False

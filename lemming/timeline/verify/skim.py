@@ -9,18 +9,19 @@ from __future__ import annotations
 import json
 import re
 
+from lemming.files.fields import Json
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.lines import holds_together
-from lemming.journal.records import Record, TickCommitted, TickStarted, TurnStarted
+from lemming.journal.records import Record, TickCommitted, TickStarted, TurnCommitted, TurnStarted
 from lemming.journal.sequence import NoRecord, record_of
 from lemming.timeline.record import RecordedTick
 
 _LINE_LIMIT_BYTES = 8 << 20
 _BEGINS, _TURN = b'{"type":"tick_started"', b'{"type":"turn_started"'
-_READ = tuple(
-    b'{"type":"%b"' % kind
-    for kind in (b"turn_committed", b"turn_skipped", b"entries_expired", b"tick_committed")
-)
+_COMMITTED = b'{"type":"turn_committed"'
+_READ = tuple(b'{"type":"%b"' % kind for kind in (b"turn_skipped", b"entries_expired", b"tick_committed"))
+_FILE = re.compile(rb'\{"path":"([^"\\\x00-\x1f\x7f]{1,4096})","sha256":"([0-9a-f]{64})"\}')
+_AROUND_A_PATH = len('{"path":"","sha256":""},') + 64
 _AGENT = re.compile(rb'\{"type":"turn_started","epoch":[0-9]+,"agent":"([a-z0-9_-]+)"')
 _STATE = re.compile(rb'(?:"repairs":[0-9]+|"entries":\[[^]]*\]),"state":(?=\{)')
 _DECODER = json.JSONDecoder()
@@ -36,9 +37,9 @@ def skimmed(tick: int, raw: bytes) -> RecordedTick | None:
         return None
     try:
         records = [record for line in lines if (record := _record_in(line))]
+        return RecordedTick(tick, records) if _is_in_order(tick, records) else None
     except (JsonProblem, NoRecord, ValueError):
         return None
-    return RecordedTick(tick, records) if _is_in_order(tick, records) else None
 
 
 def _is_in_order(tick: int, records: list[Record]) -> bool:
@@ -54,16 +55,35 @@ def _is_in_order(tick: int, records: list[Record]) -> bool:
 def _record_in(line: bytes) -> Record | None:
     if line.startswith(_TURN):
         return _start_of_a_turn(line)
+    if line.startswith(_COMMITTED):
+        return _end_of_a_turn(line)
     if line.startswith(_BEGINS):
-        return _record_without(line, b'"not_due":[')
-    return _record_without(line, b'"entries":[') if line.startswith(_READ) else None
+        return record_of(_parsed(_without(b'"not_due":[', line)[0]))
+    return record_of(_parsed(line)) if line.startswith(_READ) else None
 
 
-def _record_without(line: bytes, key: bytes) -> Record:
-    """Return a record with one of its lists empty, which holds no other list; it is not compared."""
+def _parsed(line: bytes) -> Json:
+    plain: Json = parse(line, limit_bytes=_LINE_LIMIT_BYTES)
+    return plain
+
+
+def _without(key: bytes, line: bytes) -> tuple[bytes, bytes]:
+    """Return a line with one of its lists empty, which holds no other list, and what was in the list."""
     before, found, after = line.partition(key)
-    rest = after[after.find(b"]") :] if found else b""
-    return record_of(parse(before + found + rest, limit_bytes=_LINE_LIMIT_BYTES))
+    end = after.find(b"]")
+    return (before + found + after[end:], after[:end]) if found else (line, b"")
+
+
+def _end_of_a_turn(line: bytes) -> Record:
+    """Return how a turn ended, without its entries: they are among the files, most of what the line holds."""
+    rest, listed = _without(b'"files":[', _without(b'"entries":[', line)[0])
+    plain, files = _parsed(rest), _FILE.findall(listed)
+    record_of(plain)  # raises for what is none
+    found_bytes = sum(len(path) + _AROUND_A_PATH for path, _ in files)
+    if (listed and found_bytes - 1 != len(listed)) or b".." in listed:
+        raise ValueError("it is not written as the engine writes it")
+    written = [{"path": path.decode(), "sha256": digest.decode()} for path, digest in files]
+    return TurnCommitted.from_json({**plain, "files": written})
 
 
 def _start_of_a_turn(line: bytes) -> Record:
