@@ -243,8 +243,8 @@ class ModelEntry:
     prompt: Literal["full", "brief", "values"] = field(
         default="full",
         metadata=about(
-            '"brief": a short prompt, for very small models. "values": what the turn sees as one JSON, for '
-            "programs."
+            '"brief": a short prompt, for very small models. "values": no prose, but all that the turn sees '
+            "as one JSON object, for programs."
         ),
     )
     per_call: float = field(default=1.0, metadata=about("Credits a call costs.", ge=0, le=LARGEST_AMOUNT))

@@ -54,6 +54,11 @@ class OutboxEntry:
         """The entry's path in the organisation."""
         return paths.entry_file(self.agent, self.tick, self.id)
 
+    @property
+    def identity(self) -> str:
+        """What tells the entry from all others: author/tick_id."""
+        return f"{self.agent}/{self.tick:08}_{self.id}"
+
     def as_json(self) -> dict[str, Any]:
         """Return the seven keys of the format, in its order."""
         return {

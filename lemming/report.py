@@ -52,7 +52,8 @@ class TurnReport:
     turn. skipped: no model was asked, `reason` says why. failed: the turn wrote nothing, `reason` says why.
     `written_ahead` are files that were written before a tool that reaches outside ran, and were its to
     change; they stay, also when the turn fails.
-    `cost_usd` is None when the price is not known.
+    `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
+    was for; it is left out of JSON where it was for none.
     """
 
     agent: AgentName
@@ -73,10 +74,14 @@ class TurnReport:
     input_tokens: Count = 0
     output_tokens: Count = 0
     duration_ms: int = 0
+    request: str = ""
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""
-        return {**vars(self), "code": code_of(self.error)} if self.error else dict(vars(self))
+        plain = dict(vars(self))
+        if not self.request:
+            del plain["request"]
+        return {**plain, "code": code_of(self.error)} if self.error else plain
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> TurnReport:

@@ -78,6 +78,14 @@ class TurnLimits:
         default_factory=lambda: list(MESSAGE_KINDS),
         metadata=about("Kinds of entries the agent may write.", min_length=1),
     )
+    take: Literal["one", "all"] | None = field(
+        default=None,
+        metadata=about(
+            '"one": a turn is for one request that is open, and shows that and what belongs to it; "all": '
+            "requests are part of the inbox. Default: one, of those who wait for the answer (`lemming ask`, "
+            "programs, agents whose team has this one); all, of the others."
+        ),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,5 +155,6 @@ _BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
 LATER_KEYS: dict[str, dict[str, Any]] = {
     "": {"clock": False, "paused": ""},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
+    "turn": {"take": None},
 }
 """Keys that came after version 0.1.0, by the block they stand in: at their defaults no journal holds them."""

@@ -14,7 +14,7 @@ from lemming.clock import parse_timestamp
 from lemming.files.fitting import about
 from lemming.times.cron import Due, due_between, why_no_cron, why_no_zone
 
-Wake = Literal["always", "changed"]
+Wake = Literal["always", "changed", "addressed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,8 @@ class AgentSchedule:
         default=None,
         metadata=about(
             '"changed": fire only if something the turn would read has changed since the last '
-            'turn; "always": fire whenever due. Default: the org\'s default, else "always".'
+            'turn; "addressed": only if something is asked of the agent, answered or said to it by name; '
+            '"always": fire whenever due. Default: the org\'s default, else "always".'
         ),
     )
     cron: str | None = field(

@@ -19,6 +19,7 @@ from lemming.files.documents import value_of, why_unreadable
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import compact, parse
 from lemming.files.refusals import require_about_one_file
+from lemming.journal.begun import Begun
 from lemming.journal.read_mark import ReadMark
 from lemming.organisation import Organisation, OrgPath
 
@@ -39,7 +40,10 @@ def _amount(default: Any) -> Any:
 
 @dataclass  # made for every turn, and a frozen one takes three times as long
 class AgentState:
-    """Where an agent stands after its latest turn. All numbers are totals, never differences."""
+    """Where an agent stands after its latest turn. All numbers are totals, never differences.
+
+    `serving`: the request that the turn was for; `requests`: those it has begun that are open.
+    """
 
     tick: int = -1
     status: str = ""
@@ -55,6 +59,8 @@ class AgentState:
     inputs: dict[str, Any] | None = None
     expired_unread: int = 0
     passed_on: float = _amount(0.0)
+    serving: str = ""
+    requests: tuple[Begun, ...] = ()
 
     @property
     def used_up(self) -> float:
@@ -62,11 +68,13 @@ class AgentState:
         return round(self.credits + self.passed_on, 6)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of the ledger; the last two keys are left out where they are 0."""
+        """Return the line of the ledger; the last four keys are left out where they say nothing."""
         plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
-        for key in ("expired_unread", "passed_on"):
+        for key in ("expired_unread", "passed_on", "serving", "requests"):
             if not plain[key]:
                 del plain[key]
+        if self.requests:
+            plain["requests"] = [begun.as_json() for begun in self.requests]
         return plain
 
     def having_spent(self, other: AgentState) -> AgentState:

@@ -33,7 +33,41 @@ class InputsJson(TypedDict):
     context: dict[str, str]
 
 
+class AskedJson(TypedDict):
+    """Something asked of one agent: `lemming.journal.begun`."""
+
+    request: str
+    to: str
+    until: NotRequired[Count]
+    group: NotRequired[Count]
+    call: NotRequired[Count]
+    end: NotRequired[str]
+    answer: NotRequired[str]
+
+
+class BegunJson(TypedDict):
+    """A request that a turn was taken for, and that is still open."""
+
+    request: str
+    asked: NotRequired[list[AskedJson]]
+    enough: NotRequired[list[Count]]
+    results: NotRequired[list[ResultJson]]
+    turns: Count
+    failures: NotRequired[Count]
+
+
+class TaskJson(TypedDict):
+    """The request that a turn is for: `lemming.turn.values`."""
+
+    request: str
+    asker: str
+    until: NotRequired[Count]
+    conversation: NotRequired[str]
+    begun: BegunJson
+
+
 Read = Annotated[Json, ReadMarkJson]
+
 Inputs = Annotated[Json, InputsJson]
 
 
@@ -54,6 +88,8 @@ class StateJson(TypedDict):
     inputs: InputsJson | None
     passed_on: NotRequired[Amount]
     expired_unread: NotRequired[Count]
+    serving: NotRequired[str]
+    requests: NotRequired[list[BegunJson]]
 
 
 State = Annotated[Json, StateJson]

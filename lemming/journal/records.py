@@ -43,6 +43,7 @@ from lemming.journal.parts import (
     Read,
     ResumeJson,
     State,
+    TaskJson,
     TotalsJson,
 )
 from lemming.report import TurnReport
@@ -110,6 +111,7 @@ class TurnStarted(Record):
     warned: bool
     inputs: Inputs | None
     damaged: list[str]
+    task: Annotated[Json, TaskJson] | None = None
 
     if not TYPE_CHECKING:
 
@@ -276,7 +278,7 @@ class TurnEnded(Record):
     def json_schema(cls) -> Schema:
         """Return the schema of such a record, without `type`, `epoch` and `check`."""
         report = {key: schema_of(hint) for key, hint in _hints_of(TurnReport).items()}
-        return object_of(report, {"code": schema_of(str)})
+        return object_of(report, {"request": report.pop("request"), "code": schema_of(str)})
 
 
 class TurnSkipped(TurnEnded):

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from lemming.errors import Problem
 from lemming.journal.read_mark import ReadMark
+from lemming.mail.tasks import Tasks
 from lemming.mail.visibility import OWN_ENTRIES_SHOWN, Mail, View
 from lemming.messages import EntryName, OutboxEntry
 
@@ -28,22 +29,27 @@ class Inbox(NamedTuple):
     problems: Sequence[Problem] = ()
 
 
-def assemble(view: View, *, limit: int, chars: int) -> Inbox:
+NO_INBOX = Inbox((), (), (), 0, ReadMark())
+"""What a turn is shown that is for one request alone."""
+
+
+def assemble(view: View, *, limit: int, chars: int, tasks: Tasks | None = None) -> Inbox:
     """Return what a turn is shown: what is new, then the newest of what it knows, then its own.
 
-    Where there is more that is new than there is room, authors take turns.
+    Where there is more that is new than there is room, authors take turns. What has a turn of its own, as
+    `tasks` tell, is left for that.
     """
     mail = view.mail
-    new = _take_new(view, view.fresh(), limit, chars)
+    new = _take_new(view, view.fresh(), limit, chars, tasks)
     if not new.is_all:
-        new = _take_new(view, view.fresh_by_turns(), limit, chars)
+        new = _take_new(view, view.fresh_by_turns(), limit, chars, tasks)
         new.taken = {name: new.taken[name] for name in sorted(new.taken, key=mail.key)}
         new.bad = {name: new.bad[name] for name in sorted(new.bad, key=mail.key)}
-    left = 0 if new.is_all else view.count_fresh() - len(new.taken) - len(new.passed) - len(new.bad)
+    left = 0 if new.is_all else view.count_fresh() - new.count
     known: list[OutboxEntry] = []
     room = 0
     if not left:
-        names = view.known({*new.taken, *new.bad})
+        names = view.known({*new.taken, *new.bad, *new.kept})
         known, room = _newest(mail, names, limit - len(new.taken), new.room)
     own, _ = _newest(mail, mail.own_newest(view.reader), OWN_ENTRIES_SHOWN, room)
     return Inbox(
@@ -51,44 +57,55 @@ def assemble(view: View, *, limit: int, chars: int) -> Inbox:
         known=known,
         own=own,
         waiting=left,
-        mark=view.mark_after([*new.taken, *new.passed], new.bad, is_all=new.is_all),
+        mark=view.mark_after([*new.taken, *new.passed], new.bad, is_all=new.is_all and not new.kept),
         problems=[*chain.from_iterable(new.bad.values())],
     )
 
 
-def has_unread(view: View) -> bool:
+def has_unread(view: View, tasks: Tasks | None = None) -> bool:
     """Return whether there is anything to show as new: what cannot be read is, until that is known."""
     found = ((name, view.mail.read(name)) for name in view.fresh())
     return any(
-        entry.is_new_to(view.reader, view.mail.named)
+        entry.is_new_to(view.reader, view.mail.named) and not (tasks and tasks.sets_aside(entry))
         if isinstance(entry, OutboxEntry)
-        else entry is None or not view.mark.failed_on(name)
+        else (entry is None or not view.mark.failed_on(name)) and not (tasks and tasks.only_addressed)
         for name, entry in found
     )
 
 
 @dataclass(slots=True)
 class _New:
-    """Entries that are `taken`, those that are new to others only, those that are unusable and why.
+    """Entries that are `taken`, those that are nothing new to the reader, those that are unusable and why.
 
-    `room` is what is left of it. `is_all`: each name was one or the other.
+    `kept` have a turn of their own. `room` is what is left of it. `is_all`: each name was one or the other.
     """
 
     room: int
     taken: dict[EntryName, OutboxEntry] = field(default_factory=dict)
     passed: list[EntryName] = field(default_factory=list)
     bad: dict[EntryName, Sequence[Problem]] = field(default_factory=dict)
+    kept: list[EntryName] = field(default_factory=list)
     is_all: bool = True
 
+    @property
+    def count(self) -> int:
+        """How many names were looked at."""
+        return len(self.taken) + len(self.passed) + len(self.bad) + len(self.kept)
 
-def _take_new(view: View, names: Iterator[EntryName], limit: int, chars: int) -> _New:
+
+def _take_new(view: View, names: Iterator[EntryName], limit: int, chars: int, tasks: Tasks | None) -> _New:
     """Read entries until count or room is used up; the first is taken whatever its size."""
     new, read, reader, named = _New(room=chars), view.mail.read, view.reader, view.mail.named
     for name in names:
         found = read(name)
         if isinstance(found, OutboxEntry):
-            if found.targets and not found.is_new_to(reader, named):
+            if (found.targets and not found.is_new_to(reader, named)) or (
+                tasks and tasks.is_nothing_new(found)
+            ):
                 new.passed.append(name)
+                continue
+            if tasks and tasks.is_kept(found):
+                new.kept.append(name)
                 continue
             if found.payload_chars > new.room and new.taken:
                 new.is_all = False

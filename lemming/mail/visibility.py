@@ -8,7 +8,7 @@ what is oldest does not fill its inbox.
 from __future__ import annotations
 
 from bisect import insort
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import chain, filterfalse, islice
@@ -25,6 +25,7 @@ from lemming.messages import EntryName, OutboxEntry, name_of_entry, names_of
 from lemming.organisation import Organisation
 
 OWN_ENTRIES_SHOWN = 3
+NO_AGENTS: Mapping[str, Agent] = {}
 
 
 class Mail:
@@ -44,9 +45,12 @@ class Mail:
         persons: Iterable[str] = (),
         broken: Iterable[str] = (),
         at: str = "",
+        callers: Iterable[str] = (),
+        agents: Mapping[str, Agent] = NO_AGENTS,
     ) -> None:
         self.tick, self.at = tick, at
         self.hidden: frozenset[EntryName] = frozenset()  # what waits for a moment that has not come
+        self._callers, self.resumes = frozenset(callers), agents
         self.agents, self._order, self.persons = frozenset(order), order, frozenset(persons)
         self.named = self.agents.union(broken)  # a target names one of them, or it names nobody
         self._index, self._shows_turns = org.own(EntryIndex), visibility == "order"
@@ -152,6 +156,10 @@ class Mail:
         """Return whether an agent has a turn in this tick: what it writes in it is what the turn wrote."""
         return author in self._firing
 
+    def callers_of(self, name: str) -> frozenset[str]:
+        """Return those who wait for the answers to what they ask of an agent, whoever else may ask it."""
+        return self._callers - {name}
+
     def view(self, reader: Agent, mark: ReadMark) -> View:
         """Return what a reader may see now, and what of it is new to it."""
         return View(self, reader, mark)
@@ -251,7 +259,7 @@ class View:
         for name in self._oldest_of_each():
             authors.append(name.author)
             yield name
-        streams = [islice(self._fresh_of(author), 1, None) for author in authors]
+        streams = [islice(self.fresh_of(author), 1, None) for author in authors]
         while streams:
             heads = [(name, stream) for stream in streams for name in islice(stream, 1)]
             heads.sort(key=lambda head: (head[0].author not in persons, key(head[0])))
@@ -260,7 +268,7 @@ class View:
 
     def _oldest_of_each(self) -> Iterator[EntryName]:
         """Yield each author's oldest, persons first; an inbox is mostly full before all were looked at."""
-        seen = {author for author in self.mail.persons if self._sees(author)}
+        seen = {author for author in self.mail.persons if self.sees(author)}
         yield from self._oldest_of(seen)
         patience = len(self._authors)
         for name in self.fresh():
@@ -268,11 +276,11 @@ class View:
                 seen.add(name.author)
                 yield name
             elif (patience := patience - 1) < 0:
-                yield from self._oldest_of(it for it in self._authors if self._sees(it) and it not in seen)
+                yield from self._oldest_of(it for it in self._authors if self.sees(it) and it not in seen)
                 return
 
     def _oldest_of(self, authors: Iterable[str]) -> list[EntryName]:
-        oldest = (name for author in authors for name in islice(self._fresh_of(author), 1))
+        oldest = (name for author in authors for name in islice(self.fresh_of(author), 1))
         return sorted(oldest, key=self.mail.key)
 
     def count_fresh(self) -> int:
@@ -327,7 +335,7 @@ class View:
         """
         today = self._today_of(author)
         newest = self._tick if today and self.mail.is_due(author) else self._tick - 1
-        if done is None or not (author == "*" or self._sees(author)):
+        if done is None or not (author == "*" or self.sees(author)):
             return newest
         for name in chain(self._newer(self.mail.past(author), self.mark.tick_of(author)), today):
             if name.is_derived and name not in done and name not in self._also:
@@ -362,7 +370,7 @@ class View:
             return (it for it in newer if it.tick > ahead.get(it.author, -1) and it not in also)
         return filterfalse(also.__contains__, newer) if also else newer
 
-    def _fresh_of(self, author: str) -> Iterator[EntryName]:
+    def fresh_of(self, author: str) -> Iterator[EntryName]:
         """Yield what has not been shown of one author, oldest first."""
         late = [name for name in self._late if name.author == author]
         if author == self.reader:
@@ -372,9 +380,10 @@ class View:
         return chain(merge(newer, late) if late else newer, today)
 
     def _today_of(self, author: str) -> Sequence[EntryName]:
-        return self.mail.today_of(author, self.reader) if self._sees(author) else ()
+        return self.mail.today_of(author, self.reader) if self.sees(author) else ()
 
-    def _sees(self, author: str) -> bool:
+    def sees(self, author: str) -> bool:
+        """Return whether the reader may see what an author writes."""
         return author in self._authors and author != self.reader
 
     def _is_kept(self, name: EntryName) -> bool:
@@ -384,6 +393,6 @@ class View:
     def _is_there(self, name: EntryName) -> bool:
         """Return whether an entry is among what is visible."""
         is_past = name.tick < self._tick
-        return self._sees(name.author) and name in (
+        return self.sees(name.author) and name in (
             self.mail.past(name.author) if is_past else self._seen_today
         )

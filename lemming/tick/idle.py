@@ -8,6 +8,7 @@ come, an entry that could not be read.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
@@ -25,15 +26,20 @@ from lemming.organisation import Organisation
 from lemming.report import TurnReport
 
 ORDERS_REMEMBERED = 16
+NEVER = sys.maxsize
 
 
 @dataclass(frozen=True)
 class _Idle:
-    """The report that an agent took no turn, and what was looked at to find that out."""
+    """The report that an agent took no turn, and what was looked at to find that out.
+
+    It holds up to the tick before `until`, in which something that it waits for is over.
+    """
 
     turn: TurnReport
     looks: list[Look]
     readable: dict[str, Names]
+    until: int = NEVER
 
 
 class IdleAgents:
@@ -44,7 +50,7 @@ class IdleAgents:
         self._found_under: tuple[Survey, Config] | None = None
         self._tick = -1
         self._idle: dict[str, _Idle] = {}
-        self._ticks: dict[tuple[str, ...], tuple[list[TurnReport], list[Look]]] = {}
+        self._ticks: dict[tuple[str, ...], tuple[list[TurnReport], list[Look], int]] = {}
         self._agents: Mapping[str, Agent] = {}
         self.always_asking: frozenset[str] = frozenset()
 
@@ -72,8 +78,8 @@ class IdleAgents:
 
         Whatever concerns several agents is looked at once. `root` is the organisation's folder, opened.
         """
-        turns, looks = self._ticks.get(tuple(order), (None, ()))
-        if turns is None or are_as_before(looks, root):
+        turns, looks, until = self._ticks.get(tuple(order), (None, (), NEVER))
+        if turns is None or (self._tick < until and are_as_before(looks, root)):
             return turns
         del self._ticks[tuple(order)]
         return None
@@ -87,7 +93,7 @@ class IdleAgents:
         if len(self._ticks) >= ORDERS_REMEMBERED:
             self._ticks.clear()
         looks = dict.fromkeys(chain(outboxes, *(each.looks for each in idle)))
-        self._ticks[tuple(order)] = turns, list(looks)
+        self._ticks[tuple(order)] = turns, list(looks), min((each.until for each in idle), default=NEVER)
 
     def recall(self, name: str, mail: Mail, root: int) -> TurnReport | None:
         """Return the report of an agent that has nothing new; None when it may have, or is not remembered."""
@@ -95,7 +101,7 @@ class IdleAgents:
         if idle is None:
             return None
         is_same_mail = all(mail.past(author) is names for author, names in idle.readable.items())
-        if is_same_mail and are_as_before(idle.looks, root):
+        if self._tick < idle.until and is_same_mail and are_as_before(idle.looks, root):
             return idle.turn
         del self._idle[name]
         return None
@@ -114,7 +120,8 @@ class IdleAgents:
             readable = mail.readable(agent)
             if mail.may_be_reminded(agent.name):
                 readable[agent.name] = mail.past(agent.name)
-            self._idle[turn.agent] = _Idle(turn, looks, readable)
+            wakes = [tick for begun in state.requests if (tick := begun.wakes_at) is not None]
+            self._idle[turn.agent] = _Idle(turn, looks, readable, min(wakes, default=NEVER))
 
     def _files_of(self, agent: Agent) -> Iterator[str]:
         """Yield what is read of an agent beside its resume and mail. Raises `ValueError` when in doubt."""

@@ -83,7 +83,7 @@ def _is_namesake(org: Organisation, start: TurnStarted) -> bool:
         return False
     if start.state["tick"] >= 0:
         return True
-    from lemming.turn.inputs import IN_THE_OPENING
+    from lemming.turn.opening import IN_THE_OPENING
 
     try:
         resume = load_agent(org, name).plain

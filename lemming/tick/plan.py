@@ -132,6 +132,18 @@ def people_in(survey: Survey, config: Config) -> list[str]:
     return [name for key in keys for name in survey.by_model[key]]
 
 
+def callers_in(survey: Survey, config: Config) -> list[str]:
+    """Return the agents that wait for the answer to whatever they ask: people and programs."""
+    keys = (key for key in survey.by_model if is_for_people(key, config) or takes_values(key, config))
+    return [name for key in keys for name in survey.by_model[key]]
+
+
+def takes_values(model_key: str, config: Config) -> bool:
+    """Return whether a program answers for the agents of a model key: it gets values, not a prompt."""
+    entry = config.models.get(model_key)
+    return entry is not None and entry.prompt == "values"
+
+
 def is_for_a_person(agent: Agent, config: Config) -> bool:
     """Return whether the agent's entries come from a person and no model is ever asked."""
     return is_for_people(agent.model.key, config)

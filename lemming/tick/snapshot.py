@@ -19,7 +19,7 @@ from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
 from lemming.report import Reason, TurnReport
 from lemming.tick.idle import IdleAgents
-from lemming.tick.plan import Plan, make_plan, people_in
+from lemming.tick.plan import Plan, callers_in, make_plan, people_in
 from lemming.tick.reading import goes_by_the_clock, kept_reading
 from lemming.tools import Toolset, toolset_of
 
@@ -82,6 +82,8 @@ class Snapshot:
             persons=people_in(self.survey, self.config),
             broken=self.survey.broken,
             at=kept_reading(self.plan.at, self.plan.since),
+            callers=callers_in(self.survey, self.config),
+            agents=self.survey.agents,
         )
 
     def open_mail(self) -> Mail:

@@ -13,6 +13,7 @@ from lemming.contract import Keep, ToolCall, TurnReply, parse_reply
 from lemming.errors import ContractError, LemmingError, ToolError, name_of
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.memory import memory_effect
@@ -22,6 +23,7 @@ from lemming.report import Status, TurnReport
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn.results import RESULTS_CHARS, as_shown, newest
+from lemming.turn.serving import MOST_FAILURES, MOST_TURNS
 from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
 
 
@@ -34,7 +36,7 @@ class Draft:
     """
 
     def __init__(self, inputs: TurnInputs, source: Answers) -> None:
-        self.inputs, self.source = inputs, source
+        self.inputs, self.source, self.task = inputs, source, inputs.task
         self.answers: list[Answer] = []
         self.entries: list[OutboxEntry] = []
         self.staged: dict[str, FileEffect] = {}
@@ -46,11 +48,42 @@ class Draft:
         self.shown = self.accepted = 0
         self.remarks: list[str] = []
         self.notes = ""
+        self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
 
     @property
     def unshown(self) -> list[dict[str, Any]]:
         """The results that the model has not been shown."""
         return self.results[self.shown :]
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the request that the turn is for has its answer."""
+        return self.task is not None and self.task.is_answered(self.entries)
+
+    def conclude(self, status: Status, error: LemmingError | None) -> Status:
+        """See to it that a turn for a request answers it, unless there is something to wait for."""
+        task = self.task
+        if task is None or not task.request or status == "skipped":
+            return status
+        if status == "failed":
+            self.gave_nothing = isinstance(error, ContractError) and bool(self.answers)
+            if not (self.gave_nothing and task.begun.failures + 1 >= MOST_FAILURES):
+                return status
+            self.staged, self.memory = {}, {}
+            self.entries = self._given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
+        if not self.is_answered and status == "done" and not task.is_at_work(self.entries):
+            self.entries = task.with_answer(self.entries) or self._given_up("no answer was given")
+        if not self.is_answered and task.begun.turns + 1 >= MOST_TURNS:
+            self.entries = self._given_up(f"no answer was given in {MOST_TURNS} turns")
+        return "done" if self.is_answered else "waiting"
+
+    def _given_up(self, why: str) -> list[OutboxEntry]:
+        """Return the entries with one that says that the request has failed."""
+        assert self.task, "only a request is given up"
+        new, tick, name = self.task.failed(why), self.inputs.tick, self.inputs.agent.name
+        identity, at = entry_id(tick, name, len(self.entries)), self.answers[-1].at
+        self.remarks.append(f"the request has failed: {why}"[:500])
+        return [*self.entries, OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)]
 
     def ask(self, messages: list[Message]) -> Answer:
         """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`."""
@@ -61,8 +94,12 @@ class Draft:
         """Return the reply that an answer is; raise `ContractError` for what is none."""
         require_reply(answer.finish)
         limits = self.inputs.agent.turn
+        kinds = limits.kinds if self.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
         try:
-            return parse_reply(answer.text, kinds=limits.kinds, max_entries=limits.max_entries, keep=keep)
+            reply = parse_reply(answer.text, kinds=kinds, max_entries=limits.max_entries, keep=keep)
+            if self.task and keep == "all" and not (reply.outbox_entries or reply.tool_calls or self.entries):
+                raise ContractError("the request is not answered: write one entry of kind response")
+            return reply
         except ContractError as error:
             if answer.finish == "length":
                 cut_off = f"the reply was cut off at the token limit; be shorter ({error})"
@@ -77,6 +114,8 @@ class Draft:
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
+            if self.task:
+                new = self.task.fill_in(new, tick)
             waits_until = self.waits_until(new.payload, at)
             identity = entry_id(tick, name, len(self.entries), waits_until=waits_until)
             self.entries.append(OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at))
@@ -133,6 +172,7 @@ class Draft:
 
     def end(self, status: Status, error: LemmingError | None = None) -> TurnOutcome:
         """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
+        status = self.conclude(status, error)
         is_applied = status in ("done", "waiting")
         entries = tuple(self.entries) if is_applied else ()
         effects = (*self.staged.values(), *map(entry_effect, entries)) if is_applied else ()
@@ -171,6 +211,7 @@ class Draft:
             written_ahead=sorted(self.settled),
             remarks=self.remarks,
             notes=self.notes,
+            request=self.task.request if self.task else "",
             **used,
         )
 
@@ -178,6 +219,10 @@ class Draft:
         """Return what a turn that waits is waiting for."""
         if status != "waiting":
             return ""
+        if self.task and (open_asked := self.task.after(self.entries, ()).open):
+            return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
+        if not self.unshown:
+            return "the request is not answered yet"
         count = len(self.unshown)
         return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
 
@@ -190,15 +235,27 @@ class Draft:
         state = state_after_spending(inputs, self.answers, used, status)
         if is_applied:
             state.turns += 1
-            state.read, state.results = inputs.read, tuple(self.unshown)
+            state.read, state.results = inputs.read, () if self.task else tuple(self.unshown)
+            state.serving, state.requests = self.requests_after()
             state.inputs = self.fingerprint_after()
             state.expired_unread = 0
         else:  # what happened outside has happened: the next prompt must say so
             state.results = newest((*state.results, *self.outside))
+            if self.task and self.gave_nothing:
+                state.requests = self.task.after_failure(inputs.state.requests)
         state.passed_on = round(state.passed_on + sum(passed_on), 6)
         if state.soft_cap_warned or inputs.warned:
             state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
         return state
+
+    def requests_after(self) -> tuple[str, tuple[Begun, ...]]:
+        """Return the request that the turn was for, and those that are begun and open after it."""
+        task, before = self.task, self.inputs.state.requests
+        if task is None:
+            return "", before
+        others = tuple(begun for begun in before if begun.key != task.begun.key)
+        is_over = self.is_answered if task.request else not self.unshown
+        return task.request, others if is_over else (*others, task.after(self.entries, self.unshown))
 
     def fingerprint_after(self) -> dict[str, Any] | None:
         """Return the fingerprint of what the agent's next turn would read if nobody else changed anything."""
@@ -249,6 +306,8 @@ def state_after_spending(
         inputs=before.inputs,
         expired_unread=before.expired_unread,
         passed_on=before.passed_on,
+        serving=before.serving,
+        requests=before.requests,
     )
 
 

@@ -7,42 +7,34 @@ an interrupted tick goes on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import lru_cache
 from hashlib import sha256
-from operator import is_
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
 from lemming.clock import parse_timestamp
-from lemming.config import Config, ModelEntry, credits_of
-from lemming.contract import brief_schema, reply_schema
-from lemming.errors import ConfigError, OutOfCredits, Problem, Unusable, name_of
-from lemming.files.jsontext import compact
+from lemming.config import ModelEntry, credits_of
+from lemming.errors import OutOfCredits, Problem, name_of
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.read_mark import ReadMark
 from lemming.journal.records import TurnStarted
 from lemming.journal.starts import agent_of, allocation_of, model_of
-from lemming.kinds import MessageKind
 from lemming.llm.pricing import check_credits, has_reached_soft_cap
-from lemming.mail.inbox import assemble, has_unread
-from lemming.mail.visibility import Mail
+from lemming.mail.inbox import NO_INBOX, Inbox, assemble, has_unread
+from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.memory import Memories, read_memories
-from lemming.organisation import Organisation
-from lemming.providers import Message, make_provider, provider_class
 from lemming.report import Reason
-from lemming.schedule import due_by_clock
+from lemming.schedule import Wake, due_by_clock
 from lemming.times.words import said_in_full, said_of_due
-from lemming.tools import Tool, Toolset
 from lemming.turn.news import changed, is_news
-from lemming.turn.prompt import Seen, brief_opening, brief_situation, full_opening, full_situation
+from lemming.turn.opening import Opening, Openings, Surroundings
+from lemming.turn.prompt import SITUATIONS, Seen
+from lemming.turn.serving import Serving
 from lemming.turn.values import TurnInputs
 
 NOTHING: Mapping[str, bytes] = {}
-IN_THE_OPENING = ("instructions", "examples")
-OPENINGS_REMEMBERED = 10_000
 
 
 class Gathered(NamedTuple):
@@ -52,59 +44,6 @@ class Gathered(NamedTuple):
     opening: Opening
     entries: list[str]
     problems: tuple[Problem, ...] = ()
-
-
-class Opening(NamedTuple):
-    """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
-
-    `basis` is what it follows from. `fields` are those of a `TurnStarted` from `schema` to `repairs`, and
-    `messages` the messages that the prompt begins with; `written` are both, as JSON.
-    """
-
-    basis: tuple[object, ...]
-    takes_schema: bool
-    fields: dict[str, Any]
-    messages: list[Message]
-    written: bytes
-
-
-class Surroundings(Protocol):
-    """One look at an organisation, in which turns are taken."""
-
-    @property
-    def org(self) -> Organisation:
-        """The organisation."""
-        ...
-
-    @property
-    def config(self) -> Config:
-        """The settings."""
-        ...
-
-    @property
-    def toolset(self) -> Toolset:
-        """The tools that the organisation has."""
-        ...
-
-    @property
-    def mail(self) -> Mail:
-        """Who can see what."""
-        ...
-
-    @property
-    def tick(self) -> int:
-        """The tick's number."""
-        ...
-
-    @property
-    def at(self) -> str:
-        """The tick's reading of the wall clock."""
-        ...
-
-    @property
-    def since(self) -> str:
-        """The reading up to which the ticks before it went; empty where none is needed."""
-        ...
 
 
 def gather(
@@ -121,20 +60,21 @@ def gather(
     found = _look(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
-    entry, state, allocation, memories, context, fingerprint = found
+    entry, state, allocation, memories, context, fingerprint, tasks = found
     settings = now.config.org
-    view = now.mail.view(agent, state.read)
-    inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars)
-    opening = now.org.own(_Openings).of(now, agent, entry, allocation)
+    task = tasks.next(state.serving) if tasks else None
+    inbox = NO_INBOX if task else _inbox(now, agent, state, tasks)
+    opening = now.org.own(Openings).of(now, agent, entry, allocation)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
         agent=agent,
         tick=now.tick,
         inbox=inbox,
         time=[*_time_lines(now, agent)],
+        task=task,
         memory=memories.values,
         context=context,
-        results=state.results,
+        results=[*state.results, *(task.begun.results if task else ())],
         warnings=[
             *([_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else []),
             *([_expired_warning(state.expired_unread)] if state.expired_unread else []),
@@ -142,7 +82,7 @@ def gather(
         memory_chars=settings.memory_chars,
         uses_wire_form=opening.takes_schema,
     )
-    situation = brief_situation(seen) if entry.prompt == "brief" else full_situation(seen)
+    situation = SITUATIONS[entry.prompt](seen)
     inputs = TurnInputs(
         agent=agent,
         tick=now.tick,
@@ -153,14 +93,26 @@ def gather(
         prompt=[*map(dict, opening.messages), situation],
         schema=opening.fields["schema"],
         state=state,
-        read=inbox.mark,
+        read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=fingerprint,
+        task=Serving.from_json(task.as_json()) if task else None,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
     )
-    return Gathered(
-        inputs, opening, [item.id for item in inbox.unread], (*memories.problems, *inbox.problems)
-    )
+    shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
+    return Gathered(inputs, opening, shown, (*memories.problems, *inbox.problems))
+
+
+def _inbox(now: Surroundings, agent: Agent, state: AgentState, tasks: Tasks | None) -> Inbox:
+    settings = now.config.org
+    view = now.mail.view(agent, state.read)
+    return assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
+
+
+def _entries_of(task: Task) -> list[str]:
+    """Return the ids of the entries that a turn for a request is shown as new."""
+    answers = [ended.answer.id for ended in task.asked if ended.answer]
+    return [task.request.id, *answers] if task.request and not answers else answers
 
 
 def why_not(now: Surroundings, agent: Agent, digest: str) -> Reason | None:
@@ -174,9 +126,10 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     found = _look(now, agent, digest, NOTHING)
     if isinstance(found, Reason):
         return found
-    if found.fingerprint is None:
+    if _wake(now, agent) == "always":
         return Reason("due")
-    return Reason("news", f"new to it: {', '.join(_news(now, agent, found.state, found.fingerprint))}")
+    news = _news(now, agent, found.state, found.fingerprint, found.tasks)
+    return Reason("news", f"new to it: {', '.join(news)}")
 
 
 class _BeforeInbox(NamedTuple):
@@ -188,6 +141,7 @@ class _BeforeInbox(NamedTuple):
     memories: Memories
     context: list[tuple[str, str]]
     fingerprint: dict[str, Any] | None
+    tasks: Tasks | None
 
 
 def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _BeforeInbox | Reason:
@@ -205,15 +159,32 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
         text = read_text(resolve(agent, org.base, item.file, "read", caller="context"), held)
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
-    fingerprint = _fingerprint(agent, org.base, config, digest, memories, texts, shown)
-    if fingerprint is not None and next(_news(now, agent, state, fingerprint), None) is None:
-        return Reason("nothing_new", f"nothing it reads has changed since tick {state.tick}")
-    return _BeforeInbox(entry, state, allocation, memories, shown, fingerprint)
+    wake = _wake(now, agent)
+    tasks = tasks_of(now.mail.view(agent, state.read), agent, state.requests, wake)
+    fingerprint = None
+    if wake == "changed":
+        fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
+    if wake != "always" and next(_news(now, agent, state, fingerprint, tasks), None) is None:
+        return Reason("nothing_new", _why_nothing(wake, state))
+    return _BeforeInbox(entry, state, allocation, memories, shown, fingerprint, tasks)
+
+
+def _wake(now: Surroundings, agent: Agent) -> Wake:
+    return agent.schedule.wake or now.config.org.defaults.wake
+
+
+def _why_nothing(wake: Wake, state: AgentState) -> str:
+    if waiting := [asked.to for begun in state.requests for asked in begun.open]:
+        return f"waits for {', '.join(sorted(set(waiting)))}"
+    if wake == "addressed":
+        return f"nothing was addressed to it since tick {state.tick}"
+    return f"nothing it reads has changed since tick {state.tick}"
 
 
 def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
     """Return what the journal says of the inputs, and, as JSON, what all turns of the agent begin with."""
     inputs, opening = gathered.inputs, gathered.opening
+    task = {"task": inputs.task.as_json()} if inputs.task else {}
     record = TurnStarted(
         agent=inputs.agent.name,
         entries=gathered.entries,
@@ -224,6 +195,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
         warned=inputs.warned,
         inputs=inputs.fingerprint,
         damaged=sorted(inputs.damaged),
+        **task,  # type: ignore[arg-type]
     )
     return record, opening.written
 
@@ -244,81 +216,8 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         warned=record.warned,
         fingerprint=record.inputs,
         damaged=frozenset(record.damaged),
+        task=Serving.from_json(record.task) if record.task else None,
     )
-
-
-class _Openings:
-    """The openings of an organisation's agents, by name, and which models take a schema."""
-
-    def __init__(self, org: Organisation) -> None:
-        self._base = org.base
-        self._known: dict[str, Opening] = {}
-        self._takes_schema: dict[tuple[object, ...], bool] = {}
-
-    def of(self, now: Surroundings, agent: Agent, entry: ModelEntry, allocation: AgentCredits) -> Opening:
-        """Return the agent's opening, made anew when anything that it follows from is not the very same."""
-        plugins = now.config.org.plugins
-        provider = provider_class(entry.provider, plugins)
-        basis = agent, now.config, now.toolset, provider
-        known = self._known.get(agent.name)
-        if known and all(map(is_, known.basis, basis)):
-            return known
-        if len(self._known) >= OPENINGS_REMEMBERED:
-            self._known.clear()
-            self._takes_schema.clear()
-        key = provider, entry.provider, compact(entry.options), tuple(plugins)
-        if key not in self._takes_schema:
-            self._takes_schema[key] = _takes_schema(entry, self._base, plugins)
-        opening = _make_opening(basis, now, agent, entry, allocation, self._takes_schema[key])
-        self._known[agent.name] = opening
-        return opening
-
-
-def _make_opening(
-    basis: tuple[object, ...],
-    now: Surroundings,
-    agent: Agent,
-    entry: ModelEntry,
-    allocation: AgentCredits,
-    takes_schema: bool,
-) -> Opening:
-    settings = now.config.org
-    tools = tuple(now.toolset.allowed(agent, settings).values())
-    limits, defaults = agent.turn, settings.defaults.turn
-    messages = brief_opening(agent) if entry.prompt == "brief" else full_opening(agent, tools)
-    schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
-    fields = {
-        "schema": schema,
-        "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
-        "model": vars(entry),
-        "allocation": vars(allocation),
-        "max_steps": limits.max_steps or defaults.max_steps,
-        "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
-    }
-    return Opening(
-        basis=basis,
-        takes_schema=takes_schema,
-        fields=fields,
-        messages=messages,
-        written=compact({"prompt": messages, **fields}),
-    )
-
-
-def _takes_schema(entry: ModelEntry, base: Path, plugins: list[str]) -> bool:
-    try:
-        return make_provider(entry.provider, entry.options, base=base, plugins=plugins).takes_schema
-    except ConfigError as error:
-        raise Unusable(error.message, where=error.where, hint=error.hint) from error
-
-
-@lru_cache(maxsize=4096)
-def _schema(
-    prompt: str, kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int
-) -> dict[str, Any]:
-    if prompt == "brief":
-        return brief_schema(kinds=kinds)
-    arguments = {tool.name: tool.parameters for tool in tools}
-    return reply_schema(kinds=kinds, tools=arguments, max_entries=max_entries)
 
 
 def _shown(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
@@ -332,15 +231,12 @@ def _shown(item: ContextFile, text: str, turns: int) -> tuple[str, str]:
 def _fingerprint(
     agent: Agent,
     base: Path,
-    config: Config,
     digest: str,
     memories: Memories,
     texts: list[str],
     shown: list[tuple[str, str]],
-) -> dict[str, Any] | None:
-    """Return the fingerprint of what the turn reads beside its inbox; None when the agent always wakes."""
-    if (agent.schedule.wake or config.org.defaults.wake) == "always":
-        return None
+) -> dict[str, Any]:
+    """Return the fingerprint of what the turn reads beside its inbox."""
     context = {
         resolve(agent, base, item.file, "read", caller="context").key: sha256(
             (text if item.take == "all" else line).encode()
@@ -351,14 +247,20 @@ def _fingerprint(
 
 
 def _news(
-    now: Surroundings, agent: Agent, state: AgentState, fingerprint: Mapping[str, Any]
+    now: Surroundings,
+    agent: Agent,
+    state: AgentState,
+    fingerprint: Mapping[str, Any] | None,
+    tasks: Tasks | None,
 ) -> Iterator[str]:
     """Yield in words what is new to an agent that wakes for nothing else."""
-    if fingerprint != state.inputs:
+    if fingerprint is not None and fingerprint != state.inputs:
         yield from changed(fingerprint, state.inputs)
     if any(is_news(result, now.toolset.get(result["tool"])) for result in state.results):
         yield "what its tools gave"
-    if has_unread(now.mail.view(agent, state.read)):
+    if tasks and (task := tasks.next("")):
+        yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"
+    if has_unread(now.mail.view(agent, state.read), tasks):
         yield "entries"
 
 

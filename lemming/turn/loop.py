@@ -32,7 +32,7 @@ def steps(draft: Draft) -> Literal["done", "waiting"]:
         reply = _ask(draft, messages)
         messages.append(_said(draft.answers[-1].text))
         draft.act(reply)
-        if not draft.unshown:
+        if not draft.unshown or draft.is_answered:
             return "done"
     return "waiting"
 

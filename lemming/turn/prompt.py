@@ -6,7 +6,7 @@ backends can cache the front. Text that others wrote stands between marks that i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -16,6 +16,7 @@ from lemming.contract import brief_reply
 from lemming.files.jsontext import to_line
 from lemming.kinds import MessageKind
 from lemming.mail.inbox import Inbox
+from lemming.mail.tasks import Ended, Task
 from lemming.messages import OutboxEntry
 from lemming.providers import Message
 from lemming.quoting import fenced, mark_for, quoted
@@ -32,6 +33,7 @@ class Seen:
     tick: int
     inbox: Inbox
     time: Sequence[str] = ()
+    task: Task | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
     context: Sequence[tuple[str, str]] = ()
     results: Sequence[Mapping[str, Any]] = ()
@@ -45,7 +47,7 @@ def full_opening(agent: Agent, tools: Iterable[Tool]) -> list[Message]:
     return [_message("system", _who_and_what(agent, tools)), *_examples(agent)]
 
 
-def brief_opening(agent: Agent) -> list[Message]:
+def brief_opening(agent: Agent, _: Iterable[Tool] = ()) -> list[Message]:
     """Return what a very small model is told first: instructions and examples, nothing else."""
     return [_message("system", agent.instructions), *_examples(agent)]
 
@@ -63,12 +65,50 @@ def brief_situation(seen: Seen) -> Message:
     lines = [f"{label}: {text}" for label, text in seen.context]
     lines += [f"{key}: {_plain(value)}" for key, value in seen.memory.items()]
     lines += [f"{entry.agent}: {_text_of(entry)}" for entry in seen.inbox.unread]
+    lines += _brief_task(seen.task) if seen.task else []
     lines += [f"result of {result['tool']}: {result['output']}" for result in seen.results]
     lines += [f"warning: {warning}" for warning in seen.warnings]
     lines += seen.time
     if seen.inbox.waiting:
         lines.append(f"({seen.inbox.waiting} more wait)")
     return _message("user", "\n".join(map(_one_line, lines)) or "(nothing new)")
+
+
+def values_situation(seen: Seen) -> Message:
+    """Return the message that gives a program all that the turn sees: one JSON object (docs/requests.md)."""
+    task, inbox = seen.task, seen.inbox
+    values = {
+        "agent": {"name": seen.agent.name, "title": seen.agent.title},
+        "tick": seen.tick,
+        "request": _valued(task.request) if task and task.request else None,
+        "thread": [entry.as_json() for entry in task.thread] if task else [],
+        "asked": [_asked(ended) for ended in task.asked] if task else [],
+        "inbox": [entry.as_json() for entry in inbox.unread],
+        "known": [entry.as_json() for entry in inbox.known],
+        "own": [entry.as_json() for entry in inbox.own],
+        "memory": dict(seen.memory),
+        "context": [{"label": label, "text": text} for label, text in seen.context],
+        "results": [*seen.results],
+        "warnings": [*seen.warnings],
+    }
+    return _message("user", to_line(values))
+
+
+def _valued(request: OutboxEntry) -> dict[str, Any]:
+    plain = request.as_json()
+    return {"from": plain.pop("agent"), **plain}
+
+
+def _asked(ended: Ended) -> dict[str, Any]:
+    """Return what was asked, of whom, and what came of it."""
+    asked = ended.asked
+    return {
+        "id": ended.entry.id if ended.entry else asked.request.rpartition("_")[2],
+        "to": asked.to,
+        "payload": ended.entry.payload if ended.entry else None,
+        "end": asked.end or None,
+        "answer": ended.payload,
+    }
 
 
 def correction(problem: str) -> Message:
@@ -113,8 +153,11 @@ def _situation(seen: Seen) -> str:
     more = f", {inbox.waiting} more wait for your next turn" if inbox.waiting else ""
     above = [("Your memory", "\n".join(_memory_lines(seen)), "empty")]
     above += [(f"File: {label}", quoted(text), "empty") for label, text in seen.context]
-    new = "\n".join([entry.line for entry in inbox.unread])
-    below = [(f"New entries in your inbox, oldest first{more}", new, "none")]
+    if seen.task:
+        below = _task_sections(seen.task)
+    else:
+        new = "\n".join([entry.line for entry in inbox.unread])
+        below = [(f"New entries in your inbox, oldest first{more}", new, "none")]
     below += [
         (title, "\n".join(lines), "none")
         for title, lines in (
@@ -132,9 +175,38 @@ def _situation(seen: Seen) -> str:
             "\n".join([f"# Now\nIt is tick {seen.tick}.", *seen.time]),
             *[f"WARNING: {warning}" for warning in seen.warnings],
             *[_section(*section, mark) for section in below],
-            _contract_text(seen.agent.turn.kinds[0], seen.uses_wire_form),
+            _contract_text("response" if seen.task else seen.agent.turn.kinds[0], seen.uses_wire_form),
         ]
     )
+
+
+def _task_sections(task: Task) -> list[tuple[str, str, str]]:
+    """Return what a turn is for, and what belongs to it."""
+    sections = []
+    if task.request:
+        asked = f"Asked of you by {task.request.agent}: answer it with one entry of kind response"
+        sections.append((asked, task.request.line, "none"))
+    said = "\n".join([entry.line for entry in task.thread])
+    answers = "\n".join([quoted(to_line(_asked(ended))) for ended in task.asked if not ended.asked.call])
+    more = [
+        ("Said before in this conversation, oldest first", said),
+        ("What you asked for it, and the answers", answers),
+    ]
+    return [*sections, *((title, text, "none") for title, text in more if text)]
+
+
+def _brief_task(task: Task) -> list[str]:
+    lines = [f"{entry.agent}: {_text_of(entry)}" for entry in task.thread]
+    lines += [f"{task.request.agent}: {_text_of(task.request)}"] if task.request else []
+    for ended in task.asked:
+        answer = ended.payload or {}
+        text = (
+            answer.get("text", answer)
+            if ended.asked.end == "answered"
+            else f"({ended.asked.end or 'no answer yet'})"
+        )
+        lines.append(f"{ended.asked.to} answers: {_plain(text)}")
+    return lines
 
 
 @cache
@@ -204,3 +276,16 @@ def _plain(value: Any) -> str:
 
 def _message(role: str, content: str) -> Message:
     return {"role": role, "content": content}
+
+
+OPENINGS: Mapping[str, Callable[[Agent, Iterable[Tool]], list[Message]]] = {
+    "full": full_opening,
+    "brief": brief_opening,
+    "values": lambda agent, _: [],
+}
+SITUATIONS: Mapping[str, Callable[[Seen], Message]] = {
+    "full": full_situation,
+    "brief": brief_situation,
+    "values": values_situation,
+}
+"""The forms of a prompt, by `ModelEntry.prompt`: how it begins, and what is new in a turn."""

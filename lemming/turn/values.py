@@ -17,6 +17,7 @@ from lemming.messages import OutboxEntry
 from lemming.providers import Message
 from lemming.report import TurnReport
 from lemming.tools import ToolResult
+from lemming.turn.serving import Serving
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +38,8 @@ class TurnInputs:
     fingerprint: dict[str, Any] | None = None
     damaged: frozenset[str] = frozenset()
     """Keys of memories whose files a person broke: they are not written over."""
+    task: Serving | None = None
+    """The request that the turn is for; None: for its inbox."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 

@@ -1,0 +1,98 @@
+"""Requests that an agent has begun and not finished, and what it asked of others for them.
+
+It stands in the agent's ledger: what the entries themselves do not tell. Format: docs/formats.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+
+class _Plain:
+    """Values that are left out of JSON where they say nothing."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the value as JSON; keys that are at their default are left out."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        empty = (None, "", 0, ())
+        return {key: value for key, value in plain.items() if value not in empty}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked(_Plain):
+    """Something asked of one agent. `request` and `answer` are entries, by `EntryName.identity`.
+
+    `until` is the last tick whose answer counts. `group`: those that are waited for together; `call`: the
+    place, among the results kept, of the tool call that asked, plus 1. `end` is empty while it is open.
+    """
+
+    request: str
+    to: str
+    until: int | None = None
+    group: int = 0
+    call: int = 0
+    end: str = ""
+    answer: str = ""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from all else that was asked: one entry may ask several."""
+        return self.request, self.to
+
+
+@dataclass(frozen=True, kw_only=True)
+class Begun(_Plain):
+    """A request that a turn was taken for, and that is still open.
+
+    `request` is the entry's identity, empty for what the agent asked on its own account. `asked`: of whom
+    what, in order; `enough`: for each group, how many ends are waited for. `results`: those of tool calls
+    that no turn was shown yet. `turns`: how many it has taken so far; `failures`: how many in a row gave
+    nothing that could be used.
+    """
+
+    request: str
+    asked: tuple[Asked, ...] = ()
+    enough: tuple[int, ...] = ()
+    results: tuple[dict[str, Any], ...] = ()
+    turns: int = 0
+    failures: int = 0
+
+    @property
+    def key(self) -> str:
+        """What tells it from the agent's others: the request, or the first of what was asked without one."""
+        return self.request or (self.asked[0].request if self.asked else "")
+
+    @property
+    def open(self) -> list[Asked]:
+        """What has no answer yet."""
+        return [asked for asked in self.asked if not asked.end]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether there is nothing more to wait for."""
+        ended = [asked.group for asked in self.asked if asked.end]
+        waited = {asked.group for asked in self.asked if not asked.end}
+        return all(ended.count(group) >= self.enough[group] for group in waited)
+
+    @property
+    def wakes_at(self) -> int | None:
+        """The first tick in which something that was asked is over because its time is."""
+        ends = [asked.until + 1 for asked in self.open if asked.until is not None]
+        return min(ends, default=None)
+
+    def ended(self, found: Mapping[tuple[str, str], tuple[str, str]]) -> Begun:
+        """Return it with the ends that were found of what is open: the end and the answer, by request."""
+        asked = tuple(
+            replace(it, end=found[it.key][0], answer=found[it.key][1]) if it.key in found else it
+            for it in self.asked
+        )
+        return replace(self, asked=asked)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as JSON; keys that say nothing are left out."""
+        asked = {"asked": [it.as_json() for it in self.asked]} if self.asked else {}
+        lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
+        failures = {"failures": self.failures} if self.failures else {}
+        return {"request": self.request, **asked, **lists, "turns": self.turns, **failures}

@@ -1,0 +1,315 @@
+"""Which request an agent's turn is for: one that is open, and what belongs to it. Rules: docs/requests.md.
+
+A request is begun in a turn of its own, and goes on in others as what was asked for it is answered. All of
+it follows from the entries and from what the ledger holds of requests that were begun.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cached_property
+from itertools import chain
+from operator import itemgetter
+from typing import Any, NamedTuple
+
+from lemming.agents import Agent
+from lemming.journal.begun import Asked, Begun
+from lemming.journal.read_mark import ReadMark
+from lemming.mail.visibility import View
+from lemming.messages import EntryName, OutboxEntry, names_of
+
+THREAD_ENTRIES = 200
+"""So many entries of each side are looked through for those of a conversation."""
+
+
+class Ended(NamedTuple):
+    """Something that was asked for a request, and how it stands: the entry that asked, and the answer."""
+
+    asked: Asked
+    entry: OutboxEntry | None
+    answer: OutboxEntry | None
+
+    @property
+    def payload(self) -> dict[str, Any] | None:
+        """What the answer says; the default of a request that nobody answered in time."""
+        if self.answer is not None:
+            return self.answer.payload
+        default = self.entry.payload.get("default") if self.entry else None
+        if self.asked.end != "expired" or default is None:
+            return None
+        return default if isinstance(default, dict) else {"text": default}
+
+
+class Task(NamedTuple):
+    """What a turn is for. `request` is None when it goes on with what the agent asked on its own account.
+
+    `begun` is where it stands, `asked` what came of what was asked for it, `thread` what was said before in
+    the same conversation, the oldest first. `mark` holds once the turn is committed.
+    """
+
+    request: OutboxEntry | None
+    begun: Begun
+    asked: Sequence[Ended]
+    thread: Sequence[OutboxEntry]
+    mark: ReadMark
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what a journal holds of it."""
+        plain: dict[str, Any] = {"request": self.begun.request, "asker": ""}
+        if self.request is not None:
+            plain["asker"] = self.request.agent
+            if (until := last_tick(self.request)) is not None:
+                plain["until"] = until
+            if isinstance(name := self.request.payload.get("conversation"), str):
+                plain["conversation"] = name
+        return {**plain, "begun": self.begun.as_json()}
+
+
+def last_tick(request: OutboxEntry) -> int | None:
+    """Return the last tick whose answer to a request counts; None: any."""
+    deadline = request.payload.get("deadline")
+    if isinstance(deadline, int) and not isinstance(deadline, bool) and deadline >= 0:
+        return request.tick + deadline
+    return None
+
+
+def refers_to(reference: object, entry: OutboxEntry) -> bool:
+    """Return whether a payload's reference means an entry: its id, or author/tick_id."""
+    return reference in (entry.id, entry.identity)
+
+
+def tasks_of(view: View, agent: Agent, begun: Sequence[Begun], wake: str) -> Tasks | None:
+    """Return what is asked of an agent; None when nothing is, and nobody's requests would be taken."""
+    takes_one, callers = agent.turn.take == "one", view.mail.callers_of(agent.name)
+    is_asked = agent.turn.take is None and any(
+        next(view.fresh_of(author), None) is not None for author in callers if view.sees(author)
+    )
+    if begun or takes_one or is_asked or wake == "addressed":
+        return Tasks(view, agent, begun, only_addressed=wake == "addressed")
+    return None
+
+
+class Tasks:
+    """What is asked of one agent as it stands in a tick, and which entries belong to it.
+
+    `only_addressed`: entries that do not name the agent are nothing new to it.
+    """
+
+    def __init__(self, view: View, agent: Agent, begun: Sequence[Begun], *, only_addressed: bool) -> None:
+        self._view, self._mail, self._name, self._agent = view, view.mail, agent.name, agent
+        self._begun, self.only_addressed = begun, only_addressed
+        self._callers = view.mail.callers_of(agent.name)
+
+    def next(self, last: str) -> Task | None:
+        """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
+
+        What goes on comes before what is new, and what was asked first before the rest. Requests do not keep
+        an older entry from being shown for longer than one turn.
+        """
+        for begun in self._standing:
+            if begun.goes_on:
+                return self._task(self._read(begun.request), begun)
+        for name, request in self._requests():
+            if not self._is_over(request):
+                if last and self._has_older_news(name):
+                    return None
+                return self._task(request, Begun(request=name.identity, failures=self._failures(name)))
+        return None
+
+    def sets_aside(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is no news for the inbox, though the agent was not shown it."""
+        return self.is_nothing_new(entry) or self.is_kept(entry)
+
+    def is_kept(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry waits for a turn of its own: an open request, or an awaited answer."""
+        if entry.kind == "request":
+            return self._takes(entry) and not self._is_over(entry)
+        reply_to = entry.payload.get("reply_to") if entry.kind == "response" else None
+        return isinstance(reply_to, str) and reply_to in self._awaited
+
+    def is_nothing_new(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is passed over: it is not to be shown as new, now or later."""
+        if self.only_addressed and self._name not in entry.targets:
+            return True
+        if entry.kind == "request":
+            return self._takes(entry) and self._is_over(entry)
+        if entry.kind == "response":
+            return self._is_late(entry)
+        return entry.kind == "status" and "cancels" in entry.payload
+
+    def _takes(self, entry: OutboxEntry) -> bool:
+        """Return whether a request is one that a turn is taken for."""
+        if self._name not in entry.targets:
+            return False
+        take = self._agent.turn.take
+        if take is None and entry.agent in self._callers:
+            is_said = entry.agent in self._mail.persons and "conversation" not in entry.payload
+            return not is_said  # a person who did not ask and wait only says something
+        return take == "one"
+
+    def _requests(self) -> Iterator[tuple[EntryName, OutboxEntry]]:
+        """Yield the requests that no turn was taken for, the oldest first."""
+        if self._agent.turn.take == "one":
+            names: Iterable[EntryName] = self._view.fresh()
+        else:
+            authors = sorted(filter(self._view.sees, self._callers))
+            names = sorted(
+                (it for author in authors for it in self._view.fresh_of(author)), key=self._mail.key
+            )
+        begun = {it.request for it in self._standing}
+        for name in names:
+            entry = self._mail.read(name)
+            if not isinstance(entry, OutboxEntry) or entry.kind != "request" or name.identity in begun:
+                continue
+            if self._takes(entry):
+                yield name, entry
+
+    @cached_property
+    def _standing(self) -> list[Begun]:
+        """What was begun and is still open, each as it stands now."""
+        standing = []
+        for begun in self._begun:
+            request = self._read(begun.request)
+            is_open = request is not None and not self._is_over(request) if begun.request else True
+            if is_open and (begun.asked or begun.results or begun.turns):
+                standing.append(begun.ended({it.key: end for it in begun.open if (end := self._end_of(it))}))
+        return standing
+
+    @cached_property
+    def _awaited(self) -> frozenset[str]:
+        """The requests whose answers a turn is to be taken for, by either form of their id."""
+        asked = [it.request for begun in self._standing for it in begun.asked]
+        return frozenset(asked).union(name.id for name in names_of(asked))
+
+    def _failures(self, name: EntryName) -> int:
+        return next((it.failures for it in self._begun if it.request == name.identity), 0)
+
+    def _task(self, request: OutboxEntry | None, begun: Begun) -> Task:
+        asked = [Ended(it, self._read(it.request), self._read(it.answer)) for it in begun.asked]
+        done = {*names_of([begun.request]), *names_of([it.answer for it in begun.asked])}
+        passed = [name for name, entry in self._fresh_entries() if self.is_nothing_new(entry)]
+        known = [name for name in (*done, *passed) if self._view.sees(name.author)]
+        return Task(
+            request=request,
+            begun=begun,
+            asked=asked,
+            thread=self._thread(request) if request else (),
+            mark=self._view.mark_after(known, (), is_all=False),
+        )
+
+    def _fresh_entries(self) -> Iterator[tuple[EntryName, OutboxEntry]]:
+        for name in self._view.fresh():
+            if isinstance(entry := self._mail.read(name), OutboxEntry):
+                yield name, entry
+
+    def _has_older_news(self, than: EntryName) -> bool:
+        """Return whether something is new that came before an entry and has no turn of its own."""
+        before = self._mail.key(than)
+        for name, entry in self._fresh_entries():
+            if self._mail.key(name) > before:
+                return False
+            if entry.is_new_to(self._name, self._mail.named) and not self.sets_aside(entry):
+                return True
+        return False
+
+    def _is_over(self, request: OutboxEntry) -> bool:
+        """Return whether a request that is addressed to the agent is open no more, whatever became of it."""
+        until = last_tick(request)
+        if until is not None and self._mail.tick > until:
+            return True
+        if any(_answers(entry, request) for entry in self._entries_of(self._name, request.tick)):
+            return True
+        parent = request.payload.get("parent")
+        for entry in self._entries_of(request.agent, request.tick):
+            if _cancels(entry, request):
+                return True
+            if parent and entry.kind == "response" and entry.payload.get("reply_to") == parent:
+                return True  # what it was asked for has been answered
+        persons = self._mail.persons - {request.agent, self._name}
+        return any(_cancels(entry, request) for it in persons for entry in self._entries_of(it, request.tick))
+
+    def _end_of(self, asked: Asked) -> tuple[str, str] | None:
+        """Return how something that was asked has ended, and the entry that answers it; None: it is open."""
+        entry = self._read(asked.request)
+        if entry is None or not self._may_converse(asked.to):
+            return "failed", ""
+        for answer in self._answers_of(asked.to, entry):
+            if asked.until is None or answer.tick <= asked.until:
+                status = answer.payload.get("status")
+                return status if status in ("failed", "refused") else "answered", answer.identity
+        if any(_cancels(it, entry) for it in self._entries_of(self._name, entry.tick)):
+            return "cancelled", ""
+        return ("expired", "") if asked.until is not None and self._mail.tick > asked.until else None
+
+    def _may_converse(self, other: str) -> bool:
+        """Return whether the agent and another may read each other, so that one can answer the other."""
+        resume = self._mail.resumes.get(other)
+        if resume is None:
+            return other in self._mail.named  # it is broken, and will be mended
+        return resume.may_read(self._name) and self._view.sees(other)
+
+    def _answers_of(self, holder: str, request: OutboxEntry) -> Iterator[OutboxEntry]:
+        """Yield the answers to a request, of its holder and of those to whom it was handed on."""
+        for entry in self._entries_of(holder, request.tick):
+            if _answers(entry, request):
+                yield entry
+            elif entry.kind == "request" and refers_to(entry.payload.get("hands_on"), request):
+                for further in sorted(entry.targets - {holder, self._name}):
+                    yield from self._answers_of(further, request)
+
+    def _is_late(self, answer: OutboxEntry) -> bool:
+        """Return whether an answer is to something asked for a request that is open no more."""
+        reply_to = answer.payload.get("reply_to")
+        if not isinstance(reply_to, str) or reply_to in self._awaited:
+            return False
+        name = self._own.get(reply_to.rpartition("_")[2])
+        asked = self._mail.read(name) if name else None
+        return isinstance(asked, OutboxEntry) and "parent" in asked.payload
+
+    @cached_property
+    def _own(self) -> dict[str, EntryName]:
+        return {name.id: name for name in self._mail.past(self._name).all}
+
+    def _thread(self, request: OutboxEntry) -> list[OutboxEntry]:
+        """Return what asker and agent said to each other before in the same conversation."""
+        conversation = request.payload.get("conversation")
+        if not isinstance(conversation, str) or not conversation:
+            return []
+        asked_at = next(map(self._mail.key, names_of([request.identity])))
+        said: list[tuple[tuple[int, int, int, str], OutboxEntry]] = []
+        for author, other in ((request.agent, self._name), (self._name, request.agent)):
+            for name in self._mail.past(author).all[-THREAD_ENTRIES:]:
+                entry, at = self._mail.read(name), self._mail.key(name)
+                if not isinstance(entry, OutboxEntry) or (author == request.agent and at >= asked_at):
+                    continue
+                if other in entry.targets and entry.payload.get("conversation") == conversation:
+                    said.append((at, entry))
+        said.sort(key=itemgetter(0))
+        return [entry for _, entry in said]
+
+    def _entries_of(self, author: str, tick: int) -> Iterator[OutboxEntry]:
+        """Yield what an author wrote since a tick; in this one, what was there before the agent's turn.
+
+        Of this tick, only what the agent may read: no turn waits for the others'.
+        """
+        names = self._mail.past(author)
+        today: Sequence[EntryName] = ()
+        if self._view.sees(author) or author in self._mail.persons:
+            today = self._mail.today_of(author, self._name)
+        for found in map(self._mail.read, chain(names.all[names.after(tick - 1) :], today)):
+            if isinstance(found, OutboxEntry):
+                yield found
+
+    def _read(self, identity: str) -> OutboxEntry | None:
+        found = next((self._mail.read(name) for name in names_of([identity])), None) if identity else None
+        return found if isinstance(found, OutboxEntry) else None
+
+
+def _answers(entry: OutboxEntry, request: OutboxEntry) -> bool:
+    return entry.kind == "response" and refers_to(entry.payload.get("reply_to"), request)
+
+
+def _cancels(entry: OutboxEntry, request: OutboxEntry) -> bool:
+    cancelled = entry.payload.get("cancels") if entry.kind == "status" else None
+    references = cancelled if isinstance(cancelled, list) else [cancelled]
+    return any(refers_to(reference, request) for reference in references)

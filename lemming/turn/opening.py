@@ -1,0 +1,150 @@
+"""What every turn of an agent begins with, as long as resume, settings and tools stay the same."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from operator import is_
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from lemming.agents import Agent, AgentCredits
+from lemming.config import Config, ModelEntry
+from lemming.contract import brief_schema, reply_schema
+from lemming.errors import ConfigError, Unusable
+from lemming.files.jsontext import compact
+from lemming.kinds import MessageKind
+from lemming.mail.visibility import Mail
+from lemming.organisation import Organisation
+from lemming.providers import Message, make_provider, provider_class
+from lemming.tools import Tool, Toolset
+from lemming.turn.prompt import OPENINGS
+
+IN_THE_OPENING = ("instructions", "examples")
+OPENINGS_REMEMBERED = 10_000
+
+
+class Surroundings(Protocol):
+    """One look at an organisation, in which turns are taken."""
+
+    @property
+    def org(self) -> Organisation:
+        """The organisation."""
+        ...
+
+    @property
+    def config(self) -> Config:
+        """The settings."""
+        ...
+
+    @property
+    def toolset(self) -> Toolset:
+        """The tools that the organisation has."""
+        ...
+
+    @property
+    def mail(self) -> Mail:
+        """Who can see what."""
+        ...
+
+    @property
+    def tick(self) -> int:
+        """The tick's number."""
+        ...
+
+    @property
+    def at(self) -> str:
+        """The tick's reading of the wall clock."""
+        ...
+
+    @property
+    def since(self) -> str:
+        """The reading up to which the ticks before it went; empty where none is needed."""
+        ...
+
+
+class Opening(NamedTuple):
+    """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
+
+    `basis` is what it follows from. `fields` are those of a `TurnStarted` from `schema` to `repairs`, and
+    `messages` the messages that the prompt begins with; `written` are both, as JSON.
+    """
+
+    basis: tuple[object, ...]
+    takes_schema: bool
+    fields: dict[str, Any]
+    messages: list[Message]
+    written: bytes
+
+
+class Openings:
+    """The openings of an organisation's agents, by name, and which models take a schema."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._base = org.base
+        self._known: dict[str, Opening] = {}
+        self._takes_schema: dict[tuple[object, ...], bool] = {}
+
+    def of(self, now: Surroundings, agent: Agent, entry: ModelEntry, allocation: AgentCredits) -> Opening:
+        """Return the agent's opening, made anew when anything that it follows from is not the very same."""
+        plugins = now.config.org.plugins
+        provider = provider_class(entry.provider, plugins)
+        basis = agent, now.config, now.toolset, provider
+        known = self._known.get(agent.name)
+        if known and all(map(is_, known.basis, basis)):
+            return known
+        if len(self._known) >= OPENINGS_REMEMBERED:
+            self._known.clear()
+            self._takes_schema.clear()
+        key = provider, entry.provider, compact(entry.options), tuple(plugins)
+        if key not in self._takes_schema:
+            self._takes_schema[key] = _takes_schema(entry, self._base, plugins)
+        opening = _make_opening(basis, now, agent, entry, allocation, self._takes_schema[key])
+        self._known[agent.name] = opening
+        return opening
+
+
+def _make_opening(
+    basis: tuple[object, ...],
+    now: Surroundings,
+    agent: Agent,
+    entry: ModelEntry,
+    allocation: AgentCredits,
+    takes_schema: bool,
+) -> Opening:
+    settings = now.config.org
+    tools = tuple(now.toolset.allowed(agent, settings).values())
+    limits, defaults = agent.turn, settings.defaults.turn
+    messages = OPENINGS[entry.prompt](agent, tools)
+    schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
+    fields = {
+        "schema": schema,
+        "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
+        "model": vars(entry),
+        "allocation": vars(allocation),
+        "max_steps": limits.max_steps or defaults.max_steps,
+        "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
+    }
+    return Opening(
+        basis=basis,
+        takes_schema=takes_schema,
+        fields=fields,
+        messages=messages,
+        written=compact({"prompt": messages, **fields}),
+    )
+
+
+def _takes_schema(entry: ModelEntry, base: Path, plugins: list[str]) -> bool:
+    try:
+        return make_provider(entry.provider, entry.options, base=base, plugins=plugins).takes_schema
+    except ConfigError as error:
+        raise Unusable(error.message, where=error.where, hint=error.hint) from error
+
+
+@lru_cache(maxsize=4096)
+def _schema(
+    prompt: str, kinds: tuple[MessageKind, ...], tools: tuple[Tool, ...], max_entries: int
+) -> dict[str, Any]:
+    if prompt == "brief":
+        return brief_schema(kinds=kinds)
+    arguments = {tool.name: tool.parameters for tool in tools}
+    return reply_schema(kinds=kinds, tools=arguments, max_entries=max_entries)

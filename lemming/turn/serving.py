@@ -1,0 +1,157 @@
+"""A turn for one request: what is filled in on its entries, which is the answer, how it goes on. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lemming.contract import NewEntry
+from lemming.files.documents import value_of
+from lemming.journal.begun import Asked, Begun
+from lemming.kinds import MessageKind
+from lemming.mail.tasks import last_tick
+from lemming.messages import OutboxEntry
+
+MOST_TURNS = 50
+"""So many turns are taken for one request; then it has failed."""
+MOST_FAILURES = 3
+"""So many turns in a row may come to nothing for it."""
+MAY_ANSWER = ("message", "report")
+"""Kinds whose entry is taken for the answer where none is of kind response: a small model's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Serving:
+    """The request that a turn is for. All but `begun` is empty for what the agent asked on its own account.
+
+    `request` is the entry's identity, `until` the last tick whose answer counts.
+    """
+
+    request: str
+    asker: str
+    begun: Begun
+    until: int | None = None
+    conversation: str = ""
+
+    @property
+    def id(self) -> str:
+        """The request's id, to which answers and what is asked for it refer."""
+        return self.request.rpartition("_")[2]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a journal holds it."""
+        plain: dict[str, Any] = {"request": self.request, "asker": self.asker}
+        if self.until is not None:
+            plain["until"] = self.until
+        if self.conversation:
+            plain["conversation"] = self.conversation
+        return {**plain, "begun": self.begun.as_json()}
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Serving:
+        """Return what `as_json` described; raise `ValueError` for what it did not."""
+        serving: Serving = value_of(Serving, plain)
+        return serving
+
+    def fill_in(self, new: NewEntry, tick: int) -> NewEntry:
+        """Return an entry with what the engine knows of it: what it answers, or what it is asked for."""
+        if not self.request:
+            return new
+        payload = {key: value for key, value in new.payload.items() if value is not None}
+        match new.kind:
+            case "response":
+                payload = {"reply_to": self.id, **payload}
+            case "request" if payload.get("target"):
+                payload = {**payload, "parent": self.id}
+                if self.until is not None:
+                    payload["deadline"] = _earlier(payload.get("deadline"), self.until - tick)
+            case "status":
+                payload = {"reply_to": self.id, **payload}
+        return new._replace(payload=self._addressed(payload))
+
+    def _addressed(self, payload: dict[str, Any]) -> dict[str, Any]:
+        """Return the payload of what concerns the request, addressed to whom the answer is owed."""
+        if payload.get("reply_to") not in (self.id, self.request):
+            return payload
+        of_it = {"conversation": self.conversation} if self.conversation else {}
+        return {**of_it, **payload, "target": self.asker}
+
+    def is_answered(self, entries: Sequence[OutboxEntry]) -> bool:
+        """Return whether one of the entries is the answer."""
+        return any(self._concerns(entry, "response") for entry in entries)
+
+    def is_at_work(self, entries: Sequence[OutboxEntry]) -> bool:
+        """Return whether the answer is to come: something was asked for it, or a status told."""
+        return any(self._concerns(entry, "status") or _asks(entry) for entry in entries)
+
+    def _concerns(self, entry: OutboxEntry, kind: MessageKind) -> bool:
+        return entry.kind == kind and entry.payload.get("reply_to") in (self.id, self.request)
+
+    def with_answer(self, entries: list[OutboxEntry]) -> list[OutboxEntry] | None:
+        """Return the entries, the last one that may be meant so made the answer; None: there is none."""
+        for place in reversed(range(len(entries))):
+            entry = entries[place]
+            if entry.kind in MAY_ANSWER and entry.targets <= {self.asker}:
+                payload = self._addressed({"reply_to": self.id, **entry.payload})
+                answer = replace(entry, kind="response", payload=payload)
+                return [*entries[:place], answer, *entries[place + 1 :]]
+        return None
+
+    def failed(self, why: str) -> NewEntry:
+        """Return the answer of an agent that gives none."""
+        payload = {"reply_to": self.id, "status": "failed", "text": why}
+        return NewEntry("response", self._addressed(payload), [])
+
+    def after_failure(self, before: Sequence[Begun]) -> tuple[Begun, ...]:
+        """Return what an agent has begun after a turn that came to nothing."""
+        others = [begun for begun in before if begun.key != self.begun.key]
+        kept = next((begun for begun in before if begun.key == self.begun.key), Begun(request=self.request))
+        return (*others, replace(kept, failures=self.begun.failures + 1))
+
+    def after(self, entries: Sequence[OutboxEntry], results: Sequence[dict[str, Any]]) -> Begun:
+        """Return how the request stands after a turn that did not answer it."""
+        asked, enough = _asked_in(entries, first_group=len(self.begun.enough))
+        return Begun(
+            request=self.request,
+            asked=(*self.begun.asked, *asked),
+            enough=(*self.begun.enough, *enough),
+            results=tuple(results),
+            turns=self.begun.turns + 1,
+        )
+
+
+def _asks(entry: OutboxEntry) -> bool:
+    return entry.kind == "request" and bool(entry.targets) and "hands_on" not in entry.payload
+
+
+def _asked_in(entries: Sequence[OutboxEntry], first_group: int) -> tuple[list[Asked], list[int]]:
+    """Return what the entries ask of whom, and how many ends are waited for in each group.
+
+    Each entry that asks several is a group; those that ask one agent each are one together. `join` says how
+    many of a group are enough: "all", "first" or a number.
+    """
+    asked: list[Asked] = []
+    enough: list[int] = []
+    groups: list[list[OutboxEntry]] = [
+        [entry] for entry in entries if _asks(entry) and len(entry.targets) > 1
+    ]
+    single = [entry for entry in entries if _asks(entry) and len(entry.targets) == 1]
+    for group, members in enumerate([*groups, *([single] if single else [])], first_group):
+        whom = [(entry, to) for entry in members for to in sorted(entry.targets)]
+        asked += [
+            Asked(request=entry.identity, to=to, until=last_tick(entry), group=group) for entry, to in whom
+        ]
+        enough.append(_enough(members[0].payload.get("join"), len(whom)))
+    return asked, enough
+
+
+def _enough(join: object, count: int) -> int:
+    if join == "first":
+        return 1
+    return max(1, min(join, count)) if isinstance(join, int) and not isinstance(join, bool) else count
+
+
+def _earlier(deadline: object, at_most: int) -> int:
+    is_count = isinstance(deadline, int) and not isinstance(deadline, bool) and deadline >= 0
+    return max(0, min(deadline, at_most) if isinstance(deadline, int) and is_count else at_most)

@@ -1,0 +1,66 @@
+"""An organisation in which a person asks: what tests of requests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lemming.clock import FrozenClock
+from lemming.engine import run_once
+from lemming.journal.ledger import read_state
+from lemming.messages import OutboxEntry, read_outbox_entries, send
+from lemming.report import TickReport
+from lemming.testing import journal_lines, make_org, resume
+from lemming.tick.counter import load_tick
+
+PEOPLE = {"human": {"provider": "human"}}
+
+
+def person(name: str = "human", **blocks: Any) -> dict[str, Any]:
+    """Return the resume of a person."""
+    return resume(name, model={"key": "human"}, **blocks)
+
+
+def org_of(base: Path, *resumes: dict[str, Any], script: list[dict[str, Any]] | None = None) -> Path:
+    """Make an organisation with a person in it."""
+    return make_org(base, person(), *resumes, script=script, models=PEOPLE)
+
+
+def ask(base: Path, whom: str, text: str = "what?", *, author: str = "human", **payload: Any) -> OutboxEntry:
+    """Write a request as a person and wait for nothing."""
+    plain = {"text": text, "target": whom, "conversation": "talk", **payload}
+    return send(
+        base,
+        author,
+        tick=load_tick(base),
+        kind="request",
+        payload=plain,
+        tags=[],
+        created_at="2026-01-01T00:00:00Z",
+    )
+
+
+def tick(base: Path) -> TickReport:
+    """Run one tick."""
+    return run_once(base, clock=FrozenClock())
+
+
+def said(base: Path, author: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return what an agent has written, oldest first: kind and payload."""
+    return [(entry.kind, entry.payload) for entry in read_outbox_entries(base, author)]
+
+
+def answers(base: Path, author: str) -> dict[str, dict[str, Any]]:
+    """Return an agent's answers, by the request that each is to."""
+    return {payload["reply_to"]: payload for kind, payload in said(base, author) if kind == "response"}
+
+
+def prompts(base: Path, number: int) -> dict[str, str]:
+    """Return the last message of each turn of a tick, by agent."""
+    started = [line for line in journal_lines(base, number) if line["type"] == "turn_started"]
+    return {line["agent"]: line["prompt"][-1]["content"] for line in started}
+
+
+def open_of(base: Path, name: str) -> list[str]:
+    """Return the requests that an agent has begun and not finished."""
+    return [begun.request for begun in read_state(base, name).requests]
