@@ -348,16 +348,16 @@ def _config_of(found: Sequence[_Found]) -> Config:
     return Config(org, {**DEFAULT_MODELS, **(models or {})}, allocations or {}, warnings)
 
 
-def _problems_of_cluster(org: Org) -> Iterator[Problem]:
+def _problems_of_cluster(settings: Org) -> Iterator[Problem]:
     hint = 'say where its scheduler listens: "executor_address": "tcp://host:8786"'
-    if org.executor_address and not _SCHEDULER.match(org.executor_address):
+    if settings.executor_address and not _SCHEDULER.match(settings.executor_address):
         yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
-    elif org.executor == "dask" and not org.executor_address:
+    elif settings.executor == "dask" and not settings.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
 
 
-def _problems_of_zone(org: Org) -> Iterator[Problem]:
-    if org.timezone is not None and (why := why_no_zone(org.timezone)):
+def _problems_of_zone(settings: Org) -> Iterator[Problem]:
+    if settings.timezone is not None and (why := why_no_zone(settings.timezone)):
         yield Problem(why[0], ORG_FILE, pointer="/timezone", hint=why[1])
 
 

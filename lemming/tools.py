@@ -123,28 +123,28 @@ class Tool(ABC):
         """Run a call whose arguments have been checked."""
         return self.execute(context.agent.name, context.base, **arguments)
 
-    def why_refused(self, agent: Agent, org: Org) -> str:
+    def why_refused(self, agent: Agent, settings: Org) -> str:
         """Return the rule by which an agent may not call it; empty when it may."""
         if self.always_allowed or self.name in agent.permissions.tools:
             return ""
         return f"refused by permissions.tools (granted: {', '.join(agent.permissions.tools) or 'none'})"
 
-    def require_granted(self, agent: Agent, org: Org) -> None:
+    def require_granted(self, agent: Agent, settings: Org) -> None:
         """Raise `PermissionDenied` with the rule by which an agent may not call it."""
-        if why := self.why_refused(agent, org):
+        if why := self.why_refused(agent, settings):
             raise PermissionDenied(f"{self.name}: {why}")
 
-    def reads(self, agent: Agent, org: Org) -> Places:
+    def reads(self, agent: Agent, settings: Org) -> Places:
         """Return what an agent's calls may look at, of what others may change in the same tick."""
         return NOWHERE
 
-    def writes(self, agent: Agent, org: Org) -> Places:
+    def writes(self, agent: Agent, settings: Org) -> Places:
         """Return what an agent's calls may change outside its own folder."""
         if self.is_independent:
             return NOWHERE
         return {ANYWHERE: f"tool {self.name}, which does not say that it is independent"}
 
-    def reaches_outside(self, org: Org) -> str:
+    def reaches_outside(self, settings: Org) -> str:
         """Return what its calls may do beyond the organisation, as in "lets ada run ..."; empty: nothing.
 
         Asked of tools that ship: importing a plugin is itself what a person has to agree to.
@@ -178,7 +178,7 @@ class EngineTool(Tool):
 
     repeatable = True
 
-    def writes(self, agent: Agent, org: Org) -> Places:
+    def writes(self, agent: Agent, settings: Org) -> Places:
         """Return what an agent's calls may have changed outside its own folder."""
         return NOWHERE
 
@@ -251,17 +251,17 @@ class Toolset(Offered[Tool]):
     def __init__(self, registered: Mapping[str, Tool]) -> None:
         super().__init__(SHIPPED, registered, lambda kind: kind())
 
-    def allowed(self, agent: Agent, org: Org) -> dict[str, Tool]:
+    def allowed(self, agent: Agent, settings: Org) -> dict[str, Tool]:
         """Return the tools an agent may call; names in its resume that no tool has are left out."""
-        return {name: tool for name, tool in self.items() if not tool.why_refused(agent, org)}
+        return {name: tool for name, tool in self.items() if not tool.why_refused(agent, settings)}
 
-    def require(self, name: str, agent: Agent, org: Org) -> Tool:
+    def require(self, name: str, agent: Agent, settings: Org) -> Tool:
         """Return a tool that an agent may call; raise `ToolError` when it may not, or when there is none."""
         if name not in self:
-            allowed = self.allowed(agent, org)
+            allowed = self.allowed(agent, settings)
             hint = nearest(name, list(allowed)) or f"your tools: {', '.join(allowed)}"
             raise ToolError(f'no tool "{name}"', hint=hint)
-        self[name].require_granted(agent, org)
+        self[name].require_granted(agent, settings)
         return self[name]
 
     def find(self, name: str) -> Tool:
@@ -272,9 +272,9 @@ class Toolset(Offered[Tool]):
         raise ToolError(f'no tool "{name}"', hint=hint)
 
 
-def toolset_of(org: Org) -> Toolset:
+def toolset_of(settings: Org) -> Toolset:
     """Return the tools of an organisation with these settings: the same value until more are registered."""
-    return offered("tool", tuple(org.plugins), Toolset)
+    return offered("tool", tuple(settings.plugins), Toolset)
 
 
 def shipped_tools(names: Iterable[str]) -> Iterator[Tool]:

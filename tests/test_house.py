@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from functools import cache
 from graphlib import TopologicalSorter
+from pathlib import Path
 
 import pytest
 from package import FILES, MODULES, PACKAGE, TREES, imports, module_of, own_imports, room_of
@@ -361,3 +362,8 @@ def test_no_file_has_outgrown_itself() -> None:
 
 def test_every_module_says_what_lives_in_it() -> None:
     assert [name for name, tree in TREES.items() if not ast.get_docstring(tree)] == []
+
+
+def test_helpers_of_the_tests_have_names_of_their_own() -> None:
+    names = [path.name for path in Path(__file__).parent.rglob("*.py") if path.name != "conftest.py"]
+    assert sorted(name for name in {*names} if names.count(name) > 1) == []

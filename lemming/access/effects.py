@@ -15,7 +15,7 @@ from lemming.memory import decode_memory
 from lemming.sandbox.quota import FolderSize
 
 
-def require_writable(agent: Agent, base: Path, org: Org, effect: FileEffect, *, caller: str) -> None:
+def require_writable(agent: Agent, base: Path, settings: Org, effect: FileEffect, *, caller: str) -> None:
     """Raise a `LemmingError` unless the file is a memory of the agent, or one that its grants cover."""
     if not effect.root and effect.path.startswith(f"{paths.memory_folder(agent.name)}/"):
         _require_memory(agent, effect)
@@ -23,7 +23,7 @@ def require_writable(agent: Agent, base: Path, org: Org, effect: FileEffect, *, 
     place = resolve(agent, base, f"{effect.root or base}/{effect.path}", "write", caller=caller)
     if (place.effect_root, place.relative) != (effect.root, effect.path):
         raise place.asked.refused("it is written otherwise than the engine writes a place")
-    limits = FolderSize(org.quota.max_bytes, org.quota.max_files)
+    limits = FolderSize(settings.quota.max_bytes, settings.quota.max_files)
     write_effect(place, effect.content, {}, limits=limits)
 
 

@@ -53,33 +53,33 @@ class Outcome:
     output_bytes: int
 
 
-def sandbox_status(org: Org) -> tuple[str, str]:
+def sandbox_status(settings: Org) -> tuple[str, str]:
     """Return the sandbox that the shell tool uses here, and what it is made of: for people.
 
     The name is "bwrap", "landlock", "none" (not confined, as configured) or "off" (the tool refuses).
     """
-    mode, detail = _choose(org.shell)
+    mode, detail = _choose(settings.shell)
     return mode or "off", detail
 
 
-def run_confined(command: str, base: Path, workspace: str, org: Org) -> Outcome:
+def run_confined(command: str, base: Path, workspace: str, settings: Org) -> Outcome:
     """Run a command in a folder of the organisation, which is made if need be, until it ends or is ended.
 
     Raises `ToolError` when there is no sandbox, `PermissionDenied` when the folder holds a way out.
     """
-    settings = org.shell
-    mode, detail = _choose(settings)
+    shell = settings.shell
+    mode, detail = _choose(shell)
     if mode is None:
-        raise ToolError(_why_disabled(settings), hint=detail)
+        raise ToolError(_why_disabled(shell), hint=detail)
     if mode != "none":
         _refuse_readable_org(base)
     fs.make_folder(base, workspace)
     folder = base.resolve() / workspace
     usage = _survey(folder, refuse_links=mode != "none")
-    order = _order(mode, command, str(folder), settings)
-    limits = FolderSize(org.quota.max_bytes, org.quota.max_files, quota.DEPTH_LIMIT)
+    order = _order(mode, command, str(folder), shell)
+    limits = FolderSize(settings.quota.max_bytes, settings.quota.max_files, quota.DEPTH_LIMIT)
     # What is there may stay, or nobody could tidy up.
-    return _run(order._replace(max_usage=limits.or_more(usage)), settings.max_output_bytes)
+    return _run(order._replace(max_usage=limits.or_more(usage)), shell.max_output_bytes)
 
 
 # --- which sandbox -------------------------------------------------------------------------------

@@ -45,7 +45,7 @@ class Commits:
     runtime: Runtime
     journal: Journal
     mail: Mail
-    org: Org
+    settings: Org
     log: EngineLog = field(init=False)  # open while turns are taken
     reports: dict[str, TurnReport] = field(default_factory=dict)
     _held: list[_Held] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Commits:
 
         `warned`: its prompt said that the soft cap is reached.
         """
-        if self.org.durability != "tick":
+        if self.settings.durability != "tick":
             self._commit(outcome, again=again, warned=warned)
             return
         self.journal.append(TurnAnswered(agent=outcome.report.agent))

@@ -40,17 +40,17 @@ class Touch:
 
 
 def find_waits(
-    order: list[str], agents: Mapping[str, Agent], org: Org, toolset: Toolset, base: OrgPath
+    order: list[str], agents: Mapping[str, Agent], settings: Org, toolset: Toolset, base: OrgPath
 ) -> dict[str, Waits]:
     """Return whom each turn waits for. A name in the order that is no agent waits for nobody.
 
     The very same agents in the same order need not be looked at again, unless links on the disk may matter.
     """
     latest = Organisation.at(base).own(_Latest)
-    grounds = (agents, order, org, toolset, os.path.realpath(base))
+    grounds = (agents, order, settings, toolset, os.path.realpath(base))
     if latest.grounds and latest.grounds[0] is agents and latest.grounds[1:] == grounds[1:]:
         return latest.waits
-    waits = _find_waits(order, agents, org, toolset, base)
+    waits = _find_waits(order, agents, settings, toolset, base)
     latest.grounds = () if any(map(_may_follow_links, agents.values())) else grounds
     latest.waits = waits
     return waits
@@ -71,9 +71,9 @@ def _may_follow_links(agent: Agent) -> bool:
 
 
 def _find_waits(
-    order: list[str], agents: Mapping[str, Agent], org: Org, toolset: Toolset, base: OrgPath
+    order: list[str], agents: Mapping[str, Agent], settings: Org, toolset: Toolset, base: OrgPath
 ) -> dict[str, Waits]:
-    touches = {name: touch_of(agents[name], org, toolset, base) for name in order if name in agents}
+    touches = {name: touch_of(agents[name], settings, toolset, base) for name in order if name in agents}
     files = _FileOrder(touches)
     waits: dict[str, Waits] = {}
     for name in order:
@@ -81,7 +81,7 @@ def _find_waits(
             waits[name] = Waits()
             continue
         names = files.take(name)
-        readable = agents[name].permissions.read_outboxes if org.visibility == "order" else []
+        readable = agents[name].permissions.read_outboxes if settings.visibility == "order" else []
         if "*" in readable:
             waits[name] = Waits(everyone=True)
         else:
@@ -100,13 +100,13 @@ def longest_chain(order: list[str], waits: Mapping[str, Waits]) -> list[str]:
     return best
 
 
-def why_waits(later: Agent, earlier: Agent, org: Org, toolset: Toolset, base: OrgPath) -> list[str]:
+def why_waits(later: Agent, earlier: Agent, settings: Org, toolset: Toolset, base: OrgPath) -> list[str]:
     """Return every permission that makes one turn wait for another before it; empty when it does not."""
     reasons = []
-    if org.visibility == "order" and later.may_read(earlier.name):
+    if settings.visibility == "order" and later.may_read(earlier.name):
         listed = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
         reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{listed}"')
-    first, second = (touch_of(agent, org, toolset, base) for agent in (earlier, later))
+    first, second = (touch_of(agent, settings, toolset, base) for agent in (earlier, later))
     for mine, his, what in (
         (second.reads, first.writes, "may read what it changes"),
         (second.writes, first.writes, "may change what it changes"),
@@ -121,13 +121,13 @@ def why_waits(later: Agent, earlier: Agent, org: Org, toolset: Toolset, base: Or
     return reasons
 
 
-def touch_of(agent: Agent, org: Org, toolset: Toolset, base: OrgPath) -> Touch:
+def touch_of(agent: Agent, settings: Org, toolset: Toolset, base: OrgPath) -> Touch:
     """Return where an agent's turn may read and change files."""
     home = components(os.path.realpath(base))
     touch = Touch(writes={(*home, "agents", agent.name): "its own folder"})
-    for tool in toolset.allowed(agent, org).values():
-        touch.reads.update(_located(home, tool.reads(agent, org)))
-        touch.writes.update(_located(home, tool.writes(agent, org)))
+    for tool in toolset.allowed(agent, settings).values():
+        touch.reads.update(_located(home, tool.reads(agent, settings)))
+        touch.writes.update(_located(home, tool.writes(agent, settings)))
     for item in agent.context:
         try:
             place = resolve(agent, Path(base), item.file, "read", caller="context")

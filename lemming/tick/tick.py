@@ -98,13 +98,13 @@ class Tick:
         return find_waits(order, self._agents(), now.config.org, now.toolset, now.org)
 
     def _at_once(self) -> int:
-        org = self.snapshot.config.org
-        last_chance = org.max_attempts - 1
+        settings = self.snapshot.config.org
+        last_chance = settings.max_attempts - 1
         suspects = [name for name in self.plan.order if self._attempts_at(name) >= last_chance]
-        if org.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
+        if settings.executor == "serial" or suspects:  # a turn that ends the engine takes no other with it
             return 1
-        # Whoever waits for a batch holds nobody up.
-        return max(org.max_parallel, len(self.plan.order)) if self.runtime.batches else org.max_parallel
+        at_once = settings.max_parallel  # whoever waits for a batch holds nobody up
+        return max(at_once, len(self.plan.order)) if self.runtime.batches else at_once
 
     def _attempts_at(self, name: str) -> int:
         return _attempts_without_progress(self.journal.records_of(name))

@@ -25,7 +25,7 @@ class FileRead(EngineTool):
     tool_class = "read"
     keeps_deadline = True
 
-    def reads(self, agent: Agent, org: Org) -> Places:
+    def reads(self, agent: Agent, settings: Org) -> Places:
         """Return the folders that the resume grants for reading."""
         return granted_places(agent, "read")
 
@@ -49,7 +49,7 @@ class FileWrite(EngineTool):
     keeps_deadline = True
     success_is_news = False
 
-    def writes(self, agent: Agent, org: Org) -> Places:
+    def writes(self, agent: Agent, settings: Org) -> Places:
         """Return the folders that the resume grants for writing."""
         return granted_places(agent, "write")
 
@@ -78,7 +78,7 @@ class FileList(EngineTool):
     tool_class = "read"
     keeps_deadline = True
 
-    def reads(self, agent: Agent, org: Org) -> Places:
+    def reads(self, agent: Agent, settings: Org) -> Places:
         """Return the folders that the resume grants for reading."""
         return granted_places(agent, "read")
 

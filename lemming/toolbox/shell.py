@@ -26,13 +26,13 @@ class Shell(EngineTool):
     keeps_deadline = True  # config/org.json shell.timeout_s: the command is killed, not left behind
     output_limit_bytes = 2 << 20  # config/org.json shell.max_output_bytes is the limit here
 
-    def writes(self, agent: Agent, org: Org) -> Places:
+    def writes(self, agent: Agent, settings: Org) -> Places:
         """Return nothing: a command is confined to the workspace, unless the settings leave it open."""
-        return {ANYWHERE: f'tool {self.name} with shell.sandbox "none"'} if _is_open(org) else NOWHERE
+        return {ANYWHERE: f'tool {self.name} with shell.sandbox "none"'} if _is_open(settings) else NOWHERE
 
-    def reaches_outside(self, org: Org) -> str:
+    def reaches_outside(self, settings: Org) -> str:
         """Return what a command can do that nothing confines."""
-        return "run any command with your rights (shell.sandbox is none)" if _is_open(org) else ""
+        return "run any command with your rights (shell.sandbox is none)" if _is_open(settings) else ""
 
     def plan(
         self,
@@ -63,5 +63,5 @@ class Shell(EngineTool):
         return ToolResult(how == "exit status 0", f"{how}\n{text}{cut if is_cut else ''}".rstrip())
 
 
-def _is_open(org: Org) -> bool:
-    return org.shell.sandbox == "none"
+def _is_open(settings: Org) -> bool:
+    return settings.shell.sandbox == "none"

@@ -30,7 +30,7 @@ class ListAgents(EngineTool):
     always_allowed = True
     keeps_deadline = True
 
-    def reads(self, agent: Agent, org: Org) -> Places:
+    def reads(self, agent: Agent, settings: Org) -> Places:
         """Return the resumes of all."""
         return {ALL_RESUMES: f"tool {self.name}"}
 
@@ -52,13 +52,13 @@ class CreateAgent(EngineTool):
     keeps_deadline = True
     success_is_news = False
 
-    def why_refused(self, agent: Agent, org: Org) -> str:
+    def why_refused(self, agent: Agent, settings: Org) -> str:
         """Return the rule: the organisation has its say beside the resume."""
-        setting = f"config/org.json create_agent_allowed {org.create_agent_allowed}"
-        is_allowed = agent.name in org.create_agent_allowed
-        return super().why_refused(agent, org) or ("" if is_allowed else f"refused by {setting}")
+        setting = f"config/org.json create_agent_allowed {settings.create_agent_allowed}"
+        is_allowed = agent.name in settings.create_agent_allowed
+        return super().why_refused(agent, settings) or ("" if is_allowed else f"refused by {setting}")
 
-    def writes(self, agent: Agent, org: Org) -> Places:
+    def writes(self, agent: Agent, settings: Org) -> Places:
         """Return the resumes of all: a new one is the newcomer's own."""
         return {ALL_RESUMES: f"tool {self.name}"}
 

@@ -132,7 +132,7 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     return Reason("news", f"new to it: {', '.join(news)}")
 
 
-class _BeforeInbox(NamedTuple):
+class _Found(NamedTuple):
     """What an agent finds before it opens its inbox."""
 
     model: ModelEntry
@@ -144,7 +144,7 @@ class _BeforeInbox(NamedTuple):
     tasks: Tasks | None
 
 
-def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _BeforeInbox | Reason:
+def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _Found | Reason:
     org, config = now.org, now.config
     entry = config.model(agent.model.key)
     state = read_state(org, agent.name, before=now.tick)
@@ -166,7 +166,7 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
     if wake != "always" and next(_news(now, agent, state, fingerprint, tasks), None) is None:
         return Reason("nothing_new", _why_nothing(wake, state))
-    return _BeforeInbox(entry, state, allocation, memories, shown, fingerprint, tasks)
+    return _Found(entry, state, allocation, memories, shown, fingerprint, tasks)
 
 
 def _wake(now: Surroundings, agent: Agent) -> Wake:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 from sandboxed import SECRET, Sandbox, org_with
 
 

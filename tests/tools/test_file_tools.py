@@ -7,7 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 
 from lemming.access.open import FILE_LIMIT_BYTES, LISTING_LIMIT, read_allowed_text
 from lemming.agents import load_agent

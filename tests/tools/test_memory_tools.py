@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import NOW, Desk
+from tool_desk import NOW, Desk
 
 from lemming.memory import load_memory, memory_effect, save_memory
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 
 # What is mounted where (from the organisation's folder and beside it), and a path there that is closed.
 OTHER_NAMES = [
@@ -35,7 +35,7 @@ MOUNTED = """
 import subprocess, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
-from desk import Desk
+from tool_desk import Desk
 base = Path({base!r})
 desk = Desk(base, allow_write=["./workspace", "./shared", str(base.parent / "other")])
 for source, target, path in {names!r}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 
 from lemming.config import Org, Quota
 

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 
 from lemming.config import Org, Quota
 from lemming.sandbox import quota

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
 
 from lemming.config import Quota

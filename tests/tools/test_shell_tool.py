@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 from sandboxed import PYTHON, SECRET, Sandbox, needs_python, org_with, snapshot
 
 from lemming.errors import PermissionDenied

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 
 from lemming.agents import load_agent
 from lemming.config import Org

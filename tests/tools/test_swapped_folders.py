@@ -12,7 +12,7 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 
 from lemming.access.open import read_allowed_text
 from lemming.agents import load_agent

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 from pydantic import Field
 
 from lemming.toolbox.calls import call_tool

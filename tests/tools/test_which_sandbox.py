@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from desk import Desk
+from tool_desk import Desk
 from sandboxed import Sandbox, org_with, processes
 
 from lemming.config import Org, ShellSettings

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lemming.errors import TimedOut
 from lemming.llm.backends.anthropic_wire import Batch, Message, Page, holds, progress_of
+from lemming.llm.backends.batching import BatchingBackend
 from lemming.llm.backends.bounded import batch_sized, client_settings
-from lemming.llm.backends.http import BATCH_WORK_S, HttpBackend, default_key_env, split_system, with_extra
+from lemming.llm.backends.http import split_system
 from lemming.llm.batch.api import BatchProgress
 from lemming.providers import Reply, Request
 
 if TYPE_CHECKING:
     from anthropic import AsyncAnthropic
 
-_KEY_ENV = "ANTHROPIC_API_KEY"
+_OWN = ("ANTHROPIC_API_KEY", "anthropic.com")
 
 
-class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
+class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
     """Asks Anthropic, or with `base_url` any server with the same API.
 
     A server at `base_url` gets no key unless `api_key_env` names one. `extra` holds further fields of the
@@ -41,28 +40,7 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
         extra: dict[str, Any] | None = None,
         batches: bool | None = None,
     ) -> None:
-        needs_key = base_url is None or api_key_env is not None
-        key_env = api_key_env or default_key_env(_KEY_ENV, base_url, "anthropic.com")
-        super().__init__(base_url=base_url, key_env=key_env, needs_key=needs_key)
-        self.takes_batches = base_url is None if batches is None else batches
-        self._base_url, self._extra = base_url, extra or {}
-
-    def send_batch(self, requests: Mapping[str, Request], label: str) -> str:
-        """Send calls by their custom ids, and return the batch's id. The label has no place in this API."""
-        calls = [{"custom_id": name, "params": self._params(request)} for name, request in requests.items()]
-        return self._run(lambda client: self._send(client, calls), BATCH_WORK_S)
-
-    def look_at_batch(self, batch: str) -> BatchProgress:
-        """Return how far a batch is, with the replies by custom id once it is over."""
-        return self._run(lambda client: self._look(client, batch), BATCH_WORK_S)
-
-    def find_batch(self, label: str, custom_ids: Collection[str], since: datetime) -> str | None:
-        """Return the id of a batch of these calls that was sent after that time; None if there is none."""
-        return self._run(lambda client: self._find(client, custom_ids, since), BATCH_WORK_S)
-
-    def cancel_batch(self, batch: str) -> None:
-        """Ask for a batch to be ended early; what it has finished is kept."""
-        self._run(lambda client: self._cancel(client, batch), BATCH_WORK_S)
+        super().__init__(base_url=base_url, api_key_env=api_key_env, own=_OWN, extra=extra, batches=batches)
 
     def _connect(self, key: str) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic, DefaultAsyncHttpxClient
@@ -79,24 +57,15 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
     async def _ask(self, client: AsyncAnthropic, request: Request) -> Reply:
         create: Any = client.messages.with_raw_response.create
         with self._as_ours(request.model_name):
-            response = await create(**with_extra(self._fields(request), self._further(request)))
+            response = await create(**self._arguments(request))
             body = await response.read()
         answer = self._read(request.model_name, Message, body)
         return answer.reply(response.request_id, request.model_name)
 
-    @contextlib.contextmanager
-    def _as_ours(self, about: str) -> Iterator[None]:
-        """Turn whatever the SDK raises in the block into a `ProviderError`."""
+    def _sdk(self) -> Any:
         import anthropic
 
-        try:
-            yield
-        except anthropic.APIStatusError as error:
-            raise self._error(about, error.status_code, error.body, error.response.headers) from error
-        except anthropic.APITimeoutError as error:
-            raise TimedOut("the connection timed out", where=self.name) from error
-        except anthropic.APIConnectionError as error:
-            raise self._unreachable(about, error) from error
+        return anthropic
 
     def _fields(self, request: Request) -> dict[str, Any]:
         from anthropic import transform_schema
@@ -117,17 +86,13 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
     def _further(self, request: Request) -> dict[str, Any]:
         # The SDK has no argument for a temperature any more; whether the model takes one, the server says.
         temperature = {} if request.temperature is None else {"temperature": request.temperature}
-        return {**temperature, **self._extra, **(request.extra or {})}
-
-    def _params(self, request: Request) -> dict[str, Any]:
-        """Return a request as a batch holds it."""
-        fields = with_extra(self._fields(request), self._further(request))
-        further = fields.pop("extra_body", {})
-        return {**fields, **further}
+        return {**temperature, **super()._further(request)}
 
     # --- batches -----------------------------------------------------------------------------------
 
-    async def _send(self, client: AsyncAnthropic, calls: list[dict[str, Any]]) -> str:
+    async def _send(self, client: AsyncAnthropic, bodies: Mapping[str, dict[str, Any]], label: str) -> str:
+        """Send the calls; a label has no place in this API."""
+        calls = [{"custom_id": name, "params": body} for name, body in bodies.items()]
         create: Any = client.messages.batches.with_raw_response.create
         with self._as_ours("batches"):
             response = await create(requests=calls)
@@ -150,7 +115,9 @@ class AnthropicProvider(HttpBackend["AsyncAnthropic"]):
         with self._as_ours(batch_id), batch_sized():
             return await client.get(f"/v1/messages/batches/{batch_id}/results", cast_to=bytes)
 
-    async def _find(self, client: AsyncAnthropic, custom_ids: Collection[str], since: datetime) -> str | None:
+    async def _find(
+        self, client: AsyncAnthropic, label: str, custom_ids: Collection[str], since: datetime
+    ) -> str | None:
         """Look through the newest batches for one of this size; one that is over must hold these ids.
 
         Batches carry no label here, and show their ids only when they are over. A single one under way is

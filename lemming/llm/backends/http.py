@@ -32,9 +32,6 @@ from lemming.llm.backends.bounded import host_of
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt, name_variables
 
-BATCH_WORK_S = 600.0
-"""How long one piece of work with a batch may take: the upload or the download of all its calls."""
-
 # What OpenAI, Anthropic, llama.cpp, vLLM and Ollama say of a prompt that is longer than the model takes.
 _TOO_LONG_CODES = {"context_length_exceeded", "exceed_context_size_error", "request_too_large"}
 _TOO_LONG = re.compile(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
-from lemming.errors import TimedOut, Unavailable
+from lemming.errors import Unavailable
 from lemming.llm.backends import openai_batch
+from lemming.llm.backends.batching import BatchingBackend
 from lemming.llm.backends.bounded import batch_sized, client_settings
-from lemming.llm.backends.http import BATCH_WORK_S, HttpBackend, default_key_env, with_extra
 from lemming.llm.backends.openai_wire import Completion, JsonMode, Response, chat_fields, responses_fields
 from lemming.llm.batch.api import BatchProgress
 from lemming.providers import Reply, Request
@@ -18,10 +17,10 @@ from lemming.providers import Reply, Request
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-_KEY_ENV = "OPENAI_API_KEY"
+_OWN = ("OPENAI_API_KEY", "openai.com")
 
 
-class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
+class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
     """Asks OpenAI, or with `base_url` any server with the same API (llama.cpp, vLLM, a proxy).
 
     `json` says how the server is asked for JSON: "schema" (structured output), "object" (JSON mode) or
@@ -45,30 +44,9 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         extra: dict[str, Any] | None = None,
         batches: bool | None = None,
     ) -> None:
-        needs_key = base_url is None or api_key_env is not None
-        key_env = api_key_env or default_key_env(_KEY_ENV, base_url, "openai.com")
-        super().__init__(base_url=base_url, key_env=key_env, needs_key=needs_key)
+        super().__init__(base_url=base_url, api_key_env=api_key_env, own=_OWN, extra=extra, batches=batches)
         self.takes_schema = json == "schema"
-        self.takes_batches = base_url is None if batches is None else batches
-        self._base_url, self._api, self._json, self._extra = base_url, api, json, extra or {}
-
-    def send_batch(self, requests: Mapping[str, Request], label: str) -> str:
-        """Upload calls by their custom ids, start a batch of them, and return its id."""
-        path = "/v1/chat/completions" if self._api == "chat" else "/v1/responses"
-        bodies = {name: self._body(request) for name, request in requests.items()}
-        return self._run(lambda client: self._send(client, path, bodies, label), BATCH_WORK_S)
-
-    def look_at_batch(self, batch: str) -> BatchProgress:
-        """Return how far a batch is, with the replies by custom id once it is over."""
-        return self._run(lambda client: self._look(client, batch), BATCH_WORK_S)
-
-    def find_batch(self, label: str, custom_ids: Collection[str], since: datetime) -> str | None:
-        """Return the id of a batch that was sent under this label after that time; None if there is none."""
-        return self._run(lambda client: self._find(client, label, since), BATCH_WORK_S)
-
-    def cancel_batch(self, batch: str) -> None:
-        """Ask for a batch to be ended early; what it has finished is kept."""
-        self._run(lambda client: self._cancel(client, batch), BATCH_WORK_S)
+        self._api, self._json = api, json
 
     def _connect(self, key: str) -> AsyncOpenAI:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
@@ -91,15 +69,6 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         fields = chat_fields if self._api == "chat" else responses_fields
         return fields(request, self._json)
 
-    def _further(self, request: Request) -> dict[str, Any]:
-        return {**self._extra, **(request.extra or {})}
-
-    def _body(self, request: Request) -> dict[str, Any]:
-        """Return a request as it is sent, and as the line of a batch holds it."""
-        fields = with_extra(self._fields(request), self._further(request))
-        further = fields.pop("extra_body", {})
-        return {**fields, **further}
-
     def _reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
         kind: type[Completion | Response] = Completion if self._api == "chat" else Response
         answer = self._read(model_name, kind, body)
@@ -108,25 +77,15 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
         reply = answer.reply(request_id)
         return reply if reply.model else reply._replace(model=model_name)
 
-    @contextlib.contextmanager
-    def _as_ours(self, about: str) -> Iterator[None]:
-        """Turn whatever the SDK raises in the block into a `ProviderError`."""
+    def _sdk(self) -> Any:
         import openai
 
-        try:
-            yield
-        except openai.APIStatusError as error:
-            raise self._error(about, error.status_code, error.body, error.response.headers) from error
-        except openai.APITimeoutError as error:
-            raise TimedOut("the connection timed out", where=self.name) from error
-        except openai.APIConnectionError as error:
-            raise self._unreachable(about, error) from error
+        return openai
 
     # --- batches -----------------------------------------------------------------------------------
 
-    async def _send(
-        self, client: AsyncOpenAI, path: str, bodies: Mapping[str, dict[str, Any]], label: str
-    ) -> str:
+    async def _send(self, client: AsyncOpenAI, bodies: Mapping[str, dict[str, Any]], label: str) -> str:
+        path = "/v1/chat/completions" if self._api == "chat" else "/v1/responses"
         lines = openai_batch.lines_of(bodies, path)
         metadata = {openai_batch.LABEL: label}
         with self._as_ours("batches"):
@@ -149,7 +108,9 @@ class OpenAIProvider(HttpBackend["AsyncOpenAI"]):
                 files = [(await client.files.content(file)).content for file in batch.result_files]
         return openai_batch.progress_of(batch, files, self._read, self._reply)
 
-    async def _find(self, client: AsyncOpenAI, label: str, since: datetime) -> str | None:
+    async def _find(
+        self, client: AsyncOpenAI, label: str, custom_ids: Collection[str], since: datetime
+    ) -> str | None:
         """Look through the newest batches; OpenAI lists them newest first."""
         newest: Any = client.batches.with_raw_response.list
         after: dict[str, str] = {}
