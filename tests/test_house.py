@@ -365,5 +365,6 @@ def test_every_module_says_what_lives_in_it() -> None:
 
 
 def test_helpers_of_the_tests_have_names_of_their_own() -> None:
-    names = [path.name for path in Path(__file__).parent.rglob("*.py") if path.name != "conftest.py"]
+    tests = Path(__file__).parent
+    names = [path.name for path in tests.rglob("*.py") if not path.name.startswith(("test_", "conftest"))]
     assert sorted(name for name in {*names} if names.count(name) > 1) == []

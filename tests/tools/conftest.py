@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tool_desk import Desk
 from sandboxed import SECRET, Sandbox, org_with
+from tool_desk import Desk
 
 
 @pytest.fixture(params=["bwrap", "landlock"])

@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tool_desk import Desk
 from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
+from tool_desk import Desk
 
 from lemming.config import Quota
 

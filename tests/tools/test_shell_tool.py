@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tool_desk import Desk
 from sandboxed import PYTHON, SECRET, Sandbox, needs_python, org_with, snapshot
+from tool_desk import Desk
 
 from lemming.errors import PermissionDenied
 from lemming.sandbox.run import run_confined, sandbox_status

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 import pytest
-from tool_desk import Desk
 from pydantic import Field
+from tool_desk import Desk
 
 from lemming.toolbox.calls import call_tool
 from lemming.tools import Tool, ToolRegistry, ToolResult, toolset_of

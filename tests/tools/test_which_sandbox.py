@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import cast
 
 import pytest
-from tool_desk import Desk
 from sandboxed import Sandbox, org_with, processes
+from tool_desk import Desk
 
 from lemming.config import Org, ShellSettings
 from lemming.sandbox.run import sandbox_status
