@@ -11,10 +11,12 @@ from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import one_line, painted, show, show_json, show_table, show_text
 from lemming.commands.staffing import copy_agent, new_agent, remove_agent, rename_agent
 from lemming.config import Config, credits_of, load_config
+from lemming.inspect.next_turn import NextTurn, next_turn
 from lemming.journal.ledger import AgentState, read_state
-from lemming.schedule import AgentSchedule, fire_point, next_due
-from lemming.tick.counter import load_tick
+from lemming.schedule import AgentSchedule, fire_point
+from lemming.tick.counter import load_counter
 from lemming.tick.plan import is_for_a_person, said_of_pause
+from lemming.times.cron import explained
 
 app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 
@@ -48,7 +50,7 @@ def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
 def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> None:
     """Show one agent: what its resume means, and where it stands."""
     base = find_org(ctx)
-    agent, config, tick = find_agent(base, name), load_config(base), load_tick(base)
+    agent, config, (tick, since) = find_agent(base, name), load_config(base), load_counter(base)
     state = read_state(base, name)
     readers = sorted(other.name for other in survey_agents(base).agents.values() if other.may_read(name))
     if as_json:
@@ -56,20 +58,20 @@ def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> 
         show_json("agent", {"agent": name, "resume": agent.plain, "problem": "", **facts})
         return
     show(painted(one_line(f"{name}  {agent.title}"), "bold"))
-    for label, value in _facts(agent, config, tick, readers, state):
+    for label, value in _facts(agent, config, next_turn(agent, config, tick, since=since), readers, state):
         show(f"  {label:<11} {one_line(value)}")
     show_text(f"\n{agent.instructions}")
 
 
 def _facts(
-    agent: Agent, config: Config, tick: int, readers: list[str], state: AgentState
+    agent: Agent, config: Config, coming: NextTurn, readers: list[str], state: AgentState
 ) -> list[tuple[str, str]]:
     """Return what is worth knowing about an agent as pairs of label and text."""
     entry = config.models.get(agent.model.key)
     allocation = credits_of(config, agent.name, agent.credits)
     limit = "no limit" if allocation.max_credits is None else f"of {allocation.max_credits:g}"
     files = agent.permissions.file_access
-    fires = f"{_rhythm(agent.schedule)}, next in tick {next_due(agent.schedule, tick)}"
+    fires = f"{_rhythm(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.words}"
     last = f"{state.status} in tick {state.tick}, {state.turns} turns" if state.status else "never"
     return [
         ("resume", paths.resume_file(agent.name)),
@@ -99,6 +101,9 @@ def _passed_on(state: AgentState) -> str:
 def _rhythm(schedule: AgentSchedule) -> str:
     every = schedule.run_every_n_ticks
     text = "every tick" if every == 1 else f"every {every} ticks"
+    if schedule.cron is not None:
+        by_clock = f"{explained(schedule.cron)} ({schedule.cron}, {schedule.timezone or 'the zone of all'})"
+        text = by_clock if every == 1 else f"{by_clock} and {text}"
     if point := fire_point(schedule):
         text += f" at {point:.2f}"
     return f"{text}, if something changed" if schedule.wake == "changed" else text

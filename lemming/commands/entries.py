@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from lemming.clock import SystemClock, timestamp
 from lemming.commands.narration import text_of
 from lemming.commands.screen import one_line, painted, show, show_json
 from lemming.messages import OutboxEntry
@@ -11,13 +12,14 @@ from lemming.messages import OutboxEntry
 
 def show_entries(entries: Sequence[OutboxEntry], *, unread: Iterable[str] = (), with_author: bool) -> None:
     """Print entries one a line; those whose file is in `unread` are marked with a star."""
-    fresh = set(unread)
+    fresh, now = set(unread), timestamp(SystemClock().now())
     tick_width = max((len(str(entry.tick)) for entry in entries), default=0)
     author_width = max((len(entry.agent) for entry in entries), default=0)
     for entry in entries:
         mark = "* " if entry.file in fresh else "  " if fresh else ""
         author = f"{entry.agent.ljust(author_width)}  " if with_author else ""
         tags = painted(f"  #{' #'.join(one_line(tag) for tag in entry.tags)}", "dim") if entry.tags else ""
+        tags += painted(f"  (waits until {entry.not_before})", "dim") if entry.not_before > now else ""
         place = f"{mark}{entry.tick:>{tick_width}}  {author}{entry.kind:<8}"
         show(f"{place}  {one_line(text_of(entry.payload), 2000)}{tags}")
 

@@ -12,11 +12,12 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_json
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
+from lemming.inspect.next_turn import next_turn
 from lemming.inspect.preview import Preview, preview_tick
 from lemming.inspect.waiting import said_of_waiting, waiting
 from lemming.organisation import OrgPath
 from lemming.report import Reason
-from lemming.schedule import fire_point, in_order, next_due
+from lemming.schedule import fire_point, in_order
 from lemming.tick.counter import load_tick
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
 from lemming.tick.plan import Plan, is_for_a_person, make_plan
@@ -76,7 +77,7 @@ def plan(
             show_json("plan", _as_json(planned, points, reasons, notes, waits))
         else:
             resting = {
-                name: next_due(survey.agents[name].schedule, tick + 1)
+                name: next_turn(survey.agents[name], config, tick + 1, since=planned.since).words
                 for name in planned.not_due
                 if name in survey.agents
             }
@@ -130,7 +131,7 @@ def _show(
     reasons: dict[str, Reason],
     notes: dict[str, str],
     waits: dict[str, Waits],
-    resting: dict[str, int],
+    resting: dict[str, str],
     *,
     is_next: bool,
 ) -> None:
@@ -141,7 +142,7 @@ def _show(
         parts = [_waiting(waits[name], rank), one_line(notes.get(name) or reasons[name].text, 400)]
         show(f"  {point}  {name.ljust(width)}  {'; '.join(filter(None, parts))}".rstrip())
     for name, why in {
-        **{n: f"not due until tick {t}" for n, t in resting.items()},
+        **{n: f"not due until {when}" for n, when in resting.items()},
         **planned.skipped,
     }.items():
         show(painted(f"     -  {name.ljust(width)}  {why}", "dim"))

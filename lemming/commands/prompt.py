@@ -12,8 +12,8 @@ from lemming.commands.screen import painted, show, show_json, show_text, tell
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
 from lemming.inspect.checks import why_no_tools
+from lemming.inspect.next_turn import next_turn
 from lemming.inspect.preview import Preview, preview_tick
-from lemming.schedule import next_due
 from lemming.tick.plan import is_for_a_person
 from lemming.turn.values import TurnInputs
 
@@ -75,8 +75,9 @@ def _about(preview: Preview, inputs: TurnInputs) -> str:
     parts = [f"{name}, tick {inputs.tick}, {inputs.model.provider} {inputs.model.model}".rstrip()]
     parts.append(f"about {-(-size // 4)} tokens")
     if name in preview.plan.not_due:
-        due = next_due(preview.survey.agents[name].schedule, preview.tick + 1)
-        parts.append(f"not due until tick {due}")
+        agent, config = preview.survey.agents[name], preview.snapshot.config
+        coming = next_turn(agent, config, preview.tick + 1, since=preview.plan.since)
+        parts.append(f"not due until {coming.words}")
     elif name in preview.plan.skipped:
         parts.append(preview.plan.skipped[name])
     if others := preview.waits_for(name):

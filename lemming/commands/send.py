@@ -9,19 +9,22 @@ import typer
 
 from lemming import messages
 from lemming.agents import survey_agents
-from lemming.clock import SystemClock, timestamp
+from lemming.clock import SystemClock, parse_timestamp, timestamp
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.config import Config, load_config
 from lemming.errors import UsageError
 from lemming.files.jsontext import JsonProblem, parse, pretty
+from lemming.inspect.next_turn import next_turn
 from lemming.kinds import MessageKind
 from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
-from lemming.schedule import next_due
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person
+from lemming.times.cron import zone
+from lemming.times.spoken import parse_duration, parse_moment
+from lemming.times.words import said, said_until
 
 PAYLOAD_LIMIT_BYTES = messages.ENTRY_LIMIT_BYTES - 4096  # room for the other keys of the entry
 READERS_TOLD = 5
@@ -51,26 +54,39 @@ def send(
         str | None,
         typer.Option("--payload", metavar="JSON", help="Further keys of the payload, as a JSON object."),
     ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="WHEN", help='Not before: "tomorrow 9:00", 17:30, "fri 8:15", ISO.'),
+    ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            "--in", metavar="DURATION", help="Not before so long from now: 90s, 30m, 2h, 1h30m, 3d."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a message into a person's outbox; whoever may read it sees it in their next turn.
 
     Prints the path of the entry, and who will read it, and when. With --to it is new to that agent only;
-    others who may read the outbox find it among what they know, and are not woken.
+    others who may read the outbox find it among what they know, and are not woken. With --at or --in nobody
+    is shown it before that moment; times are in the time zone of config/org.json, else in UTC.
 
     \b
     Examples:
       lemming send "Write about the ferry, please."
       lemming send --to editor --kind request "Shorter headlines, please."
       lemming send --payload '{"text": "see the file", "file": "shared/plan.md"}'
+      lemming send --to editor --at "tomorrow 9:00" "Is the page ready?"
     """
     base = find_org(ctx)
     config = load_config(base)
     _require_person(base, author, config)
     if to is not None:
         require_folder(base, to)
-    said = _said(" ".join(text or ()))  # may wait for standard input, while ticks go by
-    sendable = _sendable(_payload(said, to, payload))
+    waits_until = _moment(at, after, config)
+    spoken = _said(" ".join(text or ()))  # may wait for standard input, while ticks go by
+    sendable = _sendable(_payload(spoken, to, payload) | waits_until)
     entry = messages.send(
         base,
         author,
@@ -96,6 +112,21 @@ def _require_person(base: OrgPath, author: str, config: Config) -> None:
         f"{author} speaks for itself: a model answers for it",
         hint=f"people here: {people or 'none; an agent with the model key human is one'}",
     )
+
+
+def _moment(at: str | None, after: str | None, config: Config) -> dict[str, str]:
+    """Return the key of the payload that holds an entry back; nothing when it is for now."""
+    if at is None and after is None:
+        return {}
+    if at is not None and after is not None:
+        raise UsageError("--at and --in exclude each other", hint="name the moment, or how long from now")
+    now = SystemClock().now()
+    if after is not None:
+        return {"not_before": timestamp(now + parse_duration(after))}
+    moment = parse_moment(at or "", now, config.org.timezone or "UTC")
+    if moment <= now:
+        raise UsageError(f"{said(moment)} has passed", hint="name a moment to come, or send it without --at")
+    return {"not_before": timestamp(moment)}
 
 
 def _said(text: str) -> str:
@@ -138,24 +169,32 @@ def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config
     """Say who is shown an entry as something new, and in which tick at the earliest."""
     survey = survey_agents(base)
     able = [agent for agent in survey.agents.values() if agent.may_read(entry.agent)]
-    readers = [agent for agent in able if not is_for_a_person(agent, config)]
+    named = frozenset((*survey.agents, *survey.broken))
+    readers = [
+        agent for agent in able if not is_for_a_person(agent, config) and entry.is_new_to(agent.name, named)
+    ]
     if to is not None and to not in {agent.name for agent in able}:
         tell(
             f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json',
             style="yellow",
         )
-    named = frozenset((*survey.agents, *survey.broken))
-    due = sorted(
-        (next_due(agent.schedule, entry.tick), agent.name)
-        for agent in readers
-        if entry.is_new_to(agent.name, named)
-    )
     for agent in able:
-        if agent not in readers and agent.name in entry.targets:
+        if is_for_a_person(agent, config) and agent.name in entry.targets:
             tell(f"{agent.name} is a person: `lemming inbox {agent.name}` shows it")
-    if due:
-        told = ", ".join(f"{name} in tick {tick}" for tick, name in due[:READERS_TOLD])
-        more = f" and {len(due) - READERS_TOLD} more" if len(due) > READERS_TOLD else ""
-        tell(f"to be read by {told}{more} (tick {entry.tick} is next)")
+    if entry.not_before > entry.created_at:
+        moment = parse_timestamp(entry.not_before).astimezone(zone(config.org.timezone or "UTC"))
+        until = said_until(moment, SystemClock().now())
+        shown = _listed([agent.name for agent in readers])
+        tell(f"nobody is shown it before {said(moment)} ({until}){shown and f'; then {shown}'}")
+    elif readers:
+        coming = [(next_turn(agent, config, entry.tick), agent.name) for agent in readers]
+        coming.sort(key=lambda each: (each[0].tick is None, each[0].tick, each[1]))
+        told = _listed([f"{name} {'in ' if turn.at is None else ''}{turn.words}" for turn, name in coming])
+        tell(f"to be read by {told} (tick {entry.tick} is next)")
     elif not entry.targets & {agent.name for agent in able}:
         tell("warning: nobody will read it", style="yellow")
+
+
+def _listed(readers: list[str]) -> str:
+    more = f" and {len(readers) - READERS_TOLD} more" if len(readers) > READERS_TOLD else ""
+    return f"{', '.join(readers[:READERS_TOLD])}{more}"

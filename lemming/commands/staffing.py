@@ -19,9 +19,9 @@ from lemming.files import fs
 from lemming.files.documents import read_text
 from lemming.files.jsontext import parse, pretty
 from lemming.inspect.checks import why_no_tools
+from lemming.inspect.next_turn import next_turn
 from lemming.kinds import MESSAGE_KINDS
 from lemming.organisation import OrgPath
-from lemming.schedule import next_due
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person
 from lemming.tick.runtime import open_org
@@ -275,8 +275,9 @@ def _tell_next(base: OrgPath, agent: Agent) -> None:
     if why := why_no_tools(agent, load_config(base)):
         mend = 'take another (--model), or set it to "full" in config/models.json'
         tell(f"warning: {why}; {mend}", style="yellow")
-    first = next_due(agent.schedule, load_tick(base))
-    tell(f"{name} fires first in tick {first}; `lemming prompt {name}` shows its prompt")
+    first = next_turn(agent, load_config(base), load_tick(base))
+    when = f"in {first.words}" if first.tick is not None else first.words
+    tell(f"{name} fires first {when}; `lemming prompt {name}` shows its prompt")
     hears = agent.permissions.read_outboxes or agent.context
     if not hears and agent.schedule.wake == "changed":
         tell(

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import Survey
+from lemming.clock import SystemClock, parse_timestamp
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import describe_engine, find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, tell
@@ -17,6 +18,7 @@ from lemming.inspect.standing import Line, Standing, standing_of
 from lemming.inspect.waiting import said_of_waiting, waiting
 from lemming.journal.records import TickCommitted
 from lemming.tick.plan import said_of_pause
+from lemming.times.words import said_until
 
 
 def status(
@@ -102,6 +104,12 @@ def _totals(last: TickCommitted) -> str:
     return ", ".join(parts)
 
 
+def _next(line: Line) -> str:
+    if line.next_at is None:
+        return "-" if line.next_tick is None else str(line.next_tick)
+    return said_until(parse_timestamp(line.next_at), SystemClock().now())
+
+
 def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
     if not lines:
         show("no agents yet: `lemming agents new NAME` makes one")
@@ -110,7 +118,7 @@ def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
         [
             line.agent,
             line.model or "-",
-            "-" if line.next_tick is None else str(line.next_tick),
+            _next(line),
             f"{line.state.status} ({line.state.tick})" if line.state.status else "-",
             str(line.state.turns),
             f"{line.state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),

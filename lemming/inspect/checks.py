@@ -160,6 +160,7 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     yield from _about_model(place, agent, config)
     yield from _about_readers(place, agent, folders)
     yield from _about_retention(place, agent, config)
+    yield from _about_time(place, agent, config)
     yield from _about_tools(place, agent, config)
     yield from _about_files(place, agent, base)
     yield from problems_of_plan(base, agent, config)
@@ -183,6 +184,16 @@ def _about_readers(place: _Place, agent: Agent, folders: list[str]) -> Iterator[
         elif name != "*" and name not in folders:
             message = f'there is no agent "{name}"'
             yield place.problem(pointer, message, nearest_agent(name, folders), severity="warning")
+
+
+def _about_time(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+    if agent.schedule.cron is not None and (agent.schedule.timezone or config.org.timezone) is None:
+        hint = 'add "timezone": "Europe/Berlin" here, or for all in config/org.json'
+        yield place.problem("/schedule/cron", "a cron expression needs a time zone, and none is set", hint)
+    if agent.schedule.cron is None and agent.schedule.missed != "once":
+        yield place.problem(
+            "/schedule/missed", '"missed" is about cron, and there is none', "add cron", severity="warning"
+        )
 
 
 def _about_retention(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from lemming.agents import Agent, Survey, survey_agents
-from lemming.clock import SystemClock
+from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of, load_config
 from lemming.errors import LemmingError, Problem
 from lemming.inspect.health import Trouble, seconds_since_tick, troubles_of
+from lemming.inspect.next_turn import next_turn
 from lemming.inspect.under_way import has_been_interrupted, last_committed_tick, running_engine
 from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.ledger import AgentState, read_state
@@ -19,22 +20,23 @@ from lemming.journal.records import TickCommitted, progress_of
 from lemming.mail.misplaced import misplaced
 from lemming.organisation import OrgPath
 from lemming.report import Reason, Why
-from lemming.schedule import next_due
-from lemming.tick.counter import load_tick
+from lemming.tick.counter import load_counter, load_tick
 from lemming.tick.next_tick import find_next_tick
-from lemming.tick.plan import make_plan
+from lemming.tick.plan import Plan, make_plan
 
 
 @dataclass(frozen=True)
 class Line:
     """One agent's line: the tick it fires next (None: never), how its last turn ended, what it has spent.
 
-    `why`: whether it is to take a turn in the tick that runs next, and why not.
+    `next_at`: the moment, of one that goes by the clock. `why`: whether it is to take a turn in the tick that
+    runs next, and why not.
     """
 
     agent: str
     model: str = ""
     next_tick: int | None = None
+    next_at: str | None = None
     state: AgentState = field(default_factory=AgentState)
     max_credits: float | None = None
     why: Why = "broken"
@@ -47,6 +49,7 @@ class Line:
             "agent": self.agent,
             "model_key": self.model,
             "next_tick": self.next_tick,
+            "next_at": self.next_at,
             "why": self.why,
             "last_tick": state.tick if state.status else None,
             "last_status": state.status or None,
@@ -126,23 +129,30 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
 
 
 def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Line]:
-    reasons = make_plan(tick, survey, config).reasons
-    lines = [_line(base, agent, config, tick, reasons[agent.name]) for agent in survey.agents.values()]
+    at, since = timestamp(SystemClock().now()), load_counter(base)[1] if survey.by_clock else ""
+    plan = make_plan(tick, survey, config, at=at, since=since)
+    reasons = plan.reasons
+    lines = [_line(base, agent, config, plan, reasons[agent.name]) for agent in survey.agents.values()]
     lines += [Line(name, problem=str(error)) for name, error in survey.broken.items()]
     return sorted(lines, key=lambda line: line.agent)
 
 
-def _line(base: OrgPath, agent: Agent, config: Config, tick: int, reason: Reason) -> Line:
+def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reason) -> Line:
+    coming = next_turn(agent, config, plan.tick, since=plan.since)
+    is_out = reason.why in ("person", "paused")
     problem, state = "", AgentState()
     try:
         state = read_state(base, agent.name)
         config.model(agent.model.key)
     except LemmingError as error:
         problem = str(error)
+    if reason.why == "broken":
+        problem = reason.text
     return Line(
         agent=agent.name,
         model=agent.model.key,
-        next_tick=None if reason.why in ("person", "paused") else next_due(agent.schedule, tick),
+        next_tick=None if is_out else coming.tick,
+        next_at=None if is_out else coming.as_text,
         why=reason.why,
         state=state,
         max_credits=credits_of(config, agent.name, agent.credits).max_credits,

@@ -10,18 +10,21 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import timedelta
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 
-from lemming.agents import survey_agents
-from lemming.clock import timestamp
+from lemming.agents import Agent, survey_agents
+from lemming.clock import parse_timestamp, timestamp
 from lemming.events import Sleeping, Woken
 from lemming.files import fs
+from lemming.mail.index import EntryIndex
 from lemming.report import TickReport
 from lemming.schedule import next_due
 from lemming.service.watch import Watch, context_files
+from lemming.tick.counter import load_counter
 from lemming.tick.plan import is_for_a_person
 from lemming.tick.runtime import Runtime
+from lemming.times.cron import next_occurrence
 from lemming.tools import EngineTool, toolset_of
 
 LONGEST_SLEEP_S = 3600.0
@@ -105,7 +108,7 @@ class Sleeper(Timer):
             self._tell_woken(report.tick + 1, 0, changed)
             return 0
         self._was_hurried = False
-        night = self._night(report.tick, interval_s, most)
+        night = self._until_a_moment(self._night(report.tick, interval_s, most))
         if self.runtime.stop.is_set() or night.ends <= self.monotonic():
             return self._slept_through(night, report.tick, interval_s)
         self._tell_sleeping(report.tick + 1, night)
@@ -144,6 +147,33 @@ class Sleeper(Timer):
         due = sorted(name for name, when in schedules.items() if when == until)
         return Night(until, self._began + (until - tick) * interval_s, due)
 
+    def _until_a_moment(self, night: Night) -> Night:
+        """Return a night that ends when somebody is due by the clock, or an entry need wait no longer."""
+        now = self.runtime.clock.now()
+        moments = self._moments(now)
+        if not moments:
+            return night
+        first = min(moments.values())
+        ends = self.monotonic() + (first - now).total_seconds()
+        due = sorted(name for name, moment in moments.items() if name and moment == first)
+        return night if ends > night.ends else replace(night, ends=ends, due=due)
+
+    def _moments(self, now: datetime) -> dict[str, datetime]:
+        """Return when agents are due next by the clock, by name; under "" the first entry that waits."""
+        org, config = self.runtime.org, self.runtime.load_config()
+        survey, found = survey_agents(org), dict[str, datetime]()
+        since = load_counter(org)[1] if survey.by_clock else ""
+        for schedule, names in survey.by_clock.items():
+            zone_name = schedule.timezone or config.org.timezone
+            after = parse_timestamp(since) if since else now
+            if schedule.cron and zone_name and (at := next_occurrence(schedule.cron, zone_name, after)):
+                found |= dict.fromkeys(names, at)
+        for name in [*found] if config.org.paused else survey.paused:
+            found.pop(name, None)
+        if waits_until := org.own(EntryIndex).next_moment(timestamp(now)):
+            found[""] = parse_timestamp(waits_until)
+        return found
+
     def _schedules(self, tick: int) -> dict[str, int]:
         """Return the next tick, from `tick` on, of each agent that may take a turn in it as things stand."""
         config = self.runtime.load_config()
@@ -152,6 +182,7 @@ class Sleeper(Timer):
             name: next_due(agent.schedule, tick)
             for name, agent in agents.items()
             if name not in self._resting
+            and _goes_by_ticks(agent)
             and not (config.org.paused or agent.paused or is_for_a_person(agent, config))
         }
 
@@ -206,6 +237,11 @@ class Sleeper(Timer):
         why = "stop" if self.runtime.stop.is_set() else "change" if changed else "time"
         shown = [path.encode("utf-8", "replace").decode() for path in changed]
         self.runtime.notify(Woken(why=why, next_tick=tick, slept_through=passed, changed=shown))
+
+
+def _goes_by_ticks(agent: Agent) -> bool:
+    """Return whether an agent may be due in a tick whatever the clock says, or because of both."""
+    return agent.schedule.cron is None or agent.schedule.run_every_n_ticks > 1
 
 
 def _written_outside(report: TickReport) -> set[str]:
