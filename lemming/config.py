@@ -185,6 +185,17 @@ class Org:
             le=86_400,
         ),
     )
+    on_failure: list[str] = field(
+        default_factory=list,
+        metadata=about(
+            "A program and its arguments, run once when an agent, or the engine, begins to fail: facts as "
+            "JSON on standard input and in LEMMING_... variables; 30 s at most."
+        ),
+    )
+    on_waiting: list[str] = field(
+        default_factory=list,
+        metadata=about("The same, run once when something begins to wait for a person."),
+    )
     paused: str = field(
         default="",
         metadata=about(

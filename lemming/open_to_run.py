@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from lemming.clock import Clock
-from lemming.config import Config
+from lemming.config import Config, load_config
+from lemming.errors import LemmingError
 from lemming.events import Observer
+from lemming.organisation import Organisation
+from lemming.tick.counter import load_tick
 from lemming.tick.runtime import Runtime, open_org
 
 
+@contextlib.contextmanager
 def open_to_run(
     base_path: str | os.PathLike[str],
     *,
@@ -20,23 +26,59 @@ def open_to_run(
     notify: Observer,
     stop: threading.Event | None,
     batch: bool = False,
-) -> AbstractContextManager[Runtime]:
+) -> Iterator[Runtime]:
     """Hold an organisation's lock for the length of the block. Raises as `open_org`."""
-    return open_org(
-        base_path,
-        command=command,
-        clock=clock,
-        notify=notify,
-        stop=stop,
-        batch=batch,
-        observers_of=observers_of,
-    )
+    opened: Runtime | None = None
+    try:
+        with open_org(
+            base_path,
+            command=command,
+            clock=clock,
+            notify=notify,
+            stop=stop,
+            batch=batch,
+            observers_of=observers_of,
+        ) as opened:
+            try:
+                yield opened
+            except LemmingError as error:
+                _tell_of(error, opened)
+                raise
+    finally:
+        if opened is not None:
+            opened.at_end()
 
 
 def observers_of(runtime: Runtime, config: Config) -> list[Observer]:
     """Return who is to be told by these settings; nothing is imported for what is off."""
-    if config.org.history == "off":
-        return []
-    from lemming.history.recorder import Recorder
+    observers: list[Observer] = []
+    if config.org.history != "off":
+        from lemming.history.recorder import Recorder
 
-    return [Recorder(runtime, is_flushed=config.org.durability != "off").hear]
+        observers.append(Recorder(runtime, is_flushed=config.org.durability != "off").hear)
+    if config.org.on_failure or config.org.on_waiting:
+        from lemming.service.alerts import Alerts
+
+        observers.append(runtime.org.own(Alerts).under(runtime, config.org, _waiting_for_people).hear)
+    return observers
+
+
+def _waiting_for_people(org: Organisation) -> Iterable[tuple[str, dict[str, Any]]]:
+    """Yield what waits for a person, by what names it: a request, and who of several is to answer."""
+    from lemming.inspect.waiting import waiting
+
+    for item in waiting(org):
+        yield f"{item.identity} {item.person}", {"about": item.person, "text": item.line, "id": item.id}
+
+
+def _tell_of(error: LemmingError, runtime: Runtime) -> None:
+    """Have a person told that a run ends with an error, where the settings have a command for that."""
+    settings, tick = runtime.settings, -1
+    with contextlib.suppress(LemmingError):  # what could not be read, it ends with anyway
+        settings = settings or load_config(runtime.org).org
+        tick = load_tick(runtime.org)
+    if settings is not None and settings.on_failure:
+        from lemming.service.alerts import Alerts
+
+        alerts = runtime.org.own(Alerts).under(runtime, settings, _waiting_for_people)
+        alerts.stopped_by(error, tick)

@@ -72,7 +72,7 @@ SDKS = {
 
 STARTS_PROCESSES = {
     "llm/backends/cli.py", "llm/backends/weights.py", "commands/chaos.py", "sandbox/run.py", "history/git.py",
-    "history/bisect.py",
+    "history/bisect.py", "service/command.py",
 }  # fmt: skip
 
 # What a module keeps for the whole process, and why no organisation sees another's through it. What is known

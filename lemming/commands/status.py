@@ -15,7 +15,7 @@ from lemming.commands.screen import counted, one_line, painted, show, show_json,
 from lemming.config import Config
 from lemming.inspect.health import Trouble
 from lemming.inspect.standing import Line, Standing, standing_of
-from lemming.inspect.waiting import said_of_waiting, waiting
+from lemming.inspect.waiting import said_of_waiting
 from lemming.journal.records import TickCommitted
 from lemming.tick.plan import said_of_pause
 from lemming.times.words import said_until
@@ -50,12 +50,11 @@ def status(
       lemming status --check --max-age 10m || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
-    base = find_org(ctx)
-    found, items = standing_of(base, max_age_s=max_age), waiting(base)
+    found = standing_of(find_org(ctx), max_age_s=max_age)
     if as_json:
-        show_json("status", {**found.as_json(), "waiting": len(items)})
+        show_json("status", found.as_json())
     else:
-        _show(found, said_of_waiting(items))
+        _show(found, said_of_waiting(found.waiting))
         if check:
             wrong = f"{counted(len(found.troubles), 'thing')} wrong"
             show(wrong if found.troubles else "all is well")

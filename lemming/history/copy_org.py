@@ -112,7 +112,8 @@ def _put_stand_in(copy: Path, kills: int) -> None:
     settings: dict[str, Any] = asdict(config.org)
     settings["plugins"] = [*settings["plugins"], "lemming.testing.standin"]
     settings["max_attempts"] = settings["max_attempts"] + kills
-    settings.pop("history", None)
+    for key in ("history", "on_failure", "on_waiting"):
+        settings.pop(key)
     if settings["executor"] == "dask":  # the workers belong to the original
         settings["executor"] = "threads"
     fs.publish(copy, MODELS_FILE, pretty(models))

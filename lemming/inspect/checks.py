@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -10,7 +12,7 @@ from lemming import paths
 from lemming.access.grants import Access, resolve, why_no_grant
 from lemming.access.open import read_allowed_text
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, FileAccess, agent_folders, nearest_agent, survey_agents
-from lemming.config import CREDITS_FILE, MODELS_FILE, Config, credits_of, is_overridden
+from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
 from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.files import fs
 from lemming.files.jsontext import locate
@@ -59,8 +61,17 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
             message = f'model key "{key}": {secret} is sent over plain http to another machine'
             hint = "use https, or a tunnel to this machine"
             yield _warning(MODELS_FILE, f"/{key}/options", message, hint)
+    for key, command in (("on_failure", config.org.on_failure), ("on_waiting", config.org.on_waiting)):
+        if command and not _is_program(base, command[0]):
+            hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
+            yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
     yield from _about_new_agents(config)
     yield from _about_allocations(base, config)
+
+
+def _is_program(base: OrgPath, word: str) -> bool:
+    """Return whether there is a program of this name, or at this place as seen from the folder."""
+    return os.access(base / word, os.X_OK) if "/" in word else bool(shutil.which(word))
 
 
 def _about_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:

@@ -48,6 +48,9 @@ def _settings(config: Config, agents: Iterable[Agent]) -> Iterator[str]:
             yield f"imports the Python module {name}"
     if config.org.executor == "dask":
         yield f"has its calls made by the cluster at {config.org.executor_address}, which may run code here"
+    for when, command in (("fails", config.org.on_failure), ("waits for a person", config.org.on_waiting)):
+        if command:
+            yield f"runs the program: {' '.join(command)}, when something {when}"
     if config.org.shell.sandbox == "none":  # else no tool that ships reaches anything, and none is imported
         for agent in agents:
             for tool in shipped_tools(agent.permissions.tools):

@@ -14,6 +14,7 @@ from lemming.errors import LemmingError, Problem
 from lemming.inspect.health import Trouble, seconds_since_tick, troubles_of
 from lemming.inspect.next_turn import next_turn
 from lemming.inspect.under_way import has_been_interrupted, last_committed_tick, running_engine
+from lemming.inspect.waiting import WaitsForPerson, waiting
 from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import TickCommitted, progress_of
@@ -75,6 +76,7 @@ class Standing:
     survey: Survey
     lines: list[Line]
     troubles: list[Trouble]
+    waiting: list[WaitsForPerson]
     misplaced: list[Problem]
 
     @property
@@ -94,6 +96,7 @@ class Standing:
             "last_tick": {"tick": self.last.tick, "totals": self.last.totals} if self.last else None,
             "agents": [line.as_json() for line in self.lines],
             "troubles": [asdict(trouble) for trouble in self.troubles],
+            "waiting": len(self.waiting),
             "misplaced": [problem.as_json() for problem in self.misplaced],
         }
 
@@ -124,6 +127,7 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
         survey=survey,
         lines=lines,
         troubles=troubles,
+        waiting=waiting(base),
         misplaced=list(misplaced(Path(base), [*survey.agents, *survey.broken], tick)),
     )
 

@@ -80,6 +80,7 @@ class Runtime:
     batches: Batches | None = None
     turn_lock: TurnLock = field(default_factory=TurnLock)
     prompts: PromptWriter = field(default_factory=PromptWriter)
+    at_end: Callable[[], None] = lambda: None  # what is left to be done once the lock is free
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
     _joined: tuple[Observer, ...] = ()
@@ -97,6 +98,11 @@ class Runtime:
     def is_heard(self) -> bool:
         """Whether anybody listens; else nobody need put events together."""
         return bool(self.observers or self._joined)
+
+    @property
+    def settings(self) -> Org | None:
+        """The organisation's settings as they were last read; None before that."""
+        return self._config.org if self._config else None
 
     def notify(self, event: Event) -> None:
         """Tell an event to all observers."""

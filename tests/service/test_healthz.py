@@ -45,18 +45,20 @@ def test_a_running_engine_answers_what_status_check_says(base: Path, lemming: Le
     make_org(base, resume("ada"), resume("bob"), script=script)
     run_once(base)
     with start("-C", str(base), "run-forever", "--interval", "3600", "--health", "0") as running:
-        line = read_until(running.stderr, "/healthz")
-        port = int(line.split("127.0.0.1:")[1].split("/")[0])
-        read_until(running.stderr, "next is tick 3")
-        status, facts = ask(port)
-        checked = lemming("status", "--check", "--json")
-        assert (status, checked.status) == (503, 1)
-        assert facts == checked.objects[0]
-        assert facts["engine"]["pid"] == running.pid
-        assert {trouble["about"] for trouble in facts["troubles"]} == {"ada", "bob"}
-        assert ask(port, "/healthz?max_age=soon")[0] == 400
-        assert ask(port, "/healthz?age=1")[0] == 400
-        running.terminate()
+        try:
+            line = read_until(running.stderr, "/healthz")
+            port = int(line.split("127.0.0.1:")[1].split("/")[0])
+            read_until(running.stderr, "next is tick 3")
+            status, facts = ask(port)
+            checked = lemming("status", "--check", "--json")
+            assert (status, checked.status) == (503, 1)
+            assert facts == checked.objects[0]
+            assert facts["engine"]["pid"] == running.pid
+            assert {trouble["about"] for trouble in facts["troubles"]} == {"ada", "bob"}
+            assert ask(port, "/healthz?max_age=soon")[0] == 400
+            assert ask(port, "/healthz?age=1")[0] == 400
+        finally:
+            running.terminate()  # or a failed test would wait for it
         assert running.wait() == 0
     with pytest.raises(ConnectionRefusedError):
         ask(port)

@@ -57,14 +57,18 @@ def test_a_service_is_ready_with_its_first_tick_and_says_when_it_ends(
         running = subprocess.Popen(
             [*PROGRAM, "-C", str(base), "run-forever", "--interval", "3600", "-q"], env=environment
         )
-        until_ready = told.until(READY)
-        assert until_ready[-1] == f"{READY}\nSTATUS=tick 1"
-        assert set(until_ready[:-1]) == {ALIVE}
-        assert told.until("1 done")[-1] == "STATUS=tick 1: 1 done"
-        assert told.until(ALIVE)[-1] == ALIVE  # also in the pause
-        running.send_signal(signal.SIGTERM)
-        assert told.until(STOPPING)[-1] == STOPPING
-        assert running.wait() == 0
+        try:
+            until_ready = told.until(READY)
+            assert until_ready[-1] == f"{READY}\nSTATUS=tick 1"
+            assert set(until_ready[:-1]) == {ALIVE}
+            assert told.until("1 done")[-1] == "STATUS=tick 1: 1 done"
+            assert told.until(ALIVE)[-1] == ALIVE  # also in the pause
+            running.send_signal(signal.SIGTERM)
+            assert told.until(STOPPING)[-1] == STOPPING
+            assert running.wait() == 0
+        finally:
+            running.kill()
+            running.wait()
 
 
 def test_nobody_is_told_where_nobody_asked(base: Path) -> None:
