@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import typer
 
@@ -109,6 +110,12 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
     else:
         hint = f"{command} --help"
     message = str(error.format_message()).replace("Value error, ", "")
+    cause: Any = error.__cause__
+    if hasattr(cause, "errors"):  # pydantic's, which reads arguments for the parser
+        from lemming.files.documents import in_plain_words
+
+        (item,) = cause.errors()
+        message = message.replace(item["msg"], in_plain_words(item))
     return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 
 

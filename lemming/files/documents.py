@@ -247,7 +247,7 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
         pointer = "".join(f"/{part}" for part in path)
         above, _, key = pointer.rpartition("/")
         if item["type"] != "missing":
-            found.append((pointer, _sentence(item), _instead(_type_at(kind, path), item["input"])))
+            found.append((pointer, in_plain_words(item), _instead(_type_at(kind, path), item["input"])))
         elif above in lacking:
             lacking[above].append(key)
         else:
@@ -272,14 +272,16 @@ def _is_branch(part: Any) -> bool:
     return isinstance(part, str) and ("[" in part or part in ("str", "int", "float", "bool", "none"))
 
 
-def _sentence(item: Any) -> str:
+def in_plain_words(item: Any) -> str:
+    """Return in plain words what one item of a `ValidationError` says is wrong."""
     kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
     if kind in ("dataclass_type", "dict_type", "model_type"):
         return f"expected an object, found {_kind_of(value)}"
     if kind == "literal_error":
         return f"expected {context['expected']}, found {_show(value)}"
     expected = {
-        "int_type": "a whole number", "float_type": "a number", "string_type": "text",
+        "int_type": "a whole number", "int_parsing": "a whole number", "string_type": "text",
+        "float_type": "a number", "float_parsing": "a number",
         "bool_type": "true or false", "list_type": "a list",
         "greater_than_equal": f"a number of at least {context.get('ge')}",
         "greater_than": f"a number above {context.get('gt')}",

@@ -65,7 +65,8 @@ def test_with_json_the_error_is_an_object_on_standard_output(base: Path, lemming
         (["run-once", "--jsn"], "no such option: --jsn", "lemming run-once --help"),
         (["prompt"], "missing argument 'AGENT'", "lemming prompt --help"),
         (["plan", "--why", "ada"], "requires 2 arguments", "lemming plan --help"),
-        (["outbox", "ada", "-n", "0"], "-n", "lemming outbox --help"),
+        (["outbox", "ada", "-n", "0"], "'-n': expected a number of at least 1", "lemming outbox --help"),
+        (["tick", "nine"], "'TICK': expected a whole number, found \"nine\"", "lemming tick --help"),
         (["schema", "resum"], "'resum' is not one of", "lemming schema --help"),
     ],
 )
