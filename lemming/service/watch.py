@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-import time
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from lemming import paths
@@ -19,24 +17,13 @@ from lemming.access.grants import resolve
 from lemming.agents import Agent
 from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.errors import PermissionDenied, ToolError
-from lemming.files import fs
-from lemming.files.stamps import Identity, Reading, has_rested, identity_of, is_current, look
+from lemming.files.stamps import ABSENT, Identity, Listing, Reading, identity_of, is_current, list_again, look
 
 SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
 LIMIT_BYTES = 16 << 20  # more than any of these files may have
 
 State = str | int
 _Stamp = Identity | None
-
-
-@dataclass(frozen=True)
-class _Folder:
-    """What a folder held. `is_settled`: a change of its names since would show in its stamp."""
-
-    names: tuple[str, ...]
-    fold: int
-    stamp: _Stamp
-    is_settled: bool
 
 
 class Watch:
@@ -46,7 +33,7 @@ class Watch:
         self._base = str(base)
         self._context: list[str] = []
         self._files: dict[str, Reading[None]] = {}
-        self._folders: dict[str, _Folder] = {}
+        self._folders: dict[str, tuple[Listing, int]] = {}
         self._seen: dict[str, State] = {}
         self._still: list[tuple[str, _Stamp]] = []  # all that was looked at, once it has rested
         self._is_settled = False
@@ -92,8 +79,9 @@ class Watch:
             for memory in self._names(f"{folder}/memory"):
                 if memory.endswith(".json"):
                     yield from self._state_of(f"{folder}/memory/{memory}")
-            if outbox := self._folder(f"{folder}/outbox"):
-                yield f"{folder}/outbox", outbox.fold
+            listing, fold = self._folder(f"{folder}/outbox", keeps_names=False)
+            if listing is not ABSENT:
+                yield f"{folder}/outbox", fold
         if not self._is_settled:
             self._still = []
 
@@ -111,24 +99,24 @@ class Watch:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 yield file, f"cannot be read: {error.errno}"
 
-    def _names(self, folder: str) -> tuple[str, ...]:
-        found = self._folder(folder, keeps_names=True)
-        return found.names if found else ()
+    def _names(self, folder: str) -> list[str]:
+        return self._folder(folder)[0].names
 
-    def _folder(self, folder: str, *, keeps_names: bool = False) -> _Folder | None:
-        """Return what a folder holds, listed again only when it may have changed; None when there is none."""
-        path, found = f"{self._base}/{folder}", self._folders.get(folder)
-        now, stamp = time.time_ns(), _stamp(path)
-        if found is None or not found.is_settled or found.stamp != stamp:
-            try:
-                names = fs.list_names(path)
-            except OSError:
-                names = []
-            is_settled = (stamp is None or has_rested(stamp, now)) and _stamp(path) == stamp
-            found = _Folder(tuple(names) if keeps_names else (), _fold(names), stamp, is_settled)
-            self._folders[folder] = found
-        self._note(path, stamp, found.is_settled)
-        return found if stamp else None
+    def _folder(self, folder: str, *, keeps_names: bool = True) -> tuple[Listing, int]:
+        """Return a folder, listed again only when it may have changed, and the fold of its names."""
+        path, (before, fold) = f"{self._base}/{folder}", self._folders.get(folder, (None, 0))
+        try:
+            listing = list_again(path, before)
+        except OSError:
+            listing = ABSENT
+        if listing is not before:
+            fold = _fold(listing.names)
+            if not keeps_names and listing is not ABSENT:
+                listing = listing._replace(names=[])
+            self._folders[folder] = listing, fold
+        is_there = listing is not ABSENT
+        self._note(path, listing.identity if is_there else _stamp(path), listing.is_settled or not is_there)
+        return listing, fold
 
     def _note(self, path: str, stamp: _Stamp, is_settled: bool) -> None:
         self._still.append((path, stamp))
