@@ -37,11 +37,12 @@ ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
 class _Place:
     """A resume, for problems that name a place in it."""
 
+    org: OrgPath
     file: str
-    text: str
 
     def problem(self, pointer: str, message: str, hint: str, *, severity: str = "error") -> Problem:
-        line, column = locate(self.text, pointer)
+        text = fs.read_bytes(self.org / self.file, RESUME_LIMIT_BYTES).decode("utf-8", "replace")
+        line, column = locate(text.removeprefix("\ufeff"), pointer)
         return Problem(message, self.file, line, column, pointer, hint, severity=severity)
 
 
@@ -165,9 +166,7 @@ def _about_outbox(base: OrgPath, name: str, tick: int | None, opened: Opened) ->
 
 
 def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: list[str]) -> Iterator[Problem]:
-    file = paths.resume_file(agent.name)
-    text = fs.read_bytes(base / file, RESUME_LIMIT_BYTES).decode("utf-8", "replace").removeprefix("\ufeff")
-    place = _Place(file, text)
+    place = _Place(base, paths.resume_file(agent.name))
     yield from _about_model(place, agent, config)
     yield from _about_readers(place, agent, folders)
     yield from _about_retention(place, agent, config)
