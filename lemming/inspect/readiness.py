@@ -45,6 +45,8 @@ def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | 
         return Readiness(False, error.message, error.hint)
     if is_person(entry.provider, plugins):
         return Readiness(True, "a person answers, with `lemming send`")
+    if entry.provider == "plan":
+        return Readiness(True, "the agent's plan.json says what it does")
     if entry.provider == "scripted":
         return Readiness(True, f"answers are read from {entry.options['file']}")
     look = {"local": _local, "cli": _cli, "ollama": _ollama, "openai": _hosted, "anthropic": _hosted}

@@ -118,6 +118,7 @@ def test_models_are_listed_with_what_each_still_needs(base: Path, lemming: Lemmi
         "gpt": False,
         "human": True,
         "own": None,
+        "plan": True,
         "prog": False,
         "scripted": True,
         "typo": False,
