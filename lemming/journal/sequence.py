@@ -66,7 +66,7 @@ class Sequence:
     """The records of one journal as they follow each other."""
 
     def __init__(self, tick: int) -> None:
-        self._tick = tick
+        self._tick, self._line = tick, 0
         self._order: frozenset[str] | None = None
         self._started: set[str] = set()
         self._is_over = False
@@ -76,6 +76,7 @@ class Sequence:
 
         `here` takes what it spells out, and `prompts` fetches what it refers to.
         """
+        self._line += 1
         record = record_of(plain)
         if why := self._why_misplaced(record):
             raise NoRecord(why)
@@ -83,7 +84,9 @@ class Sequence:
             return record
         here.take(plain)
         if is_referring(plain):
-            return TurnStarted.from_json(plain, partial(_fetched, plain, self._tick, prompts, here))
+            return TurnStarted.from_json(
+                plain, partial(_fetched, plain, self._tick, self._line, prompts, here)
+            )
         if why := why_no_start(record):
             raise NoRecord(why)
         return record
@@ -125,7 +128,7 @@ class Sequence:
         return ""
 
 
-def _fetched(plain: Json, tick: int, prompts: PromptReader, here: SpelledOut) -> Json:
+def _fetched(plain: Json, tick: int, line: int, prompts: PromptReader, here: SpelledOut) -> Json:
     """Return what a `turn_started` refers to; raise `CorruptState` when it is gone, or no start of a turn."""
     try:
         fetched = prompts.fetch(plain, tick, here)
@@ -136,8 +139,8 @@ def _fetched(plain: Json, tick: int, prompts: PromptReader, here: SpelledOut) ->
     if why:
         raise CorruptState(
             f"what the turn of {plain['agent']} started from cannot be put together: {why}",
-            where=paths.journal_file(tick),
-            hint="restore the journals of the ticks before it from a backup; a tick that is not over is "
-            "taken anew once you move its journal away",
+            where=f"{paths.journal_file(tick)}:{line}",
+            hint="restore the journals of the ticks before it from a backup; where the tick is not over, "
+            "`lemming repair` has the turn taken anew",
         )
     return fetched

@@ -9,12 +9,12 @@ import pytest
 from broken import Repair, damage, interrupt, journal, make
 from typed import typed
 
-from lemming.engine import load_tick, run_once
+from lemming.engine import load_tick, run_forever, run_once
 from lemming.errors import CorruptState, TickAlreadyCommitted
-from lemming.events import ModelAsked
+from lemming.events import Event, ModelAsked
 from lemming.journal.file import is_committed
 from lemming.journal.ledger import read_state
-from lemming.testing import Crash, crash_at, journal_lines, tree
+from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 
 
@@ -154,6 +154,27 @@ def test_a_journal_damaged_in_its_first_line_runs_afresh(base: Path, repair: Rep
     repair("--yes")
     assert run_once(base).tick == 4
     assert journal_lines(base, 4)[-1]["type"] == "tick_committed"
+
+
+def test_a_turn_whose_beginning_stood_in_a_journal_that_is_gone_is_taken_anew(
+    base: Path, repair: Repair
+) -> None:
+    make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("news")}])
+
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked) and event.agent == "bob" and load_tick(base) == 3:
+            raise Crash
+
+    with pytest.raises(Crash):
+        run_forever(base, interval_s=0, max_ticks=4, notify=die)
+    journal(base, 1).unlink()  # as power loss may with durability "off"
+    with pytest.raises(CorruptState, match="cannot be put together"):
+        run_once(base)
+    (found,) = repair("--json").objects
+    assert found["where"] == "logs/ticks/00000003.jsonl:2"
+    assert repair("--yes").status == 0
+    assert [turn.status for turn in run_once(base).turns] == ["done", "done"]
+    assert load_tick(base) == 4
 
 
 def test_a_link_in_the_place_of_a_journal_is_moved_aside(base: Path, repair: Repair) -> None:

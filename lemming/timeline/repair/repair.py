@@ -25,7 +25,7 @@ from lemming.journal.copy import set_journals_aside
 from lemming.journal.file import is_committed, journal_ticks, last_record, read_journal
 from lemming.journal.ledger import FILE_LIMIT_BYTES as LEDGER_LIMIT_BYTES
 from lemming.journal.ledger import LINE_LIMIT_BYTES, AgentState
-from lemming.journal.records import ModelReplied
+from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnStarted
 from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import list_outbox
 from lemming.organisation import OrgPath
@@ -216,10 +216,20 @@ def _about_journals(base: OrgPath, ticks: list[int], next_tick: int, writes: Las
     """Yield what is wrong with journals, and note what those that can be read say was written."""
     for tick in ticks:
         try:
-            writes.note(tick, read_journal(base, tick))
+            records = read_journal(base, tick)
+            writes.note(tick, records)
+            _require_starts(records)
         except CorruptState as error:
             writes.note_damaged()
             yield _about_a_journal(base, tick, next_tick, error)
+
+
+def _require_starts(records: list[Record]) -> None:
+    """Raise `CorruptState` for a turn that cannot go on: journals with what it started from are gone."""
+    is_over = bool(records) and isinstance(records[-1], TickCommitted)
+    for record in () if is_over else records:
+        if isinstance(record, TurnStarted):
+            record.as_json()
 
 
 def _about_a_journal(base: OrgPath, tick: int, next_tick: int, error: CorruptState) -> Repair:
