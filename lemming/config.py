@@ -278,6 +278,7 @@ DEFAULT_MODELS = {
     "default": ModelEntry(provider="local", model=LOCAL_MODEL, prompt="brief", max_output_tokens=220),
     "human": ModelEntry(provider="human"),
     "plan": ModelEntry(provider="plan", prompt="values", per_call=0.0),
+    "clock": ModelEntry(provider="clock", prompt="values", per_call=0.0),
 }
 
 

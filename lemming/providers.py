@@ -235,6 +235,7 @@ _BUILT_IN = {
     "scripted": "lemming.llm.backends.scripted:ScriptedProvider",
     "human": "lemming.llm.backends.human:HumanProvider",
     "plan": "lemming.llm.backends.plan:PlanProvider",
+    "clock": "lemming.llm.backends.clock:ClockProvider",
     "replay": "lemming.llm.backends.replay:ReplayProvider",
 }
 _LAZY = {

@@ -1,6 +1,6 @@
 """Tools: what an agent can do beside writing to its outbox and its memory.
 
-A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. The nine that ship
+A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. The ten that ship
 live in `lemming/toolbox/`; they say what would change (`plan`) and leave the writing to the engine.
 """
 
@@ -240,6 +240,7 @@ SHIPPED = {
     "memory_read": "lemming.toolbox.memories:MemoryRead",
     "memory_write": "lemming.toolbox.memories:MemoryWrite",
     "remind_me": "lemming.toolbox.reminders:RemindMe",
+    "keep_job": "lemming.toolbox.jobs:KeepJob",
     "create_agent": "lemming.toolbox.staff:CreateAgent",
     "list_agents": "lemming.toolbox.staff:ListAgents",
 }

@@ -12,8 +12,9 @@ from lemming import paths
 from lemming.access.grants import Access, resolve, why_no_grant
 from lemming.access.open import read_allowed_text
 from lemming.agents import RESUME_LIMIT_BYTES, Agent, FileAccess, agent_folders, nearest_agent, survey_agents
+from lemming.calendars import problems_of_calendar
 from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
-from lemming.errors import LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
+from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.files import fs
 from lemming.files.jsontext import locate
 from lemming.inspect.plan_checks import problems_of_plan
@@ -21,7 +22,7 @@ from lemming.inspect.readiness import seen_on_the_way
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.memory import read_memories
-from lemming.organisation import OrgPath
+from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
 from lemming.tick.counter import load_tick
@@ -67,12 +68,20 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
             hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
     yield from _about_new_agents(config)
+    yield from _about_calendar(base, config)
     yield from _about_allocations(base, config)
 
 
 def _is_program(base: OrgPath, word: str) -> bool:
     """Return whether there is a program of this name, or at this place as seen from the folder."""
     return os.access(base / word, os.X_OK) if "/" in word else bool(shutil.which(word))
+
+
+def _about_calendar(base: OrgPath, config: Config) -> Iterator[Problem]:
+    try:
+        yield from problems_of_calendar(Organisation.at(base), survey_agents(base).agents, config)
+    except ConfigError as error:
+        yield from error.problems
 
 
 def _about_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +19,7 @@ NO_ZONE = (
     'its schedule has a cron expression and no time zone (set "timezone" in its schedule, or for all in '
     "config/org.json)"
 )
+NOBODY: Mapping[str, str] = {}
 DUE, NOT_DUE = Reason("due"), Reason("not_due")
 
 
@@ -72,10 +74,19 @@ class Plan:
         return cls(**{**fields, **readings})
 
 
-def make_plan(tick: int, survey: Survey, config: Config, *, at: str = "", since: str = "") -> Plan:
+def make_plan(
+    tick: int,
+    survey: Survey,
+    config: Config,
+    *,
+    at: str = "",
+    since: str = "",
+    resting: Mapping[str, str] = NOBODY,
+) -> Plan:
     """Return the plan of a tick for the agents found.
 
-    Who has a cron schedule is due if a moment of it lies after `since`, up to `at`.
+    Who has a cron schedule is due if a moment of it lies after `since`, up to `at`. Those `resting` have
+    nothing to ask for by the calendar; or something is wrong with it, then their word says what.
     """
     skipped = {**_paused(survey, config), **dict.fromkeys(people_in(survey, config), FOR_A_PERSON)}
     due = {
@@ -84,17 +95,18 @@ def make_plan(tick: int, survey: Survey, config: Config, *, at: str = "", since:
         if is_due(AgentSchedule(run_every_n_ticks=every, phase_offset=offset), tick)
         for name in names
     }
-    unzoned: dict[str, str] = {}
+    due.difference_update(resting)
+    at_fault = {name: why for name, why in resting.items() if why}
     for schedule, names in survey.by_clock.items():
         if schedule.timezone is None and config.org.timezone is None:
-            unzoned |= dict.fromkeys(names, NO_ZONE)
+            at_fault |= dict.fromkeys(names, NO_ZONE)
         if not due.isdisjoint(names) and not due_by_clock(schedule, config.org.timezone, since, at):
             due.difference_update(names)
     due.difference_update(skipped)
     order = [name for name in survey.order if name in due] if due else []
-    idle = due | skipped.keys() | unzoned.keys()
+    idle = due | skipped.keys() | at_fault.keys()
     not_due = [name for name in survey.agents if name not in idle] if idle else list(survey.agents)
-    broken = {**{name: str(error) for name, error in survey.broken.items()}, **unzoned}
+    broken = {**{name: str(error) for name, error in survey.broken.items()}, **at_fault}
     return Plan(
         tick=tick,
         order=order,

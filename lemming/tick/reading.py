@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from lemming.agents import Survey
+from lemming.calendars import is_clock
 from lemming.clock import parse_timestamp
 from lemming.config import Config
 from lemming.errors import Problem
@@ -23,7 +24,13 @@ BELIEVED_AHEAD = timedelta(days=1)
 
 def goes_by_the_clock(survey: Survey, config: Config) -> bool:
     """Return whether anybody's turns depend on the wall clock, so that each tick's reading must be kept."""
-    return bool(survey.by_clock)
+    return bool(survey.by_clock) or bool(clocks_in(survey, config))
+
+
+def clocks_in(survey: Survey, config: Config) -> list[str]:
+    """Return the agents whose brain is the clock."""
+    keys = (key for key in survey.by_model if is_clock(key, config))
+    return [name for key in keys for name in survey.by_model[key]]
 
 
 def previous_reading(base: OrgPath, tick: int, ticks: list[int]) -> str:

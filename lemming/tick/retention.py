@@ -24,6 +24,7 @@ from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry
 from lemming.organisation import Organisation
 from lemming.tick.plan import people_in
+from lemming.tick.reading import clocks_in
 
 TURNS_WAITED_FOR, RETENTIONS_WAITED_FOR = 2, 10
 
@@ -133,7 +134,7 @@ class _Readers:
     """The agents that take turns, with what they were shown. Who reads everybody is looked at together."""
 
     def __init__(self, org: Organisation, survey: Survey, config: Config) -> None:
-        people = set(people_in(survey, config))
+        people = {*people_in(survey, config), *clocks_in(survey, config)}  # who reads no inbox
         self._of_all: list[_Reader] = []
         self._of_author: dict[str, list[_Reader]] = {}
         for agent in survey.agents.values():

@@ -6,21 +6,23 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lemming import paths
 from lemming.agents import Agent, Survey, survey_agents
+from lemming.calendars import asker_in, is_clock
 from lemming.config import Config
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem
 from lemming.files.documents import once_saved
 from lemming.files.jsontext import nearest
 from lemming.files.stamps import opened
+from lemming.mail.jobs import JobDue, Jobs
 from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
 from lemming.report import Reason, TurnReport
 from lemming.tick.idle import IdleAgents
 from lemming.tick.plan import Plan, callers_in, make_plan, people_in
-from lemming.tick.reading import goes_by_the_clock, kept_reading
+from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
 from lemming.tools import Toolset, toolset_of
 
 if TYPE_CHECKING:
@@ -62,6 +64,13 @@ class Snapshot:
     def since(self) -> str:
         """The reading up to which the ticks before it went; empty where none is needed."""
         return self.plan.since
+
+    def jobs_for(self, name: str) -> list[dict[str, Any]]:
+        """Return the payloads of what an agent whose brain is the clock asks for in this tick."""
+        if not is_clock(self.agent(name).model.key, self.config):
+            return []
+        jobs = _jobs_due(self.org, self.survey, self.config, self.tick, self.since, self.at)
+        return [job.payload for job in jobs] if name == asker_in(self.survey.agents, self.config) else []
 
     @property
     def kept_reading(self) -> str:
@@ -168,8 +177,33 @@ def take_snapshot(
     survey = once_saved(org.base, lambda: survey_agents(org), _problems_of)
     if plan is None:
         before = since() if goes_by_the_clock(survey, config) else ""
-        plan = make_plan(tick, survey, config, at=at, since=before)
+        plan = make_plan(
+            tick, survey, config, at=at, since=before, resting=_rest(org, survey, config, tick, before, at)
+        )
     return Snapshot(org, config, survey, plan)
+
+
+def _rest(
+    org: Organisation, survey: Survey, config: Config, tick: int, since: str, at: str
+) -> dict[str, str]:
+    """Return the agents whose brain is the clock that have nothing to ask; why, where something is wrong."""
+    clocks = dict.fromkeys(clocks_in(survey, config), "")
+    if not clocks:
+        return clocks
+    try:
+        is_due = bool(_jobs_due(org, survey, config, tick, since, at))
+    except ConfigError as error:
+        return dict.fromkeys(clocks, str(error))
+    if is_due:
+        del clocks[min(clocks)]
+    return clocks
+
+
+def _jobs_due(
+    org: Organisation, survey: Survey, config: Config, tick: int, since: str, at: str
+) -> list[JobDue]:
+    people = people_in(survey, config)
+    return Jobs(org, survey, config, people=people, tick=tick, since=since, at=at).due()
 
 
 def _problems_of(survey: Survey) -> list[Problem]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
+from lemming.calendars import is_clock
 from lemming.clock import parse_timestamp
 from lemming.config import ModelEntry, credits_of
 from lemming.errors import OutOfCredits, Problem, name_of
@@ -71,6 +72,7 @@ def gather(
         tick=now.tick,
         inbox=inbox,
         time=[*_time_lines(now, agent)],
+        jobs=now.jobs_for(agent.name),
         task=task,
         memory=memories.values,
         context=context,
@@ -160,7 +162,8 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     wake = _wake(now, agent)
-    tasks = tasks_of(now.mail.view(agent, state.read), agent, state.requests, wake)
+    is_asked = not is_clock(agent.model.key, config)
+    tasks = tasks_of(now.mail.view(agent, state.read), agent, state.requests, wake) if is_asked else None
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
@@ -170,7 +173,8 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
 
 
 def _wake(now: Surroundings, agent: Agent) -> Wake:
-    return agent.schedule.wake or now.config.org.defaults.wake
+    is_asker = is_clock(agent.model.key, now.config)  # it is due when there is something to ask
+    return "always" if is_asker else agent.schedule.wake or now.config.org.defaults.wake
 
 
 def _why_nothing(wake: Wake, state: AgentState) -> str:

@@ -61,6 +61,10 @@ class Surroundings(Protocol):
         """The reading up to which the ticks before it went; empty where none is needed."""
         ...
 
+    def jobs_for(self, name: str) -> list[dict[str, Any]]:
+        """Return the payloads of what an agent whose brain is the clock asks for in this tick."""
+        ...
+
 
 class Opening(NamedTuple):
     """What every turn of an agent starts from, as long as resume, settings and tools stay the same.

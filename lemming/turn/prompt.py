@@ -33,6 +33,7 @@ class Seen:
     tick: int
     inbox: Inbox
     time: Sequence[str] = ()
+    jobs: Sequence[Mapping[str, Any]] = ()
     task: Task | None = None
     memory: Mapping[str, Any] = field(default_factory=dict)
     context: Sequence[tuple[str, str]] = ()
@@ -90,6 +91,7 @@ def values_situation(seen: Seen) -> Message:
         "context": [{"label": label, "text": text} for label, text in seen.context],
         "results": [*seen.results],
         "warnings": [*seen.warnings],
+        **({"jobs": [*seen.jobs]} if seen.jobs else {}),
     }
     return _message("user", to_line(values))
 
