@@ -38,7 +38,7 @@ FLOORS = (
     {"resume"},
     {"agents", "events"},
     {"config"},
-    {"messages", "plans", "sandbox"},
+    {"calendars", "messages", "plans", "sandbox"},
     {"access", "journal"},
     {"llm", "mail", "tools"},
     {"testing", "toolbox", "turn"},
