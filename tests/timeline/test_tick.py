@@ -11,6 +11,7 @@ from typed import bell, typed
 
 from lemming.commands.tick import KNOWN_SHOWN
 from lemming.engine import run_once
+from lemming.events import Event, ModelAsked
 from lemming.testing import Crash, FrozenClock, crash_at, journal_lines, make_org, resume, say
 from lemming.timeline.record import read_tick
 
@@ -236,3 +237,26 @@ def test_text_from_models_cannot_steer_the_terminal(base: Path, capsys: Capsys) 
     make_org(base, resume("ada"), script=[{"reply": say("a\x1b[2Jb")}])
     run_once(base)
     assert "\x1b" not in typed(capsys, base, "tick", "--prompts").out
+
+
+def test_an_unfinished_tick_with_one_answer_of_unknown_price_costs_nobody_knows_what(base: Path) -> None:
+    prices = {"usd_per_million_input_tokens": 1, "usd_per_million_output_tokens": 10}
+    priced = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, **prices}
+    look = {"tool": "memory_read", "args": {"key": "k"}}
+    make_org(
+        base,
+        resume("ada", model={"key": "priced"}, permissions={}),
+        resume("bob", permissions={}, turn={"max_steps": 2}),
+        script=[{"reply": say("hi", tool_calls=[look])}],
+        models={"priced": priced},
+        org={"executor": "serial"},
+    )
+
+    def die(event: Event) -> None:
+        if isinstance(event, ModelAsked) and event.call == 1:
+            raise Crash
+
+    with pytest.raises(Crash):
+        run_once(base, notify=die)
+    totals = read_tick(base, 1).totals
+    assert (totals["calls"], totals["cost_usd"]) == (2, None)
