@@ -32,6 +32,7 @@ COMMANDS = {
         "prompt": "Show what an agent's model would be sent now.",
         "inbox": "Show what an agent's next turn would see.",
         "outbox": "Show what an agent has written.",
+        "channels": "Show what came and went through channels.",
         "tick": "Show one tick whole.",
         "why": "Show where an entry, a memory or a file came from.",
         "logs": "Show the engine's log, or an agent's.",

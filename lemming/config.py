@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from operator import is_
 from typing import Any, Literal
 
@@ -19,6 +20,7 @@ from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import LARGEST_AMOUNT, about
 from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.organisation import Organisation
+from lemming.providers import is_channel
 from lemming.redaction import name_variables
 from lemming.schedule import Wake
 from lemming.times.cron import why_no_zone
@@ -290,6 +292,11 @@ class Config:
     models: dict[str, ModelEntry]
     allocations: dict[str, AgentCredits]
     warnings: tuple[Problem, ...] = ()
+
+    @cached_property
+    def has_channels(self) -> bool:
+        """Whether a model key stands for a channel."""
+        return any(is_channel(entry.provider, self.org.plugins) for entry in self.models.values())
 
     def model(self, key: str) -> ModelEntry:
         """Return the entry of a model key; raise `UnknownModel` with the nearest key."""

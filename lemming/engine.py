@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lemming import paths
-from lemming.agents import Agent
+from lemming.agents import Agent, survey_agents
 from lemming.clock import Clock, elapsed_ms
 from lemming.config import Config
 from lemming.errors import UsageError
@@ -103,7 +103,9 @@ def run_opened(runtime: Runtime, tick: int, *, advance: bool) -> TickReport:
     """Do what `run_tick` does where the organisation is open already; `advance` persists the next tick."""
     if report := recorded_report(runtime.org, tick):
         return report
-    return _run(runtime, tick, journal_ticks(runtime.org, with_sealed=False), advance=advance)
+    report = _run(runtime, tick, journal_ticks(runtime.org, with_sealed=False), advance=advance)
+    _hand_out(runtime, report)
+    return report
 
 
 def run_once(
@@ -212,7 +214,29 @@ def _report_of(tick: int, records: list[Record]) -> TickReport:
 
 def _run_next(runtime: Runtime, tick: int) -> TickReport:
     begun = journal_ticks(runtime.org, with_sealed=False)
-    return runtime.noted(_run(runtime, _next_tick(runtime, tick, begun), begun, advance=True))
+    report = _run(runtime, _next_tick(runtime, tick, begun), begun, advance=True)
+    _hand_out(runtime, report)
+    return runtime.noted(report)
+
+
+def _see_to_channels(runtime: Runtime, config: Config, tick: int) -> None:
+    """Turn what has arrived through channels into entries of a tick that is about to begin.
+
+    What an earlier run left goes out first.
+    """
+    from lemming.channels.between import Channels
+
+    runtime.channels = runtime.org.own(Channels)
+    survey = survey_agents(runtime.org)
+    runtime.channels.hand_out(config, survey, tick, runtime.clock.now, runtime.tell)
+    runtime.channels.take_in(config, survey, tick, runtime.clock.now, runtime.tell)
+
+
+def _hand_out(runtime: Runtime, report: TickReport) -> None:
+    """Send out what is addressed to channels, once its tick is over."""
+    if runtime.channels and report.is_complete:
+        config, survey = runtime.load_config(), survey_agents(runtime.org)
+        runtime.channels.hand_out(config, survey, report.tick + 1, runtime.clock.now, runtime.tell)
 
 
 def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
@@ -248,6 +272,8 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if not runtime.has_looked_back:  # once, as the engine starts
         runtime.has_looked_back = True
         _write_lost_turns(runtime, config, [at for at in ticks if at < tick])
+    if config.has_channels:
+        _see_to_channels(runtime, config, tick)
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     started = plan_in(records)
     snapshot = take_snapshot(

@@ -209,14 +209,20 @@ def send(
     waits_until = moment_of(payload.get("not_before"))
     for index in range(ENTRIES_PER_TURN):
         identity = entry_id(tick, agent_name, index, waits_until=waits_until)
-        entry = _without_secrets(OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at))
-        if fs.create(base, entry.file, entry.content):
-            return entry
+        entry = OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at)
+        if created := create_entry(base, entry):
+            return created
     raise ConfigError(
         f"{agent_name} has already sent {ENTRIES_PER_TURN} entries for tick {tick}",
         where=paths.outbox_folder(agent_name),
         hint="run the tick first",
     )
+
+
+def create_entry(base: Path, entry: OutboxEntry, *, sync: bool = False) -> OutboxEntry | None:
+    """Write an entry without secrets and return it; None, and nothing, when its file is there already."""
+    entry = _without_secrets(entry)
+    return entry if fs.create(base, entry.file, entry.content, sync=sync) else None
 
 
 def list_outbox(base: OrgPath, agent_name: str) -> list[EntryName]:

@@ -86,6 +86,11 @@ def ledger_file(name: str) -> str:
     return f"{agent_folder(name)}/turns.jsonl"
 
 
+def channel_log(name: str) -> str:
+    """Return the path of what came and went through the channel that speaks for an agent."""
+    return f"{agent_folder(name)}/channel.jsonl"
+
+
 def activity_log(name: str) -> str:
     """Return the path of an agent's activity log."""
     return f"{agent_folder(name)}/logs/activity.log"

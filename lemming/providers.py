@@ -44,6 +44,7 @@ __all__ = [
     "Reply",
     "Request",
     "RetryingLLMProvider",
+    "is_channel",
     "is_person",
     "make_provider",
     "provider_class",
@@ -172,6 +173,9 @@ class LLMProvider(ABC):
     is_person = False
     """Whether a person answers, so that the engine never calls."""
 
+    is_channel = False
+    """Whether it stands for a channel: something outside that messages come from and go to. Never called."""
+
     keeps_deadline = False
     """Whether `complete` gives up at `Request.deadline_s` by itself. One that does not is run on a thread
     of its own, which is left behind when time is up."""
@@ -236,8 +240,10 @@ _BUILT_IN = {
     "human": "lemming.llm.backends.human:HumanProvider",
     "plan": "lemming.llm.backends.plan:PlanProvider",
     "clock": "lemming.llm.backends.clock:ClockProvider",
+    "folder": "lemming.channels.folder:FolderChannel",
     "replay": "lemming.llm.backends.replay:ReplayProvider",
 }
+_CHANNELS = frozenset({"folder"})
 _LAZY = {
     "OpenAIProvider": _BUILT_IN["openai"],
     "AnthropicProvider": _BUILT_IN["anthropic"],
@@ -292,6 +298,14 @@ def is_person(name: str, plugins: Sequence[str] | None = None) -> bool:
         return name == "human"
     found = _providers(plugins).get(name)
     return found is not None and found.is_person
+
+
+def is_channel(name: str, plugins: Sequence[str] | None = None) -> bool:
+    """Return whether the provider stands for a channel, so that no call is ever made."""
+    if name in _BUILT_IN:  # not loaded for the question
+        return name in _CHANNELS
+    found = _providers(plugins).get(name)
+    return found is not None and found.is_channel
 
 
 def make_provider(

@@ -13,13 +13,13 @@ STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
 
 
 Why = Literal[
-    "due", "news", "begun", "ended", "not_due", "person", "paused", "broken", "nothing_new", "out_of_credits",
-    "failing"
+    "due", "news", "begun", "ended", "not_due", "person", "channel", "paused", "broken", "nothing_new",
+    "out_of_credits", "failing",
 ]  # fmt: skip
 """Why an agent takes a turn in a tick: `due` (its schedule says so, and it always wakes), `news` (so it does,
 and something is new to it), `begun` (it was interrupted). Why it takes none: `ended` (it is over), `not_due`,
-`person` (one speaks for it), `paused`, `broken` (its resume), `nothing_new`, `out_of_credits`, `failing` (it
-would)."""
+`person` or `channel` (one speaks for it), `paused`, `broken` (its resume), `nothing_new`, `out_of_credits`,
+`failing` (it would)."""
 
 
 class EntryWritten(TypedDict):

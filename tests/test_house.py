@@ -41,7 +41,7 @@ FLOORS = (
     {"calendars", "messages", "plans", "sandbox"},
     {"access", "journal"},
     {"llm", "mail", "tools"},
-    {"testing", "toolbox", "turn"},
+    {"channels", "testing", "toolbox", "turn"},
     {"tick"},
     {"history", "inspect", "service"},
     {"open_to_run"},

@@ -15,7 +15,7 @@ from lemming.inspect.next_turn import NextTurn, next_turn
 from lemming.journal.ledger import AgentState, read_state
 from lemming.schedule import AgentSchedule, fire_point
 from lemming.tick.counter import load_counter
-from lemming.tick.plan import is_for_a_person, said_of_pause
+from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
 from lemming.times.cron import explained
 
 app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
@@ -91,6 +91,8 @@ def _facts(
 def _when(agent: Agent, config: Config) -> str:
     if is_for_a_person(agent, config):
         return "a person speaks"
+    if not takes_turns(agent, config):
+        return "a channel speaks"
     return "paused" if agent.paused else _rhythm(agent.schedule)
 
 

@@ -31,7 +31,7 @@ from lemming.journal.file import last_record
 from lemming.journal.records import TickCommitted
 from lemming.testing import tree
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.plan import takes_turns
 
 TICK_ENDED = (0, 1, 5, 6)  # what `run-once` ends with when the tick is over; docs/cli.md
 _DIGEST = re.compile(rb'"[0-9a-f]{64}"')
@@ -118,7 +118,7 @@ def _count_damage(base: Path, folder: Path, kills: int, seed: int, *, quiet: boo
 def turns_at_once(base: Path) -> int:
     """Return how many turns of a tick may be under way at the same time."""
     config, agents = load_config(base), survey_agents(base).agents.values()
-    asking = sum(not is_for_a_person(agent, config) for agent in agents)
+    asking = sum(takes_turns(agent, config) for agent in agents)
     return 1 if config.org.executor == "serial" else max(1, min(config.org.max_parallel, asking))
 
 

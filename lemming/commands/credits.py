@@ -21,7 +21,7 @@ from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
 from lemming.journal.ledger import AgentState, read_state
 from lemming.organisation import OrgPath
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.plan import takes_turns
 
 app = noun("See and raise what agents may spend.", cls=OrAnAgent)
 
@@ -33,11 +33,7 @@ def show_credits(ctx: typer.Context, name: AnyAgentName = None, as_json: AsJson 
     if name is not None:
         require_folder(base, name)
     config, agents = load_config(base), survey_agents(base).agents
-    chosen = [
-        agent
-        for agent in agents.values()
-        if name in (None, agent.name) and not is_for_a_person(agent, config)
-    ]
+    chosen = [agent for agent in agents.values() if name in (None, agent.name) and takes_turns(agent, config)]
     facts, damaged = [], []
     for agent in chosen:
         try:

@@ -121,6 +121,7 @@ def _look(ctx: typer.Context, *, connect: bool) -> Iterator[Finding]:
     yield from _each("agents", lambda: _agents(base))
     yield from _each("people", lambda: _people(base))
     yield from _each("models", lambda: _models(base, config))
+    yield from _each("channels", lambda: _channels(base, config))
     yield from _each("shell", lambda: _shell(base, config))
     yield from _each("history", lambda: _history(base, config))
     yield from _each("executor", lambda: _executor(config, connect=connect))
@@ -252,6 +253,20 @@ def _models(base: OrgPath, config: Config) -> Iterator[Finding]:
         if ends:
             text = f'"{key}": {entry.model} no longer answers from {ends} on'
             yield Finding("warn", "model", text, f'name another model for "{key}" in config/models.json')
+
+
+def _channels(base: OrgPath, config: Config) -> Iterator[Finding]:
+    if not config.has_channels:
+        return
+    from lemming.inspect.channels import channel_states, troubles_of_channels
+
+    survey = survey_agents(base)
+    troubles = troubles_of_channels(base, survey, config)
+    for trouble in troubles:
+        yield Finding("warn", "channels", f"{trouble.about}: {trouble.text}", trouble.fix)
+    if not troubles and (found := channel_states(base, survey, config)):
+        said = ", ".join(f"{one.agent} ({one.arrived} arrived, {one.delivered} went out)" for one in found)
+        yield Finding("ok", "channels", said)
 
 
 def _shell(base: OrgPath, config: Config) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from lemming.report import Reason
 from lemming.schedule import fire_point, in_order
 from lemming.tick.counter import load_tick
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
-from lemming.tick.plan import Plan, is_for_a_person, make_plan
+from lemming.tick.plan import Plan, make_plan, takes_turns
 from lemming.tools import toolset_of
 
 NAMES_SHOWN = 6
@@ -170,8 +170,8 @@ def explain(base: OrgPath, one: str, other: str, *, as_json: bool) -> None:
     for name in (one, other):
         if name not in agents:
             raise UsageError(f'there is no agent "{name}"', hint=nearest_agent(name, list(agents)))
-        if is_for_a_person(agents[name], config):
-            raise UsageError(f"{name} takes no turn: a person speaks for it", hint="name two who do")
+        if not takes_turns(agents[name], config):
+            raise UsageError(f"{name} takes no turn: others speak for it", hint="name two who do")
     if one == other:
         raise UsageError("an agent does not wait for itself", hint="name two agents")
     earlier, later = in_order([agents[one], agents[other]])

@@ -14,7 +14,7 @@ from lemming.errors import UsageError
 from lemming.inspect.checks import why_no_tools
 from lemming.inspect.next_turn import next_turn
 from lemming.inspect.preview import Preview, preview_tick
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.plan import takes_turns
 from lemming.turn.values import TurnInputs
 
 
@@ -31,10 +31,8 @@ def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> Non
     base = find_org(ctx)
     find_agent(base, agent)
     preview = preview_tick(base, load_settings(base))
-    if is_for_a_person(preview.survey.agents[agent], preview.snapshot.config):
-        raise UsageError(
-            f"a person speaks for {agent}; no model is ever asked", hint=f"lemming inbox {agent}"
-        )
+    if not takes_turns(preview.survey.agents[agent], preview.snapshot.config):
+        raise UsageError(f"others speak for {agent}; no model is ever asked", hint=f"lemming inbox {agent}")
     inputs = preview.inputs_regardless(agent)
     if as_json:
         show_json("prompt", as_json_prompt(inputs))

@@ -21,7 +21,7 @@ from lemming.kinds import MessageKind
 from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.plan import is_for_a_person, takes_turns
 from lemming.times.cron import zone
 from lemming.times.spoken import parse_duration, parse_moment
 from lemming.times.words import said, said_until
@@ -170,9 +170,7 @@ def _tell_who_reads_it(base: OrgPath, entry: OutboxEntry, to: str | None, config
     survey = survey_agents(base)
     able = [agent for agent in survey.agents.values() if agent.may_read(entry.agent)]
     named = frozenset((*survey.agents, *survey.broken))
-    readers = [
-        agent for agent in able if not is_for_a_person(agent, config) and entry.is_new_to(agent.name, named)
-    ]
+    readers = [agent for agent in able if takes_turns(agent, config) and entry.is_new_to(agent.name, named)]
     if to is not None and to not in {agent.name for agent in able}:
         tell(
             f'warning: {to} cannot read it; add "{entry.agent}" to read_outboxes in agents/{to}/resume.json',

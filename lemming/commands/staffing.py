@@ -23,7 +23,7 @@ from lemming.inspect.next_turn import next_turn
 from lemming.kinds import MESSAGE_KINDS
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.plan import is_for_a_person, takes_turns
 from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import entries_renamed, names_replaced, shown_stays_shown
 from lemming.timeline.repair.repair import place_aside
@@ -271,6 +271,9 @@ def _tell_next(base: OrgPath, agent: Agent) -> None:
             tell(f'warning: it reads "{author}", and there is no such agent yet', style="yellow")
     if is_for_a_person(agent, load_config(base)):
         tell(f"a person speaks for {name}: `lemming send --as {name} TEXT`")
+        return
+    if not takes_turns(agent, load_config(base)):
+        tell(f"a channel speaks for {name}: `lemming channels` shows what comes and goes")
         return
     if why := why_no_tools(agent, load_config(base)):
         mend = 'take another (--model), or set it to "full" in config/models.json'

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from lemming.agents import agent_folders
+from lemming.agents import agent_folders, survey_agents
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AnyAgentName, AsJson
 from lemming.commands.org import find_org, require_folder
@@ -68,7 +68,16 @@ def _problems(base: OrgPath, agent: str | None, opened: Opened) -> list[Problem]
         problems = list(problems_of_config(base, config)) if agent is None else []
     except ConfigError as error:
         problems = list(error.problems)
-    return [*problems, *_about_counter(base, agent), *problems_of_agents(base, config, agent, opened)]
+    found = [*problems, *_about_counter(base, agent), *problems_of_agents(base, config, agent, opened)]
+    return [*found, *_about_channels(base, config)] if config and agent is None else found
+
+
+def _about_channels(base: OrgPath, config: Config) -> list[Problem]:
+    if not config.has_channels:
+        return []
+    from lemming.inspect.channels import problems_of_channels
+
+    return list(problems_of_channels(base, survey_agents(base), config))
 
 
 def _about_counter(base: OrgPath, agent: str | None) -> list[Problem]:

@@ -127,10 +127,13 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
             os.close(descriptor)
 
 
-def create(root: Path, relative: str, content: bytes) -> bool:
-    """Put `content` at `root/relative` unless something is there; return whether it was written."""
+def create(root: Path, relative: str, content: bytes, *, sync: bool = False) -> bool:
+    """Put `content` at `root/relative` unless something is there; return whether it was written.
+
+    With `sync` it survives power loss.
+    """
     with _parent(root, relative) as (folder, name):
-        descriptor, temporary = _write_beside(folder, relative, content)
+        descriptor, temporary = _write_beside(folder, relative, content, sync=sync)
         try:
             announce("link", relative, root)
             os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -139,6 +142,9 @@ def create(root: Path, relative: str, content: bytes) -> bool:
         finally:
             os.unlink(temporary, dir_fd=folder)
             os.close(descriptor)
+        if sync:
+            announce("sync", relative)
+            disk().sync_folder(folder)
         return True
 
 

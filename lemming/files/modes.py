@@ -14,11 +14,11 @@ import stat
 PRIVATE_PLACES = (".lemming", "logs", "aside", "agents/*/outbox", "agents/*/memory", "agents/*/logs")
 """The private folders; what lies below them is reached through them only."""
 
-PRIVATE_LEDGERS = "agents/*/turns.jsonl"
+PRIVATE_LEDGERS = ("agents/*/turns.jsonl", "agents/*/channel.jsonl")
 
 _FOLDER, _FILE, _OTHERS, _GROUP = 0o755, 0o644, 0o007, 0o070
 _PRIVATE_FOLDER = re.compile(r"(?:\.lemming|logs|aside|agents/[^/]+/(?:outbox|memory|logs))(?:/|\Z)")
-_PRIVATE_FILE = re.compile(r"(?:\.lemming|logs)/|agents/[^/]+/(?:logs/|turns\.jsonl\Z)")
+_PRIVATE_FILE = re.compile(r"(?:\.lemming|logs)/|agents/[^/]+/(?:logs/|(?:turns|channel)\.jsonl\Z)")
 
 
 def folder_mode(relative: str) -> int:

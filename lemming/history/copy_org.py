@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from lemming import paths
 from lemming.agents import agent_folders
-from lemming.config import MODELS_FILE, ORG_FILE, load_config
+from lemming.config import MODELS_FILE, ORG_FILE, Config, ModelEntry, load_config
 from lemming.contract import TurnReply, parse_reply
 from lemming.errors import ContractError
 from lemming.files import fs
@@ -22,7 +22,7 @@ from lemming.files.jsontext import JsonProblem, compact, parse, pretty
 from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.records import ModelReplied
 from lemming.kinds import MessageKind
-from lemming.providers import is_person
+from lemming.providers import is_channel, is_person
 from lemming.testing import say
 from lemming.tick.counter import load_tick
 from lemming.tools import EngineTool, Tool, shipped_tools
@@ -103,12 +103,7 @@ NO_PACE = {"max_concurrency": None, "requests_per_minute": None, "tokens_per_min
 def _put_stand_in(copy: Path, kills: int) -> None:
     config = load_config(copy)
     options = {"file": ANSWERS_FILE, "bill": str(copy / BILL_FILE)}
-    models = {
-        key: asdict(entry)
-        if is_person(entry.provider, config.org.plugins)
-        else {**asdict(entry), "provider": "stand-in", "options": options, **NO_PACE}
-        for key, entry in config.models.items()
-    }
+    models = {key: _stand_in(entry, config, options) for key, entry in config.models.items()}
     settings: dict[str, Any] = asdict(config.org)
     settings["plugins"] = [*settings["plugins"], "lemming.testing.standin"]
     settings["max_attempts"] = settings["max_attempts"] + kills
@@ -118,6 +113,15 @@ def _put_stand_in(copy: Path, kills: int) -> None:
         settings["executor"] = "threads"
     fs.publish(copy, MODELS_FILE, pretty(models))
     fs.publish(copy, ORG_FILE, pretty(settings))
+
+
+def _stand_in(entry: ModelEntry, config: Config, options: dict[str, Any]) -> dict[str, Any]:
+    """Return what stands in for a model; a channel is silent, as what it reaches belongs to the original."""
+    if is_person(entry.provider, config.org.plugins):
+        return asdict(entry)
+    if is_channel(entry.provider, config.org.plugins):
+        return asdict(ModelEntry(provider="human"))
+    return {**asdict(entry), "provider": "stand-in", "options": options, **NO_PACE}
 
 
 def _lines(answers: Answers, first: int, count: int) -> Iterator[dict[str, Any]]:

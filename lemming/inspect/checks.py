@@ -26,7 +26,7 @@ from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
 from lemming.tick.counter import load_tick
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.plan import takes_turns
 from lemming.tick.retention import longest_kept
 from lemming.tools import toolset_of
 
@@ -183,7 +183,7 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     yield from _about_tools(place, agent, config)
     yield from _about_files(place, agent, base)
     yield from problems_of_plan(base, agent, config)
-    if not is_for_a_person(agent, config):
+    if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
 
 
@@ -217,7 +217,7 @@ def _about_time(place: _Place, agent: Agent, config: Config) -> Iterator[Problem
 
 def _about_retention(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
     every, retention = agent.schedule.run_every_n_ticks, config.org.retention_ticks
-    is_reader = agent.permissions.read_outboxes and not is_for_a_person(agent, config)
+    is_reader = agent.permissions.read_outboxes and takes_turns(agent, config)
     if not (is_reader and 0 < retention < every):
         return
     longest = longest_kept(retention, every)

@@ -14,7 +14,7 @@ def places_open_to_all(base: Path) -> list[str]:
         return []
     return [
         place
-        for place in (*PRIVATE_PLACES, PRIVATE_LEDGERS)
+        for place in (*PRIVATE_PLACES, *PRIVATE_LEDGERS)
         if any(_is_open(base, found) for found in base.glob(place))
     ]
 

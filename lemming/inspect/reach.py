@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from lemming.agents import Agent
 from lemming.config import Config, ModelEntry
 from lemming.organisation import OrgPath
+from lemming.providers import is_channel
 from lemming.redaction import without_userinfo
 from lemming.tools import shipped_tools
 
@@ -56,8 +57,27 @@ def _settings(config: Config, agents: Iterable[Agent]) -> Iterator[str]:
             for tool in shipped_tools(agent.permissions.tools):
                 if does := tool.reaches_outside(config.org):
                     yield f"lets {agent.name} {does}"
-    for entry in config.models.values():
-        yield from _model(entry)
+    used = {agent.model.key for agent in agents} if config.has_channels else set()
+    for key, entry in config.models.items():
+        if is_channel(entry.provider, config.org.plugins):
+            yield from _channel(key, entry) if key in used else ()
+        else:
+            yield from _model(entry)
+
+
+def _channel(key: str, entry: ModelEntry) -> Iterator[str]:
+    """Yield what a channel reaches outside the folder."""
+    options = entry.options
+    if entry.provider == "folder" and Path(str(options.get("path"))).expanduser().is_absolute():
+        yield f"takes files from {options['path']}, moves them, and writes answers there"
+    elif entry.provider == "command":
+        yield from _model(ModelEntry(provider="cli", options=options))
+    elif entry.provider == "http":
+        yield f"listens for messages from others, under the model key {key}, while `lemming serve` runs"
+        if address := options.get("deliver_to"):
+            yield f"sends what is addressed to it to {without_userinfo(str(address)).partition('?')[0]}"
+    elif entry.provider == "mail":
+        yield f"reads the mail of {options.get('address')} and sends mail in its name"
 
 
 def _model(entry: ModelEntry) -> Iterator[str]:

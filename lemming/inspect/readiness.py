@@ -13,7 +13,7 @@ from typing import Any
 from lemming.config import ModelEntry
 from lemming.errors import LemmingError
 from lemming.inspect.reach import is_this_machine
-from lemming.providers import is_person, make_provider
+from lemming.providers import is_channel, is_person, make_provider
 from lemming.redaction import without_userinfo
 
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
@@ -47,6 +47,8 @@ def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | 
         return Readiness(True, "a person answers, with `lemming send`")
     if entry.provider == "plan":
         return Readiness(True, "the agent's plan.json says what it does")
+    if is_channel(entry.provider, plugins):
+        return _channel(entry)
     if entry.provider == "scripted":
         return Readiness(True, f"answers are read from {entry.options['file']}")
     look = {"local": _local, "cli": _cli, "ollama": _ollama, "openai": _hosted, "anthropic": _hosted}
@@ -111,6 +113,15 @@ def _cli(entry: ModelEntry) -> Readiness:
     if shutil.which(program):
         return Readiness(True, f"runs {program}")
     return Readiness(False, f"there is no program {program!r}", "install it, or correct options.command")
+
+
+def _channel(entry: ModelEntry) -> Readiness:
+    """Return whether the variables are set that a channel's options name."""
+    named = [str(value) for key, value in entry.options.items() if key.endswith("_env") and value]
+    for name in named:
+        if not os.environ.get(name, "").strip():
+            return Readiness(False, f"{name} is not set", f"export {name}=...")
+    return Readiness(True, "a channel: `lemming channels` shows what comes and goes")
 
 
 def _unknown(entry: ModelEntry) -> Readiness:

@@ -110,6 +110,10 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
     engine, is_interrupted = running_engine(base), has_been_interrupted(base, tick)
     lines = _lines(base, config, survey, tick)
     troubles = [*troubles_of(base, survey), *also, *_of_the_tick(base, tick, is_interrupted, engine)]
+    if config.has_channels:
+        from lemming.inspect.channels import troubles_of_channels
+
+        troubles += troubles_of_channels(base, survey, config)
     if (age := seconds_since_tick(base)) is not None and max_age_s is not None and age > max_age_s:
         troubles.append(Trouble("tick", f"the last tick ended {age:.0f} s ago", "is the engine running?"))
     named = {trouble.about for trouble in troubles}
@@ -143,7 +147,7 @@ def _lines(base: OrgPath, config: Config, survey: Survey, tick: int) -> list[Lin
 
 def _line(base: OrgPath, agent: Agent, config: Config, plan: Plan, reason: Reason) -> Line:
     coming = next_turn(agent, config, plan.tick, since=plan.since)
-    is_out = reason.why in ("person", "paused")
+    is_out = reason.why in ("person", "channel", "paused")
     problem, state = "", AgentState()
     try:
         state = read_state(base, agent.name)

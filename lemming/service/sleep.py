@@ -22,7 +22,7 @@ from lemming.report import TickReport
 from lemming.schedule import next_due
 from lemming.service.watch import Watch, context_files
 from lemming.tick.counter import load_counter
-from lemming.tick.plan import is_for_a_person
+from lemming.tick.plan import takes_turns
 from lemming.tick.runtime import Runtime
 from lemming.times.cron import next_occurrence
 from lemming.tools import EngineTool, toolset_of
@@ -124,7 +124,7 @@ class Sleeper(Timer):
 
         In a tick with turns somebody may have written what another reads.
         """
-        if changed or not report.is_quiet:
+        if changed or not report.is_quiet or (self.runtime.channels and self.runtime.channels.has_taken_in):
             self._resting.clear()
         else:
             self._resting |= {turn.agent for turn in report.turns if turn.status == "skipped"}
@@ -141,6 +141,8 @@ class Sleeper(Timer):
         longest = max(interval_s, LONGEST_SLEEP_S)
         furthest = longest // interval_s if interval_s > 0 else math.inf
         until = min([*schedules.values(), tick + most, tick + furthest])
+        if self.runtime.channels and (again_s := self.runtime.channels.again_s) is not None:
+            until = min(until, tick + max(1, math.ceil(again_s / interval_s) if interval_s > 0 else 1))
         if math.isinf(until):
             return Night(None, self._began + longest, [])
         until = int(until)
@@ -183,7 +185,8 @@ class Sleeper(Timer):
             for name, agent in agents.items()
             if name not in self._resting
             and _goes_by_ticks(agent)
-            and not (config.org.paused or agent.paused or is_for_a_person(agent, config))
+            and not (config.org.paused or agent.paused)
+            and takes_turns(agent, config)
         }
 
     def _slept_through(self, night: Night, tick: int, interval_s: float) -> int:
@@ -206,6 +209,8 @@ class Sleeper(Timer):
             if self.runtime.stop.wait(min(pause, left)):
                 return []
             looked = self.monotonic()
+            if self.runtime.channels and (arrived := self.runtime.channels.has_arrived()):
+                return [arrived, *self._settle()]
             if changed := self._watch.changes():
                 return sorted({*changed, *self._settle()})
             self._unchanged_at, took = looked, self.monotonic() - looked

@@ -10,11 +10,14 @@ from lemming.agents import Agent, Survey
 from lemming.clock import is_timestamp
 from lemming.config import Config
 from lemming.journal.records import TickStarted
-from lemming.providers import is_person
+from lemming.providers import is_channel, is_person
 from lemming.report import Reason, TurnReport, Why
 from lemming.schedule import AgentSchedule, due_by_clock, is_due
 
 FOR_A_PERSON = "a person speaks for it"
+FOR_A_CHANNEL = "a channel speaks for it"
+FOR_OTHERS = frozenset({FOR_A_PERSON, FOR_A_CHANNEL})
+_WORDS: dict[str, Why] = {FOR_A_PERSON: "person", FOR_A_CHANNEL: "channel"}
 NO_ZONE = (
     'its schedule has a cron expression and no time zone (set "timezone" in its schedule, or for all in '
     "config/org.json)"
@@ -89,6 +92,8 @@ def make_plan(
     nothing to ask for by the calendar; or something is wrong with it, then their word says what.
     """
     skipped = {**_paused(survey, config), **dict.fromkeys(people_in(survey, config), FOR_A_PERSON)}
+    if config.has_channels:
+        skipped |= dict.fromkeys(channels_in(survey, config), FOR_A_CHANNEL)
     due = {
         name
         for (every, offset), names in survey.by_schedule.items()
@@ -135,7 +140,7 @@ def said_of_pause(text: str) -> str:
 
 
 def _word_for(skipped: str) -> Why:
-    return "person" if skipped == FOR_A_PERSON else "paused"
+    return _WORDS.get(skipped, "paused")
 
 
 def people_in(survey: Survey, config: Config) -> list[str]:
@@ -145,15 +150,30 @@ def people_in(survey: Survey, config: Config) -> list[str]:
 
 
 def callers_in(survey: Survey, config: Config) -> list[str]:
-    """Return the agents that wait for the answer to whatever they ask: people and programs."""
-    keys = (key for key in survey.by_model if is_for_people(key, config) or takes_values(key, config))
+    """Return the agents that wait for the answer to whatever they ask: people, channels, programs."""
+    keys = (key for key in survey.by_model if _waits_for_all(key, config))
     return [name for key in keys for name in survey.by_model[key]]
+
+
+def _waits_for_all(key: str, config: Config) -> bool:
+    return is_for_people(key, config) or is_for_channels(key, config) or takes_values(key, config)
 
 
 def takes_values(model_key: str, config: Config) -> bool:
     """Return whether a program answers for the agents of a model key: it gets values, not a prompt."""
     entry = config.models.get(model_key)
     return entry is not None and entry.prompt == "values"
+
+
+def channels_in(survey: Survey, config: Config) -> list[str]:
+    """Return the agents that channels speak for."""
+    keys = (key for key in survey.by_model if is_for_channels(key, config))
+    return [name for key in keys for name in survey.by_model[key]]
+
+
+def takes_turns(agent: Agent, config: Config) -> bool:
+    """Return whether a model is asked for the agent: neither a person nor a channel speaks for it."""
+    return not (is_for_people(agent.model.key, config) or is_for_channels(agent.model.key, config))
 
 
 def is_for_a_person(agent: Agent, config: Config) -> bool:
@@ -165,3 +185,9 @@ def is_for_people(model_key: str, config: Config) -> bool:
     """Return whether a model key stands for a person."""
     entry = config.models.get(model_key)
     return entry is not None and is_person(entry.provider, config.org.plugins)
+
+
+def is_for_channels(model_key: str, config: Config) -> bool:
+    """Return whether a model key stands for a channel."""
+    entry = config.models.get(model_key)
+    return entry is not None and is_channel(entry.provider, config.org.plugins)

@@ -23,7 +23,7 @@ from lemming.mail.index import EntryIndex
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry
 from lemming.organisation import Organisation
-from lemming.tick.plan import people_in
+from lemming.tick.plan import channels_in, people_in
 from lemming.tick.reading import clocks_in
 
 TURNS_WAITED_FOR, RETENTIONS_WAITED_FOR = 2, 10
@@ -55,11 +55,12 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
     if not old:
         return Expired()
     readers = _Readers(org, survey, config)
+    waiting = _not_gone_out(org, survey, config, tick)
     files: list[str] = []
     missed: list[tuple[EntryName, list[str]]] = []
     for author, names in old.items():
         behind = readers.behind(author, names[-1].tick)
-        if not behind and all(name.is_derived for name in names):
+        if not (behind or waiting) and all(name.is_derived for name in names):
             files += [name.file for name in names]
             continue
         of_author = readers.of(author)
@@ -67,10 +68,21 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
             unshown = [reader for reader in (behind if name.is_derived else of_author) if reader.misses(name)]
             if any(tick - name.tick <= longest_kept(retention, reader.every) for reader in unshown):
                 continue
+            if name.identity in waiting and tick - name.tick <= RETENTIONS_WAITED_FOR * retention:
+                continue
             files.append(name.file)
             if unshown:
                 missed.append((name, [reader.name for reader in unshown]))
     return Expired(files, _count(missed, mail))
+
+
+def _not_gone_out(org: Organisation, survey: Survey, config: Config, tick: int) -> frozenset[str]:
+    """Return the entries that are still to go out through a channel."""
+    if not config.has_channels:
+        return frozenset()
+    from lemming.channels.addressed import undelivered
+
+    return undelivered(org, survey, channels_in(survey, config), tick)
 
 
 def _older_than(tick: int, org: Organisation) -> dict[str, Sequence[EntryName]]:
@@ -134,11 +146,12 @@ class _Readers:
     """The agents that take turns, with what they were shown. Who reads everybody is looked at together."""
 
     def __init__(self, org: Organisation, survey: Survey, config: Config) -> None:
-        people = {*people_in(survey, config), *clocks_in(survey, config)}  # who reads no inbox
+        outside = {*people_in(survey, config), *channels_in(survey, config)}
+        silent = {*outside, *clocks_in(survey, config)}  # who reads no inbox
         self._of_all: list[_Reader] = []
         self._of_author: dict[str, list[_Reader]] = {}
         for agent in survey.agents.values():
-            if agent.name not in people and (reader := _reader(org, agent)):
+            if agent.name not in silent and (reader := _reader(org, agent)):
                 readable = agent.permissions.read_outboxes
                 for author in ["*"] if "*" in readable else readable:
                     readers = self._of_all if author == "*" else self._of_author.setdefault(author, [])

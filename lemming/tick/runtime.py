@@ -40,6 +40,7 @@ from lemming.toolbox.calls import call_tool
 from lemming.tools import ToolContext, ToolResult
 
 if TYPE_CHECKING:
+    from lemming.channels.between import Channels
     from lemming.contract import ToolCall
     from lemming.journal.file import Journal
     from lemming.llm.batch.queue import Batches
@@ -81,6 +82,7 @@ class Runtime:
     turn_lock: TurnLock = field(default_factory=TurnLock)
     prompts: PromptWriter = field(default_factory=PromptWriter)
     at_end: Callable[[], None] = lambda: None  # what is left to be done once the lock is free
+    channels: Channels | None = None  # those of the organisation, if it has any
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
     _joined: tuple[Observer, ...] = ()

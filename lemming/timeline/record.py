@@ -33,7 +33,7 @@ from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
 from lemming.report import TickReport, TurnReport
 from lemming.tick.answers import recorded_result
-from lemming.tick.plan import FOR_A_PERSON, Plan
+from lemming.tick.plan import FOR_OTHERS, Plan
 from lemming.timeline.gaps import no_journal
 from lemming.timeline.retake import Retaken
 from lemming.tools import is_unknown_outcome
@@ -195,8 +195,8 @@ class RecordedTick:
 
     @property
     def people(self) -> frozenset[str]:
-        """The agents for which a person spoke."""
-        return frozenset(name for name, why in self.begin.skipped.items() if why == FOR_A_PERSON)
+        """The agents for which a person or a channel spoke."""
+        return frozenset(name for name, why in self.begin.skipped.items() if why in FOR_OTHERS)
 
     @property
     def turns(self) -> list[TurnRecord]:

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from doors import dropped
+
 from lemming.errors import RateLimited
 from lemming.files import fs
 from lemming.files.jsontext import pretty
@@ -388,6 +390,7 @@ CASES = [
     Case(hiring, 2),
     Case(grown, 28),
     Case(paused, 2),
+    Case(dropped, 3),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

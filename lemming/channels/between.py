@@ -1,0 +1,130 @@
+"""What the engine does about channels between two ticks: taking in before one, handing out after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from lemming import paths
+from lemming.agents import Agent, Survey
+from lemming.channels.addressed import Addressed
+from lemming.channels.channel import Channel
+from lemming.channels.deliveries import deliver_due
+from lemming.channels.desk import Desk
+from lemming.config import MODELS_FILE, Config
+from lemming.errors import LemmingError, Problem, ProviderError
+from lemming.organisation import Organisation
+from lemming.providers import is_channel, make_provider
+
+Tell = Callable[[Problem], None]
+
+
+class Channels:
+    """The channels of one organisation that are seen to by the engine, or by `lemming serve`."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._made: dict[str, Channel] = {}
+        self._left: dict[str, frozenset[str]] = {}
+        self._agents: list[tuple[Agent, Channel]] = []
+        self.again_s: float | None = None
+        """After how many seconds another look is worth it; None: when something arrives."""
+        self.has_taken_in = False
+
+    def take_in(
+        self, config: Config, survey: Survey, tick: int, now: Callable[[], datetime], tell: Tell
+    ) -> None:
+        """Turn what has arrived into entries of `tick`, which is about to begin."""
+        self.has_taken_in, self.again_s = False, None
+        if config.org.paused:
+            return
+        self._agents = [one for one in self.of(config, survey, "engine", tell) if not one[0].paused]
+        for agent, channel in self._agents:
+            desk = self._desk(agent, config, lambda: tick, now)
+            before = desk.log.traffic.counts["received"]
+            self._collect(channel, desk, tell)
+            self.has_taken_in |= desk.log.traffic.counts["received"] > before
+
+    def hand_out(
+        self, config: Config, survey: Survey, tick: int, now: Callable[[], datetime], tell: Tell
+    ) -> None:
+        """Send out what is addressed to channels, written before `tick`."""
+        for agent, channel in self.of(config, survey, "engine", tell):
+            if not (config.org.paused or agent.paused):
+                desk = self._desk(agent, config, lambda: tick, now)
+                pending = self._org.own(Addressed).pending(agent, survey, tick)
+                self._note_wait(deliver_due(channel, desk, pending) if pending else None)
+
+    def has_arrived(self) -> str:
+        """Return the folder in which something has arrived since the last look; empty when nothing has."""
+        for agent, channel in self._agents:
+            if set(channel.arrived(self._org.base)) - self._left.get(agent.name, frozenset()):
+                return channel.watched(self._org.base)[0]
+        return ""
+
+    def of(
+        self, config: Config, survey: Survey, seen_to_by: str, tell: Tell
+    ) -> Iterator[tuple[Agent, Channel]]:
+        """Yield the agents that channels speak for, with these; of one that cannot be made it is told why."""
+        for agent in sorted(survey.agents.values(), key=lambda agent: agent.name):
+            entry = config.models.get(agent.model.key)
+            if entry is None or not is_channel(entry.provider, config.org.plugins):
+                continue
+            key = f"{entry.provider} {entry.options!r}"
+            try:
+                if key not in self._made:
+                    self._made[key] = make_channel(entry.provider, entry.options, self._org.base, config)
+                channel = self._made[key]
+            except LemmingError as error:
+                tell(_unusable(agent, error))
+                continue
+            if channel.seen_to_by == seen_to_by:
+                yield agent, channel
+
+    def _collect(self, channel: Channel, desk: Desk, tell: Tell) -> None:
+        """Look at a channel, unless it was out of reach a moment ago."""
+        traffic, now = desk.log.traffic, desk.now()
+        if traffic.retry_at and now < traffic.retry_at:
+            self._note_wait((traffic.retry_at - now).total_seconds())
+            return
+        try:
+            soon = channel.collect(desk)
+        except ProviderError as error:
+            desk.log.note("down", desk.now(), why=str(error))
+            tell(_out_of_reach(desk.agent, error))
+            if (retry_at := desk.log.traffic.retry_at) is not None:
+                self._note_wait((retry_at - desk.now()).total_seconds())
+            return
+        if traffic.down_since:
+            desk.log.note("up", desk.now())
+        self._left[desk.agent.name] = frozenset(channel.arrived(self._org.base))
+        self._note_wait(0.0 if soon.waiting else soon.again_s)
+
+    def _note_wait(self, seconds: float | None) -> None:
+        if seconds is not None:
+            self.again_s = seconds if self.again_s is None else min(seconds, self.again_s)
+
+    def _desk(
+        self, agent: Agent, config: Config, tick: Callable[[], int], now: Callable[[], datetime]
+    ) -> Desk:
+        provider = config.models[agent.model.key].provider
+        return Desk(self._org, agent, provider, tick, now, syncs=config.org.durability != "off")
+
+
+def make_channel(provider: str, options: dict[str, Any], base: Path, config: Config) -> Channel:
+    """Return a channel with the options of its entry in `config/models.json`; raises as `make_provider`."""
+    channel = make_provider(provider, options, base=base, plugins=config.org.plugins)
+    assert isinstance(channel, Channel), "is_channel says so"
+    return channel
+
+
+def _unusable(agent: Agent, error: LemmingError) -> Problem:
+    message = f"the channel of {agent.name} cannot be used: {error.message}"
+    return Problem(message, MODELS_FILE, pointer=f"/{agent.model.key}", hint=error.hint, severity="warning")
+
+
+def _out_of_reach(agent: Agent, error: LemmingError) -> Problem:
+    message = f"the channel of {agent.name} is out of reach: {error.message}"
+    return Problem(message, paths.channel_log(agent.name), hint=error.hint, severity="warning")

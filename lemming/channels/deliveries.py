@@ -1,0 +1,51 @@
+"""Sending out what is addressed to a channel's agent: at least once, with backoff, one channel at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from lemming.channels.channel import Channel, Outgoing
+from lemming.channels.desk import Desk
+from lemming.channels.log import ChannelLog, Did
+from lemming.errors import ProviderError
+
+MOST_AT_ONCE = 200
+
+
+def deliver_due(channel: Channel, desk: Desk, pending: Sequence[Outgoing]) -> float | None:
+    """Send out what is due now; return after how many seconds the next one is, None when nothing is left.
+
+    A failure that may pass ends it for now; what has failed least often goes first the next time.
+    """
+    log = desk.log
+    for outgoing in sorted(pending, key=lambda each: _attempts(log, each))[:MOST_AT_ONCE]:
+        if _wait_s(log, outgoing, desk.now()) > 0:
+            break
+        _deliver(channel, desk, outgoing)
+    left = [each for each in pending if each.key not in log.traffic.settled]
+    return min((_wait_s(log, each, desk.now()) for each in left), default=None)
+
+
+def _attempts(log: ChannelLog, outgoing: Outgoing) -> int:
+    tried = log.traffic.tried.get(outgoing.key)
+    return tried.attempts if tried else 0
+
+
+def _wait_s(log: ChannelLog, outgoing: Outgoing, now: datetime) -> float:
+    """Return how many seconds are left until an entry may go out."""
+    tried = log.traffic.tried.get(outgoing.key)
+    moments = [moment for moment in (log.traffic.sends_at, tried and tried.next_at) if moment]
+    return max([0.0, *((moment - now).total_seconds() for moment in moments)])
+
+
+def _deliver(channel: Channel, desk: Desk, outgoing: Outgoing) -> None:
+    """Try one entry and note what came of it."""
+    try:
+        channel.deliver(desk, outgoing)
+    except ProviderError as error:
+        did: Did = "failed" if error.is_retryable else "gave_up"
+        desk.log.note(did, desk.now(), entry=outgoing.key, why=str(error))
+    else:
+        about = {"answers": outgoing.asked} if outgoing.asked else {}
+        desk.log.note("delivered", desk.now(), entry=outgoing.key, **about)
