@@ -24,6 +24,7 @@ COMMANDS = {
         "run-once": "Run one tick.",
         "run-forever": "Run tick after tick.",
         "service": "Make it a service that the machine starts and watches.",
+        "serve": "Listen for http and mail channels.",
         "trust": "See what running it does outside its folder; agree to it.",
     },
     "Look": {

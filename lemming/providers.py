@@ -241,9 +241,12 @@ _BUILT_IN = {
     "plan": "lemming.llm.backends.plan:PlanProvider",
     "clock": "lemming.llm.backends.clock:ClockProvider",
     "folder": "lemming.channels.folder:FolderChannel",
+    "http": "lemming.channels.http:HttpChannel",
+    "mail": "lemming.channels.mail:MailChannel",
+    "command": "lemming.channels.command:CommandChannel",
     "replay": "lemming.llm.backends.replay:ReplayProvider",
 }
-_CHANNELS = frozenset({"folder"})
+_CHANNELS = frozenset({"folder", "http", "mail", "command"})
 _LAZY = {
     "OpenAIProvider": _BUILT_IN["openai"],
     "AnthropicProvider": _BUILT_IN["anthropic"],

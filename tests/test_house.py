@@ -44,7 +44,7 @@ FLOORS = (
     {"channels", "testing", "toolbox", "turn"},
     {"tick"},
     {"history", "inspect", "service"},
-    {"open_to_run"},
+    {"open_to_run", "serving"},
     {"engine"},
     {"asking", "timeline"},
     {"commands"},

@@ -83,10 +83,3 @@ def _readable(agent: Agent, survey: Survey) -> Iterator[str]:
     patterns = agent.permissions.read_outboxes
     known = {*survey.agents, *survey.broken} if "*" in patterns else set(patterns) & {*survey.agents}
     yield from sorted(known - {agent.name})
-
-
-def undelivered(org: Organisation, survey: Survey, channels: list[str], tick: int) -> frozenset[str]:
-    """Return the identities of entries that are still to go out of these agents' channels."""
-    addressed = org.own(Addressed)
-    agents = [survey.agents[name] for name in channels if name in survey.agents]
-    return frozenset(out.key for agent in agents for out in addressed.pending(agent, survey, tick))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from lemming import paths
 from lemming.agents import Agent, Survey
@@ -24,6 +24,8 @@ Tell = Callable[[Problem], None]
 class Channels:
     """The channels of one organisation that are seen to by the engine, or by `lemming serve`."""
 
+    seen_to_by: ClassVar[Literal["engine", "serve"]] = "engine"
+
     def __init__(self, org: Organisation) -> None:
         self._org = org
         self._made: dict[str, Channel] = {}
@@ -40,7 +42,7 @@ class Channels:
         self.has_taken_in, self.again_s = False, None
         if config.org.paused:
             return
-        self._agents = [one for one in self.of(config, survey, "engine", tell) if not one[0].paused]
+        self._agents = [one for one in self.of(config, survey, tell) if not one[0].paused]
         for agent, channel in self._agents:
             desk = self._desk(agent, config, lambda: tick, now)
             before = desk.log.traffic.counts["received"]
@@ -51,8 +53,8 @@ class Channels:
         self, config: Config, survey: Survey, tick: int, now: Callable[[], datetime], tell: Tell
     ) -> None:
         """Send out what is addressed to channels, written before `tick`."""
-        for agent, channel in self.of(config, survey, "engine", tell):
-            if not (config.org.paused or agent.paused):
+        for agent, channel in self.of(config, survey, tell):
+            if channel.sends and not (config.org.paused or agent.paused):
                 desk = self._desk(agent, config, lambda: tick, now)
                 pending = self._org.own(Addressed).pending(agent, survey, tick)
                 self._note_wait(deliver_due(channel, desk, pending) if pending else None)
@@ -64,9 +66,13 @@ class Channels:
                 return channel.watched(self._org.base)[0]
         return ""
 
-    def of(
-        self, config: Config, survey: Survey, seen_to_by: str, tell: Tell
-    ) -> Iterator[tuple[Agent, Channel]]:
+    def of(self, config: Config, survey: Survey, tell: Tell) -> Iterator[tuple[Agent, Channel]]:
+        """Yield the agents whose channels are seen to here; of one that cannot be made it is told why."""
+        for agent, channel in self.all(config, survey, tell):
+            if channel.seen_to_by == self.seen_to_by:
+                yield agent, channel
+
+    def all(self, config: Config, survey: Survey, tell: Tell) -> Iterator[tuple[Agent, Channel]]:
         """Yield the agents that channels speak for, with these; of one that cannot be made it is told why."""
         for agent in sorted(survey.agents.values(), key=lambda agent: agent.name):
             entry = config.models.get(agent.model.key)
@@ -80,8 +86,7 @@ class Channels:
             except LemmingError as error:
                 tell(_unusable(agent, error))
                 continue
-            if channel.seen_to_by == seen_to_by:
-                yield agent, channel
+            yield agent, channel
 
     def _collect(self, channel: Channel, desk: Desk, tell: Tell) -> None:
         """Look at a channel, unless it was out of reach a moment ago."""
@@ -111,6 +116,15 @@ class Channels:
     ) -> Desk:
         provider = config.models[agent.model.key].provider
         return Desk(self._org, agent, provider, tick, now, syncs=config.org.durability != "off")
+
+
+def undelivered(org: Organisation, survey: Survey, config: Config, tick: int) -> frozenset[str]:
+    """Return the identities of entries that are still to go out, of ticks before `tick`."""
+    addressed = org.own(Addressed)
+    sending = [
+        agent for agent, channel in org.own(Channels).all(config, survey, lambda _: None) if channel.sends
+    ]
+    return frozenset(out.key for agent in sending for out in addressed.pending(agent, survey, tick))
 
 
 def make_channel(provider: str, options: dict[str, Any], base: Path, config: Config) -> Channel:

@@ -7,10 +7,10 @@ of the engine is seen to between ticks, one of `lemming serve` by that.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from lemming import paths
 from lemming.errors import ConfigError, RequestRejected
@@ -85,8 +85,14 @@ class Channel(LLMProvider):
     keeps_deadline = True
     can_be_down = False
 
-    seen_to_by: Literal["engine", "serve"] = "engine"
+    seen_to_by: ClassVar[Literal["engine", "serve"]] = "engine"
     """Who looks at it: the engine between ticks, or `lemming serve`."""
+
+    sends = True
+    """Whether what is addressed to the agent is sent out; else it is fetched."""
+
+    variables: Sequence[str] = ()
+    """The environment variables without which it cannot be used."""
 
     to: str = ""
     """The agent that messages are for; empty: everybody who reads the channel's agent."""
@@ -112,6 +118,10 @@ class Channel(LLMProvider):
     def arrived(self, base: Path) -> list[str]:
         """Return the names of what is there to be taken in, as far as one look tells."""
         return []
+
+    def place(self, host: str, port: int, agent: str) -> str:
+        """Return in words where it listens, for the person who starts `lemming serve`."""
+        return "sends"
 
     def watched(self, base: Path) -> list[str]:
         """Return the folders in which something may arrive, for a sleeping engine to look at."""

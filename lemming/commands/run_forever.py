@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import AbstractContextManager, nullcontext
+from threading import Event
 from typing import Annotated
 
 import typer
@@ -17,7 +18,7 @@ from lemming.commands.screen import tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
 from lemming.events import Observer
-from lemming.organisation import OrgPath
+from lemming.organisation import Organisation, OrgPath
 
 
 def run_forever(
@@ -55,6 +56,16 @@ def run_forever(
             help="Answer GET /healthz on 127.0.0.1:PORT: 200 or 503, and what `status --check` says.",
         ),
     ] = None,
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            "--serve",
+            min=0,
+            max=65535,
+            metavar="PORT",
+            help="See to http and mail channels too, as `lemming serve --port PORT` does.",
+        ),
+    ] = None,
     batch: Batch = False,
     trust: Trust = False,
     as_json: AsJson = False,
@@ -82,7 +93,10 @@ def run_forever(
     has_failures = False
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
-        with _watched_over(base, narrator, health=health, interval_s=interval, batch=batch) as hear:
+        with (
+            _served(base, serve, switch.stop, quiet=quiet),
+            _watched_over(base, narrator, health=health, interval_s=interval, batch=batch) as hear,
+        ):
             ticks = engine.ticks(
                 base,
                 interval_s=interval,
@@ -108,6 +122,16 @@ def run_forever(
             tell("stopped")
         return
     raise typer.Exit(TURN_FAILED if has_failures else 0)
+
+
+def _served(
+    base: Organisation, port: int | None, stop: Event, *, quiet: bool
+) -> AbstractContextManager[object]:
+    if port is None:
+        return nullcontext()
+    from lemming.commands.serve import served
+
+    return served(base.base, port, stop=stop, quiet=quiet)
 
 
 def _watched_over(

@@ -58,8 +58,9 @@ def channel_states(base: OrgPath, survey: Survey, config: Config) -> list[Channe
 
 def _state_of(org: Organisation, survey: Survey, config: Config, agent: Agent, tick: int) -> ChannelState:
     traffic = org.own(ChannelLogs).of(agent.name).traffic
-    waiting = org.own(Addressed).pending(agent, survey, tick)
     channel, problem = _made(config, agent, org)
+    sends = channel is None or channel.sends
+    waiting = org.own(Addressed).pending(agent, survey, tick) if sends else []
     return ChannelState(
         agent=agent.name,
         provider=config.models[agent.model.key].provider,

@@ -80,9 +80,9 @@ def _not_gone_out(org: Organisation, survey: Survey, config: Config, tick: int) 
     """Return the entries that are still to go out through a channel."""
     if not config.has_channels:
         return frozenset()
-    from lemming.channels.addressed import undelivered
+    from lemming.channels.between import undelivered
 
-    return undelivered(org, survey, channels_in(survey, config), tick)
+    return undelivered(org, survey, config, tick)
 
 
 def _older_than(tick: int, org: Organisation) -> dict[str, Sequence[EntryName]]:

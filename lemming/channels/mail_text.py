@@ -1,0 +1,180 @@
+"""What a mail says: its id, sender, text without markup and attachments, and whether it is taken. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from email.message import EmailMessage, MIMEPart
+from email.utils import parseaddr
+from hashlib import blake2b, sha256
+from html.parser import HTMLParser
+from typing import NamedTuple
+
+_ID = re.compile(r"<[^<>\s]{1,300}>")
+_SILENT = {"script", "style", "head", "title", "template", "noscript"}
+_BREAKS = {
+    "p",
+    "div",
+    "br",
+    "tr",
+    "li",
+    "h1",
+    "h2",
+    "h3",
+    "h4",
+    "h5",
+    "h6",
+    "blockquote",
+    "pre",
+    "table",
+    "hr",
+}
+_NAME_CHARS = re.compile(r"[^\w.+=@ -]")
+_BULK = {"bulk", "junk", "list"}
+
+
+class Attachment(NamedTuple):
+    """A file in a mail. `folder`: a word of its own for each mail."""
+
+    folder: str
+    name: str
+    content: bytes
+
+
+def message_id_of(mail: EmailMessage) -> str:
+    """Return a mail's Message-ID; one that has none is known by the digest of what it holds."""
+    found = _ID.search(_header(mail, "Message-ID"))
+    return found[0] if found else f"<sha256-{sha256(mail.as_bytes()).hexdigest()[:32]}@no-id>"
+
+
+def references_of(mail: EmailMessage) -> list[str]:
+    """Return the ids of the mails that a mail follows, the first of the conversation first."""
+    found = _ID.findall(_header(mail, "References")) or _ID.findall(_header(mail, "In-Reply-To"))
+    return list(dict.fromkeys(found))
+
+
+def sender_of(mail: EmailMessage) -> str:
+    """Return the address that answers go to, in lower case; empty when there is none."""
+    for name in ("Reply-To", "From"):
+        address = parseaddr(_header(mail, name))[1].strip().lower()
+        if re.fullmatch(r"[^@\s,<>]+@[^@\s,<>]+", address):
+            return address
+    return ""
+
+
+def why_refused(mail: EmailMessage, sender: str, own: str, allowed: Sequence[str]) -> str:
+    """Return why a mail is not taken: a machine sent it, we did, or a stranger; empty when it is."""
+    if not sender:
+        return "it has no sender"
+    writer = parseaddr(_header(mail, "From"))[1].strip().lower()
+    if own.lower() in (sender, writer):
+        return "it comes from the channel's own address"
+    if _header(mail, "Auto-Submitted").partition(";")[0].strip().lower() not in ("", "no"):
+        return "a program has sent it (Auto-Submitted)"
+    if _header(mail, "Precedence").strip().lower() in _BULK or mail.get("List-Id") is not None:
+        return "it comes from a list"
+    if _header(mail, "Return-Path").strip() == "<>" or mail.get_content_type() == "multipart/report":
+        return "it is a report of a mail server"
+    if allowed and not any(_is_allowed(writer, one) for one in allowed):
+        return 'its sender is not in "allow_from"'
+    return ""
+
+
+def text_of_mail(mail: EmailMessage) -> str:
+    """Return the text of a mail: its plain part, else its HTML without markup, else its subject."""
+    part = mail.get_body(("plain", "html"))
+    text = _content(part) if part is not None else ""
+    if part is not None and part.get_content_type() == "text/html":
+        text = text_of_html(text)
+    return text.strip() or _header(mail, "Subject").strip() or "(an empty mail)"
+
+
+def attachments_of(mail: EmailMessage, ident: str) -> Iterator[Attachment]:
+    """Yield the files in a mail, with names that lead nowhere else."""
+    folder, taken = blake2b(ident.encode("utf-8", "replace"), digest_size=6).hexdigest(), set[str]()
+    for number, part in enumerate(mail.iter_attachments(), 1):
+        name = safe_name(part.get_filename() or f"part-{number}")
+        if name in taken:
+            name = f"{number}-{name}"
+        taken.add(name)
+        if part.get_content_type() == "message/rfc822":
+            content: bytes | object = b"".join(each.as_bytes() for each in part.iter_parts())
+        else:
+            content = part.get_payload(decode=True)
+        yield Attachment(folder, name, content if isinstance(content, bytes) else b"")
+
+
+def safe_name(name: str) -> str:
+    """Return a file's name without what could lead elsewhere, hide it, or trouble a shell.
+
+    >>> safe_name("../../etc/passwd"), safe_name(".bashrc"), safe_name("Q3 report.pdf")
+    ('passwd', '_bashrc', 'Q3 report.pdf')
+    """
+    last = name.replace("\\", "/").rpartition("/")[2]
+    plain = _NAME_CHARS.sub("_", last).strip()[-100:]
+    return f"_{plain.lstrip('.-')}" if plain[:1] in (".", "-", "") else plain
+
+
+def text_of_html(html: str) -> str:
+    """Return what a page says, without markup, scripts and styles.
+
+    >>> text_of_html("<style>p {}</style><p>Hello &amp; <b>welcome</b></p><p>Bye</p>")
+    'Hello & welcome\\n\\nBye'
+    """
+    reader = _Reader()
+    reader.feed(html)
+    reader.close()
+    lines = [" ".join(line.split()) for line in "".join(reader.said).splitlines()]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip()
+
+
+class _Reader(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.said: list[str] = []
+        self._silent = 0
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _SILENT:
+            self._silent += 1
+        elif tag in _BREAKS:
+            self.said.append("\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _SILENT:
+            self._silent = max(0, self._silent - 1)
+        elif tag in _BREAKS:
+            self.said.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        if not self._silent:
+            self.said.append(data)
+
+
+def _is_allowed(address: str, allowed: str) -> bool:
+    allowed = allowed.strip().lower()
+    return address == allowed or (allowed.startswith("@") and address.endswith(allowed))
+
+
+def _content(part: MIMEPart) -> str:
+    """Return a part as text; a charset that is unknown or wrong costs some letters."""
+    raw = part.get_payload(decode=True)
+    if not isinstance(raw, bytes):
+        return ""
+    try:
+        return raw.decode(part.get_content_charset() or "utf-8", "replace")
+    except LookupError:
+        return raw.decode("utf-8", "replace")
+
+
+def _header(mail: EmailMessage, name: str) -> str:
+    """Return a header as text; one that cannot be parsed is empty."""
+    try:
+        return str(mail.get(name, ""))
+    except (
+        ValueError,
+        IndexError,
+        TypeError,
+        AttributeError,
+    ):  # what headers of strangers make of the parser
+        return ""

@@ -1,0 +1,79 @@
+"""`lemming serve`: listen for http and mail channels."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import Annotated
+
+import typer
+
+from lemming.commands.options import Quiet, Trust
+from lemming.commands.org import find_org, running_engine
+from lemming.commands.screen import one_line, tell
+from lemming.commands.stopping import stop_on_signals
+from lemming.commands.trust import require_agreement
+from lemming.errors import Problem
+from lemming.serving.serve import HOST, PORT, Served, serving
+
+
+def serve(
+    ctx: typer.Context,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, metavar="PORT", help="Where to listen; 0: any.")
+    ] = PORT,
+    host: Annotated[
+        str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on: this machine's own.")
+    ] = HOST,
+    trust: Trust = False,
+    quiet: Quiet = False,
+) -> None:
+    """Listen for what comes to http and mail channels, and send what is addressed to them.
+
+    Takes no turns: an engine runs beside it (`lemming run-forever`), or does this itself with
+    `lemming run-forever --serve PORT`. What arrives is an entry, on the disk before the sender is told.
+    POST /hooks/AGENT takes signed webhooks, POST /ask questions with a token, GET /requests/ID tells of one.
+    Ctrl-C or SIGTERM ends it. It can be killed at any time.
+
+    \b
+    Examples:
+      lemming serve
+      lemming serve --port 9000
+      curl -H "Authorization: Bearer $TOKEN" -d '{"text": "How is it going?"}' http://127.0.0.1:8420/ask
+    """
+    base = find_org(ctx)
+    if not trust:
+        require_agreement(base, can_ask=sys.stdin.isatty())
+    with stop_on_signals(quiet=quiet) as switch:
+        with served(base.base, port, host=host, stop=switch.stop, quiet=quiet):
+            if not quiet and running_engine(base) is None:
+                tell("no engine runs here: `lemming run-forever` beside it takes turns", style="yellow")
+            switch.stop.wait()
+        if not quiet:
+            tell("stopped")
+
+
+@contextmanager
+def served(base: Path, port: int, *, host: str = HOST, stop: Event, quiet: bool) -> Iterator[Served]:
+    """See to http and mail channels for the length of the block, and say where."""
+    with serving(base, host=host, port=port, stop=stop, tell=_tell_problem) as found:
+        if not quiet:
+            _say(found, host)
+        yield found
+
+
+def _say(found: Served, host: str) -> None:
+    for agent, channel in found.channels:
+        tell(f"{agent.name}: {channel.place(host, found.port, agent.name)}")
+    if found.port and host not in (HOST, "localhost", "::1"):
+        tell(
+            f"{host} can be reached by others, without encryption: put a proxy with TLS before it",
+            style="yellow",
+        )
+
+
+def _tell_problem(problem: Problem) -> None:
+    tell(one_line(str(problem), 600), style="yellow")

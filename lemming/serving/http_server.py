@@ -1,0 +1,264 @@
+"""The HTTP server of `lemming serve`: routes, limits, answers in JSON; `lemming.channels.http` does the rest.
+
+POST /hooks/AGENT, POST /ask, GET /requests/ID. Reference: docs/channels.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from lemming.agents import survey_agents
+from lemming.channels.between import Tell, make_channel
+from lemming.channels.desk import Desk
+from lemming.channels.http import HttpChannel
+from lemming.clock import Clock
+from lemming.config import load_config
+from lemming.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected, UsageError
+from lemming.files.jsontext import compact
+from lemming.inspect.requests import requests_now
+from lemming.mail.requests import RequestView, answer_in
+from lemming.organisation import Organisation
+from lemming.redaction import redact_json
+from lemming.resume import Agent
+from lemming.tick.counter import load_tick
+
+PATIENCE_S, LONGEST_WAIT_S, LOOK_S = 15.0, 60.0, 0.5
+LARGEST_BODY_BYTES = 240_000
+_STATUS_OF: dict[type[LemmingError], HTTPStatus] = {
+    PermissionDenied: HTTPStatus.UNAUTHORIZED,
+    RateLimited: HTTPStatus.TOO_MANY_REQUESTS,
+    RequestRejected: HTTPStatus.BAD_REQUEST,
+}
+
+
+class Refused(Exception):
+    """A request that is answered with an error."""
+
+    def __init__(self, status: HTTPStatus, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.status, self.message, self.hint = status, message, hint
+
+
+class Door(NamedTuple):
+    """An http channel, as it is now, and its place in the organisation."""
+
+    agent: Agent
+    channel: HttpChannel
+    desk: Desk
+
+
+@contextlib.contextmanager
+def listening(
+    base: Path, host: str, port: int, *, clock: Clock, stop: threading.Event, tell: Tell
+) -> Iterator[int]:
+    """Listen for the length of the block (port 0: any that is free); give the port.
+
+    Raises `UsageError` where the port cannot be had.
+    """
+    try:
+        server = _Server((host, port), _Handler)
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        hint = "name another port with --port, or 0 for any that is free"
+        raise UsageError(f"cannot listen on {host}:{port}: {why}", hint=hint) from error
+    server.open(base, clock, stop, tell)
+    threading.Thread(target=server.serve_forever, name="lemming-http", daemon=True).start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    """What the requests share. The files of the organisation are looked at for one of them at a time."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def open(self, base: Path, clock: Clock, stop: threading.Event, tell: Tell) -> None:
+        self.org, self.clock, self.stop, self.tell = Organisation(base), clock, stop, tell
+        self._looking = threading.Lock()
+
+    def doors(self) -> list[Door]:
+        """Return the http channels, as resumes and settings are now."""
+        with self._looking:
+            config, survey = load_config(self.org), survey_agents(self.org)
+            found = []
+            for agent in sorted(survey.agents.values(), key=lambda agent: agent.name):
+                entry = config.models.get(agent.model.key)
+                if entry is None or entry.provider != "http":
+                    continue
+                channel = make_channel(entry.provider, entry.options, self.org.base, config)
+                assert isinstance(channel, HttpChannel), "its provider is http"
+                syncs = config.org.durability != "off"
+                desk = Desk(self.org, agent, "http", self._tick, self.clock.now, syncs)
+                found.append(Door(agent, channel, desk))
+        return found
+
+    def _tick(self) -> int:
+        return load_tick(self.org.base)
+
+    def request(self, reference: str, agents: set[str]) -> RequestView | None:
+        """Return a request that one of these agents made; None for any other."""
+        with self._looking:
+            found = [it for it in requests_now(self.org).requests.named(reference) if it.asker in agents]
+        return found[0] if len(found) == 1 else None
+
+    def handle_error(self, *_: Any) -> None:
+        """Say nothing of a caller that went away; what went wrong here was told as it was answered."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "lemming", ""
+    timeout = PATIENCE_S
+    _is_answered = False
+
+    def do_GET(self) -> None:
+        """Answer `GET /requests/ID`."""
+        self._handle(self._get)
+
+    def do_POST(self) -> None:
+        """Answer `POST /ask` and `POST /hooks/AGENT`."""
+        self._handle(self._post)
+
+    def _handle(self, route: Any) -> None:
+        self._is_answered = False
+        try:
+            route()
+        except Refused as refused:
+            self._refuse(refused.status, refused.message, refused.hint)
+        except LemmingError as error:
+            status = next((it for kind, it in _STATUS_OF.items() if isinstance(error, kind)), None)
+            headers = {}
+            if isinstance(error, RateLimited):
+                headers["Retry-After"] = str(int(error.retry_after_s or 60) + 1)
+            if status is None:
+                self.server.tell(Problem(error.message, error.where, hint=error.hint, code=error.code))
+                self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "it cannot be taken now: try again")
+                return
+            self._refuse(status, error.message, error.hint, headers)
+        finally:
+            if not self._is_answered:
+                self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "something is wrong here: try again")
+
+    def _get(self) -> None:
+        address = urlsplit(self.path)
+        place, _, reference = address.path.removeprefix("/").partition("/")
+        if place != "requests" or not reference:
+            self._no_such_place()
+        door = self._door_by_token()
+        asked = parse_qs(address.query).get("wait", ["0"])[-1]
+        try:
+            ends = time.monotonic() + min(max(float(asked), 0.0), LONGEST_WAIT_S)
+        except ValueError:
+            raise Refused(HTTPStatus.BAD_REQUEST, '"wait" must be a number of seconds') from None
+        while True:
+            request = self.server.request(unquote(reference), {door.agent.name})
+            if request is None:
+                raise Refused(HTTPStatus.NOT_FOUND, "there is no such request of yours")
+            if request.end is not None or time.monotonic() >= ends or self.server.stop.wait(LOOK_S):
+                break
+        self._answer(HTTPStatus.OK, _facts(request))
+
+    def _post(self) -> None:
+        place, _, name = urlsplit(self.path).path.removeprefix("/").partition("/")
+        sender = str(self.client_address[0])
+        if place == "ask" and not name:
+            door = self._door_by_token()
+            key = self.headers.get("Idempotency-Key", "") or secrets.token_hex(12)
+            receipt = door.channel.receive_question(door.desk, key, self._body(door.channel), sender)
+            facts = {"id": receipt.id, "status": "open", "href": f"/requests/{receipt.identity}"}
+            self._answer(HTTPStatus.ACCEPTED, facts)
+            return
+        found = [it for it in self.server.doors() if place == "hooks" and it.agent.name == name]
+        if not found:
+            self._no_such_place()
+        headers = {key.lower(): value for key, value in self.headers.items()}
+        receipt = found[0].channel.receive_hook(found[0].desk, headers, self._body(found[0].channel), sender)
+        self._answer(HTTPStatus.ACCEPTED, {"id": receipt.id, "status": "accepted"})
+
+    def _door_by_token(self) -> Door:
+        given = self.headers.get("Authorization", "")
+        for door in self.server.doors():
+            if door.channel.knows(given):
+                return door
+        message = "the token is wrong" if given else "there is no token"
+        raise PermissionDenied(message, hint="send the header Authorization: Bearer TOKEN")
+
+    def _body(self, channel: HttpChannel) -> bytes:
+        """Return the request's body; one that is too large is not read."""
+        length = self.headers.get("Content-Length", "")
+        if not (length.isascii() and length.isdigit()):
+            raise Refused(HTTPStatus.LENGTH_REQUIRED, "send Content-Length")
+        if int(length) > channel.max_body_bytes:
+            raise Refused(
+                HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have {channel.max_body_bytes:,} bytes"
+            )
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            raise Refused(HTTPStatus.BAD_REQUEST, "the body ended early")
+        return body
+
+    def _no_such_place(self) -> NoReturn:
+        hint = "POST /hooks/AGENT, POST /ask, GET /requests/ID"
+        raise Refused(HTTPStatus.NOT_FOUND, "there is nothing at this address", hint)
+
+    def _refuse(
+        self, status: HTTPStatus, message: str, hint: str = "", headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.close_connection = True  # its body may not have been read
+        said = {"message": message, "hint": hint} if hint else {"message": message}
+        self._answer(status, {"error": said}, headers)
+
+    def _answer(
+        self, status: HTTPStatus, facts: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._is_answered = True
+        body = compact(redact_json(dict(facts))) + b"\n"
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
+        """Answer what is no request we know in JSON too."""
+        status = HTTPStatus(code)
+        self._refuse(status, message or status.phrase)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Write nothing: what arrived is in the channel's log."""
+
+
+def _facts(request: RequestView) -> dict[str, Any]:
+    """Return what the asker is told of a request."""
+    return {
+        "id": request.id,
+        "status": request.end or "open",
+        "text": request.text,
+        "conversation": request.conversation,
+        "tick": request.tick,
+        "holders": list(request.holders),
+        "answers": [
+            {"agent": it.agent, "tick": it.tick, "answer": answer_in(it.payload, request.schema)}
+            for it in request.answers
+        ],
+        "default": request.default if request.end == "expired" else None,
+    }

@@ -1,0 +1,231 @@
+"""Webhooks and questions: signed or with a token, once each, answered when the entry is on the disk."""
+
+from __future__ import annotations
+
+import hmac
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from hashlib import sha256
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+from callers import SECRET, TOKEN, Caller, receiver, served
+from doorway import answer_to, arrived, noted, with_channel
+
+from lemming.clock import SystemClock
+from lemming.engine import run_once
+from lemming.errors import ConfigError, OrgBusy, UsageError
+from lemming.organisation import Organisation
+from lemming.serving.serve import look
+from lemming.testing import FrozenClock, make_org, resume
+
+OPTIONS = {"to": "desk", "secret_env": "DOOR_SECRET", "token_env": "DOOR_TOKEN"}
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOOR_SECRET", SECRET)
+    monkeypatch.setenv("DOOR_TOKEN", TOKEN)
+
+
+@pytest.fixture
+def door(base: Path) -> Iterator[Caller]:
+    with_channel(base, OPTIONS, provider="http")
+    with served(base) as caller:
+        yield caller
+
+
+def test_a_signed_webhook_is_an_entry_and_its_repetitions_are_answered_the_same(
+    base: Path, door: Caller
+) -> None:
+    body = json.dumps({"type": "invoice.paid", "amount": 12}).encode()
+    answers = [door.hook(body) for _ in range(3)]
+    [entry] = arrived(base)
+    assert {answer.status for answer in answers} == {202}
+    assert [answer.facts for answer in answers] == [{"id": entry.id, "status": "accepted"}] * 3
+    assert entry.payload == {
+        "text": "webhook invoice.paid",
+        "target": "desk",
+        "from": "127.0.0.1",
+        "channel": "http",
+        "message_id": "m-1",
+        "event": "invoice.paid",
+        "body": {"type": "invoice.paid", "amount": 12},
+    }
+
+
+def test_a_repetition_in_a_later_tick_and_of_a_server_started_anew_is_known(base: Path) -> None:
+    with_channel(base, OPTIONS, provider="http")
+    with served(base) as caller:
+        first = caller.hook(b'{"text": "hello"}')
+    run_once(base, clock=FrozenClock())
+    (base / "agents/door/channel.jsonl").unlink()  # killed between the entry and the log
+    with served(base) as caller:
+        assert caller.hook(b'{"text": "hello"}').facts == first.facts
+        for file in (base / "agents/door/outbox").iterdir():
+            file.unlink()  # past its retention
+        assert caller.hook(b'{"text": "hello"}').facts == first.facts
+    assert arrived(base) == []
+
+
+def test_the_same_message_at_once_is_one_entry(base: Path, door: Caller) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda number: door.hook(b"{}", ident=f"m-{number % 3}"), range(24)))
+    assert {answer.status for answer in answers} == {202}
+    assert len(arrived(base)) == 3
+
+
+def test_what_github_sends_is_taken(base: Path, door: Caller) -> None:
+    body = json.dumps({"action": "opened"}).encode()
+    signed = "sha256=" + hmac.new(SECRET.encode(), body, sha256).hexdigest()
+    told = {"X_GitHub_Delivery": "d-1", "X_GitHub_Event": "issues"}
+    assert door.call("POST", "/hooks/door", body, X_Hub_Signature_256=signed, **told).status == 202
+    assert arrived(base)[0].payload["text"] == "webhook issues"
+    wrong = door.call("POST", "/hooks/door", body + b" ", X_Hub_Signature_256=signed, **told)
+    assert wrong.status == 401
+
+
+@pytest.mark.parametrize(
+    ("headers", "at", "said"),
+    [
+        ({"webhook_signature": "v1,AAAA"}, None, "the signature is wrong"),
+        ({}, time.time() - 400, "webhook-timestamp is more than 300 seconds from now"),
+        (
+            {"webhook_timestamp": "soon"},
+            None,
+            "webhook-id or webhook-timestamp is missing, or no number of seconds",
+        ),
+    ],
+    ids=["forged", "old", "no time"],
+)
+def test_a_webhook_that_is_not_rightly_signed_is_refused(
+    base: Path, door: Caller, headers: dict[str, str], at: float | None, said: str
+) -> None:
+    answer = door.hook(b"{}", at=at, **headers)
+    assert (answer.status, answer.facts["error"]["message"]) == (401, said)
+    assert arrived(base) == []
+
+
+def test_a_question_is_a_request_and_its_answer_is_fetched(base: Path, door: Caller) -> None:
+    asked = door.ask(text="What is new?", id="q-1", conversation="c-1")
+    assert asked.status == 202
+    assert door.ask(text="What is new?", id="q-1").facts == asked.facts
+    [entry] = arrived(base)
+    assert (entry.kind, entry.payload["conversation"]) == ("request", "c-1")
+    opened = door.request(asked.facts["href"])
+    assert (opened.status, opened.facts["status"], opened.facts["holders"]) == (200, "open", ["desk"])
+    run_once(base, clock=FrozenClock())
+    answer_to(base, entry, "Rain.")
+    run_once(base, clock=FrozenClock())
+    answered = door.request(f"/requests/{asked.facts['id']}").facts
+    assert (answered["status"], answered["answers"][0]["answer"]) == ("answered", "Rain.")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "headers", "status"),
+    [
+        ("POST", "/ask", b'{"text": "x"}', {}, 401),
+        ("POST", "/ask", b'{"text": "x"}', {"Authorization": "Bearer wrong"}, 401),
+        ("POST", "/ask", b"no json", {"Authorization": f"Bearer {TOKEN}"}, 400),
+        ("POST", "/ask", b'{"text": ""}', {"Authorization": f"Bearer {TOKEN}"}, 400),
+        ("POST", "/ask", b'{"text": "x", "target": "boss"}', {"Authorization": f"Bearer {TOKEN}"}, 400),
+        ("POST", "/ask", b'{"text": "x", "deadline": "soon"}', {"Authorization": f"Bearer {TOKEN}"}, 400),
+        ("POST", "/hooks/desk", b"{}", {}, 404),
+        ("POST", "/hooks/door", b"{}", {}, 401),
+        ("POST", "/elsewhere", b"{}", {}, 404),
+        ("GET", "/", b"", {}, 404),
+        ("GET", "/requests/0123456789ab", b"", {"Authorization": f"Bearer {TOKEN}"}, 404),
+        ("GET", "/requests/0123456789ab", b"", {}, 401),
+        ("DELETE", "/ask", b"", {}, 501),
+        ("POST", "/ask", b"x" * 300_000, {"Authorization": f"Bearer {TOKEN}"}, 413),
+    ],
+)
+def test_mistakes_are_answered_in_json(
+    base: Path, door: Caller, method: str, path: str, body: bytes, headers: dict[str, str], status: int
+) -> None:
+    answer = door.call(method, path, body, **headers)
+    assert answer.status == status
+    assert answer.facts["error"]["message"]
+    assert "Traceback" not in str(answer.facts)
+    assert arrived(base) == []
+
+
+def test_a_body_of_no_known_length_is_refused(door: Caller) -> None:
+    connection = HTTPConnection("127.0.0.1", door.port, timeout=20)
+    headers = {"Transfer-Encoding": "chunked", "Authorization": f"Bearer {TOKEN}"}
+    connection.request("POST", "/ask", iter([b'{"text": "x"}']), headers, encode_chunked=True)
+    assert connection.getresponse().status == 411
+    connection.close()
+
+
+def test_a_sender_of_too_much_is_told_when_to_come_again(base: Path) -> None:
+    with_channel(base, {**OPTIONS, "per_sender_an_hour": 2}, provider="http")
+    with served(base) as caller:
+        answers = [caller.hook(b"{}", ident=f"m-{number}") for number in range(3)]
+    assert [answer.status for answer in answers] == [202, 202, 429]
+    assert 3500 < int(answers[2].headers["Retry-After"]) < 3700
+    assert len(arrived(base)) == 2
+
+
+def test_requests_of_others_are_nobodys_business(base: Path, door: Caller) -> None:
+    from lemming.messages import send
+
+    theirs = {"text": "secret", "target": "desk"}
+    other = send(base, "desk", tick=1, kind="request", payload=theirs, tags=[], created_at="")
+    assert door.request(f"/requests/{other.id}").status == 404
+
+
+def test_answers_are_sent_signed_with_one_key_until_they_are_taken(base: Path) -> None:
+    with receiver(503, 204) as far:
+        address = f"http://127.0.0.1:{far.port}/answers"
+        out = {"deliver_to": address, "deliver_secret_env": "DOOR_SECRET"}
+        with_channel(base, {**OPTIONS, **out}, provider="http")
+        with served(base) as caller:
+            caller.hook(b'{"text": "hello"}')
+        run_once(base, clock=FrozenClock())
+        answer_to(base, arrived(base)[0], "Hello back.")
+        run_once(base, clock=FrozenClock())
+        clock, org = FrozenClock(), Organisation(base)
+        clock.time = SystemClock().now()
+        for seconds in (0, 5, 6, 20):
+            clock.advance(seconds)
+            look(org, clock.now, lambda _: None)
+    assert [line["did"] for line in noted(base)] == ["received", "failed", "delivered"]
+    (first, body), (second, _) = far.came
+    assert first["idempotency-key"] == second["idempotency-key"] == first["webhook-id"]
+    assert (body["text"], body["answers"]["message_id"]) == ("Hello back.", "m-1")
+    assert first["webhook-signature"].startswith("v1,")
+
+
+def test_what_the_other_end_refuses_for_good_is_given_up(base: Path) -> None:
+    with receiver(410) as far:
+        with_channel(base, {"to": "desk", "deliver_to": f"http://127.0.0.1:{far.port}/"}, provider="http")
+        run_once(base, clock=FrozenClock())
+        from lemming.messages import send
+
+        send(
+            base,
+            "desk",
+            tick=1,
+            kind="message",
+            payload={"text": "x", "target": "door"},
+            tags=[],
+            created_at="",
+        )
+        look(Organisation(base), SystemClock().now, lambda _: None)
+    assert [line["did"] for line in noted(base)] == ["gave_up"]
+
+
+def test_serving_needs_what_the_options_name(base: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_org(base, resume("desk"))
+    with pytest.raises(UsageError, match="nothing to serve"), served(base):
+        pass
+    with_channel(base, OPTIONS, provider="http")
+    with served(base), pytest.raises(OrgBusy, match="served already"), served(base):
+        pass
+    monkeypatch.delenv("DOOR_TOKEN")
+    with pytest.raises(ConfigError, match="DOOR_TOKEN, which is not set"), served(base):
+        pass
