@@ -272,7 +272,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
     if not runtime.has_looked_back:  # once, as the engine starts
         runtime.has_looked_back = True
         _write_lost_turns(runtime, config, [at for at in ticks if at < tick])
-    if config.has_channels:
+    if config.has_channels and runtime.sees_to_channels:
         _see_to_channels(runtime, config, tick)
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     started = plan_in(records)

@@ -82,6 +82,7 @@ class Runtime:
     turn_lock: TurnLock = field(default_factory=TurnLock)
     prompts: PromptWriter = field(default_factory=PromptWriter)
     at_end: Callable[[], None] = lambda: None  # what is left to be done once the lock is free
+    sees_to_channels: bool = True  # else nothing is taken in or handed out: the world is a recording
     channels: Channels | None = None  # those of the organisation, if it has any
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody

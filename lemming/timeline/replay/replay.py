@@ -204,6 +204,7 @@ class Rerun(Runtime):
     It compares as it goes and raises `Difference` from where the two runs part.
     """
 
+    sees_to_channels: bool = False
     original: Path = Path()
     recorded: RecordedTick = field(default_factory=RecordedTick)
     _time: str = ""
