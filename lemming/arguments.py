@@ -31,6 +31,7 @@ _KEYWORDS = {
     "description": ("description", (Any, str, int, float, bool, list[str])),
     "ge": ("minimum", (int, float)),
     "min_length": ("minLength", (str,)),
+    "max_length": ("maxLength", (str,)),
 }
 """What an annotation with `about` may say, as JSON Schema has it, and of which types."""
 
