@@ -102,6 +102,15 @@ class Survey:
         return {name: agent.paused for name, agent in self.agents.items() if agent.paused}
 
     @cached_property
+    def askers(self) -> dict[str, frozenset[str]]:
+        """Those whose team each agent belongs to, by its name; only the agents that are in one."""
+        askers: dict[str, set[str]] = {}
+        for name, agent in self.agents.items():
+            for member in agent.team.names if agent.team else ():
+                askers.setdefault(member, set()).add(name)
+        return {name: frozenset(found) for name, found in askers.items()}
+
+    @cached_property
     def by_tool(self) -> dict[str, list[tuple[str, int]]]:
         """Where each tool stands in the resumes: the agent, and the place in its list."""
         places: dict[str, list[tuple[str, int]]] = {}

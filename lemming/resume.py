@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from lemming.files.fitting import LARGEST_AMOUNT, about
+from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about
 from lemming.files.jsontext import compact, parse
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.schedule import AgentSchedule
+
+_TOOL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,69 @@ class Example:
     output: str = field(metadata=about("The text of the one entry it wrote."))
 
 
+class Member(NamedTuple):
+    """One whom an agent may ask: `name` is what its tool is called by, ask_<name>."""
+
+    agent: str
+    name: str
+    description: str = ""
+
+    @classmethod
+    def of(cls, plain: str | dict[str, str]) -> Member:
+        """Return what an item of `team.ask` says; raise `Misfit`."""
+        if isinstance(plain, str):
+            return cls(plain, plain)
+        if unknown := plain.keys() - {"agent", "as", "description"}:
+            raise Misfit(f'"{min(unknown)}" is not a key of a member: agent, as, description')
+        if "agent" not in plain:
+            raise Misfit('a member needs "agent"')
+        name = plain.get("as", plain["agent"])
+        if not _TOOL_NAME.match(name):
+            raise Misfit(f'"as": "{name}" must be of letters, digits, - and _')
+        return cls(plain["agent"], name, plain.get("description", ""))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Team:
+    """Whom the agent may ask for help, and hand requests on to."""
+
+    ask: list[str | dict[str, str]] = field(
+        default_factory=list,
+        metadata=about(
+            'Agents it may ask, each a tool ask_<name>: a name, or {"agent", "as", "description"}. Each must '
+            "be able to read the other's outbox."
+        ),
+    )
+    hand_to: list[str] = field(
+        default_factory=list,
+        metadata=about("Agents it may hand a request on to, each a tool hand_to_<name>."),
+    )
+    max_asked: int = field(
+        default=16, metadata=about("Questions it may ask for one request, in all its turns.", ge=1, le=1000)
+    )
+    max_depth: int = field(
+        default=5, metadata=about("Agents that may wait for each other in a row, it included.", ge=1, le=50)
+    )
+    max_hops: int = field(
+        default=5, metadata=about("How often a request may have been handed on, with this time.", ge=1, le=50)
+    )
+
+    def __post_init__(self) -> None:
+        names = [member.name for member in self.members]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise Misfit(f'two members are called "{twice}": give one another "as"')
+
+    @cached_property
+    def members(self) -> tuple[Member, ...]:
+        """Those whom it may ask."""
+        return tuple(map(Member.of, self.ask))
+
+    @property
+    def names(self) -> set[str]:
+        """The agents that it may ask or hand on to."""
+        return {*(member.agent for member in self.members), *self.hand_to}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Agent:
     """One agent, as its resume defines it."""
@@ -118,6 +184,7 @@ class Agent:
     schedule: AgentSchedule = field(default_factory=AgentSchedule)
     instructions: str = field(metadata=about("What the agent is told to be and do.", min_length=1))
     credits: AgentCredits = field(default_factory=AgentCredits)
+    team: Team | None = field(default=None, metadata=about("Whom it may ask and hand on to; null: nobody."))
     turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
     context: list[ContextFile] = field(
         default_factory=list, metadata=about("Files that are put into every prompt.")
@@ -153,7 +220,7 @@ class Agent:
 
 _BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
 LATER_KEYS: dict[str, dict[str, Any]] = {
-    "": {"clock": False, "paused": ""},
+    "": {"clock": False, "paused": "", "team": None},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
     "turn": {"take": None},
 }

@@ -63,6 +63,10 @@ class TaskJson(TypedDict):
     asker: str
     until: NotRequired[Count]
     conversation: NotRequired[str]
+    reply_to: NotRequired[str]
+    hops: NotRequired[Count]
+    path: NotRequired[list[str]]
+    asked: NotRequired[Json]
     begun: BegunJson
 
 

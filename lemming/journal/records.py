@@ -112,6 +112,7 @@ class TurnStarted(Record):
     inputs: Inputs | None
     damaged: list[str]
     task: Annotated[Json, TaskJson] | None = None
+    out_of_reach: dict[str, str] = {}  # noqa: RUF012
 
     if not TYPE_CHECKING:
 

@@ -6,6 +6,7 @@ it follows from the entries and from what the ledger holds of requests that were
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
@@ -15,9 +16,11 @@ from typing import Any, NamedTuple
 from lemming.agents import Agent
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.visibility import View
+from lemming.mail.visibility import Mail, View
 from lemming.messages import EntryName, OutboxEntry, names_of
 
+TICKS_EACH = 10
+"""For so many ticks a request to several is one agent's, unless it says otherwise."""
 THREAD_ENTRIES = 200
 """So many entries of each side are looked through for those of a conversation."""
 
@@ -44,7 +47,8 @@ class Task(NamedTuple):
     """What a turn is for. `request` is None when it goes on with what the agent asked on its own account.
 
     `begun` is where it stands, `asked` what came of what was asked for it, `thread` what was said before in
-    the same conversation, the oldest first. `mark` holds once the turn is committed.
+    the same conversation, the oldest first. `mark` holds once the turn is committed. `path`: the agents that
+    wait for it, each for the next one; people are not among them.
     """
 
     request: OutboxEntry | None
@@ -52,15 +56,22 @@ class Task(NamedTuple):
     asked: Sequence[Ended]
     thread: Sequence[OutboxEntry]
     mark: ReadMark
+    path: Sequence[str] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Return what a journal holds of it."""
         plain: dict[str, Any] = {"request": self.begun.request, "asker": ""}
         if self.request is not None:
+            payload = self.request.payload
             plain["asker"] = self.request.agent
+            if "hands_on" in payload:
+                plain |= {"asker": str(payload.get("owed_to")), "reply_to": str(payload["hands_on"])}
+                plain["hops"] = payload["hops"] if isinstance(payload.get("hops"), int) else 1
+            if self.path:
+                plain["path"] = [*self.path]
             if (until := last_tick(self.request)) is not None:
                 plain["until"] = until
-            if isinstance(name := self.request.payload.get("conversation"), str):
+            if isinstance(name := payload.get("conversation"), str):
                 plain["conversation"] = name
         return {**plain, "begun": self.begun.as_json()}
 
@@ -71,6 +82,23 @@ def last_tick(request: OutboxEntry) -> int | None:
     if isinstance(deadline, int) and not isinstance(deadline, bool) and deadline >= 0:
         return request.tick + deadline
     return None
+
+
+def is_past_deadline(entry: OutboxEntry, tick: int) -> bool:
+    """Return whether an entry is a request that no answer of this tick or a later one can close."""
+    until = last_tick(entry) if entry.kind == "request" else None
+    return until is not None and tick > until
+
+
+def is_answered(request: OutboxEntry, holder: str, mail: Mail) -> bool:
+    """Return whether an agent has answered a request, or handed it on."""
+    past = mail.past(holder)
+    found = map(mail.read, past.all[past.after(request.tick - 1) :])
+    return any(
+        _answers(entry, request) or _means(entry.payload.get("hands_on"), request)
+        for entry in found
+        if isinstance(entry, OutboxEntry)
+    )
 
 
 def refers_to(reference: object, entry: OutboxEntry) -> bool:
@@ -147,6 +175,20 @@ class Tasks:
             return not is_said  # a person who did not ask and wait only says something
         return take == "one"
 
+    def _is_assigned(self, request: OutboxEntry) -> bool:
+        """Return whether a request to several, of whom the first answer is enough, is for the agent now.
+
+        One after the other gets it, each for `within` ticks; with which it begins follows from its id.
+        """
+        if not _is_for_any(request):
+            return True
+        self._mail.changing.add(self._name)
+        pool = sorted(request.targets & self._mail.named) or [self._name]
+        within = request.payload.get("within")
+        each = within if isinstance(within, int) and within > 0 else TICKS_EACH
+        turn = (self._mail.tick - request.tick) // each
+        return pool[(zlib.crc32(request.id.encode()) + turn) % len(pool)] == self._name
+
     def _requests(self) -> Iterator[tuple[EntryName, OutboxEntry]]:
         """Yield the requests that no turn was taken for, the oldest first."""
         if self._agent.turn.take == "one":
@@ -161,7 +203,7 @@ class Tasks:
             entry = self._mail.read(name)
             if not isinstance(entry, OutboxEntry) or entry.kind != "request" or name.identity in begun:
                 continue
-            if self._takes(entry):
+            if self._takes(entry) and self._is_assigned(entry):
                 yield name, entry
 
     @cached_property
@@ -195,7 +237,15 @@ class Tasks:
             asked=asked,
             thread=self._thread(request) if request else (),
             mark=self._view.mark_after(known, (), is_all=False),
+            path=self._path_of(request) if request else (),
         )
+
+    def _path_of(self, request: OutboxEntry) -> list[str]:
+        """Return the agents that wait for a request, the one that waits for it last; people are left out."""
+        path = request.payload.get("path")
+        above = [name for name in path if isinstance(name, str)] if isinstance(path, list) else []
+        asker = str(request.payload.get("owed_to", request.agent))
+        return [name for name in dict.fromkeys([*above, asker]) if name not in self._mail.persons]
 
     def _fresh_entries(self) -> Iterator[tuple[EntryName, OutboxEntry]]:
         for name in self._view.fresh():
@@ -214,10 +264,15 @@ class Tasks:
 
     def _is_over(self, request: OutboxEntry) -> bool:
         """Return whether a request that is addressed to the agent is open no more, whatever became of it."""
-        until = last_tick(request)
-        if until is not None and self._mail.tick > until:
+        if is_past_deadline(request, self._mail.tick):
             return True
         if any(_answers(entry, request) for entry in self._entries_of(self._name, request.tick)):
+            return True
+        if _is_for_any(request) and any(
+            _answers(entry, request)
+            for other in request.targets & self._mail.agents
+            for entry in self._entries_of(other, request.tick)
+        ):
             return True
         parent = request.payload.get("parent")
         for entry in self._entries_of(request.agent, request.tick):
@@ -305,11 +360,23 @@ class Tasks:
         return found if isinstance(found, OutboxEntry) else None
 
 
+def _is_for_any(request: OutboxEntry) -> bool:
+    """Return whether a request is addressed to several, of whom the first answer is enough."""
+    return request.payload.get("join") == "first" and len(request.targets) > 1
+
+
 def _answers(entry: OutboxEntry, request: OutboxEntry) -> bool:
-    return entry.kind == "response" and refers_to(entry.payload.get("reply_to"), request)
+    return entry.kind == "response" and _means(entry.payload.get("reply_to"), request)
+
+
+def _means(reference: object, request: OutboxEntry) -> bool:
+    """Return whether a reference means a request, or what was handed on by it."""
+    if reference is None:
+        return False
+    return refers_to(reference, request) or reference == request.payload.get("hands_on")
 
 
 def _cancels(entry: OutboxEntry, request: OutboxEntry) -> bool:
     cancelled = entry.payload.get("cancels") if entry.kind == "status" else None
     references = cancelled if isinstance(cancelled, list) else [cancelled]
-    return any(refers_to(reference, request) for reference in references)
+    return any(_means(reference, request) for reference in references)

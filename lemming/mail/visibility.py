@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import chain, filterfalse, islice
-from typing import Literal
+from typing import Any, Literal
 
 from lemming.agents import Agent
 from lemming.errors import Problem
@@ -25,7 +25,7 @@ from lemming.messages import EntryName, OutboxEntry, name_of_entry, names_of
 from lemming.organisation import Organisation
 
 OWN_ENTRIES_SHOWN = 3
-NO_AGENTS: Mapping[str, Agent] = {}
+NONE: Mapping[str, Any] = {}
 
 
 class Mail:
@@ -46,11 +46,13 @@ class Mail:
         broken: Iterable[str] = (),
         at: str = "",
         callers: Iterable[str] = (),
-        agents: Mapping[str, Agent] = NO_AGENTS,
+        askers: Mapping[str, frozenset[str]] = NONE,
+        agents: Mapping[str, Agent] = NONE,
     ) -> None:
         self.tick, self.at = tick, at
         self.hidden: frozenset[EntryName] = frozenset()  # what waits for a moment that has not come
-        self._callers, self.resumes = frozenset(callers), agents
+        self.changing: set[str] = set()  # to whom time alone may bring something new
+        self._callers, self._askers, self.resumes = frozenset(callers), askers, agents
         self.agents, self._order, self.persons = frozenset(order), order, frozenset(persons)
         self.named = self.agents.union(broken)  # a target names one of them, or it names nobody
         self._index, self._shows_turns = org.own(EntryIndex), visibility == "order"
@@ -158,7 +160,7 @@ class Mail:
 
     def callers_of(self, name: str) -> frozenset[str]:
         """Return those who wait for the answers to what they ask of an agent, whoever else may ask it."""
-        return self._callers - {name}
+        return self._callers.union(self._askers.get(name, ())) - {name}
 
     def view(self, reader: Agent, mark: ReadMark) -> View:
         """Return what a reader may see now, and what of it is new to it."""

@@ -116,6 +116,8 @@ class IdleAgents:
     def remember(self, turn: TurnReport, looks: list[Look] | None, mail: Mail) -> None:
         """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
         agent, state = self._agents[turn.agent], read_state(self._org, turn.agent)
+        if turn.agent in mail.changing:
+            return
         if looks is not None and state.tick < mail.tick and not state.read.unusable:
             readable = mail.readable(agent)
             if mail.may_be_reminded(agent.name):

@@ -5,6 +5,7 @@ Rules: docs/concepts.md, "Retention". None that somebody had not been shown is r
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,8 +21,9 @@ from lemming.journal.file import journal_ticks, read_plan
 from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.index import EntryIndex
+from lemming.mail.tasks import is_answered, is_past_deadline
 from lemming.mail.visibility import Mail
-from lemming.messages import EntryName, OutboxEntry
+from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.organisation import Organisation
 from lemming.tick.plan import channels_in, people_in
 from lemming.tick.reading import clocks_in
@@ -59,13 +61,19 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
     files: list[str] = []
     missed: list[tuple[EntryName, list[str]]] = []
     for author, names in old.items():
-        behind = readers.behind(author, names[-1].tick)
-        if not (behind or waiting) and all(name.is_derived for name in names):
+        behind, people = readers.behind(author, names[-1].tick), readers.people_of(author)
+        if not (behind or people or waiting or readers.begun) and all(name.is_derived for name in names):
             files += [name.file for name in names]
             continue
         of_author = readers.of(author)
         for name in names:
             unshown = [reader for reader in (behind if name.is_derived else of_author) if reader.misses(name)]
+            found = mail.read(name) if unshown or people else None
+            entry = found if isinstance(found, OutboxEntry) else None
+            if entry and any(reader.only_addressed for reader in unshown):
+                unshown = [it for it in unshown if not it.only_addressed or it.name in entry.targets]
+            if name.identity in readers.begun or (entry and _is_waited_for(entry, unshown, people, mail)):
+                continue
             if any(tick - name.tick <= longest_kept(retention, reader.every) for reader in unshown):
                 continue
             if name.identity in waiting and tick - name.tick <= RETENTIONS_WAITED_FOR * retention:
@@ -83,6 +91,22 @@ def _not_gone_out(org: Organisation, survey: Survey, config: Config, tick: int) 
     from lemming.channels.between import undelivered
 
     return undelivered(org, survey, config, tick)
+
+
+def _is_waited_for(entry: OutboxEntry, unshown: list[_Reader], people: list[_Reader], mail: Mail) -> bool:
+    """Return whether an entry is an open request, or an answer that its asker has not seen."""
+    if entry.kind not in ("request", "response") or is_past_deadline(entry, mail.tick):
+        return False
+    if any(reader.name in entry.targets for reader in unshown):
+        return True
+    for person in people:
+        if person.name not in entry.targets:
+            continue
+        if entry.kind == "request" and not is_answered(entry, person.name, mail):
+            return True
+        if entry.kind == "response" and any(map(person.misses, names_of([entry.identity]))):
+            return True
+    return False
 
 
 def _older_than(tick: int, org: Organisation) -> dict[str, Sequence[EntryName]]:
@@ -136,6 +160,7 @@ class _Reader(NamedTuple):
     name: str
     mark: ReadMark
     every: int
+    only_addressed: bool = False
 
     def misses(self, name: EntryName) -> bool:
         """Return whether the agent was not shown an entry; one that cannot be read was told of."""
@@ -143,20 +168,49 @@ class _Reader(NamedTuple):
 
 
 class _Readers:
-    """The agents that take turns, with what they were shown. Who reads everybody is looked at together."""
+    """The agents that take turns, with what they were shown. Who reads everybody is looked at together.
+
+    `begun`: entries of requests that they have begun, as `EntryName.identity`.
+    """
 
     def __init__(self, org: Organisation, survey: Survey, config: Config) -> None:
-        outside = {*people_in(survey, config), *channels_in(survey, config)}
-        silent = {*outside, *clocks_in(survey, config)}  # who reads no inbox
+        persons = people_in(survey, config)
+        silent = {*persons, *channels_in(survey, config), *clocks_in(survey, config)}  # who reads no inbox
+        self.begun: set[str] = set()
+        self._people = [survey.agents[name] for name in sorted(persons)]
+        self._org = org
+        self._marks: dict[str, ReadMark] = {}
         self._of_all: list[_Reader] = []
         self._of_author: dict[str, list[_Reader]] = {}
         for agent in survey.agents.values():
-            if agent.name not in silent and (reader := _reader(org, agent)):
+            if agent.name not in silent and (reader := self._reader(org, agent, config)):
                 readable = agent.permissions.read_outboxes
                 for author in ["*"] if "*" in readable else readable:
                     readers = self._of_all if author == "*" else self._of_author.setdefault(author, [])
                     readers.append(reader)
         self._of_all.sort(key=lambda reader: (reader.mark.tick_of("*"), reader.name))
+
+    def _reader(self, org: Organisation, agent: Agent, config: Config) -> _Reader | None:
+        """Return an agent as a reader; None when its ledger is damaged: it takes no turns then."""
+        try:
+            state = read_state(org, agent.name)
+        except CorruptState:
+            return None
+        for begun in state.requests:
+            asked = (place for it in begun.asked for place in (it.request, it.answer))
+            self.begun.update(filter(None, (begun.request, *asked)))
+        is_addressed = (agent.schedule.wake or config.org.defaults.wake) == "addressed"
+        return _Reader(agent.name, state.read, agent.schedule.run_every_n_ticks, is_addressed)
+
+    def people_of(self, author: str) -> list[_Reader]:
+        """Return the people who may read an author."""
+        return [_Reader(it.name, self._mark_of(it.name), 1) for it in self._people if it.may_read(author)]
+
+    def _mark_of(self, person: str) -> ReadMark:
+        if person not in self._marks:
+            with contextlib.suppress(CorruptState):
+                self._marks[person] = read_state(self._org, person).read
+        return self._marks.get(person, ReadMark())
 
     def of(self, author: str) -> list[_Reader]:
         """Return who may read an author."""
@@ -172,14 +226,6 @@ class _Readers:
         of_all = takewhile(lambda reader: reader.mark.tick_of("*") < tick, self._of_all)
         yield from (reader for reader in of_all if reader.mark.tick_of(author) < tick)
         yield from (r for r in self._of_author.get(author, ()) if r.mark.tick_of(author) < tick)
-
-
-def _reader(org: Organisation, agent: Agent) -> _Reader | None:
-    """Return an agent as a reader; None when its ledger is damaged: it takes no turns then."""
-    try:
-        return _Reader(agent.name, read_state(org, agent.name).read, agent.schedule.run_every_n_ticks)
-    except CorruptState:
-        return None
 
 
 def said_of(reader: str, count: int, tick: int) -> Problem:

@@ -92,6 +92,7 @@ class Snapshot:
             broken=self.survey.broken,
             at=kept_reading(self.plan.at, self.plan.since),
             callers=callers_in(self.survey, self.config),
+            askers=self.survey.askers,
             agents=self.survey.agents,
         )
 

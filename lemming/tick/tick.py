@@ -47,10 +47,10 @@ from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolResult, is_unknown_outcome
-from lemming.turn.draft import spending, state_after_spending
 from lemming.turn.inputs import as_record, from_record
 from lemming.turn.loop import take_turn
 from lemming.turn.results import INTERRUPTED, as_shown, newest
+from lemming.turn.spending import spending, state_after_spending
 from lemming.turn.values import TurnInputs, TurnOutcome
 
 

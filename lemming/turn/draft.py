@@ -6,13 +6,11 @@ strategy to say (`lemming.turn.loop`); whatever comes from outside comes from it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from lemming.contract import Keep, ToolCall, TurnReply, parse_reply
+from lemming.contract import Keep, NewEntry, ToolCall, TurnReply, parse_reply
 from lemming.errors import ContractError, LemmingError, ToolError, name_of
 from lemming.files.effects import FileEffect
-from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
@@ -23,7 +21,9 @@ from lemming.report import Status, TurnReport
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn.results import RESULTS_CHARS, as_shown, newest
-from lemming.turn.serving import MOST_FAILURES, MOST_TURNS
+from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT
+from lemming.turn.spending import spending, state_after_spending
+from lemming.turn.team import TeamTool, team_tools
 from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
 
 
@@ -48,6 +48,9 @@ class Draft:
         self.shown = self.accepted = 0
         self.remarks: list[str] = []
         self.notes = ""
+        self.team = team_tools(inputs.agent)
+        self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
+        self.is_handed_on = False
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
 
     @property
@@ -71,6 +74,8 @@ class Draft:
                 return status
             self.staged, self.memory = {}, {}
             self.entries = self._given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
+        if self.is_handed_on:
+            return "done"
         if not self.is_answered and status == "done" and not task.is_at_work(self.entries):
             self.entries = task.with_answer(self.entries) or self._given_up("no answer was given")
         if not self.is_answered and task.begun.turns + 1 >= MOST_TURNS:
@@ -97,7 +102,8 @@ class Draft:
         kinds = limits.kinds if self.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
         try:
             reply = parse_reply(answer.text, kinds=kinds, max_entries=limits.max_entries, keep=keep)
-            if self.task and keep == "all" and not (reply.outbox_entries or reply.tool_calls or self.entries):
+            is_asked = self.task is not None and self.task.request and keep == "all"
+            if is_asked and not (reply.outbox_entries or reply.tool_calls or self.entries):
                 raise ContractError("the request is not answered: write one entry of kind response")
             return reply
         except ContractError as error:
@@ -109,24 +115,84 @@ class Draft:
     def act(self, reply: TurnReply) -> None:
         """Stage what a reply asks for: entries, tool calls, memories. It was shown all results so far."""
         self.shown, self.accepted = len(self.results), self.accepted + 1
-        at, tick, name = self.answers[-1].at, self.inputs.tick, self.inputs.agent.name
-        room = self.inputs.agent.turn.max_entries - len(self.entries)
+        at, room = self.answers[-1].at, self.room
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
-            if self.task:
-                new = self.task.fill_in(new, tick)
-            waits_until = self.waits_until(new.payload, at)
-            identity = entry_id(tick, name, len(self.entries), waits_until=waits_until)
-            self.entries.append(OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at))
+            self.write(new, at)
         for call in reply.tool_calls:
-            self.use(call, at)
+            if self.is_handed_on:
+                self.remarks.append(f"{call.tool}: not called, the request was handed on")
+            else:
+                self.use(call, at)
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
         if reply.left_out:
             self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
         self.notes = reply.notes or self.notes
+
+    @property
+    def room(self) -> int:
+        """How many entries the turn may still write."""
+        return self.inputs.agent.turn.max_entries - len(self.entries)
+
+    def write(self, new: NewEntry, at: str) -> OutboxEntry | None:
+        """Stage an entry, with what the engine knows of it; for what is none, say why in a result."""
+        name, tick = self.inputs.agent.name, self.inputs.tick
+        if self.task and "hands_on" not in new.payload:
+            new = self.task.fill_in(new, tick, name)
+        waits_until = self.waits_until(new.payload, at)
+        identity = entry_id(tick, name, len(self.entries), waits_until=waits_until)
+        entry = OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
+        is_asked = new.kind == "request" and "hands_on" not in new.payload
+        if self.task and is_asked and (why := self.task.why_not(name, entry.targets)):
+            self.add_result("outbox_entries", {"target": sorted(entry.targets)}, ToolResult(False, why))
+            return None
+        self.entries.append(entry)
+        return entry
+
+    def delegate(self, call: ToolCall, at: str) -> None:
+        """Ask one of the team, or hand the request on to it: stage the entry, or say why there is none."""
+        tool = self.team[call.tool]
+        try:
+            args = tool.check(call.args)
+            if why := self._why_not(tool):
+                raise ToolError(why)
+        except ToolError as error:
+            self.add_result(call.tool, call.args, ToolResult(False, str(error)))
+            return
+        message = args.pop("message")
+        if tool.hands_on:
+            assert self.task, "only a request is handed on"
+            self.write(self.task.hand_on(message, tool.target, self.inputs.tick), at)
+            self.is_handed_on = True
+            return
+        path = None if self.task else [self.inputs.agent.name]
+        further = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
+        payload = {key: value for key, value in further.items() if value is not None}
+        entry = self.write(NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at)
+        if entry is not None:
+            self.add_result(call.tool, call.args, ToolResult(True))
+            self.asked[entry.identity] = len(self.results)
+
+    def _why_not(self, tool: TeamTool) -> str:
+        """Return why one of the team cannot be asked now, or handed the request; empty when it can."""
+        team, task, name = self.inputs.agent.team, self.task or OWN_ACCOUNT, self.inputs.agent.name
+        assert team, "its tools follow from it"
+        if tool.name in self.inputs.out_of_reach:
+            return self.inputs.out_of_reach[tool.name]
+        if not self.room:
+            return f"the turn may write no more than {self.inputs.agent.turn.max_entries} entries"
+        if tool.hands_on:
+            if not task.request:
+                return "nothing was asked of you that could be handed on"
+            return f"refused: it was handed on {task.hops} times" if task.hops >= team.max_hops else ""
+        if len(task.path) + 1 >= team.max_depth:
+            return f"refused: {len(task.path) + 1} agents wait for each other already; answer it yourself"
+        if len(task.begun.asked) + len(self.asked) >= team.max_asked:
+            return f"refused: {team.max_asked} questions have been asked for it; answer with what you have"
+        return task.why_not(name, {tool.target})
 
     def waits_until(self, payload: dict[str, Any], at: str) -> str:
         """Return the moment to come that an entry is to wait for; empty when it is to be shown as others."""
@@ -151,6 +217,9 @@ class Draft:
 
     def use(self, call: ToolCall, at: str) -> None:
         """Call a tool, and stage the files that it wants written."""
+        if call.tool in self.team:
+            self.delegate(call, at)
+            return
         index, staged = len(self.results), dict(self.staged)
         result = self.source.use(index, call, at, staged)
         self.add_result(call.tool, call.args, result)
@@ -201,7 +270,11 @@ class Draft:
             error=name_of(error) if error else "",
             model=self.answers[-1].model if self.answers else "",
             entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
-            tools=[{"tool": result["tool"], "success": result["success"]} for result in self.results],
+            tools=[
+                {"tool": result["tool"], "success": result["success"]}
+                for result in self.results
+                if result["tool"] not in self.team
+            ],
             memory=[
                 place.rsplit("/", 1)[-1].removesuffix(".json")
                 for place in self.memory
@@ -219,7 +292,7 @@ class Draft:
         """Return what a turn that waits is waiting for."""
         if status != "waiting":
             return ""
-        if self.task and (open_asked := self.task.after(self.entries, ()).open):
+        if open_asked := [asked for begun in self.requests_after()[1][-1:] for asked in begun.open]:
             return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
         if not self.unshown:
             return "the request is not answered yet"
@@ -235,7 +308,8 @@ class Draft:
         state = state_after_spending(inputs, self.answers, used, status)
         if is_applied:
             state.turns += 1
-            state.read, state.results = inputs.read, () if self.task else tuple(self.unshown)
+            state.read = inputs.read
+            state.results = () if self.task or self.asked else tuple(self.unshown)
             state.serving, state.requests = self.requests_after()
             state.inputs = self.fingerprint_after()
             state.expired_unread = 0
@@ -250,12 +324,18 @@ class Draft:
 
     def requests_after(self) -> tuple[str, tuple[Begun, ...]]:
         """Return the request that the turn was for, and those that are begun and open after it."""
-        task, before = self.task, self.inputs.state.requests
-        if task is None:
-            return "", before
+        before, calls = self.inputs.state.requests, self.asked_now()
+        if self.task is None:
+            own = [entry for entry in self.entries if entry.identity in calls]
+            return "", (*before, OWN_ACCOUNT.after(own, self.unshown, calls)) if own else before
+        task = self.task
         others = tuple(begun for begun in before if begun.key != task.begun.key)
-        is_over = self.is_answered if task.request else not self.unshown
-        return task.request, others if is_over else (*others, task.after(self.entries, self.unshown))
+        is_over = self.is_answered or self.is_handed_on if task.request else not self.unshown
+        return task.request, others if is_over else (*others, task.after(self.entries, self.unshown, calls))
+
+    def asked_now(self) -> dict[str, int]:
+        """Return which of the results not shown yet, from 1, the answers to entries will be."""
+        return {entry: place - self.shown for entry, place in self.asked.items() if place > self.shown}
 
     def fingerprint_after(self) -> dict[str, Any] | None:
         """Return the fingerprint of what the agent's next turn would read if nobody else changed anything."""
@@ -271,45 +351,3 @@ class Draft:
             for place, digest in self.inputs.fingerprint["context"].items()
         }
         return {**self.inputs.fingerprint, "memory": dict(sorted(memory.items())), "context": context}
-
-
-def spending(answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return what answers used and cost, as keys of a `TurnReport`."""
-    costs = _known_costs(answers)
-    return {
-        "calls": len(answers),
-        "credits": sum([answer.credits for answer in answers]),
-        "cost_usd": sum(costs) if costs and len(costs) == len(answers) else None,
-        "input_tokens": sum([answer.input_tokens for answer in answers]),
-        "output_tokens": sum([answer.output_tokens for answer in answers]),
-        "duration_ms": sum([answer.duration_ms for answer in answers]),
-    }
-
-
-def state_after_spending(
-    inputs: TurnInputs, answers: Sequence[Answer], used: dict[str, Any], status: Status
-) -> AgentState:
-    """Return an agent's state with what this turn `used`, and nothing else that is new."""
-    before, costs = inputs.state, _known_costs(answers)
-    return AgentState(
-        tick=inputs.tick,
-        status=status,
-        turns=before.turns,
-        credits=round(min(before.credits + used["credits"], LARGEST_AMOUNT), 6),
-        cost_usd=min((before.cost_usd or 0.0) + sum(costs), LARGEST_AMOUNT) if costs else before.cost_usd,
-        unpriced_calls=before.unpriced_calls + len(answers) - len(costs),
-        input_tokens=min(before.input_tokens + used["input_tokens"], int(LARGEST_AMOUNT)),
-        output_tokens=min(before.output_tokens + used["output_tokens"], int(LARGEST_AMOUNT)),
-        soft_cap_warned=before.soft_cap_warned,
-        read=before.read,
-        results=before.results,
-        inputs=before.inputs,
-        expired_unread=before.expired_unread,
-        passed_on=before.passed_on,
-        serving=before.serving,
-        requests=before.requests,
-    )
-
-
-def _known_costs(answers: Sequence[Answer]) -> list[float]:
-    return [answer.cost_usd for answer in answers if answer.cost_usd is not None]

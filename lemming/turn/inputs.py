@@ -33,6 +33,7 @@ from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.serving import Serving
+from lemming.turn.team import answered_results, team_tools
 from lemming.turn.values import TurnInputs
 
 NOTHING: Mapping[str, bytes] = {}
@@ -76,7 +77,7 @@ def gather(
         task=task,
         memory=memories.values,
         context=context,
-        results=[*state.results, *(task.begun.results if task else ())],
+        results=[*state.results, *(answered_results(task.begun.results, task.asked) if task else ())],
         warnings=[
             *([_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else []),
             *([_expired_warning(state.expired_unread)] if state.expired_unread else []),
@@ -98,7 +99,8 @@ def gather(
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=fingerprint,
-        task=Serving.from_json(task.as_json()) if task else None,
+        task=_serving(agent, task) if task else None,
+        out_of_reach=_out_of_reach(now, agent, task),
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
     )
     shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
@@ -109,6 +111,35 @@ def _inbox(now: Surroundings, agent: Agent, state: AgentState, tasks: Tasks | No
     settings = now.config.org
     view = now.mail.view(agent, state.read)
     return assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
+
+
+def _serving(agent: Agent, task: Task) -> Serving:
+    """Return what a turn must know of the request it is for; its payload only if it may be handed on."""
+    may_hand_on = agent.team is not None and bool(agent.team.hand_to)
+    asked = {"asked": task.request.payload} if task.request and may_hand_on else {}
+    return Serving.from_json({**task.as_json(), **asked})
+
+
+def _out_of_reach(now: Surroundings, agent: Agent, task: Task | None) -> dict[str, str]:
+    """Return why tools that ask the team, or hand on to it, would reach nobody, by their names."""
+    asker = task.request.payload.get("owed_to", task.request.agent) if task and task.request else None
+    why: dict[str, str] = {}
+    for name, tool in team_tools(agent).items():
+        readers = [(tool.target, agent.name), (agent.name, tool.target)]
+        if tool.hands_on:
+            readers = [(tool.target, agent.name), (str(asker), tool.target)] if asker else []
+        missing = next((pair for pair in readers if not _reads(now, *pair)), None)
+        if missing:
+            reader, author = missing
+            why[name] = f'{reader} cannot read {author}: "{author}" is missing in its read_outboxes'
+        if tool.target not in now.mail.named:
+            why[name] = f'there is no agent "{tool.target}"'
+    return why
+
+
+def _reads(now: Surroundings, reader: str, author: str) -> bool:
+    resume = now.mail.resumes.get(reader)
+    return resume is None or resume.may_read(author)
 
 
 def _entries_of(task: Task) -> list[str]:
@@ -189,6 +220,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
     """Return what the journal says of the inputs, and, as JSON, what all turns of the agent begin with."""
     inputs, opening = gathered.inputs, gathered.opening
     task = {"task": inputs.task.as_json()} if inputs.task else {}
+    out_of_reach = {"out_of_reach": inputs.out_of_reach} if inputs.out_of_reach else {}
     record = TurnStarted(
         agent=inputs.agent.name,
         entries=gathered.entries,
@@ -200,6 +232,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
         inputs=inputs.fingerprint,
         damaged=sorted(inputs.damaged),
         **task,  # type: ignore[arg-type]
+        **out_of_reach,  # type: ignore[arg-type]
     )
     return record, opening.written
 
@@ -221,6 +254,7 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         fingerprint=record.inputs,
         damaged=frozenset(record.damaged),
         task=Serving.from_json(record.task) if record.task else None,
+        out_of_reach=record.out_of_reach,
     )
 
 

@@ -32,8 +32,10 @@ def steps(draft: Draft) -> Literal["done", "waiting"]:
         reply = _ask(draft, messages)
         messages.append(_said(draft.answers[-1].text))
         draft.act(reply)
-        if not draft.unshown or draft.is_answered:
+        if not draft.unshown or draft.is_answered or draft.is_handed_on:
             return "done"
+        if draft.asked:
+            return "waiting"
     return "waiting"
 
 

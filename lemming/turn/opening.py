@@ -18,6 +18,7 @@ from lemming.organisation import Organisation
 from lemming.providers import Message, make_provider, provider_class
 from lemming.tools import Tool, Toolset
 from lemming.turn.prompt import OPENINGS
+from lemming.turn.team import team_tools
 
 IN_THE_OPENING = ("instructions", "examples")
 OPENINGS_REMEMBERED = 10_000
@@ -116,7 +117,7 @@ def _make_opening(
     takes_schema: bool,
 ) -> Opening:
     settings = now.config.org
-    tools = tuple(now.toolset.allowed(agent, settings).values())
+    tools = (*now.toolset.allowed(agent, settings).values(), *team_tools(agent).values())
     limits, defaults = agent.turn, settings.defaults.turn
     messages = OPENINGS[entry.prompt](agent, tools)
     schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ MOST_TURNS = 50
 """So many turns are taken for one request; then it has failed."""
 MOST_FAILURES = 3
 """So many turns in a row may come to nothing for it."""
+NO_CALLS: Mapping[str, int] = {}
 MAY_ANSWER = ("message", "report")
 """Kinds whose entry is taken for the answer where none is of kind response: a small model's."""
 
@@ -25,7 +26,9 @@ MAY_ANSWER = ("message", "report")
 class Serving:
     """The request that a turn is for. All but `begun` is empty for what the agent asked on its own account.
 
-    `request` is the entry's identity, `until` the last tick whose answer counts.
+    `request` is the entry's identity, `until` the last tick whose answer counts. `reply_to`: what the answer
+    is to, where the request was handed on, `hops` times so far. `path`: the agents that wait for it, the
+    outermost first. `asked`: the payload, where it may be handed on.
     """
 
     request: str
@@ -33,19 +36,25 @@ class Serving:
     begun: Begun
     until: int | None = None
     conversation: str = ""
+    reply_to: str = ""
+    hops: int = 0
+    path: tuple[str, ...] = ()
+    asked: dict[str, Any] | None = None
 
     @property
     def id(self) -> str:
         """The request's id, to which answers and what is asked for it refer."""
-        return self.request.rpartition("_")[2]
+        return self.reply_to or self.request.rpartition("_")[2]
 
     def as_json(self) -> dict[str, Any]:
         """Return it as a journal holds it."""
         plain: dict[str, Any] = {"request": self.request, "asker": self.asker}
         if self.until is not None:
             plain["until"] = self.until
-        if self.conversation:
-            plain["conversation"] = self.conversation
+        further = {key: getattr(self, key) for key in ("conversation", "reply_to", "hops", "path", "asked")}
+        plain |= {key: value for key, value in further.items() if value}
+        if self.path:
+            plain["path"] = [*self.path]
         return {**plain, "begun": self.begun.as_json()}
 
     @classmethod
@@ -54,7 +63,34 @@ class Serving:
         serving: Serving = value_of(Serving, plain)
         return serving
 
-    def fill_in(self, new: NewEntry, tick: int) -> NewEntry:
+    def why_not(self, agent: str, targets: Iterable[str]) -> str:
+        """Return why an agent may not ask these for the request: they wait for it; empty when it may."""
+        above = (*self.path, agent)
+        again = next((name for name in sorted(targets) if name in above), None)
+        if again is None:
+            return ""
+        return f"refused: it would go round in a circle: {' asks '.join((*above, again))}"
+
+    def hand_on(self, message: str, target: str, tick: int) -> NewEntry:
+        """Return the entry by which the request moves to another agent, who owes the answer then."""
+        payload: dict[str, Any] = {
+            "text": message,
+            "target": target,
+            "hands_on": self.id,
+            "owed_to": self.asker,
+        }
+        if self.conversation:
+            payload["conversation"] = self.conversation
+        if self.until is not None:
+            payload["deadline"] = self.until - tick
+        if self.path:
+            payload["path"] = [*self.path]
+        asked = {
+            key: value for key, value in (self.asked or {}).items() if key not in payload or key == "text"
+        }
+        return NewEntry("request", {**payload, "hops": self.hops + 1, "asked": asked}, [])
+
+    def fill_in(self, new: NewEntry, tick: int, agent: str) -> NewEntry:
         """Return an entry with what the engine knows of it: what it answers, or what it is asked for."""
         if not self.request:
             return new
@@ -63,7 +99,7 @@ class Serving:
             case "response":
                 payload = {"reply_to": self.id, **payload}
             case "request" if payload.get("target"):
-                payload = {**payload, "parent": self.id}
+                payload = {**payload, "parent": self.id, "path": [*self.path, agent]}
                 if self.until is not None:
                     payload["deadline"] = _earlier(payload.get("deadline"), self.until - tick)
             case "status":
@@ -109,12 +145,20 @@ class Serving:
         kept = next((begun for begun in before if begun.key == self.begun.key), Begun(request=self.request))
         return (*others, replace(kept, failures=self.begun.failures + 1))
 
-    def after(self, entries: Sequence[OutboxEntry], results: Sequence[dict[str, Any]]) -> Begun:
-        """Return how the request stands after a turn that did not answer it."""
-        asked, enough = _asked_in(entries, first_group=len(self.begun.enough))
+    def after(
+        self,
+        entries: Sequence[OutboxEntry],
+        results: Sequence[dict[str, Any]],
+        calls: Mapping[str, int] = NO_CALLS,
+    ) -> Begun:
+        """Return how the request stands after a turn that did not answer it.
+
+        `calls`: which of the results, from 1, the answer to an entry is, by the entry's identity.
+        """
+        asked, enough = _asked_in(entries, calls, first_group=len(self.begun.enough))
         return Begun(
             request=self.request,
-            asked=(*self.begun.asked, *asked),
+            asked=(*(replace(it, call=0) for it in self.begun.asked), *asked),
             enough=(*self.begun.enough, *enough),
             results=tuple(results),
             turns=self.begun.turns + 1,
@@ -125,7 +169,9 @@ def _asks(entry: OutboxEntry) -> bool:
     return entry.kind == "request" and bool(entry.targets) and "hands_on" not in entry.payload
 
 
-def _asked_in(entries: Sequence[OutboxEntry], first_group: int) -> tuple[list[Asked], list[int]]:
+def _asked_in(
+    entries: Sequence[OutboxEntry], calls: Mapping[str, int], first_group: int
+) -> tuple[list[Asked], list[int]]:
     """Return what the entries ask of whom, and how many ends are waited for in each group.
 
     Each entry that asks several is a group; those that ask one agent each are one together. `join` says how
@@ -140,9 +186,17 @@ def _asked_in(entries: Sequence[OutboxEntry], first_group: int) -> tuple[list[As
     for group, members in enumerate([*groups, *([single] if single else [])], first_group):
         whom = [(entry, to) for entry in members for to in sorted(entry.targets)]
         asked += [
-            Asked(request=entry.identity, to=to, until=last_tick(entry), group=group) for entry, to in whom
+            Asked(
+                request=entry.identity,
+                to=to,
+                until=last_tick(entry),
+                group=group,
+                call=calls.get(entry.identity, 0),
+            )
+            for entry, to in whom
         ]
-        enough.append(_enough(members[0].payload.get("join"), len(whom)))
+        joins = [entry.payload["join"] for entry in members if "join" in entry.payload]
+        enough.append(_enough(joins[0] if joins else "all", len(whom)))
     return asked, enough
 
 
@@ -155,3 +209,7 @@ def _enough(join: object, count: int) -> int:
 def _earlier(deadline: object, at_most: int) -> int:
     is_count = isinstance(deadline, int) and not isinstance(deadline, bool) and deadline >= 0
     return max(0, min(deadline, at_most) if isinstance(deadline, int) and is_count else at_most)
+
+
+OWN_ACCOUNT = Serving(request="", asker="", begun=Begun(request=""))
+"""What an agent asks in a turn that is for no request."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
@@ -40,6 +40,8 @@ class TurnInputs:
     """Keys of memories whose files a person broke: they are not written over."""
     task: Serving | None = None
     """The request that the turn is for; None: for its inbox."""
+    out_of_reach: dict[str, str] = field(default_factory=dict)
+    """Why tools that ask the team cannot reach it, by their names."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 

@@ -8,6 +8,7 @@ from typing import Any
 from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.journal.ledger import read_state
+from lemming.kinds import MessageKind
 from lemming.messages import OutboxEntry, read_outbox_entries, send
 from lemming.report import TickReport
 from lemming.testing import journal_lines, make_org, resume
@@ -26,14 +27,22 @@ def org_of(base: Path, *resumes: dict[str, Any], script: list[dict[str, Any]] | 
     return make_org(base, person(), *resumes, script=script, models=PEOPLE)
 
 
-def ask(base: Path, whom: str, text: str = "what?", *, author: str = "human", **payload: Any) -> OutboxEntry:
-    """Write a request as a person and wait for nothing."""
+def ask(
+    base: Path,
+    whom: str,
+    text: str = "what?",
+    *,
+    author: str = "human",
+    kind: MessageKind = "request",
+    **payload: Any,
+) -> OutboxEntry:
+    """Write a request as a person (or another kind of entry) and wait for nothing."""
     plain = {"text": text, "target": whom, "conversation": "talk", **payload}
     return send(
         base,
         author,
         tick=load_tick(base),
-        kind="request",
+        kind=kind,
         payload=plain,
         tags=[],
         created_at="2026-01-01T00:00:00Z",

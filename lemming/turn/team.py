@@ -1,0 +1,116 @@
+"""Whom an agent may ask and hand on to (`team` in its resume), as tools of its turn. Rules: docs/requests.md.
+
+Their calls go nowhere: a turn stages an entry for each, and its answer is the result in a later turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from lemming.errors import ToolError
+from lemming.files.jsontext import to_line
+from lemming.mail.tasks import Ended
+from lemming.resume import Agent
+from lemming.tools import Tool, ToolResult
+from lemming.turn.results import RESULTS_CHARS, as_shown
+
+Wait = Literal["all", "first"]
+
+
+class TeamTool(Tool):
+    """A tool whose call is an entry to `target`."""
+
+    target: str
+    hands_on: bool
+    tool_class = "write"
+    is_independent = True
+
+
+class _Ask(TeamTool):
+    hands_on = False
+
+    def execute(
+        self,
+        agent_name: str,
+        base_path: Path,
+        message: str,
+        deadline: int | None = None,
+        wait: Wait | int | None = None,
+    ) -> ToolResult:
+        """Refuse: only a turn can wait for an answer."""
+        raise ToolError(f"{self.name} can be called in a turn only")
+
+
+class _HandTo(TeamTool):
+    hands_on = True
+
+    def execute(self, agent_name: str, base_path: Path, message: str) -> ToolResult:
+        """Refuse: only a turn has a request to hand on."""
+        raise ToolError(f"{self.name} can be called in a turn only")
+
+
+_HOW = (
+    "The answer is the result of this call, in a later turn. `deadline`: in so many ticks; `wait`: for all "
+    "that you ask now, for the first, or for so many."
+)
+
+
+def team_tools(agent: Agent) -> dict[str, TeamTool]:
+    """Return the tools with which an agent asks its team and hands requests on, by name."""
+    if agent.team is None:
+        return {}
+    tools: dict[str, TeamTool] = {}
+    for member in agent.team.members:
+        what = member.description or f"Ask {member.agent}."
+        tools[f"ask_{member.name}"] = _made(_Ask, f"ask_{member.name}", f"{what} {_HOW}", member.agent)
+    for name in agent.team.hand_to:
+        text = (
+            f"Hand what you were asked on to {name}, who answers it in your place. Nothing after it is done."
+        )
+        tools[f"hand_to_{name}"] = _made(_HandTo, f"hand_to_{name}", text, name)
+    return tools
+
+
+def _made(kind: type[TeamTool], name: str, description: str, target: str) -> TeamTool:
+    told = {"name": name, "description": description, "target": target}
+    made: type[TeamTool] = type(kind.__name__, (kind,), told)
+    return made()
+
+
+def answered_results(results: Sequence[Mapping[str, Any]], asked: Sequence[Ended]) -> list[Mapping[str, Any]]:
+    """Return the results of a turn's calls with the answers in their places that have come since."""
+    by_call = {ended.asked.call - 1: ended for ended in asked if ended.asked.call}
+    return [
+        as_shown(result["tool"], result["args"], _result_of(by_call[place])) if place in by_call else result
+        for place, result in enumerate(results)
+    ]
+
+
+def _result_of(ended: Ended) -> ToolResult:
+    """Return what became of something that was asked, as a result in words."""
+    said, end = text_of(ended.payload or {}), ended.asked.end
+    match end:
+        case "answered":
+            return ToolResult(True, said[:RESULTS_CHARS])
+        case "":
+            return ToolResult(True, f"{ended.asked.to} has not answered yet; you need not wait for it")
+        case "expired" if ended.payload is not None:
+            return ToolResult(True, f"{ended.asked.to} did not answer in time; the default: {said}")
+        case "expired":
+            return ToolResult(False, f"EXPIRED: {ended.asked.to} did not answer by tick {ended.asked.until}")
+    return ToolResult(False, f"{end.upper()}{f': {said}' if said else ''}")
+
+
+def text_of(payload: Mapping[str, Any]) -> str:
+    """Return what an answer says: its text, and whatever else its author put into it."""
+    further = {key: value for key, value in payload.items() if key not in _OF_THE_ENGINE}
+    text = payload.get("text")
+    if not isinstance(text, str):
+        return to_line(further) if further else ""
+    del further["text"]
+    return f"{text}\n{to_line(further)}" if further else text
+
+
+_OF_THE_ENGINE = ("target", "reply_to", "status", "conversation")
