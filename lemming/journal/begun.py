@@ -60,6 +60,11 @@ class Begun(_Plain):
     failures: int = 0
 
     @property
+    def is_only_shown(self) -> bool:
+        """Whether no turn has come any further with it: it was part of an inbox, or turns came to nothing."""
+        return not (self.asked or self.results or self.turns)
+
+    @property
     def key(self) -> str:
         """What tells it from the agent's others: the request, or the first of what was asked without one."""
         return self.request or (self.asked[0].request if self.asked else "")

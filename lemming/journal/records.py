@@ -113,6 +113,7 @@ class TurnStarted(Record):
     damaged: list[str]
     task: Annotated[Json, TaskJson] | None = None
     out_of_reach: dict[str, str] = {}  # noqa: RUF012
+    open_requests: dict[str, AgentName] = {}  # noqa: RUF012
 
     if not TYPE_CHECKING:
 

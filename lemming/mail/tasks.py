@@ -108,11 +108,11 @@ def refers_to(reference: object, entry: OutboxEntry) -> bool:
 
 def tasks_of(view: View, agent: Agent, begun: Sequence[Begun], wake: str) -> Tasks | None:
     """Return what is asked of an agent; None when nothing is, and nobody's requests would be taken."""
-    takes_one, callers = agent.turn.take == "one", view.mail.callers_of(agent.name)
+    callers = view.mail.callers_of(agent.name)
     is_asked = agent.turn.take is None and any(
         next(view.fresh_of(author), None) is not None for author in callers if view.sees(author)
     )
-    if begun or takes_one or is_asked or wake == "addressed":
+    if begun or agent.turn.take or is_asked or wake == "addressed":
         return Tasks(view, agent, begun, only_addressed=wake == "addressed")
     return None
 
@@ -147,6 +147,15 @@ class Tasks:
     def sets_aside(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is no news for the inbox, though the agent was not shown it."""
         return self.is_nothing_new(entry) or self.is_kept(entry)
+
+    def shown_before(self) -> list[OutboxEntry]:
+        """Return the requests that were part of an inbox and are still open, the oldest first."""
+        found = [self._read(begun.request) for begun in self._begun if begun.is_only_shown]
+        return [entry for entry in found if entry is not None and not self._is_over(entry)]
+
+    def asks(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is a request to the agent that is open."""
+        return entry.kind == "request" and self._name in entry.targets and not self._is_over(entry)
 
     def is_kept(self, entry: OutboxEntry) -> bool:
         """Return whether an entry waits for a turn of its own: an open request, or an awaited answer."""
@@ -213,7 +222,7 @@ class Tasks:
         for begun in self._begun:
             request = self._read(begun.request)
             is_open = request is not None and not self._is_over(request) if begun.request else True
-            if is_open and (begun.asked or begun.results or begun.turns):
+            if is_open and not begun.is_only_shown:
                 standing.append(begun.ended({it.key: end for it in begun.open if (end := self._end_of(it))}))
         return standing
 

@@ -21,7 +21,7 @@ from lemming.report import Status, TurnReport
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn.results import RESULTS_CHARS, as_shown, newest
-from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT
+from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, answering
 from lemming.turn.spending import spending, state_after_spending
 from lemming.turn.team import TeamTool, team_tools
 from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
@@ -142,6 +142,7 @@ class Draft:
         name, tick = self.inputs.agent.name, self.inputs.tick
         if self.task and "hands_on" not in new.payload:
             new = self.task.fill_in(new, tick, name)
+        new = answering(new, self.inputs.open_requests)
         waits_until = self.waits_until(new.payload, at)
         identity = entry_id(tick, name, len(self.entries), waits_until=waits_until)
         entry = OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
@@ -327,11 +328,21 @@ class Draft:
         before, calls = self.inputs.state.requests, self.asked_now()
         if self.task is None:
             own = [entry for entry in self.entries if entry.identity in calls]
-            return "", (*before, OWN_ACCOUNT.after(own, self.unshown, calls)) if own else before
+            asked = (OWN_ACCOUNT.after(own, self.unshown, calls),) if own else ()
+            return "", (*self.still_open(before), *asked)
         task = self.task
         others = tuple(begun for begun in before if begun.key != task.begun.key)
         is_over = self.is_answered or self.is_handed_on if task.request else not self.unshown
         return task.request, others if is_over else (*others, task.after(self.entries, self.unshown, calls))
+
+    def still_open(self, before: tuple[Begun, ...]) -> tuple[Begun, ...]:
+        """Return what an agent has begun, with the requests that this turn was shown and did not answer."""
+        if not self.inputs.open_requests:
+            return before
+        answered = {entry.payload.get("reply_to") for entry in self.entries if entry.kind == "response"}
+        shown = (it for it in self.inputs.open_requests if it.rpartition("_")[2] not in answered)
+        begun = (it for it in before if not it.is_only_shown or it.failures)
+        return (*begun, *(Begun(request=identity) for identity in shown))
 
     def asked_now(self) -> dict[str, int]:
         """Return which of the results not shown yet, from 1, the answers to entries will be."""

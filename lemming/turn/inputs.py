@@ -26,6 +26,7 @@ from lemming.llm.pricing import check_credits, has_reached_soft_cap
 from lemming.mail.inbox import NO_INBOX, Inbox, assemble, has_unread
 from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.memory import Memories, read_memories
+from lemming.messages import OutboxEntry
 from lemming.report import Reason
 from lemming.schedule import Wake, due_by_clock
 from lemming.times.words import said_in_full, said_of_due
@@ -66,6 +67,9 @@ def gather(
     settings = now.config.org
     task = tasks.next(state.serving) if tasks else None
     inbox = NO_INBOX if task else _inbox(now, agent, state, tasks)
+    asked: list[OutboxEntry] = []
+    if agent.turn.take == "all" and tasks and not task:
+        asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
     opening = now.org.own(Openings).of(now, agent, entry, allocation)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
@@ -75,6 +79,7 @@ def gather(
         time=[*_time_lines(now, agent)],
         jobs=now.jobs_for(agent.name),
         task=task,
+        asked=asked,
         memory=memories.values,
         context=context,
         results=[*state.results, *(answered_results(task.begun.results, task.asked) if task else ())],
@@ -100,6 +105,7 @@ def gather(
         warned=warned,
         fingerprint=fingerprint,
         task=_serving(agent, task) if task else None,
+        open_requests={request.identity: request.agent for request in asked},
         out_of_reach=_out_of_reach(now, agent, task),
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
     )
@@ -220,7 +226,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
     """Return what the journal says of the inputs, and, as JSON, what all turns of the agent begin with."""
     inputs, opening = gathered.inputs, gathered.opening
     task = {"task": inputs.task.as_json()} if inputs.task else {}
-    out_of_reach = {"out_of_reach": inputs.out_of_reach} if inputs.out_of_reach else {}
+    optional = {"out_of_reach": inputs.out_of_reach, "open_requests": inputs.open_requests}
     record = TurnStarted(
         agent=inputs.agent.name,
         entries=gathered.entries,
@@ -232,7 +238,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
         inputs=inputs.fingerprint,
         damaged=sorted(inputs.damaged),
         **task,  # type: ignore[arg-type]
-        **out_of_reach,  # type: ignore[arg-type]
+        **{key: value for key, value in optional.items() if value},  # type: ignore[arg-type]
     )
     return record, opening.written
 
@@ -255,6 +261,7 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         damaged=frozenset(record.damaged),
         task=Serving.from_json(record.task) if record.task else None,
         out_of_reach=record.out_of_reach,
+        open_requests=record.open_requests,
     )
 
 

@@ -35,6 +35,7 @@ class Seen:
     time: Sequence[str] = ()
     jobs: Sequence[Mapping[str, Any]] = ()
     task: Task | None = None
+    asked: Sequence[OutboxEntry] = ()
     memory: Mapping[str, Any] = field(default_factory=dict)
     context: Sequence[tuple[str, str]] = ()
     results: Sequence[Mapping[str, Any]] = ()
@@ -158,8 +159,10 @@ def _situation(seen: Seen) -> str:
     if seen.task:
         below = _task_sections(seen.task)
     else:
-        new = "\n".join([entry.line for entry in inbox.unread])
-        below = [(f"New entries in your inbox, oldest first{more}", new, "none")]
+        below = _asked_sections(seen) if seen.agent.turn.take == "all" else []
+        apart = {id(entry) for entry in (*seen.asked, *_answers(seen))}
+        new = "\n".join([entry.line for entry in inbox.unread if id(entry) not in apart])
+        below.append((f"New entries in your inbox, oldest first{more}", new, "none"))
     below += [
         (title, "\n".join(lines), "none")
         for title, lines in (
@@ -180,6 +183,25 @@ def _situation(seen: Seen) -> str:
             _contract_text("response" if seen.task else seen.agent.turn.kinds[0], seen.uses_wire_form),
         ]
     )
+
+
+def _asked_sections(seen: Seen) -> list[tuple[str, str, str]]:
+    """Return the sections of an agent whose requests are part of its inbox."""
+    sections = (
+        ('Asked of you: answer each with an entry of kind response whose payload has its id as "reply_to"',
+         seen.asked),
+        ("Answers to what you asked", _answers(seen)),
+    )  # fmt: skip
+    return [
+        (title, "\n".join(entry.line for entry in entries), "none") for title, entries in sections if entries
+    ]
+
+
+def _answers(seen: Seen) -> list[OutboxEntry]:
+    if seen.agent.turn.take != "all":
+        return []
+    unread = seen.inbox.unread
+    return [entry for entry in unread if entry.kind == "response" and seen.agent.name in entry.targets]
 
 
 def _task_sections(task: Task) -> list[tuple[str, str, str]]:

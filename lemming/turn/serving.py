@@ -211,5 +211,19 @@ def _earlier(deadline: object, at_most: int) -> int:
     return max(0, min(deadline, at_most) if isinstance(deadline, int) and is_count else at_most)
 
 
+def answering(new: NewEntry, open_requests: Mapping[str, str]) -> NewEntry:
+    """Return an answer addressed to whoever asked; one that names no request is to the only one there is.
+
+    `open_requests`: who asked, by the request's identity.
+    """
+    reply_to = new.payload.get("reply_to")
+    meant = [it for it in open_requests if reply_to in (None, it, it.rpartition("_")[2])]
+    if new.kind != "response" or len(meant) != 1:
+        return new
+    identity = meant[0]
+    known = {"reply_to": identity.rpartition("_")[2], "target": open_requests[identity]}
+    return new._replace(payload={**new.payload, **known})
+
+
 OWN_ACCOUNT = Serving(request="", asker="", begun=Begun(request=""))
 """What an agent asks in a turn that is for no request."""

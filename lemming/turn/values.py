@@ -40,6 +40,8 @@ class TurnInputs:
     """Keys of memories whose files a person broke: they are not written over."""
     task: Serving | None = None
     """The request that the turn is for; None: for its inbox."""
+    open_requests: dict[str, str] = field(default_factory=dict)
+    """Who asked, by the identity of the open requests that the prompt shows beside others."""
     out_of_reach: dict[str, str] = field(default_factory=dict)
     """Why tools that ask the team cannot reach it, by their names."""
     problem: ProviderError | None = None

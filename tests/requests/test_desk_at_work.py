@@ -111,7 +111,7 @@ def test_nothing_is_lost_or_done_twice_however_often_the_engine_dies(tmp_path: P
     dice = random.Random(7)
     asked = [f"{dice.choice(('easy', 'hard', 'bill'))} {number}" for number in range(questions)]
     days = [asked[start : start + 3] for start in range(0, questions, 3)]
-    ticks = questions + 30
+    ticks = 2 * questions + 30
     plain = make(tmp_path / "plain", at_once=1)
     work(plain, days, ticks, None)
     requests = {entry.id for entry in read_outbox_entries(plain, "human") if entry.kind == "request"}

@@ -232,3 +232,26 @@ def test_a_request_of_a_person_who_does_not_wait_is_part_of_the_inbox_as_ever(tm
     tick(org)
     assert "# New entries in your inbox" in prompts(org, 1)["ada"]
     assert said(org, "ada") == [("message", {"text": "hello"})]
+
+
+def test_an_agent_that_takes_all_finds_what_is_asked_of_it_in_a_section_until_it_has_answered(
+    tmp_path: Path,
+) -> None:
+    script = [{"tick": 2, "reply": say("here", kind="response")}, {"reply": reply(entry("status", "busy"))}]
+    org = org_of(tmp_path, resume("ada", turn={"take": "all"}), script=script)
+    request = ask(org, "ada", "how many?")
+    for _ in range(3):
+        tick(org)
+    sections = [prompts(org, number)["ada"].partition("# Asked of you")[2] for number in (1, 2, 3)]
+    assert ["how many?" in section for section in sections] == [True, True, False]
+    assert answers(org, "ada")[request.id] == {"text": "here", "reply_to": request.id, "target": "human"}
+
+
+def test_an_agent_that_takes_all_is_shown_answers_apart_from_other_news(tmp_path: Path) -> None:
+    org = org_of(tmp_path, resume("ada", turn={"take": "all"}))
+    ask(org, "ada", "yes", kind="response", reply_to="0123456789ab")
+    send(org, "human", tick=load_tick(org), kind="message", payload={"text": "hm"}, tags=[], created_at="")
+    tick(org)
+    answered, new = prompts(org, 1)["ada"].split("# New entries in your inbox")
+    assert '"yes"' in answered.partition("# Answers to what you asked")[2]
+    assert '"hm"' in new
