@@ -30,6 +30,7 @@ COMMANDS = {
     "Look": {
         "status": "Show where the organisation stands.",
         "plan": "Show who fires in the coming ticks.",
+        "plans": "Show the plans that agents follow, and where each run stands.",
         "prompt": "Show what an agent's model would be sent now.",
         "inbox": "Show what an agent's next turn would see.",
         "outbox": "Show what an agent has written.",

@@ -276,10 +276,12 @@ class ModelEntry:
 
 
 LOCAL_MODEL = "smollm2-135m-instruct"
+FREE: dict[str, Any] = {"prompt": "values", "per_call": 0.0}
+FREE |= dict.fromkeys(("usd_per_million_input_tokens", "usd_per_million_output_tokens"), 0.0)
 DEFAULT_MODELS = {
     "default": ModelEntry(provider="local", model=LOCAL_MODEL, prompt="brief", max_output_tokens=220),
     "human": ModelEntry(provider="human"),
-    "plan": ModelEntry(provider="plan", prompt="values", per_call=0.0),
+    "plan": ModelEntry(provider="plan", **FREE),
     "clock": ModelEntry(provider="clock", prompt="values", per_call=0.0),
 }
 

@@ -13,6 +13,7 @@ import heapq
 import os
 import stat
 from collections.abc import Iterator, Mapping
+from hashlib import file_digest, sha256
 from pathlib import Path
 
 from lemming.access import mounts
@@ -49,6 +50,16 @@ def read_text(place: Place, staged: Mapping[str, bytes]) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise place.asked.failed(f"is not UTF-8 text (at byte {error.start})") from error
+
+
+def seen_content(place: Place, staged: Mapping[str, bytes]) -> str | None:
+    """Return the SHA-256 of a file, in hex; None where there is none that the agent may read."""
+    with contextlib.suppress(ToolError):
+        if place.key in staged:
+            return sha256(staged[place.key]).hexdigest()
+        with _opened_file(place) as descriptor, open(descriptor, "rb", closefd=False) as file:
+            return file_digest(file, "sha256").hexdigest()
+    return None
 
 
 def list_folder(place: Place, staged: Mapping[str, bytes]) -> tuple[list[str], int]:
@@ -235,6 +246,17 @@ def _refuse_ancestors(place: Place, descriptor: int, forbidden: dict[Identity, s
 
 
 def _read_bytes(place: Place) -> bytes:
+    with _opened_file(place) as descriptor:
+        size = os.fstat(descriptor).st_size
+        if size > FILE_LIMIT_BYTES:
+            raise place.asked.failed(f"has {size} bytes; at most {FILE_LIMIT_BYTES} can be read")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(FILE_LIMIT_BYTES + 1)
+
+
+@contextlib.contextmanager
+def _opened_file(place: Place) -> Iterator[int]:
+    """Open a regular file for reading; raise `PermissionDenied` or `ToolError`."""
     *folders, name = place.parts or ["."]
     try:
         with _opened_folder(place, folders) as folder:
@@ -242,12 +264,8 @@ def _read_bytes(place: Place) -> bytes:
     except FileNotFoundError as error:
         raise place.asked.failed("does not exist") from error
     try:
-        status = os.fstat(descriptor)
-        _refuse_target(place, status)
-        if status.st_size > FILE_LIMIT_BYTES:
-            raise place.asked.failed(f"has {status.st_size} bytes; at most {FILE_LIMIT_BYTES} can be read")
-        with open(descriptor, "rb", closefd=False) as file:
-            return file.read(FILE_LIMIT_BYTES + 1)
+        _refuse_target(place, os.fstat(descriptor))
+        yield descriptor
     finally:
         os.close(descriptor)
 

@@ -15,7 +15,8 @@ from lemming.errors import UsageError
 from lemming.inspect.next_turn import next_turn
 from lemming.inspect.preview import Preview, preview_tick
 from lemming.inspect.waiting import said_of_waiting, waiting
-from lemming.organisation import OrgPath
+from lemming.organisation import Organisation, OrgPath
+from lemming.plans.format import files_of_plans
 from lemming.report import Reason
 from lemming.schedule import fire_point, in_order
 from lemming.tick.counter import load_tick
@@ -72,7 +73,8 @@ def plan(
         points = {
             name: fire_point(survey.agents[name].schedule) for name in planned.order if name in survey.agents
         }
-        waits = find_waits(planned.order, survey.agents, config.org, toolset_of(config.org), base)
+        looked_at = files_of_plans(Organisation.at(base), survey, config)
+        waits = find_waits(planned.order, survey.agents, config.org, toolset_of(config.org), base, looked_at)
         if as_json:
             show_json("plan", _as_json(planned, points, reasons, notes, waits))
         else:
@@ -175,7 +177,8 @@ def explain(base: OrgPath, one: str, other: str, *, as_json: bool) -> None:
     if one == other:
         raise UsageError("an agent does not wait for itself", hint="name two agents")
     earlier, later = in_order([agents[one], agents[other]])
-    reasons = why_waits(later, earlier, config.org, toolset_of(config.org), base)
+    looked_at = files_of_plans(Organisation.at(base), survey_agents(base), config)
+    reasons = why_waits(later, earlier, config.org, toolset_of(config.org), base, looked_at)
     if as_json:
         plain = {"agent": later.name, "before_it": earlier.name, "reasons": reasons}
         show_json("plan_why", plain)

@@ -11,8 +11,8 @@ from lemming.files.stamps import is_there
 from lemming.organisation import Organisation, OrgPath
 from lemming.plans.allowed import about_the_allowed
 from lemming.plans.check import placed, problems_in
-from lemming.plans.format import plan_file, read_plan
-from lemming.toolbox.planning import is_planner, staff_for
+from lemming.plans.format import is_planner, plan_file, read_plan
+from lemming.toolbox.planning import staff_for
 
 
 def problems_of_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator[Problem]:

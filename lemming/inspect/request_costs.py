@@ -10,6 +10,7 @@ from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.file import journal_ticks, raw_journal
 from lemming.mail.requests import Requests, RequestView
 from lemming.organisation import OrgPath
+from lemming.plans.format import PROVIDER
 
 _NAMES_A_REQUEST, _ENDS_A_TURN = b'"request":"', b'{"type":"turn_'
 
@@ -97,4 +98,9 @@ def _report_in(line: bytes) -> dict[str, Any]:
 
 def _cost_in(report: dict[str, Any]) -> RequestCost:
     dollars = report.get("cost_usd")
-    return RequestCost(1, report.get("calls", 0), report.get("credits", 0.0), dollars)
+    return RequestCost(1, _model_calls(report), report.get("credits", 0.0), dollars)
+
+
+def _model_calls(report: dict[str, Any]) -> int:
+    """Return how many calls of a turn went to a model: a plan's own answers are none."""
+    return 0 if report.get("model") == PROVIDER else int(report.get("calls", 0))

@@ -21,6 +21,7 @@ from lemming.messages import EntryName, OutboxEntry, names_of
 
 TICKS_EACH = 10
 """For so many ticks a request to several is one agent's, unless it says otherwise."""
+NONE_RESTS = frozenset[str]()
 THREAD_ENTRIES = 200
 """So many entries of each side are looked through for those of a conversation."""
 
@@ -106,27 +107,39 @@ def refers_to(reference: object, entry: OutboxEntry) -> bool:
     return reference in (entry.id, entry.identity)
 
 
-def tasks_of(view: View, agent: Agent, begun: Sequence[Begun], wake: str) -> Tasks | None:
+def tasks_of(
+    view: View, agent: Agent, begun: Sequence[Begun], wake: str, *, resting: frozenset[str] = NONE_RESTS
+) -> Tasks | None:
     """Return what is asked of an agent; None when nothing is, and nobody's requests would be taken."""
     callers = view.mail.callers_of(agent.name)
     is_asked = agent.turn.take is None and any(
         next(view.fresh_of(author), None) is not None for author in callers if view.sees(author)
     )
     if begun or agent.turn.take or is_asked or wake == "addressed":
-        return Tasks(view, agent, begun, only_addressed=wake == "addressed")
+        return Tasks(view, agent, begun, only_addressed=wake == "addressed", resting=resting)
     return None
 
 
 class Tasks:
     """What is asked of one agent as it stands in a tick, and which entries belong to it.
 
-    `only_addressed`: entries that do not name the agent are nothing new to it.
+    `only_addressed`: entries that do not name the agent are nothing new to it. `resting`: requests, by
+    identity, that do not go on yet though nothing that was asked for them is open.
     """
 
-    def __init__(self, view: View, agent: Agent, begun: Sequence[Begun], *, only_addressed: bool) -> None:
+    def __init__(
+        self,
+        view: View,
+        agent: Agent,
+        begun: Sequence[Begun],
+        *,
+        only_addressed: bool,
+        resting: frozenset[str] = NONE_RESTS,
+    ) -> None:
         self._view, self._mail, self._name, self._agent = view, view.mail, agent.name, agent
         self._begun, self.only_addressed = begun, only_addressed
         self._callers = view.mail.callers_of(agent.name)
+        self._resting = resting
 
     def next(self, last: str) -> Task | None:
         """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
@@ -135,7 +148,7 @@ class Tasks:
         an older entry from being shown for longer than one turn.
         """
         for begun in self._standing:
-            if begun.goes_on:
+            if begun.goes_on and begun.request not in self._resting:
                 return self._task(self._read(begun.request), begun)
         for name, request in self._requests():
             if not self._is_over(request):

@@ -58,6 +58,10 @@ def about_the_allowed(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator[P
             yield from _about_planner(member.plan, f"{place}/plan", agent, staff)
         for name, pointer in _which_tools(member, place):
             yield from _about_tool(name, pointer, staff)
+        if member.wait and member.wait.time and not agent.clock:
+            hint = f'"clock": true in agents/{agent.name}/resume.json'
+            message = "the agent does not go by the clock: no moment would ever come"
+            yield Problem(message, pointer=f"{place}/wait/time", hint=hint)
         if member.wait and member.wait.file and (why := staff.why_unreadable(member.wait.file)):
             hint = "grant it in permissions.file_access.allow_read"
             message = f"{agent.name} may not read {member.wait.file}: {why}"

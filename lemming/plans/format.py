@@ -10,10 +10,15 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming import paths
+from lemming.agents import Agent, Survey
+from lemming.config import Config
+from lemming.errors import ConfigError
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
 from lemming.organisation import Organisation
+from lemming.schedule import Wake
 
+PROVIDER = "plan"
 PLAN_LIMIT_BYTES = 256 << 10
 MOST_STEPS = 200
 END, FAIL = "end", "fail"
@@ -201,6 +206,41 @@ def kind_of(member: Member) -> StepKind:
     if member.tool:
         return "tool"
     return "plan" if member.plan else "ask" if member.ask else "decide"
+
+
+def is_planner(agent: Agent, config: Config) -> bool:
+    """Return whether the agent's brain is a plan."""
+    return _stands_for_a_plan(agent.model.key, config)
+
+
+def _stands_for_a_plan(model_key: str, config: Config) -> bool:
+    entry = config.models.get(model_key)
+    return entry is not None and entry.provider == PROVIDER
+
+
+def wake_of(agent: Agent, config: Config) -> Wake:
+    """Return what wakes an agent: its resume says, or its brain (a plan: being asked), or the settings."""
+    if agent.schedule.wake is not None:
+        return agent.schedule.wake
+    return "addressed" if is_planner(agent, config) else config.org.defaults.wake
+
+
+def waited_files(org: Organisation, agent: str) -> list[str]:
+    """Return the files for which an agent's plan waits somewhere; none for a plan that cannot be read."""
+    try:
+        plan = read_plan(org, agent).value
+    except ConfigError:  # its turns fail and say so
+        return []
+    return sorted({member.wait.file for member, _, _ in plan.members() if member.wait and member.wait.file})
+
+
+def files_of_plans(org: Organisation, survey: Survey, config: Config) -> dict[str, list[str]]:
+    """Return the files for which plans wait, by agent; an organisation without plans is not looked at."""
+    keys = [
+        key for key in survey.by_model if (entry := config.models.get(key)) and entry.provider == PROVIDER
+    ]
+    found = {name: waited_files(org, name) for key in keys for name in survey.by_model[key]}
+    return {name: files for name, files in found.items() if files}
 
 
 def plan_file(agent: str) -> str:

@@ -15,9 +15,12 @@ from datetime import datetime, timedelta
 
 from lemming.agents import Agent, survey_agents
 from lemming.clock import parse_timestamp, timestamp
+from lemming.errors import CorruptState
 from lemming.events import Sleeping, Woken
 from lemming.files import fs
+from lemming.journal.ledger import read_state
 from lemming.mail.index import EntryIndex
+from lemming.organisation import Organisation
 from lemming.report import TickReport
 from lemming.schedule import next_due
 from lemming.service.watch import Watch, context_files
@@ -127,7 +130,8 @@ class Sleeper(Timer):
         if changed or not report.is_quiet or (self.runtime.channels and self.runtime.channels.has_taken_in):
             self._resting.clear()
         else:
-            self._resting |= {turn.agent for turn in report.turns if turn.status == "skipped"}
+            skipped = {turn.agent for turn in report.turns if turn.status == "skipped"}
+            self._resting |= {name for name in skipped if not _waits_outside(self.runtime.org, name)}
 
     def _used_foreign_tools(self, report: TickReport) -> bool:
         """Whether a tool may have changed files itself: what changed need not be people's doing."""
@@ -247,6 +251,15 @@ class Sleeper(Timer):
 def _goes_by_ticks(agent: Agent) -> bool:
     """Return whether an agent may be due in a tick whatever the clock says, or because of both."""
     return agent.schedule.cron is None or agent.schedule.run_every_n_ticks > 1
+
+
+def _waits_outside(org: Organisation, name: str) -> bool:
+    """Return whether an agent waits for what no change of a file tells: a deadline, or what its plan says."""
+    try:
+        begun = read_state(org, name).requests
+    except CorruptState:
+        return False
+    return any(it.goes_on or it.wakes_at is not None for it in begun)
 
 
 def _written_outside(report: TickReport) -> set[str]:

@@ -7,7 +7,7 @@ the other may read or change. What no permission connects runs at the same time.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.organisation import Organisation, OrgPath
 from lemming.tools import Places, Toolset
+
+LookedAt = Mapping[str, Sequence[str]]
+NOT_LOOKED_AT: LookedAt = {}
 
 
 @dataclass(frozen=True)
@@ -40,17 +43,24 @@ class Touch:
 
 
 def find_waits(
-    order: list[str], agents: Mapping[str, Agent], settings: Org, toolset: Toolset, base: OrgPath
+    order: list[str],
+    agents: Mapping[str, Agent],
+    settings: Org,
+    toolset: Toolset,
+    base: OrgPath,
+    looked_at: LookedAt = NOT_LOOKED_AT,
 ) -> dict[str, Waits]:
     """Return whom each turn waits for. A name in the order that is no agent waits for nobody.
+
+    `looked_at`: files that agents read which no resume names, by agent.
 
     The very same agents in the same order need not be looked at again, unless links on the disk may matter.
     """
     latest = Organisation.at(base).own(_Latest)
-    grounds = (agents, order, settings, toolset, os.path.realpath(base))
+    grounds = (agents, order, settings, toolset, os.path.realpath(base), looked_at)
     if latest.grounds and latest.grounds[0] is agents and latest.grounds[1:] == grounds[1:]:
         return latest.waits
-    waits = _find_waits(order, agents, settings, toolset, base)
+    waits = _find_waits(order, agents, settings, toolset, base, looked_at)
     latest.grounds = () if any(map(_may_follow_links, agents.values())) else grounds
     latest.waits = waits
     return waits
@@ -71,9 +81,18 @@ def _may_follow_links(agent: Agent) -> bool:
 
 
 def _find_waits(
-    order: list[str], agents: Mapping[str, Agent], settings: Org, toolset: Toolset, base: OrgPath
+    order: list[str],
+    agents: Mapping[str, Agent],
+    settings: Org,
+    toolset: Toolset,
+    base: OrgPath,
+    looked_at: LookedAt,
 ) -> dict[str, Waits]:
-    touches = {name: touch_of(agents[name], settings, toolset, base) for name in order if name in agents}
+    touches = {
+        name: touch_of(agents[name], settings, toolset, base, looked_at.get(name, ()))
+        for name in order
+        if name in agents
+    }
     files = _FileOrder(touches)
     waits: dict[str, Waits] = {}
     for name in order:
@@ -100,13 +119,22 @@ def longest_chain(order: list[str], waits: Mapping[str, Waits]) -> list[str]:
     return best
 
 
-def why_waits(later: Agent, earlier: Agent, settings: Org, toolset: Toolset, base: OrgPath) -> list[str]:
+def why_waits(
+    later: Agent,
+    earlier: Agent,
+    settings: Org,
+    toolset: Toolset,
+    base: OrgPath,
+    looked_at: LookedAt = NOT_LOOKED_AT,
+) -> list[str]:
     """Return every permission that makes one turn wait for another before it; empty when it does not."""
     reasons = []
     if settings.visibility == "order" and later.may_read(earlier.name):
         listed = earlier.name if earlier.name in later.permissions.read_outboxes else "*"
         reasons.append(f'{later.name} may read its outbox: permissions.read_outboxes has "{listed}"')
-    first, second = (touch_of(agent, settings, toolset, base) for agent in (earlier, later))
+    first, second = (
+        touch_of(agent, settings, toolset, base, looked_at.get(agent.name, ())) for agent in (earlier, later)
+    )
     for mine, his, what in (
         (second.reads, first.writes, "may read what it changes"),
         (second.writes, first.writes, "may change what it changes"),
@@ -121,19 +149,23 @@ def why_waits(later: Agent, earlier: Agent, settings: Org, toolset: Toolset, bas
     return reasons
 
 
-def touch_of(agent: Agent, settings: Org, toolset: Toolset, base: OrgPath) -> Touch:
-    """Return where an agent's turn may read and change files."""
+def touch_of(
+    agent: Agent, settings: Org, toolset: Toolset, base: OrgPath, looked_at: Iterable[str] = ()
+) -> Touch:
+    """Return where an agent's turn may read and change files. `looked_at`: what it reads besides."""
     home = components(os.path.realpath(base))
     touch = Touch(writes={(*home, "agents", agent.name): "its own folder"})
     for tool in toolset.allowed(agent, settings).values():
         touch.reads.update(_located(home, tool.reads(agent, settings)))
         touch.writes.update(_located(home, tool.writes(agent, settings)))
-    for item in agent.context:
+    read = [(item.file, f"context {item.file}") for item in agent.context]
+    read += [(file, f"its plan waits for {file}") for file in looked_at]
+    for file, why in read:
         try:
-            place = resolve(agent, Path(base), item.file, "read", caller="context")
+            place = resolve(agent, Path(base), file, "read", caller="context")
         except ToolError:  # the turn will fail and say so
             continue
-        touch.reads[components(os.path.realpath(place.root / place.relative))] = f"context {item.file}"
+        touch.reads[components(os.path.realpath(place.root / place.relative))] = why
     return touch
 
 

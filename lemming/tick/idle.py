@@ -23,6 +23,7 @@ from lemming.journal.ledger import read_state
 from lemming.mail.index import Names
 from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
+from lemming.plans.format import wake_of
 from lemming.report import TurnReport
 
 ORDERS_REMEMBERED = 16
@@ -116,7 +117,8 @@ class IdleAgents:
     def remember(self, turn: TurnReport, looks: list[Look] | None, mail: Mail) -> None:
         """Remember that an agent had nothing new after `look_at` said `looks`, unless that is in doubt."""
         agent, state = self._agents[turn.agent], read_state(self._org, turn.agent)
-        if turn.agent in mail.changing:
+        rests = any(begun.goes_on for begun in state.requests)  # until something outside is there
+        if turn.agent in mail.changing or rests:
             return
         if looks is not None and state.tick < mail.tick and not state.read.unusable:
             readable = mail.readable(agent)
@@ -141,10 +143,8 @@ class IdleAgents:
 
 def _always_asking(survey: Survey, config: Config) -> frozenset[str]:
     """Return the agents that take a turn whenever they are due, whatever is new and whatever they spent."""
-    default = config.org.defaults.wake
     return frozenset(
         name
         for name, agent in survey.agents.items()
-        if (agent.schedule.wake or default) == "always"
-        and credits_of(config, name, agent.credits).max_credits is None
+        if wake_of(agent, config) == "always" and credits_of(config, name, agent.credits).max_credits is None
     )

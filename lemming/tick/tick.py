@@ -35,6 +35,7 @@ from lemming.journal.records import (
 from lemming.logging_config import EngineLog
 from lemming.mail.index import EntryIndex
 from lemming.organisation import Organisation
+from lemming.plans.format import files_of_plans
 from lemming.report import Reason, TickReport, TurnReport
 from lemming.tick.answers import JournaledAnswers, reached_outside, recorded_answer, written_ahead
 from lemming.tick.commits import Commits
@@ -44,6 +45,7 @@ from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
 from lemming.tick.retention import find_expired, said_of
+from lemming.tick.runs import remove_old_runs
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolResult, is_unknown_outcome
@@ -95,7 +97,8 @@ class Tick:
 
     def _waits(self, order: list[str]) -> dict[str, Waits]:
         now = self.snapshot
-        return find_waits(order, self._agents(), now.config.org, now.toolset, now.org)
+        looked_at = files_of_plans(now.org, now.survey, now.config)
+        return find_waits(order, self._agents(), now.config.org, now.toolset, now.org, looked_at)
 
     def _at_once(self) -> int:
         settings = self.snapshot.config.org
@@ -137,6 +140,7 @@ class Tick:
         Who was never shown some of them is told so in its next prompt, and a person in the log.
         """
         runtime, snapshot = self.runtime, self.snapshot
+        remove_old_runs(runtime.org, snapshot.survey, snapshot.config, self.plan.order)
         found = find_expired(runtime.org, snapshot.survey, snapshot.config, snapshot.mail)
         record = next((record for record in self.journal.records if isinstance(record, EntriesExpired)), None)
         if record is None:

@@ -11,18 +11,10 @@ from lemming.config import Config
 from lemming.errors import ConfigError, PermissionDenied, ToolError
 from lemming.organisation import Organisation
 from lemming.plans.allowed import Staff
-from lemming.plans.format import AgentPlan, read_plan
+from lemming.plans.format import AgentPlan, is_planner, read_plan
 from lemming.plugins.registry import not_imported
 from lemming.providers import is_person
 from lemming.tools import Toolset, toolset_of
-
-PROVIDER = "plan"
-
-
-def is_planner(agent: Agent, config: Config) -> bool:
-    """Return whether the agent's brain is a plan."""
-    entry = config.models.get(agent.model.key)
-    return entry is not None and entry.provider == PROVIDER
 
 
 def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset | None = None) -> Staff:

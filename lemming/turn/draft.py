@@ -16,6 +16,7 @@ from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.memory import memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
+from lemming.plans.format import PROVIDER
 from lemming.providers import Message, require_reply
 from lemming.report import Status, TurnReport
 from lemming.times.spoken import moment_of
@@ -63,6 +64,11 @@ class Draft:
         """Whether the request that the turn is for has its answer."""
         return self.task is not None and self.task.is_answered(self.entries)
 
+    @property
+    def may_rest(self) -> bool:
+        """Whether the turn may say nothing, and wait for something outside: a plan does."""
+        return self.inputs.model.provider == PROVIDER
+
     def conclude(self, status: Status, error: LemmingError | None) -> Status:
         """See to it that a turn for a request answers it, unless there is something to wait for."""
         task = self.task
@@ -76,6 +82,8 @@ class Draft:
             self.entries = self._given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
         if self.is_handed_on:
             return "done"
+        if self.may_rest:
+            return "done" if self.is_answered else "waiting"
         if not self.is_answered and status == "done" and not task.is_at_work(self.entries):
             self.entries = task.with_answer(self.entries) or self._given_up("no answer was given")
         if not self.is_answered and task.begun.turns + 1 >= MOST_TURNS:
@@ -102,7 +110,7 @@ class Draft:
         kinds = limits.kinds if self.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
         try:
             reply = parse_reply(answer.text, kinds=kinds, max_entries=limits.max_entries, keep=keep)
-            is_asked = self.task is not None and self.task.request and keep == "all"
+            is_asked = self.task is not None and self.task.request and keep == "all" and not self.may_rest
             if is_asked and not (reply.outbox_entries or reply.tool_calls or self.entries):
                 raise ContractError("the request is not answered: write one entry of kind response")
             return reply

@@ -7,6 +7,7 @@ an interrupted tick goes on.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -27,11 +28,13 @@ from lemming.mail.inbox import NO_INBOX, Inbox, assemble, has_unread
 from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.memory import Memories, read_memories
 from lemming.messages import OutboxEntry
+from lemming.plans.format import PROVIDER, is_planner, wake_of
 from lemming.report import Reason
 from lemming.schedule import Wake, due_by_clock
 from lemming.times.words import said_in_full, said_of_due
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
+from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of, own_memories
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.serving import Serving
 from lemming.turn.team import answered_results, team_tools
@@ -63,7 +66,7 @@ def gather(
     found = _look(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
-    entry, state, allocation, memories, context, fingerprint, tasks = found
+    entry, state, allocation, memories, context, fingerprint, tasks, outside = found
     settings = now.config.org
     task = tasks.next(state.serving) if tasks else None
     inbox = NO_INBOX if task else _inbox(now, agent, state, tasks)
@@ -80,7 +83,8 @@ def gather(
         jobs=now.jobs_for(agent.name),
         task=task,
         asked=asked,
-        memory=memories.values,
+        memory=_memory_shown(memories.values, entry, task),
+        outside=outside.as_json(),
         context=context,
         results=[*state.results, *(answered_results(task.begun.results, task.asked) if task else ())],
         warnings=[
@@ -111,6 +115,12 @@ def gather(
     )
     shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, shown, (*memories.problems, *inbox.problems))
+
+
+def _memory_shown(values: dict[str, Any], entry: ModelEntry, task: Task | None) -> dict[str, Any]:
+    if entry.provider == PROVIDER and task is not None and task.request is not None:
+        return own_memories(values, task.request.id)
+    return values
 
 
 def _inbox(now: Surroundings, agent: Agent, state: AgentState, tasks: Tasks | None) -> Inbox:
@@ -181,6 +191,7 @@ class _Found(NamedTuple):
     context: list[tuple[str, str]]
     fingerprint: dict[str, Any] | None
     tasks: Tasks | None
+    outside: Outside
 
 
 def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _Found | Reason:
@@ -199,22 +210,42 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     wake = _wake(now, agent)
+    outside, asked = NOTHING_OUTSIDE, agent
+    if is_planner(agent, config):
+        asked = _takes_one(agent)
+        outside = outside_of(
+            org,
+            agent,
+            tick=now.tick,
+            at=now.at,
+            memories=memories.values,
+            begun=state.requests,
+            held=held,
+        )
+    view = now.mail.view(agent, state.read)
     is_asked = not is_clock(agent.model.key, config)
-    tasks = tasks_of(now.mail.view(agent, state.read), agent, state.requests, wake) if is_asked else None
+    tasks = tasks_of(view, asked, state.requests, wake, resting=outside.resting) if is_asked else None
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
     if wake != "always" and next(_news(now, agent, state, fingerprint, tasks), None) is None:
-        return Reason("nothing_new", _why_nothing(wake, state))
-    return _Found(entry, state, allocation, memories, shown, fingerprint, tasks)
+        return Reason("nothing_new", _why_nothing(wake, state, outside))
+    return _Found(entry, state, allocation, memories, shown, fingerprint, tasks, outside)
+
+
+def _takes_one(agent: Agent) -> Agent:
+    """Return an agent as one that has a turn for each request, unless its resume says otherwise."""
+    return replace(agent, turn=replace(agent.turn, take=agent.turn.take or "one"))
 
 
 def _wake(now: Surroundings, agent: Agent) -> Wake:
     is_asker = is_clock(agent.model.key, now.config)  # it is due when there is something to ask
-    return "always" if is_asker else agent.schedule.wake or now.config.org.defaults.wake
+    return "always" if is_asker else wake_of(agent, now.config)
 
 
-def _why_nothing(wake: Wake, state: AgentState) -> str:
+def _why_nothing(wake: Wake, state: AgentState, outside: Outside) -> str:
+    if outside.resting:
+        return f"waits for what its plan says, for {len(outside.resting)} of its requests"
     if waiting := [asked.to for begun in state.requests for asked in begun.open]:
         return f"waits for {', '.join(sorted(set(waiting)))}"
     if wake == "addressed":

@@ -14,7 +14,7 @@ from lemming.contract import TurnReply
 from lemming.errors import ContractError, OutOfCredits, ProviderError
 from lemming.providers import Message
 from lemming.turn.draft import Draft
-from lemming.turn.prompt import correction, results_message
+from lemming.turn.prompt import correction, results_message, results_values
 from lemming.turn.values import Answers, TurnInputs, TurnOutcome
 
 REPLY_CHARS_QUOTED = 4000
@@ -28,7 +28,7 @@ def steps(draft: Draft) -> Literal["done", "waiting"]:
     messages = list(draft.inputs.prompt)
     for _ in range(draft.inputs.max_steps):
         if draft.unshown:
-            messages.append(results_message(draft.unshown, messages))
+            messages.append(_results(draft, messages))
         reply = _ask(draft, messages)
         messages.append(_said(draft.answers[-1].text))
         draft.act(reply)
@@ -55,6 +55,12 @@ def finish(draft: Draft, strategy: Strategy = steps) -> TurnOutcome:
 def take_turn(inputs: TurnInputs, answers: Answers) -> TurnOutcome:
     """Take one turn. Whatever the model does, this returns; a failing disk or a stop is raised."""
     return finish(Draft(inputs, answers))
+
+
+def _results(draft: Draft, messages: list[Message]) -> Message:
+    if draft.inputs.model.prompt == "values":
+        return results_values(draft.unshown)
+    return results_message(draft.unshown, messages)
 
 
 def _ask(draft: Draft, messages: list[Message]) -> TurnReply:

@@ -37,6 +37,7 @@ class Seen:
     task: Task | None = None
     asked: Sequence[OutboxEntry] = ()
     memory: Mapping[str, Any] = field(default_factory=dict)
+    outside: Mapping[str, Any] = field(default_factory=dict)
     context: Sequence[tuple[str, str]] = ()
     results: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
@@ -93,6 +94,7 @@ def values_situation(seen: Seen) -> Message:
         "results": [*seen.results],
         "warnings": [*seen.warnings],
         **({"jobs": [*seen.jobs]} if seen.jobs else {}),
+        **seen.outside,
     }
     return _message("user", to_line(values))
 
@@ -120,6 +122,11 @@ def correction(problem: str) -> Message:
         "user",
         f"That was not a valid reply: {problem}\nAnswer again with the one JSON object, and nothing else.",
     )
+
+
+def results_values(results: Iterable[Mapping[str, Any]]) -> Message:
+    """Return the message that shows tool results to a program within the same turn: one JSON object."""
+    return _message("user", to_line({"results": [*results]}))
 
 
 def results_message(results: Iterable[Mapping[str, Any]], said: Iterable[Message]) -> Message:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from doors import dropped
+from planned_corpus import planned
 
 from lemming.errors import RateLimited
 from lemming.files import fs
@@ -372,6 +373,7 @@ def paused(base: Path, org: dict[str, Any]) -> None:
 
 CASES = [
     Case(plain, 2),
+    Case(planned, 14, at_once=3),
     Case(tools, 2),
     Case(staff, 2),
     Case(wildcards, 2),

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from lemming.errors import RequestRejected
-from lemming.providers import Backend, Reply, Request
+from lemming.errors import ConfigError, Problem, RequestRejected
+from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.organisation import Organisation
+from lemming.plans.check import placed, problems_in
+from lemming.plans.format import AgentPlan, plan_file, read_plan
+from lemming.plans.machine import advance
+from lemming.plans.proposals import followed, plan_of
+from lemming.plans.run import Run, run_in, run_key
+from lemming.providers import Backend, Message, Reply, Request
+
+VALUES_LIMIT_BYTES = 64 << 20
+NOTHING_TO_DO = {"notes": "nothing was asked"}
+
+Json = dict[str, Any]
 
 
 class PlanProvider(Backend):
@@ -18,5 +32,72 @@ class PlanProvider(Backend):
         self._base = base or Path()
 
     def complete(self, request: Request) -> Reply:
-        """Return what the plan does next."""
-        raise RequestRejected("plans are not run yet", where=request.agent)
+        """Return what the plan does next. Raises `ConfigError` for a plan or a run that is not sound."""
+        values = values_in(request.messages)
+        reply = NOTHING_TO_DO
+        if values["request"] is not None:
+            plan = self._plan(request.agent)
+            reply = _next(plan, values)
+        return Reply(text=compact(reply).decode(), input_tokens=0, output_tokens=0, model="plan")
+
+    def _plan(self, agent: str) -> AgentPlan:
+        document = read_plan(Organisation.at(self._base), agent)
+        _require_sound(placed(problems_in(document.value), plan_file(agent), document.raw))
+        return document.value
+
+
+def _next(plan: AgentPlan, values: Json) -> Json:
+    request = values["request"]
+    key = run_key(request["id"])
+    found = (values.get("memory") or {}).get(key)
+    try:
+        run = (
+            Run(request=request["id"], asker=request["from"], began=values["tick"])
+            if found is None
+            else run_in(found)
+        )
+    except ValueError as error:
+        where = f"agents/{values['agent']['name']}/memory/{key}.json"
+        raise ConfigError(
+            f"no run of a plan: {error}", where=where, hint="mend it, or remove it: it begins anew"
+        ) from error
+    proposed = plan_of(request["payload"], plan)
+    if proposed is None:
+        return advance(plan, run, values).as_json()
+    try:
+        sound = followed(proposed, plan)
+    except ConfigError as error:
+        return _refusal(f"the plan that came with it is not sound: {error}")
+    return advance(sound, run, values).as_json()
+
+
+def _refusal(why: str) -> Json:
+    return {
+        "outbox_entries": [{"kind": "response", "payload": {"status": "refused", "text": why}, "tags": []}]
+    }
+
+
+def _require_sound(problems: Iterable[Problem]) -> None:
+    found = tuple(problem for problem in problems if problem.severity == "error")
+    if found:
+        raise ConfigError(str(found[0]), problems=found)
+
+
+def values_in(messages: list[Message]) -> Json:
+    """Return the values of a turn, in a later step of it with what the earlier ones came to.
+
+    Raises `RequestRejected` for messages that hold none.
+    """
+    try:
+        values: Json = parse(messages[0]["content"], limit_bytes=VALUES_LIMIT_BYTES)
+        memory = dict(values.get("memory") or {})
+        for message in messages[1:]:
+            said = parse(message["content"], limit_bytes=VALUES_LIMIT_BYTES)
+            if message["role"] == "assistant":
+                memory |= {update["key"]: update["value"] for update in said.get("memory_updates", ())}
+            else:
+                values["results"] = said["results"]
+        return {**values, "request": values["request"], "memory": memory, "tick": values["tick"]}
+    except (JsonProblem, LookupError, TypeError, AttributeError) as error:
+        hint = '"prompt": "values" in the line of the model key in config/models.json'
+        raise RequestRejected("a plan takes the values of a turn", hint=hint) from error

@@ -19,6 +19,7 @@ from lemming.journal.records import ToolFinished
 from lemming.memory import decode_memory
 from lemming.messages import names_in
 from lemming.organisation import OrgPath
+from lemming.plans.run import is_run
 from lemming.tick.counter import load_tick
 from lemming.timeline.verify.ledgers import ledger_findings
 from lemming.timeline.verify.root import file_digest, file_digests, root_of
@@ -79,6 +80,8 @@ def _file_findings(base: OrgPath, told: Told, digests: dict[str, str]) -> Iterat
             digest = digests.get(file) or file_digest(base, file)
         except DiskError as error:
             yield Finding(written.tick, file, "damage", error.message)
+            continue
+        if digest is None and is_run(file):  # those that have ended are removed
             continue
         if digest is None:
             yield _missing(base, told, file, written)

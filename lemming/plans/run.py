@@ -1,0 +1,129 @@
+"""A run of a plan: which step it is at, and what came of each. One memory, which a person may edit. Pure.
+
+Format: docs/plans.md, "Runs". Its key is that of the request; what cannot be understood of it is named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from lemming.files.documents import value_of
+
+PREFIX = "run-"
+Json = dict[str, Any]
+Phase = Literal["asked", "called", "waiting", "verifying", "done", "failed"]
+
+
+@dataclass(kw_only=True)
+class Doing:
+    """Where one step, or one member of a band, stands.
+
+    `call` is the place of its tool call among those of the turn; `failures` counts tries that gave nothing,
+    `rejections` answers that did not pass; `wait` is what is waited for.
+    """
+
+    phase: Phase
+    tag: str = ""
+    since: int = 0
+    call: int = 0
+    failures: int = 0
+    rejections: int = 0
+    answer: Json | None = None
+    reasons: str = ""
+    wait: Json | None = None
+
+
+@dataclass(kw_only=True)
+class Run:
+    """One run. `at` is the step under way, `previous` the one before.
+
+    `rounds` counts how often each step was begun, `tries` how often the band under way was.
+    """
+
+    request: str
+    asker: str = ""
+    began: int = 0
+    status: Literal["running", "done", "failed"] = "running"
+    ended: int | None = None
+    why: str = ""
+    at: str = ""
+    previous: str = ""
+    tries: int = 1
+    rounds: dict[str, int] = field(default_factory=dict)
+    doing: dict[str, Doing] = field(default_factory=dict)
+    answers: dict[str, Any] = field(default_factory=dict)
+    keys: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def steps_begun(self) -> int:
+        """How many steps the run has begun."""
+        return sum(self.rounds.values())
+
+    def as_json(self) -> Json:
+        """Return the memory's value; what says nothing is left out."""
+        plain = asdict(self)
+        plain["doing"] = {name: _short(each) for name, each in plain["doing"].items()}
+        return {key: value for key, value in plain.items() if key in _ALWAYS or value not in _NOTHING}
+
+
+_ALWAYS = ("request", "status", "at")
+_NOTHING: tuple[Any, ...] = (None, "", {}, [], 0)
+
+
+def _short(doing: Mapping[str, Any]) -> Json:
+    return {key: value for key, value in doing.items() if value not in _NOTHING}
+
+
+def run_key(request_id: str) -> str:
+    """Return the key of the memory that holds the run for a request.
+
+    >>> run_key("3fa9c1d2e0b7")
+    'run-3fa9c1d2e0b7'
+    """
+    return f"{PREFIX}{request_id.replace('/', '.')}"
+
+
+def is_run(file: str) -> bool:
+    """Return whether a file of an organisation is the memory of a run.
+
+    >>> is_run("agents/desk/memory/run-3fa9c1d2e0b7.json"), is_run("agents/desk/memory/notes.json")
+    (True, False)
+    """
+    parts = file.split("/")
+    return len(parts) == 4 and parts[2] == "memory" and parts[3].startswith(PREFIX)
+
+
+def run_in(value: Any) -> Run:
+    """Return the run that a memory holds; raise `ValueError` that says what of it is wrong."""
+    run: Run = value_of(Run, value)
+    return run
+
+
+def waits_in(value: Any) -> list[Json]:
+    """Return what the run in a memory waits for outside; nothing for what is no run."""
+    doing = value.get("doing") if isinstance(value, dict) and value.get("status") == "running" else None
+    states = [each for each in doing.values() if isinstance(each, dict)] if isinstance(doing, dict) else []
+    if any(state.get("phase") in ("asked", "called", "verifying") for state in states):
+        return []  # it goes on when those have ended
+    waits = (state.get("wait") for state in states if state.get("phase") == "waiting")
+    return [wait for wait in waits if isinstance(wait, dict)]
+
+
+def is_over(wait: Json, tick: int, now: str, files: Mapping[str, str | None]) -> bool:
+    """Return whether a wait is over: in this tick, at this moment, with these files (their digests).
+
+    >>> is_over({"tick": 7}, 7, "", {}), is_over({"file": "./in.csv"}, 7, "", {"./in.csv": None})
+    (True, False)
+    """
+    if isinstance(until := wait.get("give_up"), int) and tick >= until:
+        return True
+    if isinstance(until := wait.get("tick"), int):
+        return tick >= until
+    if isinstance(moment := wait.get("time"), str):
+        return bool(now) and now >= moment
+    if isinstance(file := wait.get("file"), str) and file in files:
+        found = files[file]
+        return found != wait.get("was") if wait.get("until") == "changes" else found is not None
+    return False

@@ -1,0 +1,45 @@
+"""The organisations of `examples/`, on their recorded answers: each does what its page says."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from lemming.config import load_config
+from lemming.engine import run_once
+from lemming.inspect.checks import problems_of_agents
+from lemming.messages import read_outbox_entries, send
+from lemming.testing import FrozenClock
+from lemming.tick.counter import load_tick
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SAYS = {
+    "debate": ("The debate (5 calls): Yes, on Fridays: the need is real", 6),
+    "plan-execute": ("Summer: every hour from 7 to 21. Winter: 8, 12 and 16.", 9),
+    "planner": ("41 m: it was measured with an echo sounder in 1998.", 5),
+    "task-board": ("first: Who dances here?", 9),
+}
+
+
+def test_every_example_is_tried() -> None:
+    assert {folder.name for folder in EXAMPLES.iterdir()} == SAYS.keys()
+
+
+@pytest.mark.parametrize("name", SAYS)
+def test_an_example_answers_on_its_recorded_answers(tmp_path: Path, name: str) -> None:
+    base, (says, calls) = tmp_path / name, SAYS[name]
+    shutil.copytree(EXAMPLES / name, base)
+    assert list(problems_of_agents(base, load_config(base), None)) == []
+    question = (base / "question.txt").read_text().strip()
+    send(base, "human", tick=load_tick(base), kind="request", payload={"text": question, "target": "desk"},
+         tags=[], created_at="2026-01-01T00:00:00Z")  # fmt: skip
+    until = int((base / "README.md").read_text().partition("--until-tick ")[2].split()[0])
+    clock, models = FrozenClock(), 0
+    while load_tick(base) < until:
+        report = run_once(base, clock=clock)
+        models += sum(turn.calls for turn in report.turns if turn.agent != "desk")
+    answers = [entry.payload for entry in read_outbox_entries(base, "desk") if entry.kind == "response"]
+    assert [answer["text"].startswith(says) for answer in answers] == [True], answers
+    assert models == calls
