@@ -242,6 +242,7 @@ SHIPPED = {
     "remind_me": "lemming.toolbox.reminders:RemindMe",
     "keep_job": "lemming.toolbox.jobs:KeepJob",
     "create_agent": "lemming.toolbox.staff:CreateAgent",
+    "plan_propose": "lemming.toolbox.propose:PlanPropose",
     "list_agents": "lemming.toolbox.staff:ListAgents",
 }
 

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from lemming.contract import NewEntry, ToolCall
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import unknown_keys, value_of
 from lemming.files.jsontext import to_line
 from lemming.plans.check import problems_in
 from lemming.plans.format import FAIL, AgentPlan, Choice, Member, Step, kind_of
 
+PROPOSE = "plan_propose"
+"""The tool that checks a plan; where it succeeds, the turn writes the request."""
 APPROVAL = "approval:"
 """The step that is put before all others; no step of a plan can have this name."""
 DECISION: dict[str, Any] = {
@@ -22,6 +25,14 @@ DECISION: dict[str, Any] = {
     },
     "required": ["decision"],
 }
+
+
+def proposal_in(call: ToolCall) -> NewEntry | None:
+    """Return the request that a successful call of `plan_propose` stands for; None for another tool's."""
+    if call.tool != PROPOSE:
+        return None
+    args = call.args
+    return NewEntry("request", {"text": args["text"], "target": args["agent"], "plan": args["plan"]}, [])
 
 
 def plan_of(payload: Mapping[str, Any], own: AgentPlan) -> Any:

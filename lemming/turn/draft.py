@@ -17,6 +17,7 @@ from lemming.llm.pricing import has_reached_soft_cap
 from lemming.memory import memory_effect
 from lemming.messages import OutboxEntry, entry_effect, entry_id
 from lemming.plans.format import PROVIDER
+from lemming.plans.proposals import proposal_in
 from lemming.providers import Message, require_reply
 from lemming.report import Status, TurnReport
 from lemming.times.spoken import moment_of
@@ -242,6 +243,8 @@ class Draft:
             self.staged[effect.place] = effect
             if result.passed_on:
                 self.passed_on[effect.place] = result.passed_on
+        if result.success and (new := proposal_in(call)):
+            self.write(new, at)
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult) -> None:
         """Add a result to those that the model is shown next."""

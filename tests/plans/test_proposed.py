@@ -7,9 +7,12 @@ from typing import Any
 
 from asked import ask, tick
 from planned import step
-from test_in_ticks import answers, model_calls, quiet_org, run
+from test_in_ticks import SCRIPT, answers, model_calls, quiet_org, run
 
+from lemming.files import fs
+from lemming.files.jsontext import pretty
 from lemming.messages import read_outbox_entries, send
+from lemming.testing import resume, say, write_script
 from lemming.tick.counter import load_tick
 
 PLAN = {"steps": [step("a", "ada"), step("b", "bob", task="{{previous}}")]}
@@ -58,3 +61,50 @@ def test_a_plan_in_a_request_is_nothing_to_an_agent_that_takes_none(tmp_path: Pa
     base = quiet_org(tmp_path, step("own", "cyd"))
     proposed(base, PLAN)
     assert model_calls(run(base, 4)) == ["cyd"]
+
+
+def org_with_a_proposer(base: Path, plan: Any, **args: Any) -> Path:
+    """Make an organisation in which eve, asked, proposes a plan to the desk."""
+    quiet_org(base, proposals="human")
+    call = {
+        "tool": "plan_propose",
+        "args": {"agent": "desk", "plan": plan, "text": "so that it is done", **args},
+    }
+    said = {"outbox_entries": [], "tool_calls": [call], "memory_updates": [], "notes": ""}
+    script = [
+        {"agent": "eve", "contains": "bob says", "reply": say("it was done", kind="response")},
+        {"agent": "eve", "contains": "plan_propose: ", "reply": say("it cannot be done", kind="response")},
+        {"agent": "eve", "reply": said},
+        *SCRIPT,
+    ]
+    write_script(base, script)
+    may = {"read_outboxes": ["human", "desk"], "tools": ["plan_propose"]}
+    eve = resume("eve", permissions=may, schedule={"wake": "addressed"}, turn={"take": "one"})
+    fs.publish(base, "agents/eve/resume.json", pretty(eve))
+    return base
+
+
+def test_an_agent_proposes_a_plan_and_hears_what_came_of_it(tmp_path: Path) -> None:
+    base = org_with_a_proposer(tmp_path, PLAN)
+    ask(base, "eve", "see to it")
+    assert model_calls(run(base, 4)) == ["eve"]
+    question = next(entry for entry in read_outbox_entries(base, "desk") if entry.kind == "request")
+    assert "so that it is done" in question.payload["text"]
+    decide(base, question.id, "yes", decision="approve")
+    assert model_calls(run(base, 8)) == ["ada", "bob", "eve"]
+    assert answers(base, "eve")[0]["text"] == "it was done"
+
+
+def test_a_plan_that_nobody_could_follow_is_not_even_shown_to_a_person(tmp_path: Path) -> None:
+    wrong = {
+        "unknown": ({"steps": [step("a", "nobody")]}, {}),
+        "unsound": ({"steps": [step("a", "ada", then="b")]}, {}),
+        "forbidden": ({"steps": [{"name": "a", "tool": "create_agent"}]}, {}),
+        "no follower": (PLAN, {"agent": "ada"}),
+    }
+    for name, (plan, args) in wrong.items():
+        base = org_with_a_proposer(tmp_path / name, plan, **args)
+        ask(base, "eve", "see to it")
+        run(base, 4)
+        assert answers(base, "eve")[0]["text"] == "it cannot be done", name
+        assert read_outbox_entries(base, "desk") == []
