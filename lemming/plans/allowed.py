@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lemming.agents import Agent
+from lemming.contract import MAX_TOOL_CALLS
 from lemming.errors import Problem
 from lemming.files.jsontext import nearest
 from lemming.plans.format import END, FAIL, AgentPlan, Member, Step
@@ -67,6 +68,10 @@ def about_the_allowed(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator[P
             message = f"{agent.name} may not read {member.wait.file}: {why}"
             yield Problem(message, pointer=f"{place}/wait/file", hint=hint)
         yield from _about_last(member, place, agent, staff)
+        if member is step and len(step.parallel) > (most := min(agent.turn.max_entries, MAX_TOOL_CALLS)):
+            message = f"a band of {len(step.parallel)}, while one reply may ask {most}"
+            hint = "make two bands of it, or raise turn.max_entries in the resume"
+            yield Problem(message, pointer=f"{place}/parallel", hint=hint)
         if member.default is not None and member.asked in staff.people:
             yield from _about_default(plan, member, step, place, staff)
     if plan.proposals:

@@ -50,6 +50,13 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
     "two of a name": ([step("a", "ada"), step("a", "bob")], "/steps/1/name", 'found "a" twice'),
     "a name that is an end": ([step("end", "ada")], "/steps/0/name", "where a run ends"),
     "no name": ([step("a b", "ada")], "/steps/0/name", "is no name of a step"),
+    "a band too wide": (
+        [{"name": "b", "parallel": [step(f"m{number}", "ada") for number in range(65)]}],
+        "/steps/0/parallel", "a band of 65",
+    ),
+    "a moment without a clock": (
+        [{"name": "w", "wait": {"time": "2027-01-31T09:00:00Z"}}], "/steps/0/wait/time", "by the clock",
+    ),
     "an unknown agent": ([step("a", "adda")], "/steps/0/ask", 'did you mean "ada"?'),
     "itself": ([step("a", "desk")], "/steps/0/ask", "would ask itself"),
     "an unknown tool": ([{"name": "a", "tool": "shel"}], "/steps/0/tool", 'did you mean "shell"?'),
