@@ -40,6 +40,8 @@ COMMANDS = {
         "logs": "Show the engine's log, or an agent's.",
     },
     "Ask": {
+        "ask": "Ask an agent something and print the answer.",
+        "chat": "Talk with an agent: one question after another.",
         "requests": "Show who waits for what, and who holds it.",
         "waiting": "Show what waits for a person.",
         "answer": "Answer what was asked of a person.",
@@ -97,7 +99,6 @@ MEANT = {
     "undo": "lemming rewind --to TICK, with lemming history on",
     "reset": "lemming rewind --to TICK, with lemming history on",
     "kill": "`kill PID` ends run-forever; lemming status names the PID",
-    "chat": "lemming send TEXT, then lemming run-once",
     "message": "lemming send TEXT",
     "tail": "lemming logs",
     "edit": "an editor: agents/NAME/resume.json and config/*.json; then lemming validate",

@@ -129,6 +129,14 @@ class Org:
         default=None,
         metadata=about("Time zone of schedules that name none, such as Europe/Berlin."),
     )
+    ticks_in_a_row: int = field(
+        default=100,
+        metadata=about(
+            "Ticks that may follow each other at once: with --eager, --until-quiet and `lemming ask`.",
+            ge=1,
+            le=1_000_000,
+        ),
+    )
     retention_ticks: int = field(
         default=1000,
         metadata=about("Outbox entries older than this many ticks are removed; 0 keeps all.", ge=0),

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from lemming import paths
 from lemming.agents import Agent, survey_agents
@@ -60,6 +61,9 @@ from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading, said_of_set_back
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools
+
+if TYPE_CHECKING:
+    from lemming.service.eager import Eager
 
 RESERVED_BYTES = 1 << 20
 __all__ = [
@@ -133,6 +137,7 @@ def run_forever(
     max_ticks: int | None = None,
     until_tick: int | None = None,
     wake_on_change: bool = False,
+    eager: bool = False,
     batch: bool = False,
     clock: Clock | None = None,
     notify: Observer = ignore,
@@ -148,6 +153,7 @@ def run_forever(
         max_ticks=max_ticks,
         until_tick=until_tick,
         wake_on_change=wake_on_change,
+        eager=eager,
         batch=batch,
         clock=clock,
         notify=notify,
@@ -163,6 +169,9 @@ def ticks(
     max_ticks: int | None = None,
     until_tick: int | None = None,
     wake_on_change: bool = False,
+    eager: bool = False,
+    until_quiet: bool = False,
+    command: str = "run-forever",
     batch: bool = False,
     clock: Clock | None = None,
     notify: Observer = ignore,
@@ -173,24 +182,39 @@ def ticks(
     `interval_s` is from the start of one tick to the start of the next (default: `config/org.json`). With
     `wake_on_change` a change of files ends the pause, and ticks in which nobody is due are slept through:
     counted, not yielded. The organisation is held from the first report asked for to the last.
+
+    With `eager` the next tick begins at once while something new is addressed to an agent, at most
+    `ticks_in_a_row` (`config/org.json`) times; with `until_quiet` so it is, and when it ends, that is all.
+    `command` is what others are told who find the organisation held.
     """
     from lemming.service.sleep import Sleeper, Timer, ticks_left
 
     with open_to_run(
-        base_path, command="run-forever", clock=clock, notify=notify, stop=stop, batch=batch
+        base_path, command=command, clock=clock, notify=notify, stop=stop, batch=batch
     ) as runtime:
         timer, base, done = Sleeper(runtime) if wake_on_change else Timer(runtime), runtime.base, 0
+        row = _row_of(runtime) if eager or until_quiet else None
         while not runtime.stop.is_set() and ticks_left(tick := load_tick(base), done, max_ticks, until_tick):
             with timer.tick():
                 report = _run_next(runtime, tick)
             yield report
             done += 1
+            if row and row.goes_on(report):
+                continue
+            if until_quiet:
+                return
             if left := ticks_left(report.tick + 1, done, max_ticks, until_tick):
                 pause = runtime.load_config().org.tick_interval_s if interval_s is None else interval_s
                 if passed := timer.sleep(report, pause, left):
                     counted, read_at = load_counter(base)  # as if each had been run
                     persist_tick(base, counted + passed, read_at=read_at, sync=True)
                     done += passed
+
+
+def _row_of(runtime: Runtime) -> Eager:
+    from lemming.service.eager import Eager
+
+    return Eager(runtime)
 
 
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:

@@ -66,6 +66,12 @@ def run_forever(
             help="See to http and mail channels too, as `lemming serve --port PORT` does.",
         ),
     ] = None,
+    eager: Annotated[
+        bool,
+        typer.Option(
+            "--eager", help="Begin the next tick at once while something new is addressed to an agent."
+        ),
+    ] = False,
     batch: Batch = False,
     trust: Trust = False,
     as_json: AsJson = False,
@@ -80,11 +86,14 @@ def run_forever(
     With --wake-on-change the engine sleeps until somebody is due who may take a turn, or until a resume, a
     memory, an outbox, a context file or a setting changes. Ticks it slept through are counted when it wakes.
 
+    With --eager there is no pause while an entry that names an agent, an answer it waits for or a tool's
+    result is new to it; after `ticks_in_a_row` ticks (config/org.json) there is one all the same.
+
     \b
     Examples:
       lemming run-forever --interval 10
       lemming run-forever --max-ticks 5 --interval 0
-      lemming run-forever --interval 10m --wake-on-change
+      lemming run-forever --interval 10m --wake-on-change --eager
       lemming run-forever --health 8642
     """
     base = find_org(ctx)
@@ -103,6 +112,7 @@ def run_forever(
                 max_ticks=max_ticks,
                 until_tick=until_tick,
                 wake_on_change=wake_on_change,
+                eager=eager,
                 batch=batch,
                 notify=hear,
                 stop=switch.stop,

@@ -19,6 +19,12 @@ def run_once(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show who would fire and each prompt; call and write nothing.")
     ] = False,
+    until_quiet: Annotated[
+        bool,
+        typer.Option(
+            "--until-quiet", help="Run further ticks at once while something new is addressed to an agent."
+        ),
+    ] = False,
     batch: Batch = False,
     trust: Trust = False,
     as_json: AsJson = False,
@@ -51,14 +57,25 @@ def run_once(
 
     with stop_on_signals(quiet=quiet) as switch:
         narrator = Narrator(base, switch.stop, as_json=as_json, quiet=quiet)
-        report = engine.run_once(base, batch=batch, notify=narrator.hear, stop=switch.stop)
-        if not report.is_complete and not narrator.is_cut_off:
-            narrator.stopped(report)
+        ended = []  # the exit status of each tick
+        for report in engine.ticks(
+            base,
+            max_ticks=None if until_quiet else 1,
+            until_quiet=until_quiet,
+            command="run-once",
+            batch=batch,
+            notify=narrator.hear,
+            stop=switch.stop,
+        ):
+            if narrator.is_cut_off:
+                break
+            if not report.is_complete:
+                narrator.stopped(report)
+                raise typer.Exit(switch.exit_status)
+            narrator.ended(report)
+            ended.append(exit_status(report, narrator.due))
     if narrator.is_cut_off:
         raise typer.Exit(BROKEN_PIPE)
-    if not report.is_complete:
-        raise typer.Exit(switch.exit_status)
-    narrator.ended(report)
     if report.tick == 1 and report.by_status("done") and not quiet and not as_json:
         tell("next: `lemming tick` shows it whole, `lemming run-once` goes on")
-    raise typer.Exit(exit_status(report, narrator.due))
+    raise typer.Exit(next(filter(None, ended), 0))

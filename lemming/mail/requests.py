@@ -86,7 +86,7 @@ class RequestView:
     @property
     def not_before(self) -> str:
         """The moment before which nobody sees it; empty: at once."""
-        return _text(self.entry.payload.get("not_before"))
+        return self.entry.not_before
 
     @property
     def targets(self) -> tuple[str, ...]:

@@ -1,0 +1,284 @@
+"""Asking an organisation: ticks are run until the answer is there, or the engine that runs is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from lemming import engine
+from lemming.asking.entries import write_request
+from lemming.asking.people import person_for
+from lemming.clock import Clock
+from lemming.config import load_config
+from lemming.errors import OrgBusy, UsageError
+from lemming.events import Event, Observer, TickBegins, ignore
+from lemming.inspect.requests import RequestsNow, requests_now
+from lemming.inspect.under_way import running_engine
+from lemming.journal.records import TurnEnded, TurnStarted
+from lemming.mail.requests import End, Requests, RequestView, answer_in
+from lemming.organisation import Organisation
+from lemming.report import TurnReport
+
+FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.05, 1.0, 1.3
+
+Unanswered = Literal["timeout", "stopped", "failing", "nothing_to_do", "too_many_ticks", "waits_for_asker"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class AskOutcome:
+    """What came of a question. `end` is None while it is open, and `why` then says why nobody waits longer.
+
+    `answer` is the text of the answer, or an object where it has more than a text; of several targets a
+    list. `error` is the class of what a failing turn ended with, `reason` says more.
+    """
+
+    request: RequestView
+    end: End | None
+    answer: Any = None
+    why: Unanswered | None = None
+    reason: str = ""
+    error: str = ""
+
+    @property
+    def id(self) -> str:
+        """The id of the request, for `lemming requests`."""
+        return self.request.id
+
+    @property
+    def has_answer(self) -> bool:
+        """Whether there is an answer: given, or laid down for a request that expired."""
+        return self.end == "answered" or (self.end == "expired" and self.request.has_default)
+
+
+@dataclass(frozen=True)
+class AtWork:
+    """Who is at work on a question: whose turn for it has begun, or who is to answer next."""
+
+    tick: int
+    holders: tuple[str, ...]
+
+
+def ask(
+    org: str | os.PathLike[str],
+    agent: str,
+    text: str,
+    *,
+    person: str | None = None,
+    conversation: str = "",
+    deadline: int | None = None,
+    schema: dict[str, Any] | None = None,
+    timeout_s: float | None = None,
+    clock: Clock | None = None,
+    notify: Observer = ignore,
+    stop: threading.Event | None = None,
+    at_work: Callable[[AtWork], None] | None = None,
+    asked: Callable[[str], None] | None = None,
+) -> AskOutcome:
+    """Ask an agent something as a person, run ticks until the answer is there, and return what came of it.
+
+    Where another engine runs the organisation, that one is waited for. `deadline` is in ticks, `schema` the
+    JSON Schema of the answer. After `timeout_s` seconds, or when `stop` is set, the turns under way end and
+    the request stays open. `at_work` is told who holds the request when that changes, `asked` its id.
+    Raises `UsageError` when the request would not reach the agent, or its answer not the person.
+    """
+    base = Organisation.at(org)
+    if not text.strip():
+        raise UsageError("nothing to ask", hint='lemming ask AGENT "some text"')
+    now = requests_now(base)
+    author = person_for(now, person)
+    entry = write_request(
+        base, now, agent, text, person=author, conversation=conversation, deadline=deadline, schema=schema
+    )
+    if asked:
+        asked(entry.id)
+    identity = f"{entry.agent}/{entry.tick:08}_{entry.id}"
+    return wait_for(
+        base, identity, timeout_s=timeout_s, clock=clock, notify=notify, stop=stop, at_work=at_work
+    )
+
+
+async def aask(org: str | os.PathLike[str], agent: str, text: str, **options: Any) -> AskOutcome:
+    """Do what `ask` does, on a thread of its own; when it is cancelled, the turns under way still end."""
+    stop = options.pop("stop", None) or threading.Event()
+    try:
+        return await asyncio.to_thread(ask, org, agent, text, stop=stop, **options)
+    except asyncio.CancelledError:
+        stop.set()
+        raise
+
+
+def wait_for(
+    org: str | os.PathLike[str],
+    identity: str,
+    *,
+    timeout_s: float | None = None,
+    clock: Clock | None = None,
+    notify: Observer = ignore,
+    stop: threading.Event | None = None,
+    at_work: Callable[[AtWork], None] | None = None,
+) -> AskOutcome:
+    """Run ticks, or wait for who runs them, until a request has ended; see `ask`."""
+    ends = time.monotonic() + timeout_s if timeout_s is not None else None
+    waiter = _Waiter(Organisation.at(org), identity, stop or threading.Event(), ends, at_work)
+    timer = threading.Timer(timeout_s, waiter.stop.set) if timeout_s is not None else None
+    try:
+        if timer:
+            timer.daemon = True
+            timer.start()
+        while True:
+            if outcome := waiter.outcome() or waiter.run(clock, notify) or waiter.watch():
+                return outcome
+    finally:
+        if timer:
+            timer.cancel()
+
+
+@dataclass
+class _Following:
+    """Hears what an engine does for one request, and for what is asked for it."""
+
+    identity: str
+    notify: Observer
+    at_work: Callable[[AtWork], None] | None
+    tick: int = 0
+    failure: TurnReport | None = None
+
+    def __post_init__(self) -> None:
+        self._tree = {self.identity}
+
+    def hear(self, event: Event) -> None:
+        """Take an event."""
+        if isinstance(event, TickBegins):
+            self.tick, self.failure = event.tick, None
+        elif isinstance(event, TurnStarted) and event.task and event.task["request"] in self._tree:
+            if self.at_work:
+                self.at_work(AtWork(self.tick, (event.agent,)))
+        elif isinstance(event, TurnEnded) and event.report.request in self._tree:
+            self._turn_ended(event.report)
+        self.notify(event)
+
+    def _turn_ended(self, turn: TurnReport) -> None:
+        if turn.status == "failed":
+            self.failure = turn
+        asked = (entry["id"] for entry in turn.entries if entry["kind"] == "request")
+        self._tree.update(f"{turn.agent}/{self.tick:08}_{id_}" for id_ in asked)
+
+
+@dataclass
+class _Waiter:
+    """Waits for one request. `ends` is the monotonic time at which it gives up; None: never."""
+
+    org: Organisation
+    identity: str
+    stop: threading.Event
+    ends: float | None
+    at_work: Callable[[AtWork], None] | None
+    _told: tuple[str, ...] = ()
+
+    def outcome(self) -> AskOutcome | None:
+        """Return what came of the request, or that nobody is to wait longer; None: it is to be waited for."""
+        request = self._request(requests_now(self.org))
+        if not request.is_open:
+            return AskOutcome(request=request, end=request.end, answer=_answer_of(request))
+        if self.stop.is_set():
+            is_late = self.ends is not None and time.monotonic() >= self.ends
+            return AskOutcome(request=request, end=None, why="timeout" if is_late else "stopped")
+        return None
+
+    def run(self, clock: Clock | None, notify: Observer) -> AskOutcome | None:
+        """Run ticks until there is an outcome; None when another engine runs, or there is news to look at."""
+        following, ticks = _Following(self.identity, notify, self.at_work), 0
+        reports = engine.ticks(
+            self.org,
+            interval_s=0,
+            until_quiet=True,
+            command="ask",
+            clock=clock,
+            notify=following.hear,
+            stop=self.stop,
+        )
+        try:
+            with closing(reports):  # type: ignore[type-var]
+                for _ in reports:
+                    ticks += 1
+                    if outcome := self.outcome():
+                        return outcome
+        except OrgBusy:
+            return None
+        return self.outcome() or self._nothing_to_do(ticks, following.failure)
+
+    def watch(self) -> AskOutcome | None:
+        """Wait while another engine runs; None when none does any more."""
+        pause = FIRST_LOOK_S
+        while running_engine(self.org):
+            if outcome := self.outcome():
+                return outcome
+            self._tell(requests_now(self.org))
+            self.stop.wait(pause)
+            pause = min(pause * LOOKS_GROW, LONGEST_LOOK_S)
+        return self.outcome()
+
+    def _nothing_to_do(self, ticks: int, failure: TurnReport | None) -> AskOutcome | None:
+        """Return why nobody waits longer once no agent has anything to go on with.
+
+        Where other people are to answer first, they are waited for: None, once there is news.
+        """
+        now = requests_now(self.org)
+        request = self._request(now)
+        people = now.people.intersection(holders_at_work(now.requests, request))
+        if ticks >= load_config(self.org).org.ticks_in_a_row:
+            return AskOutcome(request=request, end=None, why="too_many_ticks")
+        if failure:
+            reason = f"{failure.agent}: {failure.reason}"
+            return AskOutcome(request=request, end=None, why="failing", reason=reason, error=failure.error)
+        if request.asker in people:
+            return AskOutcome(request=request, end=None, why="waits_for_asker")
+        if not people:
+            return AskOutcome(request=request, end=None, why="nothing_to_do")
+        return self._wait_for_news(now)
+
+    def _wait_for_news(self, before: RequestsNow) -> AskOutcome | None:
+        self._tell(before)
+        pause = FIRST_LOOK_S
+        while requests_now(self.org) is before and not running_engine(self.org):
+            if self.stop.wait(pause):
+                break
+            pause = min(pause * LOOKS_GROW, LONGEST_LOOK_S)
+        return self.outcome()
+
+    def _request(self, now: RequestsNow) -> RequestView:
+        request = now.requests.by_identity.get(self.identity)
+        if request is None:
+            raise UsageError("the request is gone", hint="its entry was removed from the outbox")
+        return request
+
+    def _tell(self, now: RequestsNow) -> None:
+        holders = holders_at_work(now.requests, self._request(now))
+        if self.at_work and holders != self._told:
+            self._told = holders
+            self.at_work(AtWork(now.requests.tick, holders))
+
+
+def holders_at_work(requests: Requests, request: RequestView) -> tuple[str, ...]:
+    """Return who holds what is left of a request: those who wait for others are not among them."""
+    is_open = {each.identity for _, each in requests.tree(request) if each.is_open}
+    leaves = (
+        requests.by_identity[it] for it in is_open if is_open.isdisjoint(requests.by_identity[it].children)
+    )
+    return tuple(sorted({holder for each in leaves for holder in each.holders}))
+
+
+def _answer_of(request: RequestView) -> Any:
+    """Return the answer of a request that has ended: a value, or a list where several were asked."""
+    if request.end != "answered":
+        return request.default if request.end == "expired" else None
+    answers = [answer_in(entry.payload, request.schema) for entry in request.answers]
+    if len(request.shares) == 1 or request.wanted == 1:
+        return answers[-1] if answers else None
+    return answers

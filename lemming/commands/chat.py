@@ -1,0 +1,83 @@
+"""`lemming chat`: one question after another, in one conversation."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+
+from lemming.asking.people import person_for, require_reach
+from lemming.clock import SystemClock
+from lemming.commands.ask import Timeout
+from lemming.commands.asked import agree_to_run, put, show_answer
+from lemming.commands.options import AgentName, AsPerson, Quiet, Trust
+from lemming.commands.org import find_org, require_folder
+from lemming.commands.screen import show_json, tell
+from lemming.inspect.requests import requests_now
+
+
+def chat(
+    ctx: typer.Context,
+    agent: AgentName,
+    person: AsPerson = None,
+    conversation: Annotated[
+        str, typer.Option("--conversation", metavar="NAME", help="Go on with this one. Default: a new one.")
+    ] = "",
+    timeout: Timeout = None,
+    trust: Trust = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object an answer.")] = False,
+    quiet: Quiet = False,
+) -> None:
+    """Talk with an agent: each line is a question, and the next one is read when it is answered.
+
+    The agent is shown what was said before in the same conversation. Ctrl-D ends it. Lines may come from a
+    pipe. Exit status: that of the last question without an answer, as of `lemming ask`; else 0.
+
+    \b
+    Examples:
+      lemming chat editor
+      printf 'Who leads?\\nWhy?\\n' | lemming chat editor --conversation ferry
+    """
+    base = find_org(ctx)
+    require_folder(base, agent)
+    now = requests_now(base)
+    person = person_for(now, person)
+    require_reach(now, person, agent)
+    if not trust:
+        agree_to_run(base, can_ask=not as_json and sys.stdin.isatty())
+    name = conversation or SystemClock().now().strftime("chat-%Y%m%d-%H%M%S")
+    if not quiet:
+        tell(f"conversation {name} of {person} with {agent}; Ctrl-D ends it", style="dim")
+    status = 0
+    for text in _lines():
+        outcome, ended = put(
+            base, agent, text, quiet=quiet, person=person, conversation=name, timeout_s=timeout
+        )
+        if as_json:
+            show_json(
+                "answer", {"id": outcome.id, "end": outcome.end, "answer": outcome.answer, "why": outcome.why}
+            )
+        else:
+            show_answer(outcome)
+        status = ended or status
+        if outcome.why == "stopped":
+            break
+    raise typer.Exit(status)
+
+
+def _lines() -> Iterator[str]:
+    """Yield what is typed, line by line, without empty lines."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        yield from filter(None, map(str.strip, sys.stdin))
+        return
+    import readline  # noqa: F401 - for editing the line
+
+    while True:
+        try:
+            text = input("> ").strip()
+        except EOFError:
+            return
+        if text:
+            yield text

@@ -1,0 +1,261 @@
+"""Asking: ticks are run until the answer is there, or the engine that runs is waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from desk import PERSON
+from terminal import Lemming, start
+
+import lemming as package
+from lemming import engine
+from lemming.asking.ask import AskOutcome, AtWork, ask
+from lemming.asking.entries import write_answer
+from lemming.errors import ConfigError, UsageError
+from lemming.inspect.requests import requests_now
+from lemming.messages import read_outbox_entries
+from lemming.organisation import Organisation
+from lemming.testing import FrozenClock, make_org, resume, say, write_script
+from lemming.tick.counter import load_tick
+
+CHANGED = {"schedule": {"wake": "changed"}}
+QUIET = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "nothing"}
+PEOPLE = {"human": {"provider": "human"}}
+
+
+def request(target: str, text: str) -> dict[str, Any]:
+    """Return a reply that asks somebody something."""
+    reply = say("", kind="request")
+    reply["outbox_entries"][0]["payload"] = {"text": text, "target": target}
+    return reply
+
+
+@pytest.fixture
+def org(base: Path) -> Path:
+    """Ada asks bob what she is asked, and says what he says; so cyd asks eve. Eve and human are people."""
+    script = [
+        {"agent": "bob", "contains": "Asked of you", "reply": say("at nine")},
+        {"agent": "ada", "contains": "at nine", "reply": say("It leaves at nine.")},
+        {"agent": "ada", "contains": "Asked of you", "reply": request("bob", "When?")},
+        {"agent": "cyd", "contains": "says eve", "reply": say("Eve has said it.")},
+        {"agent": "cyd", "contains": "Asked of you", "reply": request("eve", "Say it")},
+        {"reply": QUIET},
+    ]
+    agents = (resume(name, turn={"take": "one"}, **CHANGED) for name in ("ada", "bob", "cyd"))
+    people = (resume(name, **PERSON) for name in ("human", "eve"))
+    return make_org(base, *agents, *people, script=script, models=PEOPLE)
+
+
+def test_ticks_are_run_until_the_answer_is_there(org: Path) -> None:
+    work: list[AtWork] = []
+    outcome = ask(org, "ada", "When does it leave?", clock=FrozenClock(), at_work=work.append)
+    assert (outcome.end, outcome.answer, outcome.has_answer) == ("answered", "It leaves at nine.", True)
+    assert [each.holders for each in work] == [("ada",), ("bob",), ("ada",)]
+    assert load_tick(org) <= 4
+
+
+def test_what_was_asked_stands_in_the_persons_outbox(org: Path) -> None:
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    ask(org, "ada", "When?", clock=FrozenClock(), conversation="ferry", deadline=9, schema=schema)
+    (entry,) = read_outbox_entries(org, "human")
+    assert entry.kind == "request"
+    assert entry.payload == {
+        "text": "When?",
+        "target": "ada",
+        "conversation": "ferry",
+        "deadline": 9,
+        "schema": schema,
+    }
+
+
+def test_the_answer_of_another_person_is_waited_for(org: Path) -> None:
+    def eve_answers(work: AtWork) -> None:
+        if work.holders == ("eve",):
+            (open_one,) = [it for it in requests_now(org).requests.open if it.holders == ("eve",)]
+            write_answer(org, open_one.id, text="says eve")
+
+    outcome = ask(org, "cyd", "Has she said it?", person="human", clock=FrozenClock(), at_work=eve_answers)
+    assert outcome.answer == "Eve has said it."
+
+
+def test_who_asks_does_not_wait_for_what_waits_for_them(org: Path) -> None:
+    outcome = ask(org, "cyd", "Has she said it?", person="eve", clock=FrozenClock())
+    assert (outcome.end, outcome.why) == (None, "waits_for_asker")
+
+
+@pytest.mark.parametrize(
+    ("status", "end"), [("refused", "refused"), ("failed", "failed"), ("answered", "answered")]
+)
+def test_what_came_of_it_is_told_apart(org: Path, status: str, end: str) -> None:
+    reply = say("so it is", kind="response")
+    reply["outbox_entries"][0]["payload"]["status"] = status
+    write_script(org, [{"reply": reply}])
+    outcome = ask(org, "ada", "Well?", clock=FrozenClock())
+    assert (outcome.end, outcome.answer) == (end, "so it is" if end == "answered" else None)
+
+
+def test_a_turn_that_fails_again_and_again_is_not_waited_for(org: Path) -> None:
+    write_script(org, [{"error": "AuthenticationFailed"}])
+    outcome = ask(org, "ada", "Well?", clock=FrozenClock())
+    assert (outcome.end, outcome.why, outcome.error) == (None, "failing", "AuthenticationFailed")
+    assert outcome.request.holders == ("ada",)
+
+
+def test_time_is_up_after_the_turns_under_way(org: Path) -> None:
+    outcome = ask(org, "ada", "Well?", clock=FrozenClock(), timeout_s=0.0)
+    assert (outcome.end, outcome.why) == (None, "timeout")
+    stop = threading.Event()
+    stop.set()
+    assert ask(org, "ada", "Well?", clock=FrozenClock(), stop=stop).why == "stopped"
+
+
+def test_the_engine_that_runs_is_waited_for(org: Path) -> None:
+    reports = engine.ticks(org, interval_s=0, clock=FrozenClock())
+    next(reports)  # from here on it holds the organisation
+    asked, outcomes = threading.Event(), []
+
+    def ask_it() -> None:
+        outcomes.append(ask(org, "bob", "When?", asked=lambda _: asked.set()))
+
+    asker = threading.Thread(target=ask_it)
+    asker.start()
+    assert asked.wait(60)
+    next(reports)
+    asker.join(60)
+    reports.close()  # type: ignore[attr-defined]
+    assert [outcome.answer for outcome in outcomes] == ["at nine"]
+
+
+def test_when_the_engine_ends_who_asks_goes_on(org: Path) -> None:
+    reports = engine.ticks(org, interval_s=0, clock=FrozenClock())
+    next(reports)
+    outcomes: list[AskOutcome] = []
+    asked = threading.Event()
+    asker = threading.Thread(
+        target=lambda: outcomes.append(ask(org, "bob", "When?", asked=lambda _: asked.set()))
+    )
+    asker.start()
+    assert asked.wait(60)
+    reports.close()  # type: ignore[attr-defined]
+    asker.join(60)
+    assert [outcome.answer for outcome in outcomes] == ["at nine"]
+
+
+def test_it_is_there_for_programs_too(org: Path) -> None:
+    assert package.ask(org, "bob", "When?", clock=FrozenClock()).answer == "at nine"
+
+    async def both() -> list[AskOutcome]:
+        return await asyncio.gather(package.aask(org, "bob", "When?"), package.aask(org, "ada", "When?"))
+
+    assert [it.answer for it in asyncio.run(both())] == ["at nine", "It leaves at nine."]
+
+
+@pytest.mark.parametrize(
+    ("reads", "line"),
+    [
+        ({"ada": [], "human": ["*"]}, 'add "human" to permissions.read_outboxes in agents/ada/resume.json'),
+        ({"ada": ["*"], "human": []}, 'add "ada" to permissions.read_outboxes in agents/human/resume.json'),
+    ],
+)
+def test_who_cannot_be_reached_is_not_asked(base: Path, reads: dict[str, list[str]], line: str) -> None:
+    people = {"ada": {}, "human": PERSON}
+    agents = (
+        resume(name, permissions={"read_outboxes": reads[name], "tools": []}, **people[name])
+        for name in people
+    )
+    make_org(base, *agents, models=PEOPLE)
+    with pytest.raises(UsageError) as error:
+        ask(base, "ada", "Well?")
+    assert error.value.hint == line
+    assert read_outbox_entries(base, "human") == []
+
+
+def test_mistakes_are_told_before_anything_is_written(org: Path) -> None:
+    (org / "agents/dan").mkdir()
+    (org / "agents/dan/resume.json").write_text("{")
+    for words in (("nobody", "hi"), ("human", "hi"), ("ada", " ")):
+        with pytest.raises(UsageError):
+            ask(org, *words)
+    with pytest.raises(ConfigError):
+        ask(org, "dan", "hi")
+    assert read_outbox_entries(org, "human") == []
+
+
+# --- the commands ---------------------------------------------------------------------------------
+
+
+def test_ask_prints_the_answer_and_who_was_at_work(org: Path, lemming: Lemming) -> None:
+    ran = lemming("ask", "ada", "When does it leave?")
+    assert (ran.status, ran.out) == (0, "It leaves at nine.\n")
+    assert "tick 1: ada is at work" in ran.err
+    assert "bob is at work" in ran.err
+    assert lemming("ask", "-q", "bob", "And then?").err == ""
+
+
+def test_ask_prints_facts_as_json(org: Path, lemming: Lemming) -> None:
+    (shown,) = lemming("ask", "ada", "When?", "--json").objects
+    assert (shown["type"], shown["answer"], shown["end"]) == ("answer", "It leaves at nine.", "answered")
+    assert shown["cost"]["calls"] == 2
+    assert shown["cost_with_children"]["calls"] == 3
+
+
+@pytest.mark.parametrize(
+    ("line", "status"),
+    [
+        ({"reply": say("no", kind="response", **{})}, 0),
+        ({"error": "AuthenticationFailed"}, 5),
+    ],
+)
+def test_the_exit_status_says_what_came_of_it(
+    org: Path, lemming: Lemming, line: dict[str, Any], status: int
+) -> None:
+    write_script(org, [line])
+    assert lemming("ask", "ada", "Well?").status == status
+
+
+def test_no_answer_yet_says_how_to_come_back(org: Path, lemming: Lemming) -> None:
+    ran = lemming("ask", "--as", "eve", "cyd", "Has she said it?")
+    first = requests_now(org).requests.open[0]
+    assert (ran.status, ran.out) == (9, "")
+    assert f"`lemming requests {first.id}`" in ran.err
+    assert "lemming waiting" in ran.err
+
+
+def test_ask_wants_a_sound_schema(org: Path, lemming: Lemming, tmp_path: Path) -> None:
+    file = tmp_path / "schema.json"
+    assert "cannot be read" in lemming("ask", "ada", "Well?", "--schema", str(file)).err
+    for text, said in (("{", "is not JSON"), ("[]", "holds no JSON Schema"), ('{"type": "strin"}', "strin")):
+        file.write_text(text)
+        ran = lemming("ask", "ada", "Well?", "--schema", str(file))
+        assert (ran.status, said in ran.err) == (2, True)
+    assert read_outbox_entries(org, "human") == []
+
+
+def test_chat_is_a_conversation(org: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("When?\n\nAnd back?\n"))
+    write_script(
+        org, [{"agent": "bob", "contains": "At nine.", "reply": say("At ten.")}, {"reply": say("At nine.")}]
+    )
+    ran = lemming("chat", "bob", "--conversation", "ferry")
+    assert (ran.status, ran.out) == (0, "At nine.\nAt ten.\n")
+    assert {it.conversation for it in requests_now(org).requests} == {"ferry"}
+
+
+def test_ctrl_c_leaves_it_open_and_says_how_to_come_back(org: Path) -> None:
+    heard = ""
+    with start("-C", str(org), "ask", "--as", "human", "cyd", "Has she said it?") as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            heard += line
+            if "eve is at work" in line:
+                process.send_signal(signal.SIGINT)
+    assert process.returncode == 130
+    open_ids = {it.id for it in requests_now(Organisation(org)).requests.open}
+    assert any(f"`lemming requests {id_}`" in heard for id_ in open_ids)
