@@ -91,7 +91,7 @@ def test_a_noun_alone_shows_its_help(bare: Lemming, name: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("lemming s", ["status", "send", "show", "schema"]),
+        ("lemming s", ["service", "status", "send", "show", "schema"]),
         ("lemming prompt a", ["ada", "amy"]),
         ("lemming outbox ada --k", ["--kind"]),
         ("lemming memory ", ["list", "get", "set", "rm"]),
