@@ -13,8 +13,9 @@ from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import counted, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.config import Config
-from lemming.errors import ConfigError, CorruptState, Problem
+from lemming.errors import ConfigError, CorruptState, LemmingError, Problem
 from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
+from lemming.inspect.request_checks import problems_of_requests
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 
@@ -28,7 +29,9 @@ def validate(
     """Check resumes, settings, `tick.json`, outboxes and memories, and say all that is wrong.
 
     Of entries the newest 5,000 are opened, the same number of each outbox, but never fewer than 5; if that is
-    not all, the last line says so. Exit status 3 says that there are errors; warnings alone are 0.
+    not all, the last line says so. Of requests that are open it says which permission is missing for them to
+    reach their holder, and for the answer to come back. Exit status 3 says that there are errors; warnings
+    alone are 0.
 
     \b
     Examples:
@@ -69,7 +72,12 @@ def _problems(base: OrgPath, agent: str | None, opened: Opened) -> list[Problem]
     except ConfigError as error:
         problems = list(error.problems)
     found = [*problems, *_about_counter(base, agent), *problems_of_agents(base, config, agent, opened)]
-    return [*found, *_about_channels(base, config)] if config and agent is None else found
+    if config and agent is None:
+        found += _about_channels(base, config)
+    try:
+        return [*found, *problems_of_requests(base, agent)]
+    except LemmingError:  # it is among what was found
+        return found
 
 
 def _about_channels(base: OrgPath, config: Config) -> list[Problem]:

@@ -43,9 +43,9 @@ def call(tool: str, **args: Any) -> dict[str, Any]:
     return {"tool": tool, "args": args}
 
 
-def by_hand(base: Path, author: str, tick: int, ident: str, **payload: Any) -> None:
+def by_hand(base: Path, author: str, tick: int, ident: str, *, kind: str = "request", **payload: Any) -> None:
     """Put an entry into an outbox as a person with an editor would."""
-    entry = {"id": ident, "tick": tick, "agent": author, "kind": "request", "payload": payload}
+    entry = {"id": ident, "tick": tick, "agent": author, "kind": kind, "payload": payload}
     file = f"agents/{author}/outbox/{tick:08d}_{ident}.json"
     fs.publish(base, file, pretty({**entry, "tags": [], "created_at": ""}))
 
@@ -371,6 +371,29 @@ def paused(base: Path, org: dict[str, Any]) -> None:
     )
 
 
+def asked(base: Path, org: dict[str, Any]) -> None:
+    """Requests of a person: one that another agent and a person are asked for, one cancelled, one expired."""
+    to_bob = {"kind": "request", "payload": {"text": "how many?", "target": "bob"}, "tags": []}
+    to_eve = {"kind": "request", "payload": {"text": "may I?", "target": "eve", "deadline": 1}, "tags": []}
+    asks = {"outbox_entries": [to_bob, to_eve], "tool_calls": [], "memory_updates": [], "notes": ""}
+    serves = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}
+    make_org(
+        base,
+        *(resume(name, **serves) for name in ("ada", "bob")),
+        *(resume(name, model={"key": "human"}) for name in ("eve", "human")),
+        org=org,
+        script=[
+            {"agent": "ada", "contains": "seven", "reply": remembers("seven", kind="response")},
+            {"agent": "ada", "reply": asks},
+            {"agent": "bob", "reply": remembers("seven", kind="response")},
+        ],
+    )
+    by_hand(base, "human", 0, "first", text="how many?", target="ada", conversation="talk")
+    by_hand(base, "human", 0, "second", text="never mind", target="ada", conversation="talk")
+    by_hand(base, "human", 0, "late", text="at once!", target="bob", conversation="", deadline=0)
+    by_hand(base, "human", 0, "over", kind="status", cancels="human/00000000_second")
+
+
 CASES = [
     Case(plain, 2),
     Case(planned, 14, at_once=3),
@@ -393,6 +416,7 @@ CASES = [
     Case(grown, 28),
     Case(paused, 2),
     Case(dropped, 3),
+    Case(asked, 4),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

@@ -1,0 +1,33 @@
+"""Open requests that reach nobody, or whose answers nobody gets: which line of a resume is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lemming import paths
+from lemming.errors import Problem
+from lemming.inspect.requests import requests_now
+from lemming.organisation import OrgPath
+
+
+def problems_of_requests(base: OrgPath, only: str | None = None) -> Iterator[Problem]:
+    """Yield a warning for each permission that an open request lacks; `only`: of one agent's resume."""
+    now = requests_now(base)
+    missing: dict[tuple[str, str], str] = {}
+    for request in now.requests.open:
+        for share in request.open_shares:
+            told = f"what {request.asker} asks {share.holder} ({request.id})"
+            if not now.may_read(share.holder, request.asker):
+                missing.setdefault((share.holder, request.asker), f"{told} does not reach it")
+            if not now.may_read(request.asker, share.holder):
+                missing.setdefault((request.asker, share.holder), f"no answer to {told} reaches it")
+    for (reader, author), message in missing.items():
+        if reader in now.agents and only in (None, reader):
+            yield Problem(
+                message,
+                paths.resume_file(reader),
+                pointer="/permissions/read_outboxes",
+                hint=f'add "{author}" to its read_outboxes, or `lemming cancel` it',
+                severity="warning",
+                code="LMG-301",
+            )
