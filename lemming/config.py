@@ -130,12 +130,7 @@ class Org:
         metadata=about("Time zone of schedules that name none, such as Europe/Berlin."),
     )
     ticks_in_a_row: int = field(
-        default=100,
-        metadata=about(
-            "Ticks that may follow each other at once: with --eager, --until-quiet and `lemming ask`.",
-            ge=1,
-            le=1_000_000,
-        ),
+        default=100, metadata=about("Ticks that may follow each other at once: --eager, `lemming ask`.", ge=1)
     )
     retention_ticks: int = field(
         default=1000,

@@ -11,7 +11,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lemming import paths
 from lemming.agents import Agent, survey_agents
@@ -61,9 +60,6 @@ from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading, said_of_set_back
 from lemming.tick.runtime import Runtime
 from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools
-
-if TYPE_CHECKING:
-    from lemming.service.eager import Eager
 
 RESERVED_BYTES = 1 << 20
 __all__ = [
@@ -143,10 +139,7 @@ def run_forever(
     notify: Observer = ignore,
     stop: threading.Event | None = None,
 ) -> None:
-    """Run tick after tick until `stop` is set, `max_ticks` have run, or tick `until_tick` has.
-
-    `ticks` does the same and yields the reports.
-    """
+    """Run tick after tick as `ticks` does, until `stop` is set, `max_ticks` have run, or `until_tick` has."""
     for _ in ticks(
         base_path,
         interval_s=interval_s,
@@ -184,16 +177,16 @@ def ticks(
     counted, not yielded. The organisation is held from the first report asked for to the last.
 
     With `eager` the next tick begins at once while something new is addressed to an agent, at most
-    `ticks_in_a_row` (`config/org.json`) times; with `until_quiet` so it is, and when it ends, that is all.
-    `command` is what others are told who find the organisation held.
+    `ticks_in_a_row` times; with `until_quiet`, too, and then it ends. `command`: for who finds it held.
     """
+    from lemming.service.eager import Eager
     from lemming.service.sleep import Sleeper, Timer, ticks_left
 
     with open_to_run(
         base_path, command=command, clock=clock, notify=notify, stop=stop, batch=batch
     ) as runtime:
         timer, base, done = Sleeper(runtime) if wake_on_change else Timer(runtime), runtime.base, 0
-        row = _row_of(runtime) if eager or until_quiet else None
+        row = Eager(runtime) if eager or until_quiet else None
         while not runtime.stop.is_set() and ticks_left(tick := load_tick(base), done, max_ticks, until_tick):
             with timer.tick():
                 report = _run_next(runtime, tick)
@@ -209,12 +202,6 @@ def ticks(
                     counted, read_at = load_counter(base)  # as if each had been run
                     persist_tick(base, counted + passed, read_at=read_at, sync=True)
                     done += passed
-
-
-def _row_of(runtime: Runtime) -> Eager:
-    from lemming.service.eager import Eager
-
-    return Eager(runtime)
 
 
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:
