@@ -50,6 +50,9 @@ COMMANDS = {
     "Change": {
         "pause": "Let an agent, or all of them, take no turns for a while.",
         "resume": "Let it take turns again.",
+        "backup": "Write the whole organisation into one file.",
+        "restore": "Make an organisation of a backup.",
+        "prune": "Take away what is kept beyond the settings.",
         "send": "Write a message into a person's outbox.",
         "agents": "List, show, make, rename and remove agents.",
         "memory": "See and change what an agent remembers.",

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 from bisect import bisect_left
 from pathlib import Path, PurePosixPath
 
@@ -170,6 +171,14 @@ def move(root: Path, source: str, destination: str) -> None:
     ):
         announce("rename", destination, root)
         disk().rename(old, new, old_folder, new_folder)
+
+
+def remove_tree(root: Path, relative: str) -> None:
+    """Remove a folder with all that is in it, if it is there. Links in it are removed, not followed."""
+    if os.path.lexists(root / relative):
+        with _parent(root, relative, make=False) as (folder, name):
+            announce("rmtree", relative, root)
+            shutil.rmtree(name, dir_fd=folder)
 
 
 def make_folder(root: Path, relative: str) -> None:

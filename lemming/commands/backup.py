@@ -1,0 +1,77 @@
+"""`lemming backup`: the whole organisation in one file, also while an engine runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lemming.commands.options import AsJson, duration
+from lemming.commands.org import find_org
+from lemming.commands.screen import counted, one_line, show, show_json, tell
+from lemming.service.backup import back_up, place_for
+
+LEFT_OUT_SHOWN = 10
+WAIT_S = 60.0
+
+
+def backup(
+    ctx: typer.Context,
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="A name that ends in .tar.gz, or a folder to put it into."),
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Replace what is there.")] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            "--wait",
+            parser=duration,
+            metavar="DURATION",
+            help="Beside an engine: how long to wait for a moment between two ticks. Default: 1m.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write the whole organisation into one file: agents, entries, memories, settings, journals, logs.
+
+    It is as the organisation stood between two ticks, also while an engine runs: then it is made again until
+    no tick has come in between. The file appears when it is whole, readable by you only. Left out are .git,
+    .lemming (`lemming history on` makes the history anew from the journals) and __pycache__. Keys are in it
+    only if you keep them in the organisation's folder.
+
+    \b
+    Examples:
+      lemming backup ~/backups/
+      lemming backup /mnt/news.tar.gz --force
+    """
+    base = find_org(ctx)
+    place = place_for(base, file.expanduser().absolute())
+    made = back_up(base, place, wait_s=WAIT_S if wait is None else wait, replace=force)
+    manifest = made.manifest
+    if as_json:
+        facts = {"file": str(made.file), "bytes": made.archive_bytes, "tick": manifest.tick}
+        held = {"agents": manifest.agents, "files": manifest.files, "content_bytes": manifest.content_bytes}
+        show_json("backup", {**facts, **held, "left_out": made.left_out})
+        return
+    show(str(made.file))
+    agents, files = counted(len(manifest.agents), "agent"), counted(manifest.files, "file")
+    size, content = size_in_words(made.archive_bytes), size_in_words(manifest.content_bytes)
+    tell(f"{size}: tick {manifest.tick} is next, {agents}, {files} with {content}")
+    for text in made.left_out[:LEFT_OUT_SHOWN]:
+        tell(f"left out: {one_line(text, 200)}", style="yellow")
+    if len(made.left_out) > LEFT_OUT_SHOWN:
+        tell(f"left out: {len(made.left_out) - LEFT_OUT_SHOWN} more (--json names them)", style="yellow")
+    tell(f"`lemming restore {made.file} DIR` makes an organisation of it")
+
+
+def size_in_words(number: int) -> str:
+    """Return a number of bytes as a person reads it.
+
+    >>> size_in_words(999), size_in_words(1_500_000)
+    ('999 bytes', '1.5 MB')
+    """
+    if number < 10_000:
+        return counted(number, "byte")
+    return f"{number / 1e3:.0f} kB" if number < 1_000_000 else f"{number / 1e6:.1f} MB"

@@ -1,0 +1,162 @@
+"""An organisation from a backup: unpacked beside its place, compared with the manifest, then put in place.
+
+An archive may come from anybody: Python's "data" filter of tarfile refuses what would lead out of the folder,
+devices and hard links are refused, and nothing that the manifest does not tell of stays.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import tarfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+
+from lemming.agents import survey_agents
+from lemming.errors import CorruptState, DiskError, UsageError
+from lemming.files import fs
+from lemming.files.descriptors import open_regular
+from lemming.organisation import Organisation
+from lemming.service.archive import LEFT_OUT, MANIFEST, Manifest, Root, damaged, read_manifest
+from lemming.tick.counter import load_tick
+
+NOTHING_DONE = "nothing was put in place"
+STAGING = ".lemming-restore"
+_MANIFEST_LIMIT_BYTES, _MOST_MEMBERS = 64 << 20, 20_000_000
+_BLOCK_BYTES = 1 << 20
+_ROOM_LEFT_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Restored:
+    """An organisation that was put in place. `broken`: agents whose resumes are."""
+
+    folder: Path
+    tick: int
+    manifest: Manifest
+    broken: dict[str, str]
+
+
+def restore(file: Path, folder: Path) -> Restored:
+    """Put the organisation that a backup holds into a folder that is empty or not there.
+
+    Raises `UsageError` for a folder that is neither, `CorruptState` for an archive that is not a whole
+    backup, `DiskError`. Then the folder is as it was.
+    """
+    _require_free(folder)
+    is_new = not folder.exists()
+    fs.make_root(folder)
+    try:
+        fs.make_folder(folder, STAGING)
+        staged = folder / STAGING
+        manifest = _unpack(file, staged)
+        tick, broken = _looked_at(staged)
+        for name in sorted(os.listdir(staged), key=lambda name: name == "agents"):  # which makes it one
+            fs.move(folder, f"{STAGING}/{name}", name)
+        fs.sync_file_system(folder)
+    finally:
+        fs.remove_tree(folder, STAGING)
+        if is_new and not any(folder.iterdir()):
+            fs.remove_tree(folder.parent, folder.name)
+    return Restored(folder, tick, manifest, broken)
+
+
+def _require_free(folder: Path) -> None:
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        hint = "name one that is empty or not there; what is in this one stays as it is"
+        raise UsageError("this is not an empty folder", where=str(folder), hint=hint)
+
+
+def _looked_at(staged: Path) -> tuple[int, dict[str, str]]:
+    """Return the tick and what is wrong with resumes; raise `CorruptState` for what is no organisation."""
+    if not (staged / "agents").is_dir():
+        raise damaged("there is no agents/ folder in it")
+    org = Organisation(staged)
+    return load_tick(org), {name: str(error) for name, error in survey_agents(org).broken.items()}
+
+
+def _unpack(file: Path, staged: Path) -> Manifest:
+    if not hasattr(tarfile, "data_filter"):
+        raise UsageError("this Python cannot unpack safely", hint="use Python 3.11.4 or newer")
+    try:
+        with open_regular(file) as raw, tarfile.open(fileobj=raw, mode="r|gz", errorlevel=2) as archive:
+            return _take(archive, staged)
+    except FileNotFoundError as error:
+        raise UsageError("there is no such file", where=str(file), hint="name a backup") from error
+    except tarfile.FilterError as error:
+        raise damaged(f"{error.tarinfo.name!r} in it leads elsewhere or is no plain file") from error
+    except (tarfile.TarError, zlib.error, EOFError, UnicodeError) as error:
+        raise damaged(str(error) or "it ends too soon") from error
+    except CorruptState as error:
+        raise CorruptState(error.message, where=str(file), hint=error.hint) from error
+    except OSError as error:
+        if isinstance(error, DiskError):
+            raise
+        raise _of_the_disk(file, error) from error
+
+
+def _of_the_disk(file: Path, error: OSError) -> CorruptState | DiskError:
+    """Return what an error of the system says: gzip raises one, too, for what is not gzip."""
+    if error.errno is None:
+        return damaged(str(error))
+    where = os.fsdecode(error.filename) if error.filename else str(file)
+    return DiskError(
+        f"{error.strerror}", where=where, hint="check the disk and the file; nothing was put in place"
+    )
+
+
+def _take(archive: tarfile.TarFile, staged: Path) -> Manifest:
+    """Unpack everything up to the manifest, which is the last, and compare."""
+    root, manifest, seen = Root(), None, set[str]()
+    for info in archive:
+        if manifest is not None:
+            raise damaged("something follows its manifest")
+        if info.name == MANIFEST and info.isreg() and info.size <= _MANIFEST_LIMIT_BYTES:
+            content = archive.extractfile(info)
+            manifest = read_manifest(content.read() if content else b"")
+            continue
+        if info.name in seen or len(seen) > _MOST_MEMBERS:
+            raise damaged(f"{info.name!r} is in it twice")
+        seen.add(info.name)
+        _put(archive, info, staged, root)
+    if manifest is None:
+        raise damaged("it has no manifest, so it was cut short or is something else")
+    if (manifest.files, manifest.root) != (root.files, root.hexdigest()):
+        raise damaged("its files are not those that its manifest tells of")
+    return manifest
+
+
+def _put(archive: tarfile.TarFile, info: tarfile.TarInfo, staged: Path, root: Root) -> None:
+    checked = tarfile.data_filter(info, str(staged))
+    if info.name.split("/")[0] in LEFT_OUT or not (info.isreg() or info.isdir() or info.issym()):
+        raise damaged(f"{info.name!r} does not belong into a backup")
+    if info.isdir():
+        fs.make_folder(staged, info.name)  # with the mode that it has in an organisation
+        return
+    if shutil.disk_usage(staged).free < info.size + _ROOM_LEFT_BYTES:
+        raise DiskError(
+            "there is no room for it", where=str(staged), hint="free some space; nothing was put in place"
+        )
+    if above := info.name.rpartition("/")[0]:
+        fs.make_folder(staged, above)
+    archive.extract(checked, staged, filter="data")
+    if info.issym():
+        root.add(info.name, 0, sha256(os.fsencode(os.readlink(staged / info.name))).digest())
+    else:
+        digest, size = sha256(), 0
+        for block in _blocks_of(staged / info.name):
+            digest.update(block)
+            size += len(block)
+        root.add(info.name, size, digest.digest())
+
+
+def _blocks_of(path: Path) -> Iterator[bytes]:
+    with open_regular(path) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise damaged(f"{path.name!r} is no file")
+        while block := file.read(_BLOCK_BYTES):
+            yield block
