@@ -50,6 +50,7 @@ COMMANDS = {
     "Change": {
         "pause": "Let an agent, or all of them, take no turns for a while.",
         "resume": "Let it take turns again.",
+        "upgrade": "Write files as this version does.",
         "backup": "Write the whole organisation into one file.",
         "restore": "Make an organisation of a backup.",
         "prune": "Take away what is kept beyond the settings.",

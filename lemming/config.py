@@ -14,6 +14,7 @@ from functools import cached_property
 from operator import is_
 from typing import Any, Literal
 
+from lemming import paths
 from lemming.agents import AgentCredits
 from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.files.documents import Document, read_text, unreadable
@@ -25,7 +26,7 @@ from lemming.redaction import name_variables
 from lemming.schedule import Wake
 from lemming.times.cron import why_no_zone
 
-ORG_FILE = "config/org.json"
+ORG_FILE = paths.ORG_FILE
 MODELS_FILE = "config/models.json"
 CREDITS_FILE = "config/credits.json"
 _SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
@@ -91,6 +92,10 @@ class Reminders:
 class Org:
     """Settings that hold for every agent."""
 
+    format: int = field(
+        default=1,
+        metadata=about("Which version of the files' formats this is; `lemming upgrade` writes it.", ge=1),
+    )
     visibility: Literal["order", "tick"] = field(
         default="order",
         metadata=about(

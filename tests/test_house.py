@@ -34,7 +34,7 @@ FLOORS = (
     },
     {"files", "plugins"},
     {"organisation", "times", "when"},
-    {"arguments", "contract", "logging_config", "memory", "providers", "report", "schedule"},
+    {"arguments", "contract", "logging_config", "memory", "org_format", "providers", "report", "schedule"},
     {"resume"},
     {"agents", "events"},
     {"config"},

@@ -13,6 +13,7 @@ from lemming.errors import NotAnOrg, UsageError
 from lemming.files.jsontext import nearest
 from lemming.inspect.under_way import has_been_interrupted as has_been_interrupted
 from lemming.inspect.under_way import running_engine as running_engine
+from lemming.org_format import require_known_format
 from lemming.organisation import Organisation, OrgPath
 from lemming.paths import agent_folder
 
@@ -26,6 +27,7 @@ def find_org(ctx: typer.Context) -> Organisation:
     base = _given_org(Path(given)) if given is not None else _nearest_org(Path.cwd())
     if isinstance(ctx.obj, Session):
         ctx.obj.base = base
+    require_known_format(base)
     return Organisation(base)
 
 

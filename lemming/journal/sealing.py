@@ -190,6 +190,13 @@ def _segment_of(tick: int, kind: str) -> str:
     return f"{SEALED}/{first:08d}-{first + TICKS_PER_SEGMENT - 1:08d}.{kind}"
 
 
+def repack_segment(base: OrgPath, segment: str) -> None:
+    """Pack a segment of version 0.1 as this version does; safe to repeat. Raises `CorruptState`."""
+    for found in segments(base):
+        if segment == f"{SEALED}/{found.name}":
+            _seal(base, found.first, [])
+
+
 def _seal(base: OrgPath, first: int, ticks: list[int]) -> str:
     segment, earlier = _segment_of(first, _KINDS[0]), _segment_of(first, _KINDS[1])
     fs.publish(Path(base), segment, pack(_journals_from(base, first, ticks)), sync=True)

@@ -20,6 +20,7 @@ from lemming.agents import survey_agents
 from lemming.errors import CorruptState, DiskError, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
+from lemming.org_format import require_known_format
 from lemming.organisation import Organisation
 from lemming.service.archive import LEFT_OUT, MANIFEST, Manifest, Root, damaged, read_manifest
 from lemming.tick.counter import load_tick
@@ -75,6 +76,7 @@ def _looked_at(staged: Path) -> tuple[int, dict[str, str]]:
     """Return the tick and what is wrong with resumes; raise `CorruptState` for what is no organisation."""
     if not (staged / "agents").is_dir():
         raise damaged("there is no agents/ folder in it")
+    require_known_format(staged)
     org = Organisation(staged)
     return load_tick(org), {name: str(error) for name, error in survey_agents(org).broken.items()}
 

@@ -30,6 +30,7 @@ from lemming.files.stamps import learn_stamps
 from lemming.journal.prompts import PromptWriter
 from lemming.journal.records import BatchAnnounced, BatchSent
 from lemming.logging_config import EngineLog
+from lemming.org_format import require_known_format
 from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
@@ -294,7 +295,8 @@ def open_org(
 ) -> Iterator[Runtime]:
     """Hold an organisation's lock for the length of the block.
 
-    Raises `NotAnOrg` when the folder has no `agents/`, and `OrgBusy` that names the engine that holds it.
+    Raises `NotAnOrg` when the folder has no `agents/`, `ConfigError` for a format that only a newer version
+    knows, and `OrgBusy` that names the engine that holds it.
     """
     org = Organisation.at(base_path)
     base = org.base
@@ -302,6 +304,7 @@ def open_org(
         raise NotAnOrg(
             "there is no agents/ folder here", where=str(base), hint="make one with `lemming init`"
         )
+    require_known_format(org)
     clock = clock or SystemClock()
     lock = _lock(base)
     epoch = _next_epoch(lock)

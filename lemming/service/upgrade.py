@@ -1,0 +1,62 @@
+"""The format of an organisation's files: what earlier versions wrote otherwise, written anew.
+
+Format 1 is what 0.1.0 wrote, and says nothing of itself. Format 2 has no journals packed as zip files. Both
+are read and run; an upgrade leaves behind what only an earlier version wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lemming.config import ORG_FILE, load_config
+from lemming.errors import DiskError
+from lemming.files import fs
+from lemming.files.jsontext import parse, pretty
+from lemming.files.lock import changing
+from lemming.journal.sealing import SEALED, repack_segment, segments
+from lemming.org_format import NEWEST_FORMAT
+from lemming.organisation import OrgPath
+
+_LIMIT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing to do: a segment to be packed anew, or the number in the settings."""
+
+    file: str
+    text: str
+
+
+def steps_of(base: OrgPath) -> list[Step]:
+    """Return what an upgrade would do; nothing where the format is the newest. Raises `ConfigError`."""
+    if load_config(base).org.format == NEWEST_FORMAT:
+        return []
+    old = [f"{SEALED}/{found.name}" for found in segments(base) if found.name.endswith(".zip")]
+    packed = [Step(file, "journals packed as 0.1.0 did: packed anew") for file in old]
+    return [*packed, Step(ORG_FILE, f'"format": {NEWEST_FORMAT}')]
+
+
+def upgrade(base: OrgPath, steps: list[Step]) -> None:
+    """Do these steps; whoever is cut off does it again. The caller holds the lock.
+
+    Raises `CorruptState` for a segment that cannot be read, `DiskError`. What was not done stays readable.
+    """
+    for step in steps:
+        if step.file == ORG_FILE:
+            _write_format(base)
+        else:
+            repack_segment(base, step.file)
+
+
+def _write_format(base: OrgPath) -> None:
+    with changing(Path(base), "config"):
+        try:
+            plain: dict[str, Any] = parse(fs.read_bytes(base / ORG_FILE, _LIMIT_BYTES), allow_bom=True)
+        except FileNotFoundError:
+            plain = {}
+        except OSError as error:
+            raise DiskError(f"cannot read: {error.strerror}", where=str(base / ORG_FILE)) from error
+        fs.publish(Path(base), ORG_FILE, pretty({**plain, "format": NEWEST_FORMAT}), sync=True)

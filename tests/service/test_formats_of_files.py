@@ -1,0 +1,145 @@
+"""The version of an organisation's files: earlier ones are run as they are, and upgraded; newer ones refused."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from terminal import Lemming
+
+from lemming.cli import run
+from lemming.engine import run_once, run_tick, ticks
+from lemming.errors import ConfigError, LemmingError
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.file import journal_ticks
+from lemming.journal.sealing import segments
+from lemming.org_format import NEWEST_FORMAT
+from lemming.organisation import Organisation
+from lemming.service.backup import back_up
+from lemming.service.restore import restore
+from lemming.service.upgrade import steps_of
+from lemming.testing import Crash, crash_at, make_org, resume, tree
+from lemming.timeline.replay.replay import replay
+from lemming.timeline.verify.files import verify
+
+TICKS = [50, 100, 150, 200, 250]
+
+
+@pytest.fixture
+def old(base: Path) -> Path:
+    """An organisation that 0.1.0 made and ran: five ticks, of which three are packed."""
+    fs.make_root(base)
+    with tarfile.open(Path(__file__).parent / "org_of_0_1_0.tar.gz") as archive:
+        archive.extractall(base, filter="data")
+    return base
+
+
+def test_an_organisation_of_0_1_0_goes_on_as_it_is(old: Path, lemming: Lemming) -> None:
+    settings = (old / "config/org.json").read_bytes()
+    assert journal_ticks(old) == TICKS
+    assert not [finding for finding in verify(old).findings if finding.level == "error"]
+    assert [replayed.tick for replayed in replay(old, TICKS)] == TICKS
+    assert lemming("status").status == 0
+    fs.publish(old, "tick.json", pretty({"current_tick": 300}))
+    assert {turn.agent: turn.status for turn in run_once(old).turns if turn.calls} == {
+        "ada": "done",
+        "bob": "done",
+    }
+    assert (old / "config/org.json").read_bytes() == settings
+
+
+def test_an_upgrade_is_shown_first_and_once_done_the_organisation_goes_on(
+    old: Path, lemming: Lemming
+) -> None:
+    before = tree(old, without=())
+    ran = lemming("upgrade")
+    assert [line.split(":")[0] for line in ran.out.splitlines()] == [
+        "logs/ticks/sealed/00000000-00000099.zip",
+        "logs/ticks/sealed/00000100-00000199.zip",
+        "config/org.json",
+    ]
+    assert "`lemming upgrade --yes` does it" in ran.err
+    assert tree(old, without=()) == before
+    assert lemming("upgrade", "--yes").status == 0
+    assert json.loads((old / "config/org.json").read_text()) == {
+        "plain_journals": 0,
+        "durability": "off",
+        "format": NEWEST_FORMAT,
+    }
+    assert [found.name.partition(".")[2] for found in segments(old)] == ["jsonl.xz", "jsonl.xz"]
+    assert "nothing to upgrade" in lemming("upgrade").err
+    assert journal_ticks(old) == TICKS
+    assert [replayed.tick for replayed in replay(old, TICKS)] == TICKS
+    fs.publish(old, "tick.json", pretty({"current_tick": 300}))
+    assert run_once(old).totals["done"] == 2
+    assert lemming("validate").status == 0
+
+
+def test_an_upgrade_that_was_cut_off_anywhere_is_done_again(old: Path, lemming: Lemming) -> None:
+    number = 0
+    while steps_of(old):
+        number += 2
+        try:
+            with crash_at(number):
+                run(["-C", str(old), "upgrade", "--yes"])
+        except Crash:
+            assert journal_ticks(old) == TICKS
+    assert number > 4
+    assert [replayed.tick for replayed in replay(old, TICKS)] == TICKS
+
+
+def test_an_organisation_without_settings_can_be_upgraded(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    [facts] = lemming("upgrade", "--yes", "--json").objects
+    assert (facts["from"], facts["to"], facts["is_done"]) == (1, NEWEST_FORMAT, True)
+    assert run_once(base).totals["done"] == 1
+
+
+NEWER = {"format": NEWEST_FORMAT + 1, "visibility": {"a_key": "of tomorrow"}}
+ENGINES: dict[str, Callable[[Path], object]] = {
+    "run_once": run_once,
+    "run_tick": lambda base: run_tick(base, 1),
+    "ticks": lambda base: next(iter(ticks(base))),
+}
+
+
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_newer_format_is_refused_before_anything_is_written(base: Path, name: str) -> None:
+    make_org(base, resume("ada"), org=NEWER)
+    before = tree(base, without=())
+    with pytest.raises(ConfigError, match=f"has format {NEWEST_FORMAT + 1}") as caught:
+        ENGINES[name](base)
+    assert "pip install -U lemming-engine" in str(caught.value.problems[0].hint)
+    assert tree(base, without=()) == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["run-once"], ["send", "hello"], ["pause"], ["upgrade", "--yes"], ["status"], ["repair"]],
+)
+def test_every_command_refuses_it_and_says_what_to_do(base: Path, lemming: Lemming, words: list[str]) -> None:
+    make_org(base, resume("ada"), resume("human", model={"key": "human"}), org=NEWER)
+    before = tree(base, without=())
+    ran = lemming(*words)
+    assert (ran.status, "pip install -U lemming-engine" in ran.err) == (3, True)
+    assert tree(base, without=()) == before
+
+
+def test_a_backup_of_a_newer_format_is_not_put_in_place(base: Path, tmp_path: Path) -> None:
+    make_org(base, resume("ada"))
+    back_up(Organisation(base), tmp_path / "kept.tar.gz", wait_s=1)
+    fs.publish(base, "config/org.json", pretty(NEWER))
+    with pytest.raises(LemmingError):
+        back_up(Organisation(base), tmp_path / "newer.tar.gz", wait_s=1)
+    assert restore(tmp_path / "kept.tar.gz", tmp_path / "back").tick == 1
+
+
+def test_a_format_that_is_none_is_named_by_validate(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"), org={"format": "new"})
+    ran = lemming("validate")
+    assert (ran.status, "/format" in ran.out + ran.err) == (3, True)
