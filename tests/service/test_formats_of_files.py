@@ -1,4 +1,4 @@
-"""The version of an organisation's files: earlier ones are run as they are, and upgraded; newer ones refused."""
+"""The version of the files: organisations of earlier ones are run, or upgraded, newer ones refused."""
 
 from __future__ import annotations
 
