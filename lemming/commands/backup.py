@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -47,7 +48,7 @@ def backup(
       lemming backup /mnt/news.tar.gz --force
     """
     base = find_org(ctx)
-    place = place_for(base, file.expanduser().absolute())
+    place = place_for(base, Path(os.path.abspath(file.expanduser())))
     made = back_up(base, place, wait_s=WAIT_S if wait is None else wait, replace=force)
     manifest = made.manifest
     if as_json:

@@ -11,7 +11,7 @@ from typer.core import TyperGroup
 from lemming.agents import agent_folders
 from lemming.commands.org import find_org
 from lemming.commands.screen import show_text
-from lemming.errors import NotAnOrg, UsageError
+from lemming.errors import ConfigError, NotAnOrg, UsageError
 from lemming.files.jsontext import nearest
 from lemming.paths import AGENT_NAME
 
@@ -57,7 +57,7 @@ def agent_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """
     try:
         base = find_org(ctx)
-    except NotAnOrg:
+    except (NotAnOrg, ConfigError):
         return []
     return [name for name in agent_folders(base) if name.startswith(incomplete) and AGENT_NAME.match(name)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated
 
@@ -30,8 +31,8 @@ def restore(
       lemming restore ~/backups/news-20261122T090000Z.tar.gz news
       lemming -C news verify
     """
-    place = folder.expanduser().absolute()
-    done = put_in_place(file.expanduser().absolute(), place)
+    place = Path(os.path.abspath(folder.expanduser()))
+    done = put_in_place(Path(os.path.abspath(file.expanduser())), place)
     if as_json:
         facts = {"org": str(done.folder), "tick": done.tick, "agents": done.manifest.agents}
         show_json("restored", {**facts, "files": done.manifest.files, "broken": done.broken})

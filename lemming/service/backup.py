@@ -164,6 +164,7 @@ def _pack(org: Organisation, file: Any, left_out: list[str]) -> Manifest:
         tarfile.open(fileobj=packed, mode="w|", format=tarfile.PAX_FORMAT, errorlevel=2) as archive,
     ):
         for member in members(org.base, left_out):
+            archive.members.clear()  # type: ignore[attr-defined]  # or it keeps all of them
             info = _header(member.name, member.status)
             if member.link:
                 info.type, info.linkname = tarfile.SYMTYPE, member.link

@@ -113,47 +113,67 @@ def _of_the_disk(file: Path, error: OSError) -> CorruptState | DiskError:
 
 def _take(archive: tarfile.TarFile, staged: Path) -> Manifest:
     """Unpack everything up to the manifest, which is the last, and compare."""
-    root, manifest, seen = Root(), None, set[str]()
-    for info in archive:
+    unpacking, manifest = _Unpacking(archive, staged), None
+    while (info := archive.next()) is not None:
+        archive.members.clear()  # type: ignore[attr-defined]  # or it keeps all of them
         if manifest is not None:
             raise damaged("something follows its manifest")
         if info.name == MANIFEST and info.isreg() and info.size <= _MANIFEST_LIMIT_BYTES:
             content = archive.extractfile(info)
             manifest = read_manifest(content.read() if content else b"")
-            continue
-        if info.name in seen or len(seen) > _MOST_MEMBERS:
-            raise damaged(f"{info.name!r} is in it twice")
-        seen.add(info.name)
-        _put(archive, info, staged, root)
+        else:
+            unpacking.put(info)
     if manifest is None:
         raise damaged("it has no manifest, so it was cut short or is something else")
-    if (manifest.files, manifest.root) != (root.files, root.hexdigest()):
+    if (manifest.files, manifest.root) != (unpacking.root.files, unpacking.root.hexdigest()):
         raise damaged("its files are not those that its manifest tells of")
     return manifest
 
 
-def _put(archive: tarfile.TarFile, info: tarfile.TarInfo, staged: Path, root: Root) -> None:
-    checked = tarfile.data_filter(info, str(staged))
-    if info.name.split("/")[0] in LEFT_OUT or not (info.isreg() or info.isdir() or info.issym()):
-        raise damaged(f"{info.name!r} does not belong into a backup")
-    if info.isdir():
-        fs.make_folder(staged, info.name)  # with the mode that it has in an organisation
-        return
-    if shutil.disk_usage(staged).free < info.size + _ROOM_LEFT_BYTES:
-        raise DiskError(
-            "there is no room for it", where=str(staged), hint="free some space; nothing was put in place"
-        )
-    if above := info.name.rpartition("/")[0]:
-        fs.make_folder(staged, above)
-    archive.extract(checked, staged, filter="data")
-    if info.issym():
-        root.add(info.name, 0, sha256(os.fsencode(os.readlink(staged / info.name))).digest())
-    else:
+class _Unpacking:
+    """Puts members into a folder one by one; `root` is the digest of what has been put."""
+
+    def __init__(self, archive: tarfile.TarFile, staged: Path) -> None:
+        self._archive, self._staged = archive, staged
+        self._room_bytes = shutil.disk_usage(staged).free - _ROOM_LEFT_BYTES
+        self._seen: set[str] = set()
+        self._folder = ""
+        self.root = Root()
+
+    def put(self, info: tarfile.TarInfo) -> None:
+        """Put one member; raise `CorruptState` and `tarfile.FilterError` for what does not belong there."""
+        if info.name.split("/")[0] in LEFT_OUT or not (info.isreg() or info.isdir() or info.issym()):
+            raise damaged(f"{info.name!r} does not belong into a backup")
+        if info.name in self._seen or len(self._seen) > _MOST_MEMBERS:
+            raise damaged(f"{info.name!r} is in it twice")
+        self._seen.add(info.name)
+        if info.isdir():
+            tarfile.data_filter(info, str(self._staged))
+            fs.make_folder(self._staged, info.name)  # with the mode that it has in an organisation
+            return
+        self._room_bytes -= info.size
+        if self._room_bytes < 0:
+            hint = f"free some space; {NOTHING_DONE}"
+            raise DiskError("there is no room for it", where=str(self._staged), hint=hint)
+        self._put_file(info)
+
+    def _put_file(self, info: tarfile.TarInfo) -> None:
+        folder = info.name.rpartition("/")[0]
+        if folder != self._folder:
+            tarfile.data_filter(info, str(self._staged))
+            fs.make_folder(self._staged, folder or ".")
+            self._folder = folder
+        self._archive.extract(info, self._staged, filter="data")
+        if info.issym():
+            link = os.fsencode(os.readlink(self._staged / info.name))
+            self.root.add(info.name, 0, sha256(link).digest())
+            self._folder = ""  # the next one is looked at afresh
+            return
         digest, size = sha256(), 0
-        for block in _blocks_of(staged / info.name):
+        for block in _blocks_of(self._staged / info.name):
             digest.update(block)
             size += len(block)
-        root.add(info.name, size, digest.digest())
+        self.root.add(info.name, size, digest.digest())
 
 
 def _blocks_of(path: Path) -> Iterator[bytes]:

@@ -146,22 +146,15 @@ def test_links_inside_stay_links_and_what_is_no_file_is_left_out_and_named(
 
 def test_backups_made_while_an_engine_runs_are_each_of_one_moment(base: Path, tmp_path: Path) -> None:
     make_org(base, *(resume(f"a{number}") for number in range(4)), org={"durability": "off"})
-    stop, between = threading.Event(), threading.Semaphore(0)
-
-    def run() -> None:
-        for _ in ticks(base, interval_s=0.05, stop=stop):
-            between.release()
-
-    engine = threading.Thread(target=run)
-    engine.start()
-    try:
-        between.acquire()
-        for number in range(4):
-            between.acquire()
-            made(base, tmp_path / f"{number}.tar.gz")
-    finally:
-        stop.set()
-        engine.join()
+    engine = ticks(base, interval_s=0)
+    next(engine)
+    for number in range(4):
+        writing = threading.Thread(target=made, args=(base, tmp_path / f"{number}.tar.gz", 300.0))
+        writing.start()
+        for _ in range(15):  # without a pause, and then it waits
+            next(engine)
+        writing.join()
+    engine.close()
     for number in range(4):
         restore(tmp_path / f"{number}.tar.gz", tmp_path / str(number))
         there = tmp_path / str(number)

@@ -58,6 +58,21 @@ def test_a_resumed_agent_is_shown_what_was_written_meanwhile(base: Path) -> None
     assert prompt.count("hello") >= 2
 
 
+@pytest.mark.parametrize("at_once", [2, 8, 64])
+def test_how_many_turns_run_at_once_makes_no_difference_to_a_pause(tmp_path: Path, at_once: int) -> None:
+    orgs = []
+    for number in (1, at_once):
+        base = tmp_path / f"org{number}"
+        agents = [resume_of(name) for name in ("ada", "bob", "cyd", "dan")]
+        make_org(base, *agents, org={"max_parallel": number, "durability": "off"})
+        for words in ((), ("bob",), ("cyd",)):
+            for name in words:
+                pause(base, name, TEXT)
+            run_once(base, clock=FrozenClock())
+        orgs.append({path: raw for path, raw in tree(base).items() if path != "config/org.json"})
+    assert orgs[0] == orgs[1]
+
+
 def test_while_all_are_paused_only_the_counter_moves(base: Path) -> None:
     make_org(base, resume_of("ada"), resume_of("human", model={"key": "human"}))
     pause(base, None, TEXT)
