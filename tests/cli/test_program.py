@@ -91,7 +91,8 @@ def test_a_noun_alone_shows_its_help(bare: Lemming, name: str) -> None:
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
-        ("lemming s", ["service", "status", "send", "show", "schema"]),
+        ("lemming pro", ["prompt"]),
+        ("lemming sh", ["show"]),
         ("lemming prompt a", ["ada", "amy"]),
         ("lemming outbox ada --k", ["--kind"]),
         ("lemming memory ", ["list", "get", "set", "rm"]),
