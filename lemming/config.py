@@ -93,8 +93,7 @@ class Org:
     """Settings that hold for every agent."""
 
     format: int = field(
-        default=1,
-        metadata=about("Which version of the files' formats this is; `lemming upgrade` writes it.", ge=1),
+        default=1, metadata=about("The version of the files' formats: `lemming upgrade`.", ge=1)
     )
     visibility: Literal["order", "tick"] = field(
         default="order",

@@ -129,10 +129,7 @@ def publish_last(root: Path, relative: str, content: bytes) -> None:
 
 
 def create(root: Path, relative: str, content: bytes, *, sync: bool = False) -> bool:
-    """Put `content` at `root/relative` unless something is there; return whether it was written.
-
-    With `sync` it survives power loss.
-    """
+    """Put `content` there unless something is; return whether it was. With `sync` it survives power loss."""
     with _parent(root, relative) as (folder, name):
         descriptor, temporary = _write_beside(folder, relative, content, sync=sync)
         try:
@@ -174,11 +171,10 @@ def move(root: Path, source: str, destination: str) -> None:
 
 
 def remove_tree(root: Path, relative: str) -> None:
-    """Remove a folder with all that is in it, if it is there. Links in it are removed, not followed."""
-    if os.path.lexists(root / relative):
-        with _parent(root, relative, make=False) as (folder, name):
-            announce("rmtree", relative, root)
-            shutil.rmtree(name, dir_fd=folder)
+    """Remove a folder with all that is in it. Links in it are removed, not followed."""
+    with _parent(root, relative, make=False) as (folder, name):
+        announce("rmtree", relative, root)
+        shutil.rmtree(name, dir_fd=folder)
 
 
 def make_folder(root: Path, relative: str) -> None:

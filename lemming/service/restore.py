@@ -60,7 +60,8 @@ def restore(file: Path, folder: Path) -> Restored:
             fs.move(folder, f"{STAGING}/{name}", name)
         fs.sync_file_system(folder)
     finally:
-        fs.remove_tree(folder, STAGING)
+        if (folder / STAGING).exists():
+            fs.remove_tree(folder, STAGING)
         if is_new and not any(folder.iterdir()):
             fs.remove_tree(folder.parent, folder.name)
     return Restored(folder, tick, manifest, broken)
