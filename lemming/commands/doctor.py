@@ -210,7 +210,8 @@ def _damage(base: OrgPath) -> Iterator[Finding]:
 
 
 def _files(base: OrgPath, config: Config) -> Iterator[Finding]:
-    opened = Opened(min(ENTRIES_READ, share_of_each(len(agent_folders(base)))))
+    a_fifth = share_of_each(len(agent_folders(base))) // 5  # of what `lemming validate` opens
+    opened = Opened(min(ENTRIES_READ, a_fifth))
     problems = [*problems_of_config(base, config), *problems_of_agents(base, config, None, opened)]
     errors = [problem for problem in problems if problem.severity == "error"]
     agents = counted(len(survey_agents(base).agents), "agent")
