@@ -27,6 +27,11 @@ SHUTDOWN_DATES = {
 }
 """Models whose provider has announced the day from which they no longer answer."""
 
+WITHOUT_MODEL = {
+    "plan": "the agent's plan.json says what it does",
+    "clock": "config/calendar.json says what it asks for, and when",
+}
+
 
 @dataclass(frozen=True)
 class Readiness:
@@ -45,10 +50,10 @@ def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | 
         return Readiness(False, error.message, error.hint)
     if is_person(entry.provider, plugins):
         return Readiness(True, "a person answers, with `lemming send`")
-    if entry.provider == "plan":
-        return Readiness(True, "the agent's plan.json says what it does")
     if is_channel(entry.provider, plugins):
         return _channel(entry)
+    if entry.provider in WITHOUT_MODEL:
+        return Readiness(True, WITHOUT_MODEL[entry.provider])
     if entry.provider == "scripted":
         return Readiness(True, f"answers are read from {entry.options['file']}")
     look = {"local": _local, "cli": _cli, "ollama": _ollama, "openai": _hosted, "anthropic": _hosted}
