@@ -157,7 +157,7 @@ def problems_of_calendar(org: Organisation, agents: Mapping[str, Agent], config:
     """Yield what is wrong with a calendar where it stands: who is asked, who asks, time zones."""
     calendar, asker = load_calendar(org), asker_in(agents, config)
     if calendar.jobs and asker is None:
-        hint = "make one: lemming agents new calendar --model clock"
+        hint = "make one: lemming agents new calendar --model clock --read '*'"
         yield Problem(
             "nobody asks for these jobs: no agent has the clock for its model", CALENDAR_FILE, hint=hint
         )

@@ -31,6 +31,7 @@ COMMANDS = {
         "status": "Show where the organisation stands.",
         "plan": "Show who fires in the coming ticks.",
         "plans": "Show the plans that agents follow, and where each run stands.",
+        "calendar": "Show the jobs that come up by the clock.",
         "prompt": "Show what an agent's model would be sent now.",
         "inbox": "Show what an agent's next turn would see.",
         "outbox": "Show what an agent has written.",
@@ -105,6 +106,10 @@ MEANT = {
     "kill": "`kill PID` ends run-forever; lemming status names the PID",
     "message": "lemming send TEXT",
     "tail": "lemming logs",
+    "jobs": "lemming calendar",
+    "cron": "lemming calendar; a resume's schedule has cron too",
+    "schedule": "lemming plan --until fri, or lemming calendar",
+    "remind": 'lemming send --at "tomorrow 9:00" --to AGENT TEXT',
     "edit": "an editor: agents/NAME/resume.json and config/*.json; then lemming validate",
     "config": "config/org.json, models.json and credits.json: edit them, then lemming validate",
 }

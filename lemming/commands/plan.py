@@ -7,11 +7,13 @@ from typing import Annotated, Any
 import typer
 
 from lemming.agents import nearest_agent, survey_agents
+from lemming.clock import SystemClock
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import one_line, painted, show, show_json
+from lemming.commands.screen import one_line, painted, show, show_columns, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.errors import UsageError
+from lemming.inspect.coming import coming_until
 from lemming.inspect.next_turn import next_turn
 from lemming.inspect.preview import Preview, preview_tick
 from lemming.inspect.waiting import said_of_waiting, waiting
@@ -22,6 +24,8 @@ from lemming.schedule import fire_point, in_order
 from lemming.tick.counter import load_tick
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
 from lemming.tick.plan import Plan, make_plan, takes_turns
+from lemming.times.spoken import parse_moment
+from lemming.times.words import said, said_until
 from lemming.tools import toolset_of
 
 NAMES_SHOWN = 6
@@ -39,6 +43,12 @@ def plan(
         tuple[str, str] | None,
         typer.Option("--why", metavar="A B", help="Say which permission makes A wait for B, or B for A."),
     ] = None,
+    until: Annotated[
+        str | None,
+        typer.Option(
+            "--until", metavar="WHEN", help='List what comes up by the clock until then: "fri", 3d, ISO.'
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show who fires in the coming ticks, in what order, who waits for whom, and why the others do not.
@@ -53,10 +63,14 @@ def plan(
       lemming plan
       lemming plan --ticks 10
       lemming plan --why editor agency
+      lemming plan --until "fri 18:00"
     """
     base = find_org(ctx)
     if why:
         explain(base, *why, as_json=as_json)
+        return
+    if until is not None:
+        _show_coming(base, until, as_json=as_json)
         return
     next_tick = load_tick(base)
     first = next_tick if start is None else start
@@ -79,13 +93,30 @@ def plan(
             show_json("plan", _as_json(planned, points, reasons, notes, waits))
         else:
             resting = {
-                name: next_turn(survey.agents[name], config, tick + 1, since=planned.since).words
+                name: next_turn(survey.agents[name], config, tick + 1, since=planned.since, base=base).words
                 for name in planned.not_due
                 if name in survey.agents
             }
             _show(planned, points, reasons, notes, waits, resting, is_next=tick == next_tick)
             if tick == next_tick and (said := said_of_waiting(waiting(base))):
                 show(painted(f"  {one_line(said, 400)}", "yellow"))
+
+
+def _show_coming(base: OrgPath, until: str, *, as_json: bool) -> None:
+    """List turns, jobs and entries that come up by the clock until a moment."""
+    org, config, now = Organisation.at(base), load_settings(base), SystemClock().now()
+    is_duration = until[:1].isdigit() and until[-1:] in "smhdw"
+    last = parse_moment(f"in {until}" if is_duration else until, now, config.org.timezone or "UTC")
+    found = coming_until(org, config, last)
+    if as_json:
+        for each in found:
+            show_json("coming", each.as_json())
+    elif found:
+        show_columns(
+            [[said(it.at), said_until(it.at, now), it.agent, one_line(it.what, 200)] for it in found]
+        )
+    else:
+        tell(f"nothing comes up by the clock until {said(last)}")
 
 
 def _note(preview: Preview, name: str, reason: Reason) -> str:

@@ -12,7 +12,7 @@ from lemming.files.jsontext import compact
 from lemming.inspect.schemas import schema_of
 
 FormatName = Literal[
-    "resume", "outbox", "memory", "models", "org", "credits", "tick", "plan", "turn", "journal"
+    "resume", "outbox", "memory", "models", "org", "credits", "calendar", "tick", "plan", "turn", "journal"
 ]
 
 
@@ -22,8 +22,8 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a file format.
 
-    FORMAT is one of resume, outbox, memory, models, org, credits, tick, plan, turn (a model's reply) and
-    journal (one line of it). With --json it is on one line.
+    FORMAT is one of resume, outbox, memory, models, org, credits, calendar, tick, plan, turn (a reply)
+    and journal (one line of it). With --json it is on one line.
 
     \b
     Example:

@@ -10,6 +10,7 @@ import typer
 from lemming import messages
 from lemming.agents import survey_agents
 from lemming.clock import SystemClock, parse_timestamp, timestamp
+from lemming.commands.calendar import add_job
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
@@ -64,13 +65,18 @@ def send(
             "--in", metavar="DURATION", help="Not before so long from now: 90s, 30m, 2h, 1h30m, 3d."
         ),
     ] = None,
+    every: Annotated[
+        str | None,
+        typer.Option("--every", metavar="CRON", help='Again and again, as a job: "0 9 * * mon", @daily.'),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Write a message into a person's outbox; whoever may read it sees it in their next turn.
 
     Prints the path of the entry, and who will read it, and when. With --to it is new to that agent only;
     others who may read the outbox find it among what they know, and are not woken. With --at or --in nobody
-    is shown it before that moment; times are in the time zone of config/org.json, else in UTC.
+    is shown it before that moment; times are in the time zone of config/org.json, else in UTC. With --every
+    it is a job of config/calendar.json instead: the agent is asked each time (`lemming calendar`).
 
     \b
     Examples:
@@ -85,6 +91,10 @@ def send(
     if to is not None:
         require_folder(base, to)
     waits_until = _moment(at, after, config)
+    if every is not None:
+        _require_a_job(to, text, waits_until)
+        add_job(base, to or "", " ".join(text or ()), every)
+        return
     spoken = _said(" ".join(text or ()))  # may wait for standard input, while ticks go by
     sendable = _sendable(_payload(spoken, to, payload) | waits_until)
     entry = messages.send(
@@ -112,6 +122,14 @@ def _require_person(base: OrgPath, author: str, config: Config) -> None:
         f"{author} speaks for itself: a model answers for it",
         hint=f"people here: {people or 'none; an agent with the model key human is one'}",
     )
+
+
+def _require_a_job(to: str | None, text: list[str] | None, waits_until: dict[str, str]) -> None:
+    if waits_until:
+        raise UsageError("--every excludes --at and --in", hint="the cron expression says when")
+    if to is None or not text:
+        hint = 'lemming send --every "0 9 * * mon" --to editor "What was last week?"'
+        raise UsageError("--every needs --to and a text", hint=hint)
 
 
 def _moment(at: str | None, after: str | None, config: Config) -> dict[str, str]:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 from typing import NamedTuple
 
-from lemming.agents import Agent
+from lemming.agents import Agent, survey_agents
+from lemming.calendars import is_clock
 from lemming.clock import SystemClock, parse_timestamp, timestamp
 from lemming.config import Config
+from lemming.errors import ConfigError
+from lemming.mail.jobs import next_moment
+from lemming.organisation import Organisation, OrgPath
 from lemming.schedule import due_by_clock, next_due
 from lemming.times.cron import next_occurrence
 from lemming.times.words import said, said_until
@@ -40,9 +45,18 @@ class NextTurn(NamedTuple):
         return timestamp(self.at) if self.at else None
 
 
-def next_turn(agent: Agent, config: Config, tick: int, *, since: str = "") -> NextTurn:
-    """Return when an agent is due at or after a tick; `since` is the clock's reading of the last one."""
+def next_turn(
+    agent: Agent, config: Config, tick: int, *, since: str = "", base: OrgPath | None = None
+) -> NextTurn:
+    """Return when an agent is due at or after a tick; `since` is the clock's reading of the last one.
+
+    With `base`, the folder of the organisation, also when one whose brain is the clock is.
+    """
     schedule, now = agent.schedule, SystemClock().now()
+    if base is not None and is_clock(agent.model.key, config):
+        org = Organisation.at(base)
+        with contextlib.suppress(ConfigError):
+            return NextTurn(now, at=next_moment(org, survey_agents(org), config, now))
     zone_name = schedule.timezone or config.org.timezone
     if schedule.cron is None:
         return NextTurn(now, tick=next_due(schedule, tick))

@@ -12,6 +12,7 @@ from typing import Any
 
 from lemming import when
 from lemming.agents import Agent, AgentCredits
+from lemming.calendars import Calendar
 from lemming.config import ModelEntry, Org
 from lemming.files.documents import adapter
 from lemming.files.fields import Count
@@ -74,7 +75,12 @@ def _memory() -> Schema:
 
 def _tick() -> Schema:
     number = {"type": "integer", "minimum": 0, "description": "The tick that runs next."}
-    return _object({"current_tick": number}, required=["current_tick"], is_open=True)
+    read_at = {"type": "string", "description": "The last tick's reading of the clock, where one is needed."}
+    return _object({"current_tick": number, "read_at": read_at}, required=["current_tick"], is_open=True)
+
+
+def _calendar() -> Schema:
+    return _of_a_file(Calendar)
 
 
 def _turn() -> Schema:
@@ -137,6 +143,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "models": ("config/models.json", _models),
     "org": ("config/org.json", _org),
     "credits": ("config/credits.json", _credits),
+    "calendar": ("config/calendar.json", _calendar),
     "tick": ("tick.json", _tick),
     "plan": ("agents/<name>/plan.json", _plan),
     "turn": ("A model's reply", _turn),

@@ -21,7 +21,7 @@ from lemming.mail.request_rules import requests_of
 from lemming.mail.requests import RequestView
 from lemming.memory import read_memories
 from lemming.organisation import Organisation
-from lemming.times.cron import MOST_COUNTED, Due, occurrences, why_no_cron, why_no_zone
+from lemming.times.cron import MOST_COUNTED, Due, next_occurrence, occurrences, why_no_cron, why_no_zone
 
 TOOL, MEMORY = "keep_job", "calendar"
 
@@ -119,7 +119,7 @@ class Jobs:
         return [job for job in found if job is not None]
 
     def _due(self, name: str, job: Job) -> JobDue | None:
-        if job.paused or job.agent not in self._survey.agents:
+        if job.paused or not (job.agent in self._survey.agents or job.agent in self._survey.broken):
             return None
         moments = self.moments(job, self._since, self._at) if self._since else None
         if job.cron is not None and moments is None and job.overlap != "queue":
@@ -206,3 +206,14 @@ class Jobs:
 def _past(requests: list[RequestView]) -> Past:
     answered = [request for request in requests if request.end == "answered"]
     return Past(requests[-1], answered[-1] if answered else None)
+
+
+def next_moment(org: Organisation, survey: Survey, config: Config, after: datetime) -> datetime | None:
+    """Return the first moment after `after` at which a job comes up; None where none does."""
+    jobs = all_jobs(org, load_calendar(org), survey).values()
+    found = (
+        next_occurrence(job.cron, zone_name, after)
+        for job in jobs
+        if job.cron and not job.paused and (zone_name := job.timezone or config.org.timezone)
+    )
+    return min((moment for moment in found if moment), default=None)

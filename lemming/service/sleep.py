@@ -6,6 +6,7 @@ have taken a turn in them, for no file had changed while their time passed.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -15,17 +16,19 @@ from datetime import datetime, timedelta
 
 from lemming.agents import Agent, survey_agents
 from lemming.clock import parse_timestamp, timestamp
-from lemming.errors import CorruptState
+from lemming.errors import ConfigError, CorruptState
 from lemming.events import Sleeping, Woken
 from lemming.files import fs
 from lemming.journal.ledger import read_state
 from lemming.mail.index import EntryIndex
+from lemming.mail.jobs import next_moment
 from lemming.organisation import Organisation
 from lemming.report import TickReport
 from lemming.schedule import next_due
 from lemming.service.watch import Watch, context_files
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import takes_turns
+from lemming.tick.reading import clocks_in, goes_by_the_clock
 from lemming.tick.runtime import Runtime
 from lemming.times.cron import next_occurrence
 from lemming.tools import EngineTool, toolset_of
@@ -132,6 +135,11 @@ class Sleeper(Timer):
         else:
             skipped = {turn.agent for turn in report.turns if turn.status == "skipped"}
             self._resting |= {name for name in skipped if not _waits_outside(self.runtime.org, name)}
+            self._resting.update(self._clocks())
+
+    def _clocks(self) -> list[str]:
+        """Return the agents whose brain is the clock: after a quiet tick they wait for a moment."""
+        return clocks_in(survey_agents(self.runtime.org), self.runtime.load_config())
 
     def _used_foreign_tools(self, report: TickReport) -> bool:
         """Whether a tool may have changed files itself: what changed need not be people's doing."""
@@ -168,12 +176,17 @@ class Sleeper(Timer):
         """Return when agents are due next by the clock, by name; under "" the first entry that waits."""
         org, config = self.runtime.org, self.runtime.load_config()
         survey, found = survey_agents(org), dict[str, datetime]()
-        since = load_counter(org)[1] if survey.by_clock else ""
+        since = load_counter(org)[1] if goes_by_the_clock(survey, config) else ""
         for schedule, names in survey.by_clock.items():
             zone_name = schedule.timezone or config.org.timezone
             after = parse_timestamp(since) if since else now
             if schedule.cron and zone_name and (at := next_occurrence(schedule.cron, zone_name, after)):
                 found |= dict.fromkeys(names, at)
+        if clocks := self._clocks():
+            after = parse_timestamp(since) if since else now
+            with contextlib.suppress(ConfigError):  # its agent is told of as broken
+                if at := next_moment(org, survey, config, after):
+                    found |= dict.fromkeys(clocks, at)
         for name in [*found] if config.org.paused else survey.paused:
             found.pop(name, None)
         if waits_until := org.own(EntryIndex).next_moment(timestamp(now)):

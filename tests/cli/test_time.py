@@ -106,3 +106,45 @@ def test_validate_names_what_is_wrong_with_times(base: Path, lemming: Lemming) -
         ("/schedule/missed", "add cron", "warning"),
     ]
     assert ran.status
+
+
+def test_send_every_writes_a_job_and_says_what_is_still_missing(base: Path, lemming: Lemming) -> None:
+    make_org(base, HUMAN, resume("ada", permissions={"read_outboxes": ["human"]}), org=BERLIN)
+    ran = lemming("send", "--every", "0 9 * * mon", "--to", "ada", "What was last week?")
+    assert 'job "what-was-last-week": ada is asked at 09:00 on Monday; first Mon ' in ran.err
+    assert "nobody asks for these jobs" in ran.err
+    lemming("agents", "new", "calendar", "--model", "clock", "--read", "*")
+    assert "ada may not read calendar" in lemming("validate").err
+    lemming("send", "--every", "@daily", "--to", "ada", "What was last week?")
+    jobs = json.loads((base / "config/calendar.json").read_text())["jobs"]
+    assert list(jobs) == ["what-was-last-week", "what-was-last-week-2"]
+
+
+def test_calendar_shows_the_next_moment_and_the_last_outcome(base: Path, lemming: Lemming) -> None:
+    calendar = resume("calendar", model={"key": "clock"})
+    ada = resume("ada", permissions={"read_outboxes": ["calendar"]})
+    make_org(base, calendar, ada, HUMAN, org=BERLIN)
+    lemming("send", "--every", "0 9 * * *", "--to", "ada", "The page?")
+    assert "not asked yet" in lemming("calendar").out
+    run_once(base, clock=FrozenClock(SystemClock().now() - timedelta(days=2)))
+    run_once(base)
+    shown = lemming("calendar").out
+    assert "open since tick 2" in shown
+    assert "At 09:00 every day (0 9 * * *)" in shown
+    job = lemming("calendar", "--json").objects[0]
+    assert (job["name"], job["last_tick"], job["last_end"]) == ("the-page", 2, None)
+
+
+def test_plan_until_lists_what_comes_up_by_the_clock(base: Path, lemming: Lemming) -> None:
+    calendar = resume("calendar", model={"key": "clock"})
+    make_org(base, calendar, resume("ada", schedule=DAILY), HUMAN, org=BERLIN)
+    lemming("send", "--every", "0 9 * * *", "--to", "ada", "The page?")
+    lemming("send", "--in", "1h", "--to", "ada", "wake up")
+    found = [each["what"] for each in lemming("plan", "--until", "2d", "--json").objects]
+    assert sorted(found) == [
+        "a turn, cron 0 9 * * *", "a turn, cron 0 9 * * *", "an entry of human: wake up",
+        "job the-page: The page?", "job the-page: The page?",
+    ]  # fmt: skip
+    assert "nothing comes up" in lemming("plan", "--until", "1s").err
+    assert lemming("plan", "--until", "whenever").status == 2
+    assert " 09:00 CE" in lemming("plan", "--until", "2d").out

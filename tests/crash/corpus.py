@@ -330,6 +330,28 @@ def sealed(base: Path, org: dict[str, Any]) -> None:
     fs.publish(base, "tick.json", pretty({"current_tick": 99}))
 
 
+def by_the_clock(base: Path, org: dict[str, Any]) -> None:
+    """A cron schedule, a job of the calendar and one after it, an entry and a reminder that wait."""
+    calls = [call("remind_me", text="look again", after="90m")]
+    response = say("done", outbox_entries=[{"kind": "response", "payload": {"text": "done"}, "tags": []}])
+    make_org(
+        base,
+        resume("ada", schedule={"cron": "0 */2 * * *"}, permissions={"tools": ["remind_me"]}, clock=True),
+        resume("calendar", model={"key": "clock"}),
+        resume("dan", schedule={"wake": "addressed"}, permissions={"read_outboxes": ["calendar", "human"]}),
+        resume("human", model={"key": "human"}),
+        org={**org, "timezone": "Europe/Berlin"},
+        script=[
+            {"agent": "ada", "step": 0, "reply": remembers("noted", tool_calls=calls)},
+            {"agent": "dan", "reply": response},
+        ],
+    )
+    page = {"agent": "dan", "text": "Write the page.", "cron": "0 2 * * *"}
+    jobs = {"page": page, "post": {"agent": "dan", "text": "Post it.", "after": "page"}}
+    fs.publish(base, "config/calendar.json", pretty({"jobs": jobs}))
+    by_hand(base, "human", 1, "later", text="for dan", target="dan", not_before="2026-01-01T03:30:00Z")
+
+
 def hiring(base: Path, org: dict[str, Any]) -> None:
     """Agents made out of their creator's credits, half of what is left and a sum, until there are none."""
     new = [
@@ -417,6 +439,7 @@ CASES = [
     Case(paused, 2),
     Case(dropped, 3),
     Case(asked, 4),
+    Case(by_the_clock, 5),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

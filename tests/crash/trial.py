@@ -36,6 +36,8 @@ from lemming.testing.faults import (
     take_image,
     watch,
 )
+from lemming.tick.counter import load_counter
+from lemming.tick.reading import previous_reading
 from lemming.tick.runtime import open_org
 from lemming.timeline.repair.repair import find_repairs, make_repairs
 
@@ -106,9 +108,17 @@ def run(base: Path, ticks: int, bill: Bill) -> None:
     """
     let_rest(base)
     while (tick := load_tick(base)) + is_committed(base, tick) <= ticks:
-        run_once(base, clock=FrozenClock(), notify=bill.hear)
+        run_once(base, clock=clock_in(base, tick + is_committed(base, tick)), notify=bill.hear)
     if tick <= ticks:
-        persist_tick(base, ticks + 1)
+        read_at = previous_reading(base, ticks + 1, [ticks]) if load_counter(base)[1] else ""
+        persist_tick(base, ticks + 1, read_at=read_at)
+
+
+def clock_in(base: Path, tick: int) -> FrozenClock:
+    """Return a clock that goes an hour a tick where somebody goes by it, and else stands still."""
+    clock = FrozenClock()
+    clock.advance(3600 * (tick - 1) * (base / "config/calendar.json").exists())
+    return clock
 
 
 def let_rest(base: Path) -> None:

@@ -210,3 +210,35 @@ def test_replay_and_a_run_on_a_copy_agree(base: Path, tmp_path: Path) -> None:
     assert list(replay(base, ticks))
     assert list(replay_into(base, tmp_path / "again", ticks))
     assert tree(tmp_path / "again") == tree(base)
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 8, 64])
+def test_however_many_turns_run_at_once_the_files_are_the_same(
+    base: Path, tmp_path: Path, at_once: int
+) -> None:
+    trees = []
+    for place, settings in ((base, {"executor": "serial"}), (tmp_path / "other", {"max_parallel": at_once})):
+        people = [
+            resume(f"p{n}", schedule=QUIET, permissions={"read_outboxes": ["calendar"]}) for n in range(8)
+        ]
+        often = [
+            resume(f"c{n}", schedule={"cron": "*/20 * * * *"}, permissions={"tools": ["remind_me"]})
+            for n in range(4)
+        ]
+        call = {"tool": "remind_me", "args": {"text": "again", "after": "30m"}}
+        script = [
+            *(answer(agent=f"p{n}") for n in range(8)),
+            {"reply": say("x", outbox_entries=[], tool_calls=[call])},
+        ]
+        org = {"timezone": "Europe/Berlin"}
+        calendar = resume("calendar", model={"key": "clock"})
+        make_org(place, calendar, *people, *often, script=script, org={**org, **settings})
+        jobs = {f"j{n}": {"agent": f"p{n}", "text": "x", "cron": f"{n} * * * *"} for n in range(8)}
+        fs.publish(place, "config/calendar.json", json.dumps({"jobs": jobs}).encode())
+        clock = FrozenClock(START)
+        for _ in range(8):
+            run_once(place, clock=clock)
+            clock.advance(600)
+        trees.append(tree(place, without=("config", ".lemming", "logs")))
+    assert len(trees[0]) > 60
+    assert trees[0] == trees[1]
