@@ -32,6 +32,7 @@ from lemming.times.spoken import moment_of
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
+WAITING_FROM, REMINDERS_FROM = 64, 128
 LINE_CHARS = 70_000
 EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
@@ -157,17 +158,22 @@ class EntryName(NamedTuple):
         return paths.entry_file(self.author, self.tick, self.id)
 
 
-def entry_id(tick: int, agent: str, index: int, *, waits_until: str = "") -> str:
+def entry_id(tick: int, agent: str, index: int) -> str:
     """Return the id of the entry that `agent` writes as number `index` (from 0) in `tick`.
 
-    12 hex digits of BLAKE2b over the three. Nothing random: writing the same entry twice is one file. One
-    that waits for a moment has an id of its own kind: it comes after others of its tick, as one by hand may.
+    12 hex digits of BLAKE2b over the three. Nothing random: writing the same entry twice is one file. Those
+    that wait for a moment are numbered from `WAITING_FROM`: they come late, as those by hand may.
 
     >>> entry_id(42, "planner", 0)
     'a6049e5decfa'
     """
-    text = f"{tick}/{agent}/{index}"
-    return blake2b((f"{text}/{waits_until}" if waits_until else text).encode(), digest_size=6).hexdigest()
+    return blake2b(f"{tick}/{agent}/{index}".encode(), digest_size=6).hexdigest()
+
+
+def may_be_of_a_turn(name: EntryName) -> bool:
+    """Return whether an entry has an id that the engine gives to what turns write, for now or for later."""
+    later = range(WAITING_FROM, REMINDERS_FROM + ENTRIES_PER_TURN)
+    return name.is_derived or any(name.id == entry_id(name.tick, name.author, it) for it in later)
 
 
 def name_of_entry(entry: OutboxEntry, number: int) -> EntryName:
@@ -206,9 +212,9 @@ def send(
 ) -> OutboxEntry:
     """Write a person's entry under the next free id of this tick, and return it."""
     base = paths.as_base(base_path)
-    waits_until = moment_of(payload.get("not_before"))
+    first = WAITING_FROM if moment_of(payload.get("not_before")) else 0
     for index in range(ENTRIES_PER_TURN):
-        identity = entry_id(tick, agent_name, index, waits_until=waits_until)
+        identity = entry_id(tick, agent_name, first + index)
         entry = OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at)
         if created := create_entry(base, entry):
             return created

@@ -22,6 +22,7 @@ import typer
 
 import lemming.events
 from lemming.agents import Agent, AgentCredits
+from lemming.calendars import Calendar
 from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
 from lemming.commands.screen import tell
 from lemming.config import ModelEntry, Org
@@ -158,7 +159,8 @@ def resume() -> str:
 
 def settings() -> str:
     """Return a table of the keys of each file of `config/`."""
-    tables = {"config/models.json": ModelEntry, "config/org.json": Org, "config/credits.json": AgentCredits}
+    tables: dict[str, Any] = {"config/models.json": ModelEntry, "config/org.json": Org}
+    tables |= {"config/credits.json": AgentCredits, "config/calendar.json": Calendar}
     return "\n".join(f"## {file}\n\n{_table_of_keys(kind)}" for file, kind in tables.items())
 
 
@@ -179,7 +181,7 @@ def _keys(kind: Any, schema: Schema, definitions: Schema, prefix: str) -> Iterat
         about = own.get("description") or held.get("description", "")
         yield [f"`{key}`", _type_in_words(own), _default_in_words(field), about]
         if inner is not None:
-            mark = "[]" if typing.get_origin(hint) is list else ""
+            mark = {list: "[]", dict: ".*"}.get(typing.get_origin(hint) or hint, "")
             yield from _keys(inner, held, definitions, f"{key}{mark}.")
 
 

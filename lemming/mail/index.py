@@ -261,7 +261,10 @@ def _moment_in(base: OrgPath, name: EntryName) -> str | None:
     """Return the moment that an entry waits for, as its file says (mostly none); None: it cannot be read."""
     try:
         raw = fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES)
-        return decode_entry(name, raw).not_before if b"not_before" in raw else ""
+        if b"not_before" in raw:
+            return decode_entry(name, raw).not_before
+        is_whole = raw.rstrip().endswith(b"}") and b"\0" not in raw  # power loss leaves less
+        return "" if is_whole else None
     except (OSError, ConfigError):
         return None
 

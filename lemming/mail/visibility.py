@@ -21,7 +21,7 @@ from lemming.files.stamps import Look
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.index import EntryIndex, Found, Names, in_tick_order
 from lemming.mail.misplaced import about_files
-from lemming.messages import EntryName, OutboxEntry, name_of_entry, names_of
+from lemming.messages import EntryName, OutboxEntry, may_be_of_a_turn, name_of_entry, names_of
 from lemming.organisation import Organisation
 
 OWN_ENTRIES_SHOWN = 3
@@ -209,7 +209,7 @@ class Mail:
         """
         self._to_come[author] = [name for name in names if name.tick > self.tick]
         for name in names:
-            if name.tick == self.tick and not (author in self._firing and name.is_derived):
+            if name.tick == self.tick and not (author in self._firing and may_be_of_a_turn(name)):
                 self._add_today(name)
 
     def _add_today(self, name: EntryName) -> None:

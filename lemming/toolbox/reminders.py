@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from hashlib import blake2b
 from typing import Annotated
 
 from lemming import paths
@@ -14,10 +13,13 @@ from lemming.errors import ConfigError, PermissionDenied, ToolError, UsageError
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.messages import (
+    ENTRIES_PER_TURN,
+    REMINDERS_FROM,
     EntryName,
     OutboxEntry,
     decode_entry,
     entry_effect,
+    entry_id,
     list_outbox,
     names_in,
     read_entry,
@@ -91,20 +93,29 @@ def zone_of(agent: Agent, settings: Org) -> str:
 
 
 def _entry(context: ToolContext, text: str, moment: str) -> OutboxEntry:
-    """Return the entry; the same reminder twice in a turn is one."""
     name, tick = context.agent.name, context.tick
-    identity = blake2b(f"{tick}/{name}/{moment}/{text}".encode(), digest_size=6).hexdigest()
+    taken = {it.id for it in (*list_outbox(context.base, name), *_staged(context)) if it.tick == tick}
+    ids = (entry_id(tick, name, REMINDERS_FROM + number) for number in range(ENTRIES_PER_TURN))
+    identity = next((it for it in ids if it not in taken), None)
+    if identity is None:
+        raise ToolError(f"remind_me: {ENTRIES_PER_TURN} reminders in one turn are enough")
     payload = {"text": text, "target": name, "not_before": moment}
     return OutboxEntry(identity, tick, name, "message", payload, [TAG], context.now)
 
 
 def _waiting(context: ToolContext) -> list[OutboxEntry]:
     """Return the reminders of the agent that wait, those that this turn is about to write among them."""
-    name, folder = context.agent.name, paths.outbox_folder(context.agent.name)
+    name = context.agent.name
     found = [_read(context, it) for it in list_outbox(context.base, name) if not it.is_derived]
-    staged = names_in(name, [place.removeprefix(f"{folder}/") for place in context.staged])
-    found += [decode_entry(it, context.staged[it.file]) for it in staged if not it.is_derived]
+    found += [decode_entry(it, context.staged[it.file]) for it in _staged(context) if not it.is_derived]
     return [entry for entry in found if entry and _is_reminder(entry) and entry.not_before > context.now]
+
+
+def _staged(context: ToolContext) -> list[EntryName]:
+    """Return the entries that this turn has staged so far."""
+    folder = paths.outbox_folder(context.agent.name)
+    files = [place.removeprefix(f"{folder}/") for place in context.staged if place.startswith(f"{folder}/")]
+    return names_in(context.agent.name, files)
 
 
 def _read(context: ToolContext, name: EntryName) -> OutboxEntry | None:

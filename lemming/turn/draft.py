@@ -15,7 +15,7 @@ from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.memory import memory_effect
-from lemming.messages import OutboxEntry, entry_effect, entry_id
+from lemming.messages import WAITING_FROM, OutboxEntry, entry_effect, entry_id
 from lemming.plans.format import PROVIDER
 from lemming.plans.proposals import proposal_in
 from lemming.providers import Message, require_reply
@@ -152,8 +152,8 @@ class Draft:
         if self.task and "hands_on" not in new.payload:
             new = self.task.fill_in(new, tick, name)
         new = answering(new, self.inputs.open_requests)
-        waits_until = self.waits_until(new.payload, at)
-        identity = entry_id(tick, name, len(self.entries), waits_until=waits_until)
+        first = WAITING_FROM if self.waits_until(new.payload, at) else 0
+        identity = entry_id(tick, name, first + len(self.entries))
         entry = OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
         is_asked = new.kind == "request" and "hands_on" not in new.payload
         if self.task and is_asked and (why := self.task.why_not(name, entry.targets)):
