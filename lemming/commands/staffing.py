@@ -25,7 +25,7 @@ from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person, takes_turns
 from lemming.tick.runtime import open_org
-from lemming.timeline.renaming import entries_renamed, names_replaced, shown_stays_shown
+from lemming.timeline.renaming import entries_renamed, names_replaced, shown_stays_shown, went_out_stays_so
 from lemming.timeline.repair.repair import place_aside
 from lemming.tools import toolset_of
 
@@ -170,6 +170,8 @@ def rename_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJ
         entries_renamed(base, name, new)
         for reader in readers:
             shown_stays_shown(base, reader, name, new)
+        for agent in (new, *readers):
+            went_out_stays_so(base, agent, name, new)
         files = [f"{folder}/resume.json", *map(paths.resume_file, readers), CREDITS_FILE, ORG_FILE]
         changed = [file for file in files if names_replaced(base, file, name, new)]
     if as_json:

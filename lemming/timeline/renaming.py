@@ -16,6 +16,7 @@ from lemming.messages import EntryName, decode_entry, list_outbox, names_in
 from lemming.organisation import OrgPath
 
 LIMIT_BYTES = 1 << 20
+LOG_LIMIT_BYTES = 1 << 30
 LISTS = ("read_outboxes", "create_agent_allowed")
 
 
@@ -43,6 +44,19 @@ def shown_stays_shown(base: OrgPath, reader: str, old: str, new: str) -> None:
     read = state.read.renamed(old, new, entries)
     if read != state.read:
         amend_state(base, reader, replace(state, read=read))
+
+
+def went_out_stays_so(base: OrgPath, name: str, old: str, new: str) -> None:
+    """Write the new name into the log of a channel: else entries of the agent would go out again."""
+    file = paths.channel_log(name)
+    try:
+        raw = fs.read_bytes(base / file, LOG_LIMIT_BYTES)
+    except FileNotFoundError:
+        return
+    named = re.compile(rf'("(?:entry|answers)":"){re.escape(old)}/'.encode())
+    renamed = named.sub(rb"\g<1>" + new.encode() + b"/", raw)
+    if renamed != raw:
+        fs.publish(Path(base), file, renamed)
 
 
 def names_replaced(base: OrgPath, file: str, old: str, new: str) -> bool:

@@ -10,7 +10,8 @@ from typing import Any
 from doorway import answer_to, arrived, noted, with_channel
 
 from lemming.engine import run_once
-from lemming.testing import FrozenClock
+from lemming.messages import read_outbox_entries, send
+from lemming.testing import FrozenClock, make_org, resume
 
 PROGRAM = """
 import json, pathlib, sys
@@ -23,6 +24,14 @@ name = "after.txt" if given else "says.txt"
 said = here / name
 sys.stdout.write(said.read_text() if said.exists() else "")
 sys.exit(int((here / "status").read_text()) if (here / "status").exists() else 0)
+"""
+
+
+ADDER = """
+import json, sys
+request = json.load(sys.stdin)["request"]
+entry = {"kind": "response", "payload": {"sum": sum(request["payload"]["numbers"])}, "tags": []}
+json.dump({"outbox_entries": [entry], "tool_calls": [], "memory_updates": [], "notes": ""}, sys.stdout)
 """
 
 
@@ -127,3 +136,21 @@ def test_a_sender_may_write_so_much_an_hour(base: Path, tmp_path: Path) -> None:
     clock.advance(3601)
     run_once(base, clock=clock)
     assert len(arrived(base)) == 5
+
+
+def test_a_program_is_an_agent_that_answers_without_a_model(base: Path, tmp_path: Path) -> None:
+    adder = tmp_path / "adder.py"
+    adder.write_text(ADDER)
+    asked = {"text": "add them", "numbers": [19, 23], "target": "adder"}
+    line = {"provider": "cli", "prompt": "values", "options": {"command": [sys.executable, "-I", str(adder)]}}
+    make_org(
+        base,
+        resume("adder", model={"key": "adder"}, turn={"take": "one"}),
+        resume("human", model={"key": "human"}),
+        models={"adder": line},
+    )
+    request = send(base, "human", tick=1, kind="request", payload=asked, tags=[], created_at="")
+    run_once(base, clock=FrozenClock())
+    [answer] = read_outbox_entries(base, "adder")
+    assert (answer.kind, answer.payload["sum"]) == ("response", 42)
+    assert answer.payload["reply_to"] in (request.id, f"human/00000001_{request.id}")

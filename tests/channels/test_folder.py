@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from doorway import answer_to, arrived, noted, with_channel
 
+from lemming.cli import run
 from lemming.engine import load_tick, run_once
 from lemming.files import fs
 from lemming.messages import entry_id
@@ -138,6 +139,20 @@ def test_no_more_than_the_limit_are_taken_in_a_tick_and_none_is_lost(base: Path)
     assert sorted(texts) == sorted(f"number {number}" for number in range(20))
 
 
+def test_ten_thousand_files_at_once_are_taken_little_by_little(base: Path) -> None:
+    with_channel(base, {**DROP, "per_tick": 64})
+    folder = base / "shared/drop"
+    folder.mkdir(parents=True)
+    for number in range(10_000):
+        (folder / f"{number:05}.txt").touch()
+        os.truncate(folder / f"{number:05}.txt", 3)
+    for _ in range(2):
+        tick(base)
+    assert len(arrived(base)) == 128
+    assert len(list((folder / "done").iterdir())) == 128
+    assert sum(path.is_file() for path in folder.iterdir()) == 10_000 - 128
+
+
 def lines_sorted(found: dict[str, bytes]) -> dict[str, Any]:
     """Return a tree in which it does not matter in which order the channel's log tells of one pass."""
     log = "agents/door/channel.jsonl"
@@ -221,3 +236,18 @@ def test_secrets_and_odd_names_do_no_harm(base: Path, monkeypatch: pytest.Monkey
     [entry] = arrived(base)
     assert entry.payload["text"] == "the token is [redacted DOOR_TOKEN]"
     assert len([line for line in noted(base) if line["did"] == "refused"]) == 1
+
+
+def test_an_agent_that_gets_another_name_does_not_answer_again(base: Path) -> None:
+    with_channel(base, DROP)
+    drop(base, "question.txt")
+    tick(base)
+    answer_to(base, arrived(base)[0], "Nothing.")
+    tick(base)
+    before, lines = files(base), len(noted(base))
+    for old, new in (("desk", "bureau"), ("door", "hatch")):
+        assert run(["-C", str(base), "agents", "rename", old, new]) == 0
+    tick(base)
+    assert files(base) == before
+    (base / "agents/hatch").rename(base / "agents/door")
+    assert len(noted(base)) == lines

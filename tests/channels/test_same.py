@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,3 +55,15 @@ def test_a_replay_makes_no_look_at_a_channel_and_comes_to_the_same_entries(
         {name: text for name, text in tree(each).items() if "/outbox/" in name} for each in (base, again)
     ]
     assert entries[0] == entries[1]
+
+
+def test_an_organisation_without_channels_imports_nothing_of_them(base: Path) -> None:
+    make_org(base, resume("ada"), script=[{"reply": say("hello")}])
+    script = (
+        "import sys; from lemming.engine import run_once; run_once(sys.argv[1]);"
+        "print([name for name in sys.modules if name.startswith(('lemming.channels', 'lemming.serving'))])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(base)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "[]"
