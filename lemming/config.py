@@ -254,8 +254,7 @@ class ModelEntry:
         default=None, metadata=about("Calls that may be under way at once; null: as many as turns.", ge=1)
     )
     requests_per_minute: int | None = field(
-        default=None,
-        metadata=about("Calls sent in any 60 seconds, attempts included; null: no limit.", ge=1),
+        default=None, metadata=about("Calls sent in any 60 s, attempts included; null: no limit.", ge=1)
     )
     tokens_per_minute: int | None = field(
         default=None, metadata=about("Tokens in and out in any 60 seconds; null: no limit.", ge=1)
@@ -263,8 +262,7 @@ class ModelEntry:
     prompt: Literal["full", "brief", "values"] = field(
         default="full",
         metadata=about(
-            '"brief": a short prompt, for very small models. "values": no prose, but all that the turn sees '
-            "as one JSON object, for programs."
+            '"brief": short, for very small models. "values": JSON instead of prose, for programs.'
         ),
     )
     per_call: float = field(default=1.0, metadata=about("Credits a call costs.", ge=0, le=LARGEST_AMOUNT))

@@ -16,7 +16,15 @@ from typing import Any, NamedTuple
 from lemming.agents import Agent
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.visibility import Mail, View
+from lemming.mail.closing import (
+    answers,
+    cancels,
+    is_for_any,
+    is_past_deadline,
+    last_tick,
+    refers_to,
+)
+from lemming.mail.visibility import View
 from lemming.messages import EntryName, OutboxEntry, names_of
 
 TICKS_EACH = 10
@@ -75,36 +83,6 @@ class Task(NamedTuple):
             if isinstance(name := payload.get("conversation"), str):
                 plain["conversation"] = name
         return {**plain, "begun": self.begun.as_json()}
-
-
-def last_tick(request: OutboxEntry) -> int | None:
-    """Return the last tick whose answer to a request counts; None: any."""
-    deadline = request.payload.get("deadline")
-    if isinstance(deadline, int) and not isinstance(deadline, bool) and deadline >= 0:
-        return request.tick + deadline
-    return None
-
-
-def is_past_deadline(entry: OutboxEntry, tick: int) -> bool:
-    """Return whether an entry is a request that no answer of this tick or a later one can close."""
-    until = last_tick(entry) if entry.kind == "request" else None
-    return until is not None and tick > until
-
-
-def is_answered(request: OutboxEntry, holder: str, mail: Mail) -> bool:
-    """Return whether an agent has answered a request, or handed it on."""
-    past = mail.past(holder)
-    found = map(mail.read, past.all[past.after(request.tick - 1) :])
-    return any(
-        _answers(entry, request) or _means(entry.payload.get("hands_on"), request)
-        for entry in found
-        if isinstance(entry, OutboxEntry)
-    )
-
-
-def refers_to(reference: object, entry: OutboxEntry) -> bool:
-    """Return whether a payload's reference means an entry: its id, or author/tick_id."""
-    return reference in (entry.id, entry.identity)
 
 
 def tasks_of(
@@ -202,7 +180,7 @@ class Tasks:
 
         One after the other gets it, each for `within` ticks; with which it begins follows from its id.
         """
-        if not _is_for_any(request):
+        if not is_for_any(request):
             return True
         self._mail.changing.add(self._name)
         pool = sorted(request.targets & self._mail.named) or [self._name]
@@ -288,22 +266,22 @@ class Tasks:
         """Return whether a request that is addressed to the agent is open no more, whatever became of it."""
         if is_past_deadline(request, self._mail.tick):
             return True
-        if any(_answers(entry, request) for entry in self._entries_of(self._name, request.tick)):
+        if any(answers(entry, request) for entry in self._entries_of(self._name, request.tick)):
             return True
-        if _is_for_any(request) and any(
-            _answers(entry, request)
+        if is_for_any(request) and any(
+            answers(entry, request)
             for other in request.targets & self._mail.agents
             for entry in self._entries_of(other, request.tick)
         ):
             return True
         parent = request.payload.get("parent")
         for entry in self._entries_of(request.agent, request.tick):
-            if _cancels(entry, request):
+            if cancels(entry, request):
                 return True
             if parent and entry.kind == "response" and entry.payload.get("reply_to") == parent:
                 return True  # what it was asked for has been answered
         persons = self._mail.persons - {request.agent, self._name}
-        return any(_cancels(entry, request) for it in persons for entry in self._entries_of(it, request.tick))
+        return any(cancels(entry, request) for it in persons for entry in self._entries_of(it, request.tick))
 
     def _end_of(self, asked: Asked) -> tuple[str, str] | None:
         """Return how something that was asked has ended, and the entry that answers it; None: it is open."""
@@ -314,7 +292,7 @@ class Tasks:
             if asked.until is None or answer.tick <= asked.until:
                 status = answer.payload.get("status")
                 return status if status in ("failed", "refused") else "answered", answer.identity
-        if any(_cancels(it, entry) for it in self._entries_of(self._name, entry.tick)):
+        if any(cancels(it, entry) for it in self._entries_of(self._name, entry.tick)):
             return "cancelled", ""
         return ("expired", "") if asked.until is not None and self._mail.tick > asked.until else None
 
@@ -328,7 +306,7 @@ class Tasks:
     def _answers_of(self, holder: str, request: OutboxEntry) -> Iterator[OutboxEntry]:
         """Yield the answers to a request, of its holder and of those to whom it was handed on."""
         for entry in self._entries_of(holder, request.tick):
-            if _answers(entry, request):
+            if answers(entry, request):
                 yield entry
             elif entry.kind == "request" and refers_to(entry.payload.get("hands_on"), request):
                 for further in sorted(entry.targets - {holder, self._name}):
@@ -380,25 +358,3 @@ class Tasks:
     def _read(self, identity: str) -> OutboxEntry | None:
         found = next((self._mail.read(name) for name in names_of([identity])), None) if identity else None
         return found if isinstance(found, OutboxEntry) else None
-
-
-def _is_for_any(request: OutboxEntry) -> bool:
-    """Return whether a request is addressed to several, of whom the first answer is enough."""
-    return request.payload.get("join") == "first" and len(request.targets) > 1
-
-
-def _answers(entry: OutboxEntry, request: OutboxEntry) -> bool:
-    return entry.kind == "response" and _means(entry.payload.get("reply_to"), request)
-
-
-def _means(reference: object, request: OutboxEntry) -> bool:
-    """Return whether a reference means a request, or what was handed on by it."""
-    if reference is None:
-        return False
-    return refers_to(reference, request) or reference == request.payload.get("hands_on")
-
-
-def _cancels(entry: OutboxEntry, request: OutboxEntry) -> bool:
-    cancelled = entry.payload.get("cancels") if entry.kind == "status" else None
-    references = cancelled if isinstance(cancelled, list) else [cancelled]
-    return any(_means(reference, request) for reference in references)

@@ -20,8 +20,8 @@ from lemming.errors import CorruptState, Problem
 from lemming.journal.file import journal_ticks, read_plan
 from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark
+from lemming.mail.closing import is_answered, is_past_deadline
 from lemming.mail.index import EntryIndex
-from lemming.mail.tasks import is_answered, is_past_deadline
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.organisation import Organisation

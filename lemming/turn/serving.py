@@ -10,7 +10,7 @@ from lemming.contract import NewEntry
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.kinds import MessageKind
-from lemming.mail.tasks import last_tick
+from lemming.mail.closing import last_tick
 from lemming.messages import OutboxEntry
 
 MOST_TURNS = 50

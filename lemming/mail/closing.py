@@ -1,0 +1,60 @@
+"""What a request waits for: how long, and which entries answer or cancel it. Rules: docs/requests.md."""
+
+from __future__ import annotations
+
+from lemming.mail.visibility import Mail
+from lemming.messages import OutboxEntry
+
+
+def last_tick(request: OutboxEntry) -> int | None:
+    """Return the last tick whose answer to a request counts; None: any."""
+    deadline = request.payload.get("deadline")
+    if isinstance(deadline, int) and not isinstance(deadline, bool) and deadline >= 0:
+        return request.tick + deadline
+    return None
+
+
+def is_past_deadline(entry: OutboxEntry, tick: int) -> bool:
+    """Return whether an entry is a request that no answer of this tick or a later one can close."""
+    until = last_tick(entry) if entry.kind == "request" else None
+    return until is not None and tick > until
+
+
+def is_answered(request: OutboxEntry, holder: str, mail: Mail) -> bool:
+    """Return whether an agent has answered a request, or handed it on."""
+    past = mail.past(holder)
+    found = map(mail.read, past.all[past.after(request.tick - 1) :])
+    return any(
+        answers(entry, request) or means(entry.payload.get("hands_on"), request)
+        for entry in found
+        if isinstance(entry, OutboxEntry)
+    )
+
+
+def refers_to(reference: object, entry: OutboxEntry) -> bool:
+    """Return whether a payload's reference means an entry: its id, or author/tick_id."""
+    return reference in (entry.id, entry.identity)
+
+
+def is_for_any(request: OutboxEntry) -> bool:
+    """Return whether a request is addressed to several, of whom the first answer is enough."""
+    return request.payload.get("join") == "first" and len(request.targets) > 1
+
+
+def answers(entry: OutboxEntry, request: OutboxEntry) -> bool:
+    """Return whether an entry is an answer to a request, whoever wrote it."""
+    return entry.kind == "response" and means(entry.payload.get("reply_to"), request)
+
+
+def means(reference: object, request: OutboxEntry) -> bool:
+    """Return whether a reference means a request, or what was handed on by it."""
+    if reference is None:
+        return False
+    return refers_to(reference, request) or reference == request.payload.get("hands_on")
+
+
+def cancels(entry: OutboxEntry, request: OutboxEntry) -> bool:
+    """Return whether an entry says that nobody need answer a request any more."""
+    cancelled = entry.payload.get("cancels") if entry.kind == "status" else None
+    references = cancelled if isinstance(cancelled, list) else [cancelled]
+    return any(means(reference, request) for reference in references)
