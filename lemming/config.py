@@ -92,9 +92,7 @@ class Reminders:
 class Org:
     """Settings that hold for every agent."""
 
-    format: int = field(
-        default=1, metadata=about("The version of the files' formats: `lemming upgrade`.", ge=1)
-    )
+    format: int = field(default=1, metadata=about("Version of the formats: `lemming upgrade`.", ge=1))
     visibility: Literal["order", "tick"] = field(
         default="order",
         metadata=about(
@@ -130,8 +128,7 @@ class Org:
         default=60.0, metadata=about("Pause between ticks of run-forever, from start to start.", ge=0)
     )
     timezone: str | None = field(
-        default=None,
-        metadata=about("Time zone of schedules that name none, such as Europe/Berlin."),
+        default=None, metadata=about("Time zone of schedules that name none, such as Europe/Berlin.")
     )
     ticks_in_a_row: int = field(
         default=100, metadata=about("Ticks that may follow each other at once: --eager, `lemming ask`.", ge=1)
