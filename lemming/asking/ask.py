@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from lemming import engine
 from lemming.asking.entries import write_request
-from lemming.asking.people import person_for
+from lemming.asking.people import holder_of_conversation, note_as_read, person_for
 from lemming.clock import Clock
 from lemming.config import load_config
 from lemming.errors import OrgBusy, UsageError
@@ -82,9 +82,10 @@ def ask(
 ) -> AskOutcome:
     """Ask an agent something as a person, run ticks until the answer is there, and return what came of it.
 
-    Where another engine runs the organisation, that one is waited for. `deadline` is in ticks, `schema` the
-    JSON Schema of the answer. After `timeout_s` seconds, or when `stop` is set, the turns under way end and
-    the request stays open. `at_work` is told who holds the request when that changes, `asked` its id.
+    Where another engine runs the organisation, that one is waited for. Where the agent has handed the
+    conversation on, whoever holds it is asked. `deadline` is in ticks, `schema` the JSON Schema of the
+    answer. After `timeout_s` seconds, or when `stop` is set, the turns under way end and the request stays open.
+    `at_work` is told who holds the request when that changes, `asked` its id.
     Raises `UsageError` when the request would not reach the agent, or its answer not the person.
     """
     base = Organisation.at(org)
@@ -92,15 +93,18 @@ def ask(
         raise UsageError("nothing to ask", hint='lemming ask AGENT "some text"')
     now = requests_now(base)
     author = person_for(now, person)
+    holder = holder_of_conversation(now, author, agent, conversation)
     entry = write_request(
-        base, now, agent, text, person=author, conversation=conversation, deadline=deadline, schema=schema
+        base, now, holder, text, person=author, conversation=conversation, deadline=deadline, schema=schema
     )
     if asked:
         asked(entry.id)
     identity = f"{entry.agent}/{entry.tick:08}_{entry.id}"
-    return wait_for(
+    outcome = wait_for(
         base, identity, timeout_s=timeout_s, clock=clock, notify=notify, stop=stop, at_work=at_work
     )
+    note_as_read(base, author, outcome.request.answers)
+    return outcome
 
 
 async def aask(org: str | os.PathLike[str], agent: str, text: str, **options: Any) -> AskOutcome:

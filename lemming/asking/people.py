@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from lemming import paths
 from lemming.agents import nearest_agent
 from lemming.errors import UsageError
+from lemming.files.stamps import is_there
 from lemming.inspect.requests import RequestsNow
+from lemming.journal.ledger import amend_state, read_state
 from lemming.mail.requests import RequestView
+from lemming.messages import OutboxEntry, names_of
+from lemming.organisation import OrgPath
 
 USUAL_PERSON = "human"
 
@@ -68,3 +73,23 @@ def missing_line(reader: str, author: str) -> str:
 def holders_of(request: RequestView) -> str:
     """Return who owes the answer, in words."""
     return " and ".join(request.holders) or "nobody"
+
+
+def holder_of_conversation(now: RequestsNow, asker: str, agent: str, conversation: str) -> str:
+    """Return whom the next question of a conversation goes to: the agent, or whom it handed the last to."""
+    if conversation:
+        said = (it for it in now.requests.by_identity.values() if it.conversation == conversation)
+        for request in sorted(said, key=lambda it: it.name, reverse=True):
+            if request.asker == asker and (agent in request.targets or request.was_held_by(agent)):
+                return request.hops[-1].to if request.hops else agent
+    return agent
+
+
+def note_as_read(base: OrgPath, person: str, entries: Iterable[OutboxEntry]) -> None:
+    """Note in a person's ledger that they were shown these entries; no turn of theirs ever will."""
+    state = read_state(base, person)
+    shown = {name for name in names_of([entry.identity for entry in entries]) if not state.read.covers(name)}
+    if shown:
+        kept = {name.identity for name in names_of(state.read.also) if is_there(f"{base}/{name.file}")}
+        mark = replace(state.read, also=frozenset(kept.union(name.identity for name in shown)))
+        amend_state(base, person, replace(state, read=mark), sync=False)

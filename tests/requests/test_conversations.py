@@ -1,0 +1,36 @@
+"""What a person asks in a conversation that was handed on, and that they have seen the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from asked import org_of
+from test_team import QUIET, calls
+
+import lemming
+from lemming.journal.ledger import read_state
+from lemming.messages import list_outbox
+from lemming.testing import FrozenClock, resume, say
+
+
+def test_the_next_question_of_a_conversation_goes_to_whom_the_last_was_handed_on(tmp_path: Path) -> None:
+    script = [
+        {"agent": "desk", "contains": "bill", "reply": calls(("hand_to_billing", {"message": "a bill"}))},
+        {"agent": "billing", "reply": say("paid")},
+        {"agent": "desk", "reply": say("from the desk")},
+    ]
+    desk = resume("desk", team={"hand_to": ["billing"]}, **QUIET)
+    org = org_of(tmp_path, desk, resume("billing", **QUIET), script=script)
+
+    def ask(text: str, conversation: str) -> object:
+        return lemming.ask(org, "desk", text, conversation=conversation, clock=FrozenClock()).answer
+
+    assert ask("where is my bill?", "money") == "paid"
+    assert ask("and when?", "money") == "paid"
+    assert ask("and when?", "other") == "from the desk"
+
+
+def test_an_answer_that_was_returned_counts_as_seen(tmp_path: Path) -> None:
+    org = org_of(tmp_path, resume("ada", **QUIET))
+    lemming.ask(org, "ada", "what?", clock=FrozenClock())
+    assert all(map(read_state(org, "human").read.covers, list_outbox(org, "ada")))
