@@ -18,6 +18,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 SAYS = {
     "debate": ("The debate (5 calls): Yes, on Fridays: the need is real", 6),
     "plan-execute": ("Summer: every hour from 7 to 21. Winter: 8, 12 and 16.", 9),
+    "supervisor": ("Yes, at ten, in the inner basin", 3),
     "planner": ("41 m: it was measured with an echo sounder in 1998.", 5),
     "task-board": ("first: Who dances here?", 9),
 }
