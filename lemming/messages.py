@@ -209,6 +209,7 @@ def send(
     payload: dict[str, Any],
     tags: list[str],
     created_at: str,
+    sync: bool = False,
 ) -> OutboxEntry:
     """Write a person's entry under the next free id of this tick, and return it."""
     base = paths.as_base(base_path)
@@ -216,7 +217,7 @@ def send(
     for index in range(ENTRIES_PER_TURN):
         identity = entry_id(tick, agent_name, first + index)
         entry = OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at)
-        if created := create_entry(base, entry):
+        if created := create_entry(base, entry, sync=sync):
             return created
     raise ConfigError(
         f"{agent_name} has already sent {ENTRIES_PER_TURN} entries for tick {tick}",

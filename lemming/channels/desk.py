@@ -141,6 +141,7 @@ class Desk:
             payload=self.payload(message),
             tags=[],
             created_at=timestamp(self.now()),
+            sync=self.syncs,
         )
 
     def refuse(self, message: str, why: str, *, sender: str = "", file: str = "") -> None:

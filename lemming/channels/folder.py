@@ -33,6 +33,7 @@ from lemming.channels.channel import (
 from lemming.channels.desk import Desk, clean
 from lemming.errors import ConfigError, DiskError, LemmingError, RequestRejected, Unavailable
 from lemming.files import fs
+from lemming.files.refusals import looking, require_about_one_file
 from lemming.kinds import MessageKind
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, names_of, read_entry
 
@@ -102,11 +103,9 @@ class FolderChannel(Channel):
     def arrived(self, base: Path) -> list[str]:
         """Return the files that are there to be taken, by their names."""
         try:
-            with os.scandir(self.root(base)) as found:
-                names = [entry.name for entry in found if not entry.is_dir(follow_symlinks=False)]
+            return sorted(filter(self._is_wanted, _files_in(self.root(base))))
         except OSError:
             return []
-        return sorted(filter(self._is_wanted, names))
 
     def collect(self, desk: Desk) -> Soon:
         """Take files, oldest name first, as many as there is room for in this tick."""
@@ -118,14 +117,14 @@ class FolderChannel(Channel):
             again_s, left = None, desk.room(self._per_tick) if names else 0
             for number, name in enumerate(names):
                 if left <= 0:
-                    self._move_all(desk, root, taken)
+                    self._settle(desk, root, taken)
                     return Soon(len(names) - number, again_s)
                 if not is_at_rest(root / name, self._settle_s):
                     again_s = self._settle_s
                 elif entry := self._take(desk, root, name, {one.kept for one in taken}):
                     taken.append(entry)
                     left -= 1
-            self._move_all(desk, root, taken)
+            self._settle(desk, root, taken)
         return Soon(0, again_s)
 
     def deliver(self, desk: Desk, outgoing: Outgoing) -> None:
@@ -149,7 +148,7 @@ class FolderChannel(Channel):
 
     def _made(self, base: Path) -> Path:
         root = self.root(base)
-        if not root.is_dir():
+        if not _is_folder(root):
             if not root.is_relative_to(base):
                 raise Unavailable(f"there is no folder {root}", hint="make it")
             fs.make_folder(base, str(root.relative_to(base)))
@@ -171,7 +170,7 @@ class FolderChannel(Channel):
 
     def _read(self, root: Path, name: str) -> _Dropped:
         path = root / name
-        status = path.lstat()
+        status = _status(path)
         if not stat.S_ISREG(status.st_mode):
             raise RequestRejected("it is no plain file")
         if status.st_size > self._max_bytes:
@@ -207,12 +206,6 @@ class FolderChannel(Channel):
             target=self.to,
             more={"file": place},
         )
-
-    def _move_all(self, desk: Desk, root: Path, taken: list[_Taken]) -> None:
-        """Move files whose entries are written, once these survive power loss."""
-        if taken and desk.syncs:
-            fs.sync_file_system(desk.org.base)
-        self._settle(desk, root, taken)
 
     def _settle(self, desk: Desk, root: Path, taken: list[_Taken]) -> None:
         """Move the files of entries, but where another one stands by now, and then note that they arrived."""
@@ -253,7 +246,8 @@ def is_at_rest(path: Path, settle_s: float) -> bool:
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError:  # a link, or one that may not be read: it is set aside
+    except OSError as error:  # a link, or one that may not be read: it is set aside
+        require_about_one_file(path, error)
         return True
     try:
         setting, signalled = fcntl.F_SETLEASE, fcntl.F_SETSIG  # type: ignore[attr-defined,unused-ignore]
@@ -291,12 +285,43 @@ def _free_name(root: Path, folder: str, name: str, claimed: Collection[str] = ()
     """Return a name that is free in a folder and has no answer yet: NAME, then NAME-2, ..."""
     stem, suffix = os.path.splitext(name)
     number, free = 1, name
-    while (free in claimed or os.path.lexists(root / folder / free)) or (
-        folder == DONE and os.path.lexists(root / ANSWERS / f"{free.removesuffix('.md')}.md")
+    while (free in claimed or _is_there(root / folder / free)) or (
+        folder == DONE and _is_there(root / ANSWERS / f"{free.removesuffix('.md')}.md")
     ):
         number += 1
         free = f"{stem}-{number}{suffix}"
     return free
+
+
+@looking
+def _files_in(folder: Path) -> list[str]:
+    with os.scandir(folder) as found:
+        return [entry.name for entry in found if not entry.is_dir(follow_symlinks=False)]
+
+
+@looking
+def _status(path: Path) -> os.stat_result:
+    return path.lstat()
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        _status(path)
+    except OSError:
+        return False
+    return True
+
+
+@looking
+def _mode_of(path: Path) -> int:
+    return path.stat().st_mode
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return stat.S_ISDIR(_mode_of(path))
+    except OSError:
+        return False
 
 
 def _digest_of(path: Path, limit_bytes: int) -> str:

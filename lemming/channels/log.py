@@ -15,12 +15,14 @@ from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, Literal, get_args
 
 from lemming import paths
 from lemming.clock import parse_timestamp, timestamp
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.files.refusals import looking
 from lemming.organisation import Organisation
 from lemming.redaction import excerpt, redact_json
 
@@ -155,7 +157,7 @@ class ChannelLog:
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
-            status = os.stat(self._base / self.file)
+            status = _status(self._base / self.file)
         except FileNotFoundError:
             return None
         return status.st_ino, status.st_size, status.st_mtime_ns
@@ -182,6 +184,11 @@ class ChannelWriter:
             self._file.truncate(self._file.read().rfind(b"\n") + 1)
         self._file.append(compact(line) + b"\n")
         self.traffic.add(line)
+
+
+@looking
+def _status(path: Path) -> os.stat_result:
+    return os.stat(path)
 
 
 def _ends_a_line(file: fs.AppendFile) -> bool:
