@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _NAMED = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 _SCHEMAS: dict[Any, dict[str, Any]] = {
     Any: {},
+    dict[str, Any]: {"additionalProperties": True, "type": "object"},
     str: {"type": "string"},
     int: {"type": "integer"},
     float: {"type": "number"},
@@ -28,7 +29,7 @@ _SCHEMAS: dict[Any, dict[str, Any]] = {
     list[str]: {"items": {"type": "string"}, "type": "array"},
 }
 _KEYWORDS = {
-    "description": ("description", (Any, str, int, float, bool, list[str])),
+    "description": ("description", (Any, str, int, float, bool, list[str], dict[str, Any])),
     "ge": ("minimum", (int, float)),
     "min_length": ("minLength", (str,)),
     "max_length": ("maxLength", (str,)),

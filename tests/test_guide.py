@@ -272,7 +272,7 @@ def test_an_event_log_compacts_itself(base: Path) -> None:
 TOOLS = {name: check for name, _, check in table("Tools (`lemming/tools.py`)")}
 
 
-SINCE = {"remind_me", "plan_propose", "calendar_add", "calendar_remove"}  # must be granted, as others
+SINCE = {"remind_me", "plan_propose", "keep_job"}  # must be granted, as others
 
 
 def test_the_tools_are_the_eight_of_the_table_and_some_that_came_since() -> None:

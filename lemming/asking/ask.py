@@ -84,8 +84,8 @@ def ask(
 
     Where another engine runs the organisation, that one is waited for. Where the agent has handed the
     conversation on, whoever holds it is asked. `deadline` is in ticks, `schema` the JSON Schema of the
-    answer. After `timeout_s` seconds, or when `stop` is set, the turns under way end and the request stays open.
-    `at_work` is told who holds the request when that changes, `asked` its id.
+    answer. After `timeout_s` seconds, or when `stop` is set, the turns under way end and the request stays
+    open. `at_work` is told who holds the request when that changes, `asked` its id.
     Raises `UsageError` when the request would not reach the agent, or its answer not the person.
     """
     base = Organisation.at(org)

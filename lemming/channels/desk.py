@@ -157,7 +157,7 @@ def id_of_message(agent: str, message_id: str, number: int = 0) -> str:
     `number`: from 0, for the case that another message has the same.
 
     >>> id_of_message("mailbox", "<1@example.org>")
-    '4df18e39d4dd'
+    '17e10cf2396c'
     """
     return blake2b(f"{agent}/{number}/{message_id}".encode("utf-8", "replace"), digest_size=6).hexdigest()
 

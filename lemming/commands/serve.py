@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from lemming.commands.options import Quiet, Trust
+from lemming.commands.options import AsJson, Quiet, Trust
 from lemming.commands.org import find_org, running_engine
-from lemming.commands.screen import one_line, tell
+from lemming.commands.screen import one_line, show_json, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
 from lemming.errors import Problem
@@ -30,6 +30,7 @@ def serve(
     ] = HOST,
     trust: Trust = False,
     quiet: Quiet = False,
+    as_json: AsJson = False,
 ) -> None:
     """Listen for what comes to http and mail channels, and send what is addressed to them.
 
@@ -48,7 +49,7 @@ def serve(
     if not trust:
         require_agreement(base, can_ask=sys.stdin.isatty())
     with stop_on_signals(quiet=quiet) as switch:
-        with served(base.base, port, host=host, stop=switch.stop, quiet=quiet):
+        with served(base.base, port, host=host, stop=switch.stop, quiet=quiet, as_json=as_json):
             if not quiet and running_engine(base) is None:
                 tell("no engine runs here: `lemming run-forever` beside it takes turns", style="yellow")
             switch.stop.wait()
@@ -57,12 +58,23 @@ def serve(
 
 
 @contextmanager
-def served(base: Path, port: int, *, host: str = HOST, stop: Event, quiet: bool) -> Iterator[Served]:
+def served(
+    base: Path, port: int, *, host: str = HOST, stop: Event, quiet: bool, as_json: bool = False
+) -> Iterator[Served]:
     """See to http and mail channels for the length of the block, and say where."""
-    with serving(base, host=host, port=port, stop=stop, tell=_tell_problem) as found:
-        if not quiet:
+    told = _show_problem if as_json else _tell_problem
+    with serving(base, host=host, port=port, stop=stop, tell=told) as found:
+        if as_json:
+            for agent, channel in found.channels:
+                place = channel.place(host, found.port, agent.name)
+                show_json("listening", {"agent": agent.name, "place": place})
+        elif not quiet:
             _say(found, host)
         yield found
+
+
+def _show_problem(problem: Problem) -> None:
+    show_json("problem", problem.as_json())
 
 
 def _say(found: Served, host: str) -> None:
