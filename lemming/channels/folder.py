@@ -212,7 +212,8 @@ class FolderChannel(Channel):
         for one in taken:
             name, _, digest = one.message.rpartition(" ")
             if _digest_of(root / name, self._max_bytes).startswith(digest):
-                fs.move(root, name, f"{DONE}/{one.kept}")
+                move = fs.move_surely if desk.syncs else fs.move
+                move(root, name, f"{DONE}/{one.kept}")
         if taken and desk.syncs:
             fs.sync_file_system(root)
         for one in taken:

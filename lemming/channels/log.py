@@ -155,6 +155,11 @@ class ChannelLog:
         with self.writing() as writer:
             writer.note(did, now, **facts)
 
+    def sync(self) -> None:
+        """Make everything written so far survive power loss."""
+        with self._lock, fs.AppendFile(self._base, self.file) as file:
+            file.sync()
+
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
             status = _status(self._base / self.file)

@@ -12,7 +12,6 @@ import contextlib
 import errno
 import os
 import shutil
-from bisect import bisect_left
 from pathlib import Path, PurePosixPath
 
 from lemming.errors import DiskError
@@ -22,69 +21,17 @@ from lemming.files.modes import file_mode, folder_mode, kept_mode
 from lemming.files.mutations import announce
 from lemming.files.mutations import observed as observed
 from lemming.files.openat2 import open_at_once
-from lemming.files.refusals import looking, refused, require_below
+from lemming.files.reading import list_names as list_names
+from lemming.files.reading import read_bytes as read_bytes
+from lemming.files.reading import read_tail as read_tail
+from lemming.files.reading import read_tail_with_status as read_tail_with_status
+from lemming.files.reading import read_with_status as read_with_status
+from lemming.files.refusals import refused, require_below
 from lemming.files.temporary import open_temporary
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _ROOT = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-# --- reading -----------------------------------------------------------------------------------
-
-
-def read_bytes(path: str | os.PathLike[str], limit_bytes: int) -> bytes:
-    """Return a regular file's bytes, at most `limit_bytes` + 1 of them (so the caller sees the excess).
-
-    Raises `OSError` about this file: not found, a link, a folder, a pipe. Any other refusal: `DiskError`.
-    """
-    return read_with_status(path, limit_bytes)[0]
-
-
-@looking
-def read_with_status(path: str | os.PathLike[str], limit_bytes: int) -> tuple[bytes, os.stat_result]:
-    """Return a file's bytes as `read_bytes` does, and its status just before they were read."""
-    descriptor = os.open(path, _READ)
-    try:
-        status = require_regular(descriptor, os.fspath(path))
-        return read_up_to(descriptor, limit_bytes + 1, status.st_size), status
-    finally:
-        os.close(descriptor)
-
-
-def read_tail(path: str | os.PathLike[str], block_bytes: int, lines: int) -> bytes:
-    """Return the end of a file, whole lines, at least `lines` of them where there are so many."""
-    return read_tail_with_status(path, block_bytes, lines)[0]
-
-
-@looking
-def read_tail_with_status(
-    path: str | os.PathLike[str], block_bytes: int, lines: int
-) -> tuple[bytes, os.stat_result]:
-    """Return the end of a file as `read_tail` does, and the file's status just before it was read."""
-    descriptor = os.open(path, _READ)
-    try:
-        status = require_regular(descriptor, os.fspath(path))
-        return last_lines(descriptor, status.st_size, block_bytes, lines), status
-    finally:
-        os.close(descriptor)
-
-
-@looking
-def list_names(path: str | os.PathLike[str]) -> list[str]:
-    """Return a folder's names, sorted, without hidden ones; none when it is not there. A link is refused."""
-    try:
-        descriptor = os.open(path, _FOLDER)
-    except FileNotFoundError:
-        return []
-    try:
-        names = os.listdir(descriptor)
-    finally:
-        os.close(descriptor)
-    names.sort()
-    del names[bisect_left(names, ".") : bisect_left(names, "/")]  # "/" is the next character
-    return names
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -100,9 +47,8 @@ def publish(root: Path, relative: str, content: bytes, *, sync: bool = False, is
     place = relative if is_org else f"./{relative}"  # which is none of the places that `modes` knows
     with _parent(root, place) as (folder, name):
         _put(root, place, (folder, name), content, sync=sync)
-        if sync:
-            announce("sync", place)
-            disk().sync_folder(folder)
+    if sync:
+        _sync_name(root, relative)
 
 
 def publish_seen(root: Path, relative: str, content: bytes) -> Around:
@@ -140,10 +86,9 @@ def create(root: Path, relative: str, content: bytes, *, sync: bool = False) -> 
         finally:
             os.unlink(temporary, dir_fd=folder)
             os.close(descriptor)
-        if sync:
-            announce("sync", relative)
-            disk().sync_folder(folder)
-        return True
+    if sync:
+        _sync_name(root, relative)
+    return True
 
 
 def remove(root: Path, relative: str) -> Around | None:
@@ -175,6 +120,19 @@ def remove_tree(root: Path, relative: str) -> None:
     with _parent(root, relative, make=False) as (folder, name):
         announce("rmtree", relative, root)
         shutil.rmtree(name, dir_fd=folder)
+
+
+def move_surely(root: Path, source: str, destination: str) -> None:
+    """Move a file inside `root` so that power loss leaves it in one of the places at least; repeatable."""
+    with (
+        _parent(root, source, make=False) as (old_folder, old),
+        _parent(root, destination) as (new_folder, new),
+    ):
+        announce("link", destination, root)
+        with contextlib.suppress(FileExistsError):  # it was cut short after this
+            os.link(old, new, src_dir_fd=old_folder, dst_dir_fd=new_folder, follow_symlinks=False)
+    _sync_name(root, destination)
+    remove(root, source)
 
 
 def make_folder(root: Path, relative: str) -> None:
@@ -270,10 +228,7 @@ class AppendFile:
 
     def sync_name(self) -> None:
         """Make the file's name survive power loss: sync its folder and those above, which may be new too."""
-        for above in PurePosixPath(self._relative).parents:
-            with _parent(self._root, f"{above}/.") as (folder, _):
-                announce("sync", str(above))
-                disk().sync_folder(folder)
+        _sync_name(self._root, self._relative)
 
     def close(self) -> None:
         """Give the descriptor back; safe to repeat."""
@@ -290,6 +245,13 @@ def sync_file_system(root: Path) -> None:
 
 
 # --- the pieces --------------------------------------------------------------------------------
+
+
+def _sync_name(root: Path, relative: str) -> None:
+    for above in PurePosixPath(relative).parents:
+        with _parent(root, f"{above}/.") as (folder, _):
+            announce("sync", str(above))
+            disk().sync_folder(folder)
 
 
 class _parent:  # noqa: N801 - used like a function; a class costs a third of a generator here
