@@ -73,6 +73,7 @@ def ask(
     conversation: str = "",
     deadline: int | None = None,
     schema: dict[str, Any] | None = None,
+    budget: float | None = None,
     timeout_s: float | None = None,
     clock: Clock | None = None,
     notify: Observer = ignore,
@@ -84,8 +85,9 @@ def ask(
 
     Where another engine runs the organisation, that one is waited for. Where the agent has handed the
     conversation on, whoever holds it is asked. `deadline` is in ticks, `schema` the JSON Schema of the
-    answer. After `timeout_s` seconds, or when `stop` is set, the turns under way end and the request stays
-    open. `at_work` is told who holds the request when that changes, `asked` its id.
+    answer, `budget` the credits that it and all that is asked for it may cost. After `timeout_s` seconds, or
+    when `stop` is set, the turns under way end and the request stays open. `at_work` is told who holds the
+    request when that changes, `asked` its id.
     Raises `UsageError` when the request would not reach the agent, or its answer not the person.
     """
     base = Organisation.at(org)
@@ -95,7 +97,15 @@ def ask(
     author = person_for(now, person)
     holder = holder_of_conversation(now, author, agent, conversation)
     entry = write_request(
-        base, now, holder, text, person=author, conversation=conversation, deadline=deadline, schema=schema
+        base,
+        now,
+        holder,
+        text,
+        person=author,
+        conversation=conversation,
+        deadline=deadline,
+        schema=schema,
+        budget=budget,
     )
     if asked:
         asked(entry.id)

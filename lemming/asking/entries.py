@@ -31,10 +31,11 @@ def write_request(
     conversation: str = "",
     deadline: int | None = None,
     schema: dict[str, Any] | None = None,
+    budget: float | None = None,
 ) -> OutboxEntry:
     """Ask an agent something as a person, and return the entry; raise `UsageError` if it reached nobody."""
     require_reach(now, person, target)
-    further = {"deadline": deadline, "schema": schema}
+    further = {"deadline": deadline, "schema": schema, "budget": budget}
     payload = {
         "text": text,
         "target": target,

@@ -53,6 +53,12 @@ def ask(
         Path | None,
         typer.Option("--schema", metavar="FILE", help="The JSON Schema that the answer must satisfy."),
     ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            "--budget", min=0, metavar="CREDITS", help="What it may cost, with all that is asked for it."
+        ),
+    ] = None,
     trust: Trust = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -75,6 +81,7 @@ def ask(
     require_folder(base, agent)
     said = " ".join(text)
     options: dict[str, Any] = {"schema": _schema_in(schema)} if schema else {}
+    options["budget"] = budget
     if not trust:
         agree_to_run(base, can_ask=not as_json and said != "-")
     outcome, status = put(

@@ -49,7 +49,7 @@ class Begun(_Plain):
     `request` is the entry's identity, empty for what the agent asked on its own account. `asked`: of whom
     what, in order; `enough`: for each group, how many ends are waited for. `results`: those of tool calls
     that no turn was shown yet. `turns`: how many it has taken so far; `failures`: how many in a row gave
-    nothing that could be used.
+    nothing that could be used. `spent`: what its own turns for it cost, where the request has a budget.
     """
 
     request: str
@@ -58,6 +58,7 @@ class Begun(_Plain):
     results: tuple[dict[str, Any], ...] = ()
     turns: int = 0
     failures: int = 0
+    spent: float = 0.0
 
     @property
     def is_only_shown(self) -> bool:
@@ -99,5 +100,5 @@ class Begun(_Plain):
         """Return it as JSON; keys that say nothing are left out."""
         asked = {"asked": [it.as_json() for it in self.asked]} if self.asked else {}
         lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
-        failures = {"failures": self.failures} if self.failures else {}
-        return {"request": self.request, **asked, **lists, "turns": self.turns, **failures}
+        further = {key: value for key in ("failures", "spent") if (value := getattr(self, key))}
+        return {"request": self.request, **asked, **lists, "turns": self.turns, **further}

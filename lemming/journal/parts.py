@@ -54,6 +54,7 @@ class BegunJson(TypedDict):
     results: NotRequired[list[ResultJson]]
     turns: Count
     failures: NotRequired[Count]
+    spent: NotRequired[Amount]
 
 
 class TaskJson(TypedDict):
@@ -66,6 +67,9 @@ class TaskJson(TypedDict):
     reply_to: NotRequired[str]
     hops: NotRequired[Count]
     path: NotRequired[list[str]]
+    budget: NotRequired[Amount]
+    spent: NotRequired[Amount]
+    at: NotRequired[str]
     asked: NotRequired[Json]
     begun: BegunJson
 

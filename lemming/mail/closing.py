@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry
 
@@ -12,6 +16,15 @@ def last_tick(request: OutboxEntry) -> int | None:
     if isinstance(deadline, int) and not isinstance(deadline, bool) and deadline >= 0:
         return request.tick + deadline
     return None
+
+
+def amount_in(payload: Mapping[str, Any], key: str) -> float | None:
+    """Return an amount of credits that a payload says; None where it says none."""
+    value = payload.get(key)
+    is_amount = (
+        isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= LARGEST_AMOUNT
+    )
+    return float(value) if is_amount and value is not None else None
 
 
 def is_past_deadline(entry: OutboxEntry, tick: int) -> bool:

@@ -17,6 +17,7 @@ from lemming.agents import Agent
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.closing import (
+    amount_in,
     answers,
     cancels,
     is_for_any,
@@ -78,6 +79,9 @@ class Task(NamedTuple):
                 plain["hops"] = payload["hops"] if isinstance(payload.get("hops"), int) else 1
             if self.path:
                 plain["path"] = [*self.path]
+            if (budget := amount_in(payload, "budget")) is not None:
+                children = [amount_in(ended.payload or {}, "spent") or 0.0 for ended in self.asked]
+                plain |= {"budget": budget, "spent": round(self.begun.spent + sum(children), 6)}
             if (until := last_tick(self.request)) is not None:
                 plain["until"] = until
             if isinstance(name := payload.get("conversation"), str):
@@ -163,7 +167,8 @@ class Tasks:
             return self._takes(entry) and self._is_over(entry)
         if entry.kind == "response":
             return self._is_late(entry)
-        return entry.kind == "status" and "cancels" in entry.payload
+        is_progress = entry.payload.get("reply_to") in self._awaited
+        return entry.kind == "status" and ("cancels" in entry.payload or is_progress)
 
     def _takes(self, entry: OutboxEntry) -> bool:
         """Return whether a request is one that a turn is taken for."""

@@ -6,10 +6,10 @@ strategy to say (`lemming.turn.loop`); whatever comes from outside comes from it
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from lemming.contract import Keep, NewEntry, ToolCall, TurnReply, parse_reply
-from lemming.errors import ContractError, LemmingError, ToolError, name_of
+from lemming.errors import ContractError, LemmingError, OutOfCredits, ToolError, name_of
 from lemming.files.effects import FileEffect
 from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
@@ -82,25 +82,42 @@ class Draft:
             self.staged, self.memory = {}, {}
             self.entries = self._given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
         if self.is_handed_on:
+            self.entries = task.with_amounts(self.entries, self.cost)
             return "done"
         if self.may_rest:
+            self.entries = task.with_amounts(self.entries, self.cost)
             return "done" if self.is_answered else "waiting"
         if not self.is_answered and status == "done" and not task.is_at_work(self.entries):
             self.entries = task.with_answer(self.entries) or self._given_up("no answer was given")
         if not self.is_answered and task.begun.turns + 1 >= MOST_TURNS:
             self.entries = self._given_up(f"no answer was given in {MOST_TURNS} turns")
+        self.entries = task.with_amounts(self.entries, self.cost)
         return "done" if self.is_answered else "waiting"
 
     def _given_up(self, why: str) -> list[OutboxEntry]:
         """Return the entries with one that says that the request has failed."""
         assert self.task, "only a request is given up"
         new, tick, name = self.task.failed(why), self.inputs.tick, self.inputs.agent.name
-        identity, at = entry_id(tick, name, len(self.entries)), self.answers[-1].at
+        identity = entry_id(tick, name, len(self.entries))
+        at = self.answers[-1].at if self.answers else self.task.at
         self.remarks.append(f"the request has failed: {why}"[:500])
         return [*self.entries, OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)]
 
+    @property
+    def cost(self) -> float:
+        """The credits that the turn has spent so far."""
+        return sum(answer.credits for answer in self.answers)
+
+    def give_up(self) -> Literal["done"]:
+        """End a turn for a request on which no more may be spent: it has failed, and no model is asked."""
+        assert self.task, "only a request has a budget"
+        self.entries = self._given_up(f"its budget of {self.task.budget:g} credits is used up")
+        return "done"
+
     def ask(self, messages: list[Message]) -> Answer:
         """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`."""
+        if self.task and self.task.budget is not None and self.task.spent + self.cost >= self.task.budget:
+            raise OutOfCredits(f"the request's budget of {self.task.budget:g} credits is used up")
         self.answers.append(self.source.ask(len(self.answers), messages))
         return self.answers[-1]
 
@@ -328,7 +345,7 @@ class Draft:
         else:  # what happened outside has happened: the next prompt must say so
             state.results = newest((*state.results, *self.outside))
             if self.task and self.gave_nothing:
-                state.requests = self.task.after_failure(inputs.state.requests)
+                state.requests = self.task.after_failure(inputs.state.requests, self.cost)
         state.passed_on = round(state.passed_on + sum(passed_on), 6)
         if state.soft_cap_warned or inputs.warned:
             state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
@@ -344,7 +361,10 @@ class Draft:
         task = self.task
         others = tuple(begun for begun in before if begun.key != task.begun.key)
         is_over = self.is_answered or self.is_handed_on if task.request else not self.unshown
-        return task.request, others if is_over else (*others, task.after(self.entries, self.unshown, calls))
+        return task.request, others if is_over else (
+            *others,
+            task.after(self.entries, self.unshown, calls, self.cost),
+        )
 
     def still_open(self, before: tuple[Begun, ...]) -> tuple[Begun, ...]:
         """Return what an agent has begun, with the requests that this turn was shown and did not answer."""

@@ -108,7 +108,7 @@ def gather(
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=fingerprint,
-        task=_serving(agent, task) if task else None,
+        task=_serving(now, agent, task) if task else None,
         open_requests={request.identity: request.agent for request in asked},
         out_of_reach=_out_of_reach(now, agent, task),
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
@@ -129,11 +129,11 @@ def _inbox(now: Surroundings, agent: Agent, state: AgentState, tasks: Tasks | No
     return assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
 
 
-def _serving(agent: Agent, task: Task) -> Serving:
+def _serving(now: Surroundings, agent: Agent, task: Task) -> Serving:
     """Return what a turn must know of the request it is for; its payload only if it may be handed on."""
     may_hand_on = agent.team is not None and bool(agent.team.hand_to)
     asked = {"asked": task.request.payload} if task.request and may_hand_on else {}
-    return Serving.from_json({**task.as_json(), **asked})
+    return Serving.from_json({**task.as_json(), **asked, "at": now.at})
 
 
 def _out_of_reach(now: Surroundings, agent: Agent, task: Task | None) -> dict[str, str]:

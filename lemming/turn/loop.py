@@ -25,6 +25,8 @@ Strategy = Callable[[Draft], Literal["done", "waiting"]]
 
 def steps(draft: Draft) -> Literal["done", "waiting"]:
     """Ask, do what the reply says, and ask again with the results, as often as the agent may in one turn."""
+    if draft.task and draft.task.is_used_up:
+        return draft.give_up()
     messages = list(draft.inputs.prompt)
     for _ in range(draft.inputs.max_steps):
         if draft.unshown:

@@ -10,7 +10,7 @@ from lemming.contract import NewEntry
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.kinds import MessageKind
-from lemming.mail.closing import last_tick
+from lemming.mail.closing import amount_in, last_tick
 from lemming.messages import OutboxEntry
 
 MOST_TURNS = 50
@@ -28,7 +28,8 @@ class Serving:
 
     `request` is the entry's identity, `until` the last tick whose answer counts. `reply_to`: what the answer
     is to, where the request was handed on, `hops` times so far. `path`: the agents that wait for it, the
-    outermost first. `asked`: the payload, where it may be handed on.
+    outermost first. `asked`: the payload, where it may be handed on. `budget`: the credits that may be
+    spent on it and on all that is asked for it; `spent`: what was, before a turn that begins `at` a moment.
     """
 
     request: str
@@ -40,6 +41,14 @@ class Serving:
     hops: int = 0
     path: tuple[str, ...] = ()
     asked: dict[str, Any] | None = None
+    budget: float | None = None
+    spent: float = 0.0
+    at: str = ""
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether the credits that may be spent on the request are."""
+        return self.budget is not None and self.spent >= self.budget
 
     @property
     def id(self) -> str:
@@ -55,6 +64,8 @@ class Serving:
         plain |= {key: value for key, value in further.items() if value}
         if self.path:
             plain["path"] = [*self.path]
+        if self.budget is not None:
+            plain |= {"budget": self.budget, "spent": self.spent, "at": self.at}
         return {**plain, "begun": self.begun.as_json()}
 
     @classmethod
@@ -139,17 +150,42 @@ class Serving:
         payload = {"reply_to": self.id, "status": "failed", "text": why}
         return NewEntry("response", self._addressed(payload), [])
 
-    def after_failure(self, before: Sequence[Begun]) -> tuple[Begun, ...]:
+    def with_amounts(self, entries: list[OutboxEntry], cost: float) -> list[OutboxEntry]:
+        """Return a turn's entries with what may be spent on what they ask, and what was on what they answer.
+
+        `cost` is that of the turn. What is left is shared out evenly, one part being kept for the answer.
+        """
+        if self.budget is None:
+            return entries
+        spent = round(self.spent + cost, 6)
+        share = round(max(self.budget - spent, 0.0) / (sum(map(_asks, entries)) + 1), 6)
+        return [self._with_amount(entry, spent, share) for entry in entries]
+
+    def _with_amount(self, entry: OutboxEntry, spent: float, share: float) -> OutboxEntry:
+        if self._concerns(entry, "response"):
+            return replace(entry, payload={**entry.payload, "spent": spent})
+        if "hands_on" in entry.payload:
+            return replace(entry, payload={**entry.payload, "budget": round((self.budget or 0.0) - spent, 6)})
+        if not _asks(entry):
+            return entry
+        given = amount_in(entry.payload, "budget")
+        return replace(
+            entry, payload={**entry.payload, "budget": share if given is None else min(given, share)}
+        )
+
+    def after_failure(self, before: Sequence[Begun], cost: float) -> tuple[Begun, ...]:
         """Return what an agent has begun after a turn that came to nothing."""
         others = [begun for begun in before if begun.key != self.begun.key]
         kept = next((begun for begun in before if begun.key == self.begun.key), Begun(request=self.request))
-        return (*others, replace(kept, failures=self.begun.failures + 1))
+        spent = round(kept.spent + cost, 6) if self.budget is not None else 0.0
+        return (*others, replace(kept, failures=self.begun.failures + 1, spent=spent))
 
     def after(
         self,
         entries: Sequence[OutboxEntry],
         results: Sequence[dict[str, Any]],
         calls: Mapping[str, int] = NO_CALLS,
+        cost: float = 0.0,
     ) -> Begun:
         """Return how the request stands after a turn that did not answer it.
 
@@ -162,6 +198,7 @@ class Serving:
             enough=(*self.begun.enough, *enough),
             results=tuple(results),
             turns=self.begun.turns + 1,
+            spent=round(self.begun.spent + cost, 6) if self.budget is not None else 0.0,
         )
 
 
