@@ -216,7 +216,7 @@ def normal(reference: str) -> str:
     return f"{author}/{int(tick):08}_{id_}" if tick.isascii() and tick.isdigit() else reference
 
 
-ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation"})
+ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent"})
 """Keys of an answer's payload that are not the answer."""
 
 

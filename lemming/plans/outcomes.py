@@ -13,8 +13,11 @@ from lemming.plans.format import Choice, Member, Step, Verify
 Json = dict[str, Any]
 
 OF_THE_ENGINE = frozenset(
-    {"conversation", "deadline", "default", "join", "parent", "reply_to", "schema", "step", "target"}
-)
+    {
+        "budget", "conversation", "deadline", "default", "join", "parent", "path", "reply_to", "schema", "spent",
+        "step", "target", "within",
+    }
+)  # fmt: skip
 """Keys of a payload that say where an entry belongs, and nothing of what was answered."""
 VERDICT: Json = {
     "type": "object",

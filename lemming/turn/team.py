@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from lemming.errors import ToolError
 from lemming.files.jsontext import to_line
+from lemming.mail.requests import ENVELOPE
 from lemming.mail.tasks import Ended
 from lemming.resume import Agent
 from lemming.tools import Tool, ToolResult
@@ -105,12 +106,9 @@ def _result_of(ended: Ended) -> ToolResult:
 
 def text_of(payload: Mapping[str, Any]) -> str:
     """Return what an answer says: its text, and whatever else its author put into it."""
-    further = {key: value for key, value in payload.items() if key not in _OF_THE_ENGINE}
+    further = {key: value for key, value in payload.items() if key not in ENVELOPE}
     text = payload.get("text")
     if not isinstance(text, str):
         return to_line(further) if further else ""
     del further["text"]
     return f"{text}\n{to_line(further)}" if further else text
-
-
-_OF_THE_ENGINE = ("target", "reply_to", "status", "conversation")
