@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from doors import dropped
 from planned_corpus import planned
+from team_corpus import team
 
 from lemming.errors import RateLimited
 from lemming.files import fs
@@ -419,6 +420,7 @@ def asked(base: Path, org: dict[str, Any]) -> None:
 CASES = [
     Case(plain, 2),
     Case(planned, 14, at_once=3),
+    Case(team, 5, at_once=3),
     Case(tools, 2),
     Case(staff, 2),
     Case(wildcards, 2),
