@@ -118,8 +118,16 @@ def clock_in(base: Path, tick: int) -> FrozenClock:
     """Return a clock that goes an hour a tick where somebody goes by it, and else stands still."""
     clock = FrozenClock()
     newest = max([tick, *journal_ticks(base)[-1:]])  # the counter may be one behind
-    clock.advance(3600 * (newest - 1) * (base / "config/calendar.json").exists())
+    clock.advance(3600 * (newest - 1) * _has_calendar(base))
     return clock
+
+
+def _has_calendar(base: Path) -> bool:
+    """Return whether there is one; the one look that a trial refuses is the engine's."""
+    file = base / "config/calendar.json"
+    with contextlib.suppress(OSError):
+        return file.exists()
+    return file.exists()
 
 
 def let_rest(base: Path) -> None:
