@@ -17,6 +17,7 @@ from urllib.parse import parse_qs, urlsplit
 from lemming.errors import LemmingError, UsageError
 from lemming.files.jsontext import compact
 from lemming.redaction import redact_bytes, redact_json
+from lemming.service.listening import answering, bound
 
 HOST, PATH = "127.0.0.1", "/healthz"
 _OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
@@ -41,19 +42,10 @@ def health_server(port: int, look: Look) -> Iterator[int]:
     200 when all is well, 503 when it is not, either with the facts. Raises `UsageError` where the port cannot
     be had.
     """
-    try:
-        server = _Server((HOST, port), _Handler)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        hint = "name another port, or 0 for any that is free"
-        raise UsageError(f"cannot listen on {HOST}:{port}: {why}", hint=hint) from error
+    server = bound(lambda address: _Server(address, _Handler), HOST, port)
     server.look = look
-    threading.Thread(target=server.serve_forever, name="lemming-health", daemon=True).start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
+    with answering(server, "lemming-health") as found:
+        yield found
 
 
 class _Server(ThreadingHTTPServer):

@@ -22,13 +22,14 @@ from lemming.channels.desk import Desk
 from lemming.channels.http import HttpChannel
 from lemming.clock import Clock
 from lemming.config import load_config
-from lemming.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected, UsageError
+from lemming.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
 from lemming.files.jsontext import compact
 from lemming.inspect.requests import requests_now
 from lemming.mail.requests import RequestView, answer_in
 from lemming.organisation import Organisation
 from lemming.redaction import redact_json
 from lemming.resume import Agent
+from lemming.service.listening import answering, bound
 from lemming.tick.counter import load_tick
 
 PATIENCE_S, LONGEST_WAIT_S, LOOK_S = 15.0, 60.0, 0.5
@@ -64,19 +65,10 @@ def listening(
 
     Raises `UsageError` where the port cannot be had.
     """
-    try:
-        server = _Server((host, port), _Handler)
-    except (OSError, OverflowError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        hint = "name another port with --port, or 0 for any that is free"
-        raise UsageError(f"cannot listen on {host}:{port}: {why}", hint=hint) from error
+    server = bound(lambda address: _Server(address, _Handler), host, port)
     server.open(base, clock, stop, tell)
-    threading.Thread(target=server.serve_forever, name="lemming-http", daemon=True).start()
-    try:
-        yield int(server.server_address[1])
-    finally:
-        server.shutdown()
-        server.server_close()
+    with answering(server, "lemming-http") as found:
+        yield found
 
 
 class _Server(ThreadingHTTPServer):

@@ -1,0 +1,34 @@
+"""An HTTP server of the standard library on a thread of its own, for the length of a block."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from http.server import ThreadingHTTPServer
+from typing import TypeVar
+
+from lemming.errors import UsageError
+
+Server = TypeVar("Server", bound=ThreadingHTTPServer)
+
+
+def bound(make: Callable[[tuple[str, int]], Server], host: str, port: int) -> Server:
+    """Return a server that has its port (0: any that is free); raise `UsageError` where it cannot be had."""
+    try:
+        return make((host, port))
+    except (OSError, OverflowError) as error:
+        why = getattr(error, "strerror", None) or str(error)
+        hint = "name another port, or 0 for any that is free"
+        raise UsageError(f"cannot listen on {host}:{port}: {why}", hint=hint) from error
+
+
+@contextlib.contextmanager
+def answering(server: ThreadingHTTPServer, name: str) -> Iterator[int]:
+    """Answer for the length of the block, on a thread of this name; give the port."""
+    threading.Thread(target=server.serve_forever, name=name, daemon=True).start()
+    try:
+        yield int(server.server_address[1])
+    finally:
+        server.shutdown()
+        server.server_close()
