@@ -66,6 +66,11 @@ class Begun(_Plain):
         return not (self.asked or self.results or self.turns)
 
     @property
+    def says_anything(self) -> bool:
+        """Whether it is more than that the request is open, which the entries tell."""
+        return bool(not self.is_only_shown or self.failures or self.spent)
+
+    @property
     def key(self) -> str:
         """What tells it from the agent's others: the request, or the first of what was asked without one."""
         return self.request or (self.asked[0].request if self.asked else "")

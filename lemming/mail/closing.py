@@ -10,12 +10,24 @@ from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry
 
 
+def count_in(payload: Mapping[str, Any], key: str) -> int | None:
+    """Return a whole number, 0 or more, that a payload says; None where it says none."""
+    value = payload.get(key)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
 def last_tick(request: OutboxEntry) -> int | None:
     """Return the last tick whose answer to a request counts; None: any."""
-    deadline = request.payload.get("deadline")
-    if isinstance(deadline, int) and not isinstance(deadline, bool) and deadline >= 0:
-        return request.tick + deadline
-    return None
+    deadline = count_in(request.payload, "deadline")
+    return None if deadline is None else request.tick + deadline
+
+
+def enough_in(payload: Mapping[str, Any], asked: int) -> int:
+    """Return how many answers of those `asked` are enough: `join` is "all" (default), "first" or a number."""
+    if payload.get("join") == "first":
+        return 1
+    number = count_in(payload, "join")
+    return asked if number is None else max(1, min(number, asked))
 
 
 def amount_in(payload: Mapping[str, Any], key: str) -> float | None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from lemming.mail.closing import enough_in, last_tick
 from lemming.mail.requests import End, Hop, Requests, RequestView, Share, normal
 from lemming.messages import EntryName, OutboxEntry
 from lemming.resume import Agent
@@ -103,13 +104,12 @@ def _opened(ordered: Iterable[tuple[EntryName, OutboxEntry]], facts: _Facts) -> 
         if entry.kind != "request" or "hands_on" in entry.payload:
             continue
         if targets := targets_in(entry, facts.known):
-            payload = entry.payload
             opened[name.identity] = RequestView(
                 name=name,
                 entry=entry,
                 shares=[Share(target, target, entry.tick) for target in targets],
-                wanted=_wanted(payload.get("join"), len(targets)),
-                deadline=_deadline(entry),
+                wanted=enough_in(entry.payload, len(targets)),
+                deadline=last_tick(entry),
             )
     return opened
 
@@ -123,20 +123,6 @@ def targets_in(entry: OutboxEntry, known: Iterable[str]) -> list[str]:
     names = dict.fromkeys(name.strip().lower() for name in listed if isinstance(name, str))
     there = known if isinstance(known, frozenset) else frozenset(known)
     return [name for name in names if name in there and name != entry.agent]
-
-
-def _deadline(entry: OutboxEntry) -> int | None:
-    ticks = entry.payload.get("deadline")
-    if not isinstance(ticks, int) or isinstance(ticks, bool) or ticks < 0:
-        return None
-    return entry.tick + ticks
-
-
-def _wanted(join: object, targets: int) -> int:
-    """Return how many answers are enough: `join` is "all" (as it is when absent), "first" or a number."""
-    if join == "first":
-        return 1
-    return max(1, min(join, targets)) if isinstance(join, int) and not isinstance(join, bool) else targets
 
 
 def _events_of(name: EntryName, entry: OutboxEntry, place_of: Callable[[EntryName], Place]) -> list[_Event]:

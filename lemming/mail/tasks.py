@@ -17,12 +17,11 @@ from lemming.agents import Agent
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.read_mark import ReadMark
 from lemming.mail.closing import (
-    amount_in,
     answers,
     cancels,
+    count_in,
     is_for_any,
     is_past_deadline,
-    last_tick,
     refers_to,
 )
 from lemming.mail.visibility import View
@@ -67,26 +66,6 @@ class Task(NamedTuple):
     thread: Sequence[OutboxEntry]
     mark: ReadMark
     path: Sequence[str] = ()
-
-    def as_json(self) -> dict[str, Any]:
-        """Return what a journal holds of it."""
-        plain: dict[str, Any] = {"request": self.begun.request, "asker": ""}
-        if self.request is not None:
-            payload = self.request.payload
-            plain["asker"] = self.request.agent
-            if "hands_on" in payload:
-                plain |= {"asker": str(payload.get("owed_to")), "reply_to": str(payload["hands_on"])}
-                plain["hops"] = payload["hops"] if isinstance(payload.get("hops"), int) else 1
-            if self.path:
-                plain["path"] = [*self.path]
-            if (budget := amount_in(payload, "budget")) is not None:
-                children = [amount_in(ended.payload or {}, "spent") or 0.0 for ended in self.asked]
-                plain |= {"budget": budget, "spent": round(self.begun.spent + sum(children), 6)}
-            if (until := last_tick(self.request)) is not None:
-                plain["until"] = until
-            if isinstance(name := payload.get("conversation"), str):
-                plain["conversation"] = name
-        return {**plain, "begun": self.begun.as_json()}
 
 
 def tasks_of(
@@ -136,7 +115,7 @@ class Tasks:
             if not self._is_over(request):
                 if last and self._has_older_news(name):
                     return None
-                return self._task(request, Begun(request=name.identity, failures=self._failures(name)))
+                return self._task(request, self._begun_before(name.identity))
         return None
 
     def sets_aside(self, entry: OutboxEntry) -> bool:
@@ -189,8 +168,7 @@ class Tasks:
             return True
         self._mail.changing.add(self._name)
         pool = sorted(request.targets & self._mail.named) or [self._name]
-        within = request.payload.get("within")
-        each = within if isinstance(within, int) and within > 0 else TICKS_EACH
+        each = count_in(request.payload, "within") or TICKS_EACH
         turn = (self._mail.tick - request.tick) // each
         return pool[(zlib.crc32(request.id.encode()) + turn) % len(pool)] == self._name
 
@@ -228,8 +206,9 @@ class Tasks:
         asked = [it.request for begun in self._standing for it in begun.asked]
         return frozenset(asked).union(name.id for name in names_of(asked))
 
-    def _failures(self, name: EntryName) -> int:
-        return next((it.failures for it in self._begun if it.request == name.identity), 0)
+    def _begun_before(self, identity: str) -> Begun:
+        """Return where a request stands that no turn has come any further with."""
+        return next((it for it in self._begun if it.request == identity), Begun(request=identity))
 
     def _task(self, request: OutboxEntry | None, begun: Begun) -> Task:
         asked = [Ended(it, self._read(it.request), self._read(it.answer)) for it in begun.asked]
@@ -285,7 +264,7 @@ class Tasks:
                 return True
             if parent and entry.kind == "response" and entry.payload.get("reply_to") == parent:
                 return True  # what it was asked for has been answered
-        persons = self._mail.persons - {request.agent, self._name}
+        persons = filter(self._view.sees, self._mail.persons - {request.agent})
         return any(cancels(entry, request) for it in persons for entry in self._entries_of(it, request.tick))
 
     def _end_of(self, asked: Asked) -> tuple[str, str] | None:
@@ -350,11 +329,11 @@ class Tasks:
     def _entries_of(self, author: str, tick: int) -> Iterator[OutboxEntry]:
         """Yield what an author wrote since a tick; in this one, what was there before the agent's turn.
 
-        Of this tick, only what the agent may read: no turn waits for the others'.
+        Of this tick, only what the agent may read: its turn waits for no other's.
         """
         names = self._mail.past(author)
         today: Sequence[EntryName] = ()
-        if self._view.sees(author) or author in self._mail.persons:
+        if self._view.sees(author):
             today = self._mail.today_of(author, self._name)
         for found in map(self._mail.read, chain(names.all[names.after(tick - 1) :], today)):
             if isinstance(found, OutboxEntry):

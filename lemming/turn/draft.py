@@ -344,8 +344,9 @@ class Draft:
             state.expired_unread = 0
         else:  # what happened outside has happened: the next prompt must say so
             state.results = newest((*state.results, *self.outside))
-            if self.task and self.gave_nothing:
-                state.requests = self.task.after_failure(inputs.state.requests, self.cost)
+            if self.task and status == "failed":
+                before, counts = inputs.state.requests, self.gave_nothing
+                state.requests = self.task.after_failure(before, self.cost, counts=counts)
         state.passed_on = round(state.passed_on + sum(passed_on), 6)
         if state.soft_cap_warned or inputs.warned:
             state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
@@ -372,7 +373,7 @@ class Draft:
             return before
         answered = {entry.payload.get("reply_to") for entry in self.entries if entry.kind == "response"}
         shown = (it for it in self.inputs.open_requests if it.rpartition("_")[2] not in answered)
-        begun = (it for it in before if not it.is_only_shown or it.failures)
+        begun = (it for it in before if it.says_anything)
         return (*begun, *(Begun(request=identity) for identity in shown))
 
     def asked_now(self) -> dict[str, int]:

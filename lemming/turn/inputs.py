@@ -36,7 +36,7 @@ from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of, own_memories
 from lemming.turn.prompt import SITUATIONS, Seen
-from lemming.turn.serving import Serving
+from lemming.turn.serving import Serving, serving_of
 from lemming.turn.team import answered_results, team_tools
 from lemming.turn.values import TurnInputs
 
@@ -95,6 +95,7 @@ def gather(
         uses_wire_form=opening.takes_schema,
     )
     situation = SITUATIONS[entry.prompt](seen)
+    may_hand_on = agent.team is not None and bool(agent.team.hand_to)
     inputs = TurnInputs(
         agent=agent,
         tick=now.tick,
@@ -108,7 +109,7 @@ def gather(
         read=task.mark if task else inbox.mark,
         warned=warned,
         fingerprint=fingerprint,
-        task=_serving(now, agent, task) if task else None,
+        task=serving_of(task, at=now.at, may_hand_on=may_hand_on) if task else None,
         open_requests={request.identity: request.agent for request in asked},
         out_of_reach=_out_of_reach(now, agent, task),
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
@@ -127,13 +128,6 @@ def _inbox(now: Surroundings, agent: Agent, state: AgentState, tasks: Tasks | No
     settings = now.config.org
     view = now.mail.view(agent, state.read)
     return assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
-
-
-def _serving(now: Surroundings, agent: Agent, task: Task) -> Serving:
-    """Return what a turn must know of the request it is for; its payload only if it may be handed on."""
-    may_hand_on = agent.team is not None and bool(agent.team.hand_to)
-    asked = {"asked": task.request.payload} if task.request and may_hand_on else {}
-    return Serving.from_json({**task.as_json(), **asked, "at": now.at})
 
 
 def _out_of_reach(now: Surroundings, agent: Agent, task: Task | None) -> dict[str, str]:

@@ -10,7 +10,8 @@ from lemming.contract import NewEntry
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.kinds import MessageKind
-from lemming.mail.closing import amount_in, last_tick
+from lemming.mail.closing import amount_in, count_in, enough_in, last_tick
+from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
 
 MOST_TURNS = 50
@@ -112,7 +113,8 @@ class Serving:
             case "request" if payload.get("target"):
                 payload = {**payload, "parent": self.id, "path": [*self.path, agent]}
                 if self.until is not None:
-                    payload["deadline"] = _earlier(payload.get("deadline"), self.until - tick)
+                    given, left = count_in(payload, "deadline"), max(0, self.until - tick)
+                    payload["deadline"] = left if given is None else min(given, left)
             case "status":
                 payload = {"reply_to": self.id, **payload}
         return new._replace(payload=self._addressed(payload))
@@ -173,12 +175,16 @@ class Serving:
             entry, payload={**entry.payload, "budget": share if given is None else min(given, share)}
         )
 
-    def after_failure(self, before: Sequence[Begun], cost: float) -> tuple[Begun, ...]:
-        """Return what an agent has begun after a turn that came to nothing."""
+    def after_failure(self, before: Sequence[Begun], cost: float, *, counts: bool) -> tuple[Begun, ...]:
+        """Return what an agent has begun after a turn that came to nothing.
+
+        `counts`: the model answered, and it was of no use; else nobody could be asked.
+        """
         others = [begun for begun in before if begun.key != self.begun.key]
         kept = next((begun for begun in before if begun.key == self.begun.key), Begun(request=self.request))
         spent = round(kept.spent + cost, 6) if self.budget is not None else 0.0
-        return (*others, replace(kept, failures=self.begun.failures + 1, spent=spent))
+        failed = replace(kept, failures=kept.failures + counts, spent=spent)
+        return (*others, failed) if failed.says_anything else tuple(before)
 
     def after(
         self,
@@ -200,6 +206,30 @@ class Serving:
             turns=self.begun.turns + 1,
             spent=round(self.begun.spent + cost, 6) if self.budget is not None else 0.0,
         )
+
+
+def serving_of(task: Task, *, at: str, may_hand_on: bool) -> Serving:
+    """Return what a turn must know of the request it is for; its payload only if it may be handed on."""
+    request, begun = task.request, task.begun
+    if request is None:
+        return replace(OWN_ACCOUNT, begun=begun)
+    payload, conversation = request.payload, request.payload.get("conversation")
+    is_handed_on = "hands_on" in payload
+    spent = [amount_in(ended.payload or {}, "spent") or 0.0 for ended in task.asked]
+    return Serving(
+        request=begun.request,
+        asker=str(payload.get("owed_to")) if is_handed_on else request.agent,
+        begun=begun,
+        until=last_tick(request),
+        conversation=conversation if isinstance(conversation, str) else "",
+        reply_to=str(payload["hands_on"]) if is_handed_on else "",
+        hops=count_in(payload, "hops") or 1 if is_handed_on else 0,
+        path=tuple(task.path),
+        asked=payload if may_hand_on else None,
+        budget=amount_in(payload, "budget"),
+        spent=round(begun.spent + sum(spent), 6),
+        at=at,
+    )
 
 
 def _asks(entry: OutboxEntry) -> bool:
@@ -232,20 +262,9 @@ def _asked_in(
             )
             for entry, to in whom
         ]
-        joins = [entry.payload["join"] for entry in members if "join" in entry.payload]
-        enough.append(_enough(joins[0] if joins else "all", len(whom)))
+        says = next((entry.payload for entry in members if "join" in entry.payload), {})
+        enough.append(enough_in(says, len(whom)))
     return asked, enough
-
-
-def _enough(join: object, count: int) -> int:
-    if join == "first":
-        return 1
-    return max(1, min(join, count)) if isinstance(join, int) and not isinstance(join, bool) else count
-
-
-def _earlier(deadline: object, at_most: int) -> int:
-    is_count = isinstance(deadline, int) and not isinstance(deadline, bool) and deadline >= 0
-    return max(0, min(deadline, at_most) if isinstance(deadline, int) and is_count else at_most)
 
 
 def answering(new: NewEntry, open_requests: Mapping[str, str]) -> NewEntry:

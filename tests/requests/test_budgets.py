@@ -47,3 +47,11 @@ def test_an_answer_of_a_request_without_a_budget_says_nothing_of_its_price(tmp_p
     request = ask(org, "ada")
     tick(org)
     assert "spent" not in answers(org, "ada")[request.id]
+
+
+def test_turns_that_come_to_nothing_count_against_the_budget(tmp_path: Path) -> None:
+    turn = {"turn": {"take": "one", "repairs": 0}}
+    org = org_of(tmp_path, resume("ada", **QUIET, **turn), script=[{"reply": "no json"}])
+    request = ask(org, "ada", budget=2)
+    assert [sum(turn.calls for turn in tick(org).turns) for _ in range(4)] == [1, 1, 0, 0]
+    assert answers(org, "ada")[request.id]["text"] == "its budget of 2 credits is used up"

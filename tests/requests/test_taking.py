@@ -255,3 +255,13 @@ def test_an_agent_that_takes_all_is_shown_answers_apart_from_other_news(tmp_path
     answered, new = prompts(org, 1)["ada"].split("# New entries in your inbox")
     assert '"yes"' in answered.partition("# Answers to what you asked")[2]
     assert '"hm"' in new
+
+
+def test_a_person_whom_the_holder_may_not_read_cancels_nothing(tmp_path: Path) -> None:
+    ada = resume("ada", permissions={"read_outboxes": ["human"]}, **ONE)
+    org = org_of(tmp_path, ada, resume("eve", model={"key": "human"}))
+    request = ask(org, "ada")
+    payload = {"cancels": [request.id], "target": "ada"}
+    send(org, "eve", tick=load_tick(org), kind="status", payload=payload, tags=[], created_at="")
+    tick(org)
+    assert request.id in answers(org, "ada")
