@@ -123,12 +123,14 @@ class Member(NamedTuple):
         if isinstance(plain, str):
             return cls(plain, plain)
         if unknown := plain.keys() - {"agent", "as", "description"}:
-            raise Misfit(f'"{min(unknown)}" is not a key of a member: agent, as, description')
+            raise Misfit(
+                f'team.ask: "{min(unknown)}" is not a key of a member, which has agent, as, description'
+            )
         if "agent" not in plain:
-            raise Misfit('a member needs "agent"')
+            raise Misfit('team.ask: a member needs "agent"')
         name = plain.get("as", plain["agent"])
         if not _TOOL_NAME.match(name):
-            raise Misfit(f'"as": "{name}" must be of letters, digits, - and _')
+            raise Misfit(f'team.ask: "as" is "{name}", and must be of letters, digits, - and _')
         return cls(plain["agent"], name, plain.get("description", ""))
 
 
@@ -160,7 +162,7 @@ class Team:
     def __post_init__(self) -> None:
         names = [member.name for member in self.members]
         if twice := next((name for name in names if names.count(name) > 1), None):
-            raise Misfit(f'two members are called "{twice}": give one another "as"')
+            raise Misfit(f'team.ask: two members are called "{twice}": give one another "as"')
 
     @cached_property
     def members(self) -> tuple[Member, ...]:

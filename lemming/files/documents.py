@@ -277,6 +277,8 @@ def in_plain_words(item: Any) -> str:
     kind, context, value = item["type"], item.get("ctx", {}), item.get("input")
     if kind in ("dataclass_type", "dict_type", "model_type"):
         return f"expected an object, found {_kind_of(value)}"
+    if kind == "value_error":  # ours, which says what is wrong with more than a type
+        return str(context["error"])
     if kind == "literal_error":
         return f"expected {context['expected']}, found {_show(value)}"
     expected = {
