@@ -18,7 +18,7 @@ def who_goes_on(snapshot: Snapshot) -> Iterator[str]:
     """Yield the agents for which something waits that names them, though they may not be due yet.
 
     That is an unread entry with the agent as its target, a request that it may go on with, or a tool's result
-    that it has not been shown.
+    that it has not been shown. An answer is none as long as others are waited for with it.
     People, agents that are paused or broken, and those that may spend no more are left out.
     """
     for name, agent in snapshot.survey.agents.items():
@@ -43,12 +43,12 @@ def _has_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
     view = snapshot.mail.view(agent, state.read)
     wake = agent.schedule.wake or snapshot.config.org.defaults.wake
     tasks = tasks_of(view, agent, state.requests, wake)
-    if tasks and tasks.next(state.serving):
+    if tasks and tasks.next(""):
         return True
     found = map(snapshot.mail.read, view.fresh())
     return any(
         isinstance(entry, OutboxEntry)
         and agent.name in entry.targets
-        and not (tasks and tasks.is_nothing_new(entry))
+        and not (tasks and tasks.sets_aside(entry))
         for entry in found
     )

@@ -9,7 +9,7 @@ import pytest
 from asked import answers, ask, open_of, org_of, prompts, said, tick
 
 from lemming.agents import survey_agents
-from lemming.engine import run_forever
+from lemming.engine import run_forever, ticks
 from lemming.messages import read_outbox_entries, send
 from lemming.testing import FrozenClock, resume, say
 from lemming.tick.counter import load_tick
@@ -220,3 +220,15 @@ def test_a_team_at_work_writes_the_same_bytes_however_many_turns_run_at_once(tmp
         written.append((found, ledgers))
     assert written[0] == written[1] == written[2]
     assert len(answers(org, "desk")) == 3
+
+
+def test_ticks_do_not_follow_each_other_for_an_answer_that_waits_for_another(tmp_path: Path) -> None:
+    script = [
+        {"agent": "desk", "reply": calls(("ask_ann", {"message": "a?"}), ("ask_bob", {"message": "b?"}))},
+        {"reply": say("here")},
+    ]
+    org = org_of(tmp_path, desk("ann", "bob"), resume("ann", **QUIET), resume("bob", **QUIET), script=script)
+    ask(org, "desk")
+    tick(org)
+    (org / "agents/bob/resume.json").write_text("{")
+    assert len([*ticks(org, until_quiet=True, clock=FrozenClock())]) <= 2
