@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from asked_corpus import asked, by_the_clock, team
 from doors import dropped
+from parts import by_hand, call, remembers
 from planned_corpus import planned
-from team_corpus import team
 
 from lemming.errors import RateLimited
 from lemming.files import fs
@@ -34,21 +35,6 @@ class Case:
     @property
     def name(self) -> str:
         return self.build.__name__
-
-
-def remembers(text: str, **more: Any) -> dict[str, Any]:
-    return say(text, memory_updates=[{"key": "last", "value": text}], **more)
-
-
-def call(tool: str, **args: Any) -> dict[str, Any]:
-    return {"tool": tool, "args": args}
-
-
-def by_hand(base: Path, author: str, tick: int, ident: str, *, kind: str = "request", **payload: Any) -> None:
-    """Put an entry into an outbox as a person with an editor would."""
-    entry = {"id": ident, "tick": tick, "agent": author, "kind": kind, "payload": payload}
-    file = f"agents/{author}/outbox/{tick:08d}_{ident}.json"
-    fs.publish(base, file, pretty({**entry, "tags": [], "created_at": ""}))
 
 
 class Hangs(Tool):
@@ -331,28 +317,6 @@ def sealed(base: Path, org: dict[str, Any]) -> None:
     fs.publish(base, "tick.json", pretty({"current_tick": 99}))
 
 
-def by_the_clock(base: Path, org: dict[str, Any]) -> None:
-    """A cron schedule, a job of the calendar and one after it, an entry and a reminder that wait."""
-    calls = [call("remind_me", text="look again", after="90m")]
-    response = say("done", outbox_entries=[{"kind": "response", "payload": {"text": "done"}, "tags": []}])
-    make_org(
-        base,
-        resume("ada", schedule={"cron": "0 */2 * * *"}, permissions={"tools": ["remind_me"]}, clock=True),
-        resume("calendar", model={"key": "clock"}),
-        resume("dan", schedule={"wake": "addressed"}, permissions={"read_outboxes": ["calendar", "human"]}),
-        resume("human", model={"key": "human"}),
-        org={**org, "timezone": "Europe/Berlin"},
-        script=[
-            {"agent": "ada", "step": 0, "reply": remembers("noted", tool_calls=calls)},
-            {"agent": "dan", "reply": response},
-        ],
-    )
-    page = {"agent": "dan", "text": "Write the page.", "cron": "0 2 * * *"}
-    jobs = {"page": page, "post": {"agent": "dan", "text": "Post it.", "after": "page"}}
-    fs.publish(base, "config/calendar.json", pretty({"jobs": jobs}))
-    by_hand(base, "human", 1, "later", text="for dan", target="dan", not_before="2026-01-01T03:30:00Z")
-
-
 def hiring(base: Path, org: dict[str, Any]) -> None:
     """Agents made out of their creator's credits, half of what is left and a sum, until there are none."""
     new = [
@@ -392,29 +356,6 @@ def paused(base: Path, org: dict[str, Any]) -> None:
         org=org,
         script=[{"reply": remembers("at work")}],
     )
-
-
-def asked(base: Path, org: dict[str, Any]) -> None:
-    """Requests of a person: one that another agent and a person are asked for, one cancelled, one expired."""
-    to_bob = {"kind": "request", "payload": {"text": "how many?", "target": "bob"}, "tags": []}
-    to_eve = {"kind": "request", "payload": {"text": "may I?", "target": "eve", "deadline": 1}, "tags": []}
-    asks = {"outbox_entries": [to_bob, to_eve], "tool_calls": [], "memory_updates": [], "notes": ""}
-    serves = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}
-    make_org(
-        base,
-        *(resume(name, **serves) for name in ("ada", "bob")),
-        *(resume(name, model={"key": "human"}) for name in ("eve", "human")),
-        org=org,
-        script=[
-            {"agent": "ada", "contains": "seven", "reply": remembers("seven", kind="response")},
-            {"agent": "ada", "reply": asks},
-            {"agent": "bob", "reply": remembers("seven", kind="response")},
-        ],
-    )
-    by_hand(base, "human", 0, "first", text="how many?", target="ada", conversation="talk")
-    by_hand(base, "human", 0, "second", text="never mind", target="ada", conversation="talk")
-    by_hand(base, "human", 0, "late", text="at once!", target="bob", conversation="", deadline=0)
-    by_hand(base, "human", 0, "over", kind="status", cancels="human/00000000_second")
 
 
 CASES = [

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
+from bill import Bill, overpaid
 from corpus import BY_NAME
-from trial import Bill, Over, finish, folder, ideal, moments, overpaid, run, survives
+from trial import Over, finish, folder, ideal, moments, run, survives
 
 from lemming.errors import DiskError
 from lemming.files.disk import on_disk

@@ -21,8 +21,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from bill import Bill, overpaid
 from corpus import BY_NAME
-from trial import EVERYTHING, TALLIES, Bill, Tally, overpaid, torn_files
+from trial import EVERYTHING, TALLIES, Tally, torn_files
 
 from lemming.engine import load_tick, run_once
 from lemming.files.jsontext import pretty

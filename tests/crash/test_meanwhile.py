@@ -8,7 +8,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from trial import Bill, Moment, differences, folder, ideal, moments, run, sample
+from bill import Bill
+from trial import Moment, differences, folder, ideal, moments, run, sample
 
 from lemming.cli import run as lemming
 from lemming.engine import load_tick, run_once

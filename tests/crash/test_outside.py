@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import ClassVar
 
 import pytest
-from trial import EVERYTHING, Bill, folder, run
+from bill import Bill
+from trial import EVERYTHING, folder, run
 
 from lemming.engine import run_once
 from lemming.events import Event, ModelAsked

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
+from bill import Bill
 from corpus import CASES
 from trial import (
     EVERYTHING,
     TALLIES,
-    Bill,
     Over,
     Tally,
     finish,

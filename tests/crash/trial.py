@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import zlib
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
@@ -15,11 +14,11 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
+from bill import Bill, overpaid
 from corpus import BY_NAME
 
 from lemming.engine import load_tick, persist_tick, recorded_report, run_once
 from lemming.errors import CorruptState, DiskError, LemmingError
-from lemming.events import Event, ModelAsked, TickBegins
 from lemming.files.disk import Disk, disk, on_disk
 from lemming.journal.file import Durability, is_committed, journal_ticks
 from lemming.testing import FrozenClock, tree
@@ -43,24 +42,6 @@ from lemming.timeline.repair.repair import find_repairs, make_repairs
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 SAMPLE_STRIDE = 47
-
-
-@dataclass
-class Bill:
-    """The model calls asked for, as "tick agent call", in order. What is in it twice was paid twice."""
-
-    calls: list[str] = field(default_factory=list)
-    tick: int = 0
-
-    def hear(self, event: Event) -> None:
-        if isinstance(event, TickBegins):
-            self.tick = event.tick
-        elif isinstance(event, ModelAsked):
-            self.calls.append(f"{self.tick} {event.agent} {event.call}")
-
-    @property
-    def repeated(self) -> list[str]:
-        return list((Counter(self.calls) - Counter(set(self.calls))).elements())
 
 
 @dataclass(frozen=True)
@@ -380,15 +361,6 @@ def differences(expected: Ideal, base: Path, ticks: int, bill: Bill) -> Iterator
         yield f"the journals tell of {told} instead of {expected.totals}"
     if set(bill.calls) != expected.calls:
         yield f"other calls: {sorted(set(bill.calls) ^ expected.calls)}"
-
-
-def overpaid(bill: Bill, most: int, *, whole_tick: bool = False) -> list[str]:
-    """Say if more was paid again than the promise allows: so many calls, or the calls of one tick."""
-    if whole_tick:
-        ticks = {call.split()[0] for call in bill.repeated}
-        again = Counter(bill.repeated).values()
-        return [f"paid again: {bill.repeated}"] if len(ticks) > 1 or max(again, default=0) > 1 else []
-    return [f"paid again: {bill.repeated}"] if len(bill.repeated) > most else []
 
 
 def torn_files(left: Image) -> list[str]:

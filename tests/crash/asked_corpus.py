@@ -1,0 +1,97 @@
+"""The organisations of the corpus in which somebody waits: for an answer, or for a moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from parts import by_hand, call, remembers
+
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.messages import send
+from lemming.testing import make_org, resume, say
+
+
+def asked(base: Path, org: dict[str, Any]) -> None:
+    """Requests of a person: one that another agent and a person are asked for, one cancelled, one expired."""
+    to_bob = {"kind": "request", "payload": {"text": "how many?", "target": "bob"}, "tags": []}
+    to_eve = {"kind": "request", "payload": {"text": "may I?", "target": "eve", "deadline": 1}, "tags": []}
+    asks = {"outbox_entries": [to_bob, to_eve], "tool_calls": [], "memory_updates": [], "notes": ""}
+    serves = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}
+    make_org(
+        base,
+        *(resume(name, **serves) for name in ("ada", "bob")),
+        *(resume(name, model={"key": "human"}) for name in ("eve", "human")),
+        org=org,
+        script=[
+            {"agent": "ada", "contains": "seven", "reply": remembers("seven", kind="response")},
+            {"agent": "ada", "reply": asks},
+            {"agent": "bob", "reply": remembers("seven", kind="response")},
+        ],
+    )
+    by_hand(base, "human", 0, "first", text="how many?", target="ada", conversation="talk")
+    by_hand(base, "human", 0, "second", text="never mind", target="ada", conversation="talk")
+    by_hand(base, "human", 0, "late", text="at once!", target="bob", conversation="", deadline=0)
+    by_hand(base, "human", 0, "over", kind="status", cancels="human/00000000_second")
+
+
+def team(base: Path, org: dict[str, Any]) -> None:
+    """Two questions that become six, one handed on, with budgets and a deadline that passes."""
+    quiet = {"schedule": {"wake": "addressed"}}
+    asks = [
+        call("ask_ann", message="a?"),
+        call("ask_bob", message="b?"),
+        call("ask_cyd", message="c?", deadline=1),
+    ]
+    make_org(
+        base,
+        resume("desk", team={"ask": ["ann", "bob", "cyd"], "hand_to": ["bill"]}, **quiet),
+        resume("ann", team={"ask": ["bob"]}, **quiet),
+        resume("bob", **quiet),
+        resume("bill", **quiet),
+        resume("cyd", schedule={"run_every_n_ticks": 50}),
+        resume("human", model={"key": "human"}),
+        org=org,
+        models={"human": {"provider": "human"}},
+        script=[
+            {"agent": "desk", "contains": '"output": "', "reply": say("all of it", kind="response")},
+            {
+                "agent": "desk",
+                "contains": "bill",
+                "reply": say("", tool_calls=[call("hand_to_bill", message="x")]),
+            },
+            {"agent": "desk", "reply": {**say("busy", kind="status"), "tool_calls": asks}},
+            {"agent": "ann", "contains": '"output": "', "reply": say("from bob", kind="response")},
+            {
+                "agent": "ann",
+                "reply": {**say("busy", kind="status"), "tool_calls": [call("ask_bob", message="?")]},
+            },
+            {"reply": say("here", kind="response")},
+        ],
+    )
+    for number, (text, more) in enumerate((("hard", {"budget": 20}), ("bill", {}))):
+        payload = {"text": text, "target": "desk", "conversation": str(number), **more}
+        send(base, "human", tick=1, kind="request", payload=payload, tags=[], created_at="")
+
+
+def by_the_clock(base: Path, org: dict[str, Any]) -> None:
+    """A cron schedule, a job of the calendar and one after it, an entry and a reminder that wait."""
+    calls = [call("remind_me", text="look again", after="90m")]
+    response = say("done", outbox_entries=[{"kind": "response", "payload": {"text": "done"}, "tags": []}])
+    make_org(
+        base,
+        resume("ada", schedule={"cron": "0 */2 * * *"}, permissions={"tools": ["remind_me"]}, clock=True),
+        resume("calendar", model={"key": "clock"}),
+        resume("dan", schedule={"wake": "addressed"}, permissions={"read_outboxes": ["calendar", "human"]}),
+        resume("human", model={"key": "human"}),
+        org={**org, "timezone": "Europe/Berlin"},
+        script=[
+            {"agent": "ada", "step": 0, "reply": remembers("noted", tool_calls=calls)},
+            {"agent": "dan", "reply": response},
+        ],
+    )
+    page = {"agent": "dan", "text": "Write the page.", "cron": "0 2 * * *"}
+    jobs = {"page": page, "post": {"agent": "dan", "text": "Post it.", "after": "page"}}
+    fs.publish(base, "config/calendar.json", pretty({"jobs": jobs}))
+    by_hand(base, "human", 1, "later", text="for dan", target="dan", not_before="2026-01-01T03:30:00Z")

@@ -1,0 +1,25 @@
+"""What the organisations of the corpus are made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.testing import say
+
+
+def remembers(text: str, **more: Any) -> dict[str, Any]:
+    return say(text, memory_updates=[{"key": "last", "value": text}], **more)
+
+
+def call(tool: str, **args: Any) -> dict[str, Any]:
+    return {"tool": tool, "args": args}
+
+
+def by_hand(base: Path, author: str, tick: int, ident: str, *, kind: str = "request", **payload: Any) -> None:
+    """Put an entry into an outbox as a person with an editor would."""
+    entry = {"id": ident, "tick": tick, "agent": author, "kind": kind, "payload": payload}
+    file = f"agents/{author}/outbox/{tick:08d}_{ident}.json"
+    fs.publish(base, file, pretty({**entry, "tags": [], "created_at": ""}))
