@@ -57,11 +57,7 @@ class Channels:
             if channel.sends and not (config.org.paused or agent.paused):
                 desk = self._desk(agent, config, lambda: tick, now)
                 pending = self._org.own(Addressed).pending(agent, survey, tick)
-                if pending:
-                    before = desk.log.traffic.last
-                    self._note_wait(deliver_due(channel, desk, pending))
-                    if desk.syncs and desk.log.traffic.last is not before:
-                        desk.log.sync()
+                self._note_wait(deliver_due(channel, desk, pending) if pending else None)
 
     def has_arrived(self) -> str:
         """Return the folder in which something has arrived since the last look; empty when nothing has."""

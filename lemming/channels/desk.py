@@ -59,7 +59,9 @@ class Desk:
     @property
     def log(self) -> ChannelLog:
         """What came and went."""
-        return self.org.own(ChannelLogs).of(self.agent.name)
+        log = self.org.own(ChannelLogs).of(self.agent.name)
+        log.syncs = self.syncs
+        return log
 
     def payload(self, message: Message) -> dict[str, Any]:
         """Return the payload of a message's entry; raise `RequestRejected` for one that is too large."""

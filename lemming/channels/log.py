@@ -129,6 +129,8 @@ class ChannelLog:
         self._base, self.file = org.base, paths.channel_log(agent)
         self._lock = threading.RLock()
         self._read: tuple[int, int, int] | None = None
+        self._is_mended = False
+        self.syncs = True
         self._traffic = Traffic()
 
     @property
@@ -145,20 +147,20 @@ class ChannelLog:
         """Keep others from writing while the block decides what is so."""
         with self._lock, fs.AppendFile(self._base, self.file) as file:
             fcntl.flock(file.fileno(), fcntl.LOCK_EX)
-            file.size = os.fstat(file.fileno()).st_size
-            traffic = self.traffic
-            yield ChannelWriter(file, traffic)
-            self._read = self._stamp()
+            try:
+                file.size = os.fstat(file.fileno()).st_size
+                if not (self._is_mended and (file.size == 0 or _ends_a_line(file))):
+                    _cut_torn(file)
+                    self._is_mended = True
+                yield ChannelWriter(file, self.traffic, syncs=self.syncs)
+                self._read = self._stamp()
+            finally:  # closing alone would leave it locked as long as a copy of the descriptor is open
+                fcntl.flock(file.fileno(), fcntl.LOCK_UN)
 
     def note(self, did: Did, now: datetime, **facts: str) -> None:
         """Write one line."""
         with self.writing() as writer:
             writer.note(did, now, **facts)
-
-    def sync(self) -> None:
-        """Make everything written so far survive power loss."""
-        with self._lock, fs.AppendFile(self._base, self.file) as file:
-            file.sync()
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
@@ -177,23 +179,35 @@ class ChannelLog:
 class ChannelWriter:
     """The log, held: what it says, and a place for more."""
 
-    def __init__(self, file: fs.AppendFile, traffic: Traffic) -> None:
-        self._file, self.traffic = file, traffic
+    def __init__(self, file: fs.AppendFile, traffic: Traffic, *, syncs: bool) -> None:
+        self._file, self.traffic, self._syncs = file, traffic, syncs
 
     def note(self, did: Did, now: datetime, **facts: str) -> None:
-        """Write one line, in the place of one that was torn."""
+        """Write one line; with `syncs` it survives power loss."""
         line = redact_json({"at": timestamp(now), "did": did, **facts})
         if isinstance(line.get("why"), str):
             line["why"] = excerpt(line["why"], 400)
-        if self._file.size and not _ends_a_line(self._file):
-            self._file.truncate(self._file.read().rfind(b"\n") + 1)
         self._file.append(compact(line) + b"\n")
+        if self._syncs:
+            self._file.sync()
         self.traffic.add(line)
 
 
 @looking
 def _status(path: Path) -> os.stat_result:
     return os.stat(path)
+
+
+def _cut_torn(file: fs.AppendFile) -> None:
+    """Take off a last line that was torn, or of which power loss left a part."""
+    raw = file.read()
+    whole = raw[: raw.rfind(b"\n") + 1]
+    last = whole[whole.rfind(b"\n", 0, -1) + 1 :]
+    with contextlib.suppress(JsonProblem):
+        parse(last)
+        last = b""
+    if (size := len(whole) - len(last)) < len(raw):
+        file.truncate(size)
 
 
 def _ends_a_line(file: fs.AppendFile) -> bool:

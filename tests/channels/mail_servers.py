@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import imaplib
 import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Iterator
 from email.message import EmailMessage, Message
 from typing import Any, NamedTuple
@@ -121,6 +123,9 @@ def smtp_server(*answers: str) -> Iterator[Outbox]:
         yield outbox
     finally:
         controller.stop()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            gc.collect()  # its loop may end before it has closed every connection
 
 
 def mail(text: str = "Hello?", **headers: str) -> EmailMessage:
