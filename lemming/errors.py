@@ -221,9 +221,13 @@ class CircuitOpen(ProviderError):
 
 
 class RequestRejected(ProviderError):
-    """The backend understood the request and refused it: too long, an option it does not know."""
+    """The backend understood the request and refused it: too long, an option it does not know.
+
+    `refused`: the part of the request that it does not take and can do without (`Request.without`), if so.
+    """
 
     code = "LMG-507"
+    refused = ""
 
 
 class Unusable(RequestRejected):

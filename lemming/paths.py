@@ -22,6 +22,7 @@ JOURNALS = "logs/ticks"
 ENGINE_LOG = "logs/engine.log"
 LOCK_FILE = ".lemming/lock"
 CIRCUITS_FILE = ".lemming/circuits.json"
+SERVERS_FILE = ".lemming/servers.json"
 TOLD = "logs/told.json"
 TURNS_NOT_DONE = "logs/turns_not_done.jsonl"
 

@@ -61,7 +61,8 @@ Finish = Literal["stop", "length", "refusal", "too_large"]
 class Request(NamedTuple):
     """One question to a model. `schema` is the JSON Schema the answer should satisfy, if any.
 
-    `extra` are further fields in the backend's own words, such as `top_p`.
+    `extra` are further fields in the backend's own words, such as `top_p`. `without` names what is to be left
+    out because the server does not take it: the keys of `lemming.llm.servers.INSTEAD`.
     """
 
     model_name: str
@@ -75,6 +76,7 @@ class Request(NamedTuple):
     tick: int = 0
     step: int = 0
     extra: dict[str, Any] | None = None
+    without: tuple[str, ...] = ()
 
 
 class Reply(NamedTuple):
@@ -184,6 +186,9 @@ class LLMProvider(ABC):
     """Calls that the backend works on at once, where the entry's `max_concurrency` does not say; None: many.
     Others wait for room before their deadline begins."""
 
+    leaves_out = False
+    """Whether requests are sent without what `Request.without` names, and refusals say what to leave out."""
+
     can_be_down = True
     """Whether the backend may be out of order for a while, and is then left alone by a circuit breaker."""
 
@@ -197,6 +202,7 @@ class LLMProvider(ABC):
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage. Override it where the backend reports usage."""
         rest = {name: value for name, value in request._asdict().items() if name not in _NAMED}
+        del rest["without"]
         further = rest.pop("extra") or {}
         text = self.call(request.model_name, request.messages, request.temperature, **rest, **further)
         return Reply(text=text, model=request.model_name)

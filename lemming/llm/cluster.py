@@ -203,7 +203,7 @@ class _DaskProvider(Backend):
 
     def __init__(self, calls: DaskCalls, line: Line, inner: LLMProvider) -> None:
         self.takes_schema, self.is_person = inner.takes_schema, inner.is_person
-        self.can_be_down = inner.can_be_down
+        self.can_be_down, self.leaves_out = inner.can_be_down, inner.leaves_out
         self._calls, self._line = calls, line
 
     def complete(self, request: Request) -> Reply:

@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from lemming.errors import ProviderError, Unavailable
+from lemming.errors import ProviderError, RequestRejected, Unavailable
 from lemming.llm.calls import ask, timed_out
 from lemming.llm.circuit import Circuit
 from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
+from lemming.llm.servers import Server
 from lemming.providers import Backend, LLMProvider, Reply, Request
 
 if TYPE_CHECKING:
@@ -39,7 +40,8 @@ class RetryingLLMProvider(Backend):
     `Request.deadline_s` holds for all attempts and pauses together. A pause is what the server asked
     for, or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error whose pause
     would outlast the deadline is raised at once. Each attempt waits for room in the `pace` by the `limits`,
-    for as long as it takes: the deadline is the backend's, not ours.
+    for as long as it takes: the deadline is the backend's, not ours. What the `server` refuses of a request
+    and can do without is left out: at once, and from then on.
 
     Setting `stop` ends a pause or a wait for room; the call then fails, for the process is about to end.
     """
@@ -54,6 +56,7 @@ class RetryingLLMProvider(Backend):
         circuit: Circuit | None = None,
         pace: Pace | None = None,
         limits: Limits = NO_LIMITS,
+        server: Server | None = None,
         stop: threading.Event | None = None,
         sleep: Callable[[float], object] | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -62,7 +65,7 @@ class RetryingLLMProvider(Backend):
         self.takes_extra = getattr(provider, "takes_extra", True)
         self.takes_schema, self.is_person = provider.takes_schema, provider.is_person
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
-        self._pace, self._limits = pace, limits
+        self._pace, self._limits, self._server = pace, limits, server
         self._stop = stop or threading.Event()
         self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
 
@@ -70,11 +73,12 @@ class RetryingLLMProvider(Backend):
         """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
         deadline = _Deadline(request.deadline_s, self._clock() + request.deadline_s)
         try:
-            return self._attempt(request, deadline)
+            reply = self._attempt(request, deadline)
+            return reply._replace(earlier=tuple(deadline.failures)) if deadline.failures else reply
         except ProviderError as error:  # only now there is something to retry
             first = error
         try:
-            reply: Reply = self._retrying()(self._again, [first], request, deadline)
+            reply = self._retrying()(self._again, [first], request, deadline)
         except ProviderError as error:
             error.earlier = tuple(failure for failure in deadline.failures if failure is not error)
             raise
@@ -99,6 +103,21 @@ class RetryingLLMProvider(Backend):
         return self._attempt(request._replace(deadline_s=remaining_s), deadline)
 
     def _attempt(self, request: Request, deadline: _Deadline) -> Reply:
+        """Ask, and again without each part of the request that the server refuses and can do without."""
+        if self._server:
+            request = self._server.suited(request)
+        while True:
+            try:
+                return self._once(request, deadline)
+            except RequestRejected as error:
+                if error.refused in ("", *request.without):
+                    raise
+                if self._server:
+                    self._server.learn(request.model_name, error)
+                without, remaining_s = (*request.without, error.refused), deadline.ends - self._clock()
+                request = request._replace(without=without, deadline_s=remaining_s)
+
+    def _once(self, request: Request, deadline: _Deadline) -> Reply:
         if request.deadline_s <= 0:
             raise timed_out(deadline.whole_s)
         if self._pace is None:

@@ -20,7 +20,7 @@ from lemming import paths
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, Org, load_config
 from lemming.deadlines import LeftBehind
-from lemming.errors import ConfigError, DiskError, LemmingError, NotAnOrg, OrgBusy, Problem, Unusable
+from lemming.errors import ConfigError, DiskError, NotAnOrg, OrgBusy, Problem
 from lemming.events import Event, Observer, ProblemFound, ignore
 from lemming.files.documents import once_saved
 from lemming.files.jsontext import JsonProblem, parse, pretty_words
@@ -33,7 +33,8 @@ from lemming.logging_config import EngineLog
 from lemming.org_format import require_known_format
 from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import load_installed_plugins, load_plugins
-from lemming.providers import LLMProvider, Reply, Request, make_provider, provider_names
+from lemming.providers import Reply, Request, provider_names
+from lemming.tick.backends import Backends
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.not_done import TurnsNotDone
 from lemming.tick.reading import previous_reading
@@ -45,9 +46,6 @@ if TYPE_CHECKING:
     from lemming.contract import ToolCall
     from lemming.journal.file import Journal
     from lemming.llm.batch.queue import Batches
-    from lemming.llm.circuit import Circuits
-    from lemming.llm.cluster import DaskCalls
-    from lemming.llm.rate_limit import Pace
     from lemming.report import TickReport
 
 BEGINNINGS_WAITED_FOR = 25
@@ -88,13 +86,8 @@ class Runtime:
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
     _joined: tuple[Observer, ...] = ()
-    _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
-    _settings: Org = field(default_factory=Org)
     _config: Config | None = None
     _config_problem: str = ""
-    _circuits: Circuits | None = None
-    _paces: dict[str, Pace] = field(default_factory=dict)
-    _cluster: DaskCalls | None = None
     _told: set[Problem] = field(default_factory=set)
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
@@ -134,7 +127,7 @@ class Runtime:
         load_plugins(tuple(config.org.plugins))
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
-        self._settings, self._joined = config.org, tuple(self.observers_of(self, config))
+        self.backends.settings, self._joined = config.org, tuple(self.observers_of(self, config))
         return config
 
     def _readable_config(self) -> Config:
@@ -154,8 +147,7 @@ class Runtime:
 
     def close(self) -> None:
         """Leave the cluster, if there is one."""
-        if self._cluster is not None:
-            self._cluster.close()
+        self.backends.close()
 
     def tell(self, problem: Problem, agent: str = "") -> None:
         """Say something that a person should mend, once: in the log, and to whoever watches."""
@@ -190,11 +182,18 @@ class Runtime:
 
     def complete(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for, in a batch where there is one for it."""
-        return self.batches.complete(entry, request) if self.batches else self.complete_live(entry, request)
+        if self.batches is None:
+            return self.complete_live(entry, request)
+        return self.batches.complete(entry, self.backends.suited(entry, request))
 
     def complete_live(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
-        return self._provider(entry).complete(request)
+        return self.backends.complete(entry, request)
+
+    @cached_property
+    def backends(self) -> Backends:
+        """The model backends of the organisation."""
+        return Backends(self.base, self.clock, self.stop, self.tell)
 
     def batches_of(self, journal: Journal) -> Batches | None:
         """Return where the calls of a tick wait for each other; None when each goes at once.
@@ -207,7 +206,7 @@ class Runtime:
         from lemming.llm.batch.queue import Batches
 
         return Batches(
-            make_provider=self._bare_provider,
+            make_provider=self.backends.bare,
             live=self.complete_live,
             record=journal.append,
             records=journal.records,
@@ -226,60 +225,6 @@ class Runtime:
             return call_tool(call.tool, call.args, context, self.stop)
         except LeftBehind as error:
             raise Stopped from error
-
-    def _provider(self, entry: ModelEntry) -> LLMProvider:
-        limits = entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute
-        where = self._settings.executor, self._settings.executor_address
-        key = entry.provider, repr(entry.options), entry.attempts, limits, where
-        if key in self._providers:
-            return self._providers[key]
-        with self._lock:
-            if key not in self._providers:
-                try:
-                    self._providers[key] = self._make(entry)
-                except DiskError:
-                    raise
-                except LemmingError as error:
-                    raise Unusable(error.message, where=error.where, hint=error.hint) from error
-            return self._providers[key]
-
-    def _make(self, entry: ModelEntry) -> LLMProvider:
-        from lemming.llm.circuit import Circuits, circuit_name
-        from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
-        from lemming.llm.retrying import RetryingLLMProvider
-
-        if self._circuits is None:
-            self._circuits = Circuits(self.base, self.clock)
-        provider = self._bare_provider(entry)
-        name = circuit_name(entry.provider, entry.options)
-        limits = Limits(
-            entry.max_concurrency or provider.max_concurrency,
-            entry.requests_per_minute,
-            entry.tokens_per_minute,
-        )
-        pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
-        if self._settings.executor == "dask" and provider.can_be_down:  # a recording is read here
-            provider = self._by_cluster(provider, entry)
-            name = f"{name} by {self._settings.executor_address}"
-        circuit = self._circuits.circuit(name) if provider.can_be_down else None
-        return RetryingLLMProvider(
-            provider, attempts=entry.attempts, circuit=circuit, pace=pace, limits=limits, stop=self.stop
-        )
-
-    def _bare_provider(self, entry: ModelEntry) -> LLMProvider:
-        plugins = self._settings.plugins
-        return make_provider(entry.provider, entry.options, base=self.base, plugins=plugins)
-
-    def _by_cluster(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
-        from lemming.llm.cluster import DaskCalls
-
-        if self._cluster is None or self._cluster.address != self._settings.executor_address:
-            self.close()
-            self._cluster = DaskCalls(self._settings.executor_address)
-        plugins = self._settings.plugins
-        return self._cluster.provider(
-            provider, entry.provider, entry.options, base=self.base, plugins=plugins
-        )
 
 
 @contextlib.contextmanager

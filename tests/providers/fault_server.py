@@ -109,6 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(scenario, f"/{rest}", faults.counts[self.path])
 
     def _answer(self, scenario: str, path: str, attempt: int) -> None:
+        faults = self.server.faults
         good = json.dumps(answer_body(path, ANSWER)).encode()
         match scenario.split("-"):
             case ["429", "after", seconds]:
@@ -163,6 +164,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._send(200, json.dumps(_with_counts(path, ODD_COUNTS[int(number)])).encode())
             case ["echo"]:
                 self._send(200, json.dumps(answer_body(path, self._echoed())).encode())
+            case ["picky", *parts] if part := refused_of(faults.received[-1].body, parts):
+                error = {"message": REFUSALS[part], "type": "invalid_request_error", "param": part}
+                self._send(
+                    400, json.dumps({"error": error if "/api/" not in path else error["message"]}).encode()
+                )
             case ["refusal"]:
                 self._send(200, json.dumps(_refusal(path)).encode())
             case _:
@@ -224,6 +230,24 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.faults.connections.discard(self.connection)
         os.close(self.connection.detach())
         self.close_connection = True
+
+
+REFUSALS = {
+    "json_schema": "'response_format' of type 'json_schema' is not supported with this model.",
+    "json_object": "This response_format type is unavailable now",
+    "output_config": "output_config: Extra inputs are not permitted",
+    "format": "json: cannot unmarshal object into Go struct field ChatRequest.format of type string",
+    "seed": "Unknown parameter: 'seed'.",
+    "temperature": "Unsupported value: 'temperature' does not support 0.2 with this model.",
+    "max_completion_tokens": "body.max_completion_tokens: Extra inputs are not permitted",
+}
+
+
+def refused_of(body: dict[str, Any], parts: list[str]) -> str:
+    """Return the first of the parts that a request has and that a picky server does not take."""
+    wanted = body.get("response_format") or body.get("text", {}).get("format") or {}
+    has = {**body, str(wanted.get("type")): True}
+    return next((part for part in parts if has.get(part) is not None), "")
 
 
 def answer_body(path: str, text: str) -> dict[str, Any]:

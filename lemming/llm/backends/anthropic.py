@@ -78,15 +78,21 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
         }
         if system:
             fields["system"] = system
-        if request.schema is not None:
+        if request.schema is not None and "json_schema" not in request.without:
             wanted = {"type": "json_schema", "schema": transform_schema(request.schema)}
             fields["output_config"] = {"format": wanted}
         return fields
 
     def _further(self, request: Request) -> dict[str, Any]:
         # The SDK has no argument for a temperature any more; whether the model takes one, the server says.
-        temperature = {} if request.temperature is None else {"temperature": request.temperature}
-        return {**temperature, **super()._further(request)}
+        if request.temperature is None or "temperature" in request.without:
+            return super()._further(request)
+        return {"temperature": request.temperature, **super()._further(request)}
+
+    def _parts(self, request: Request) -> list[str]:
+        own, sent = super()._further(request), self._body(request)
+        wanted = {"json_schema": "output_config", "temperature": "temperature"}
+        return [part for part, field in wanted.items() if field in sent and field not in own]
 
     # --- batches -----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ import math
 import os
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from typing import Any, ClassVar, Generic, TypeVar, cast
 from urllib.parse import urlsplit
@@ -40,7 +40,17 @@ _TOO_LONG = re.compile(
     r"|input length exceeds|(?:prompt|input|request) (?:\S+ ){0,4}exceeds? (?:\S+ ){0,4}(?:tokens|context)",
     re.I,
 )
-_ABOUT_SCHEMA = re.compile(r"json_schema|response_format|output_config|structured.output|text\.format", re.I)
+_ABOUT_SCHEMA = re.compile(
+    r"json.?schema|response_format|output_config|output_format|structured.output|text\.format"
+    r"|guided.(?:json|decoding)|\.format\b",
+    re.I,
+)
+_REFUSED = re.compile(
+    r"not (?:be )?(?:supported|permitted|allowed|available|recogni[sz]ed|implemented)|unsupported|unknown"
+    r"|unrecogni[sz]ed|unexpected|extra|forbidden|deprecated|does ?n.t (?:take|support)|does not support"
+    r"|unavailable|must be|cannot unmarshal|invalid",
+    re.I,
+)
 
 T = TypeVar("T")
 C = TypeVar("C", bound=AsyncClient)
@@ -50,6 +60,7 @@ class HttpBackend(Backend, Generic[C]):
     """A backend that asks a server through an SDK's async client, which it keeps."""
 
     keeps_deadline = True
+    leaves_out = True
     name: ClassVar[str]
     without_schema: ClassVar[str] = ""
     """The option with which a request is sent without a JSON schema."""
@@ -66,7 +77,15 @@ class HttpBackend(Backend, Generic[C]):
 
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage."""
-        return self._run(lambda client: self._ask(client, request), request.deadline_s)
+        try:
+            return self._run(lambda client: self._ask(client, request), request.deadline_s)
+        except RequestRejected as error:
+            error.refused = refused_part(error.message, self._parts(request))
+            raise
+
+    def _parts(self, request: Request) -> list[str]:
+        """Return which parts of a request, as it is sent, could be left out."""
+        return []
 
     def _run(self, work: Callable[[C], Coroutine[Any, Any, T]], deadline_s: float) -> T:
         """Do something with the client; raise `TimedOut` when it takes too long."""
@@ -146,6 +165,23 @@ class HttpBackend(Backend, Generic[C]):
         return value
 
 
+def refused_part(message: str, parts: Sequence[str]) -> str:
+    """Return which part of a request a server says that it does not take; empty when it means none of them.
+
+    >>> refused_part("HTTP 400: Unsupported parameter: 'seed'", ["json_schema", "seed"])
+    'seed'
+    >>> refused_part("HTTP 400: This response_format type is unavailable now", ["json_schema"])
+    'json_schema'
+    """
+    if _TOO_LONG.search(message) or not _REFUSED.search(message):
+        return ""
+    for part in parts:
+        pattern = _ABOUT_SCHEMA if part.startswith("json_") else re.compile(rf"\b{part}\b")
+        if pattern.search(message):
+            return part
+    return ""
+
+
 def default_key_env(key_env: str, base_url: str | None, domain: str) -> str:
     """Return the variable that holds the key where none is named: none for somebody else's server.
 
@@ -203,5 +239,5 @@ def _detail(body: object) -> tuple[str, str]:
     inner = body.get("error", body) if isinstance(body, dict) else body
     if isinstance(inner, dict):
         code = next((kind for key in ("code", "type") if isinstance(kind := inner.get(key), str)), "")
-        return str(inner.get("message") or "no details"), code
+        return str(inner.get("message") or inner.get("detail") or "no details"), code
     return str(inner or "no details"), ""

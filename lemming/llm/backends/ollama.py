@@ -104,7 +104,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             return await client.chat(
                 model=request.model_name,
                 messages=request.messages,
-                format=request.schema,
+                format=_format(request),
                 options={**options, **temperature, **self._options, **(request.extra or {})},
                 keep_alive=self._keep_alive,
             )
@@ -114,6 +114,10 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             raise self._unreachable(request.model_name, error) from error
         except ConnectionError as error:  # the SDK's own, which does not say who could not be reached
             raise self._unreachable(request.model_name, error.__context__) from error
+
+    def _parts(self, request: Request) -> list[str]:
+        wanted = _format(request)
+        return [] if wanted is None else ["json_object" if wanted == "json" else "json_schema"]
 
     async def _look_at(self, response: Response) -> None:
         """Refuse an error; have an answer put right before the SDK reads it. An event hook."""
@@ -165,6 +169,13 @@ def address_of(host: str) -> str:
     userinfo, at, _ = parts.netloc.rpartition("@")
     bracketed = f"[{name}]" if ":" in name else name
     return f"{parts.scheme}://{userinfo}{at}{bracketed}:{port}{parts.path.rstrip('/')}"
+
+
+def _format(request: Request) -> Any:
+    """Return the format that an answer is to have: a schema, "json", or None where neither is taken."""
+    if request.schema is None or "json_object" in request.without:
+        return None
+    return "json" if "json_schema" in request.without else request.schema
 
 
 def _problem(response: Response) -> object:

@@ -10,7 +10,15 @@ from lemming.errors import Unavailable
 from lemming.llm.backends import openai_batch
 from lemming.llm.backends.batching import BatchingBackend
 from lemming.llm.backends.bounded import batch_sized, client_settings
-from lemming.llm.backends.openai_wire import Completion, JsonMode, Response, chat_fields, responses_fields
+from lemming.llm.backends.openai_wire import (
+    Completion,
+    JsonMode,
+    Response,
+    chat_fields,
+    parts_of,
+    responses_fields,
+    stepped_down,
+)
 from lemming.llm.batch.api import BatchProgress
 from lemming.providers import Reply, Request
 
@@ -24,9 +32,9 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
     """Asks OpenAI, or with `base_url` any server with the same API (llama.cpp, vLLM, a proxy).
 
     `json` says how the server is asked for JSON: "schema" (structured output), "object" (JSON mode) or
-    "text" (only in the prompt). A server at `base_url` gets no key unless `api_key_env` names one. `extra`
-    holds further fields of the request; null takes a field out. `batches` says whether the server has the
-    batch API; null: OpenAI itself has, one at `base_url` has not.
+    "text" (only in the prompt); one that refuses is asked the next way. A server at `base_url` gets no key
+    unless `api_key_env` names one. `extra` holds further fields of the request; null takes a field out.
+    `batches` says whether the server has the batch API; null: OpenAI itself has, one at `base_url` has not.
     """
 
     name = "openai"
@@ -67,7 +75,11 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
 
     def _fields(self, request: Request) -> dict[str, Any]:
         fields = chat_fields if self._api == "chat" else responses_fields
-        return fields(request, self._json)
+        return fields(request, stepped_down(self._json, request.without))
+
+    def _parts(self, request: Request) -> list[str]:
+        fields = self._fields(request)
+        return [name for name in parts_of(fields) if name not in self._further(request)]
 
     def _reply(self, body: bytes, request_id: str | None, model_name: str) -> Reply:
         kind: type[Completion | Response] = Completion if self._api == "chat" else Response

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -13,15 +14,29 @@ from lemming.providers import Finish, Reply, Request, tokens_at
 JsonMode = Literal["schema", "object", "text"]
 
 
+def stepped_down(json: JsonMode, without: Collection[str]) -> JsonMode:
+    """Return how a server is asked for JSON that refused some ways.
+
+    >>> stepped_down("schema", ["json_schema"]), stepped_down("schema", ["json_object", "json_schema"])
+    ('object', 'text')
+    """
+    if json == "schema" and "json_schema" in without:
+        json = "object"
+    return "text" if json == "object" and "json_object" in without else json
+
+
 def chat_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     """Return a request to the chat completions API."""
+    without = request.without
+    limit = "max_tokens" if "max_completion_tokens" in without else "max_completion_tokens"
     fields: dict[str, Any] = {
         "model": request.model_name,
         "messages": request.messages,
-        "max_completion_tokens": request.max_output_tokens,
-        "seed": request.seed,
+        limit: request.max_output_tokens,
     }
-    if request.temperature is not None:
+    if "seed" not in without:
+        fields["seed"] = request.seed
+    if request.temperature is not None and "temperature" not in without:
         fields["temperature"] = request.temperature
     if request.schema is not None and json == "schema":
         wanted = {"name": "turn", "strict": True, "schema": request.schema}
@@ -42,7 +57,7 @@ def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     }
     if system:
         fields["instructions"] = system
-    if request.temperature is not None:
+    if request.temperature is not None and "temperature" not in request.without:
         fields["temperature"] = request.temperature
     if request.schema is not None and json == "schema":
         wanted = {"type": "json_schema", "name": "turn", "strict": True, "schema": request.schema}
@@ -50,6 +65,18 @@ def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     elif request.schema is not None and json == "object":
         fields["text"] = {"format": {"type": "json_object"}}
     return fields
+
+
+def parts_of(fields: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which parts of a request a server may refuse and be asked without, as `Request.without` has them.
+
+    >>> list(parts_of({"seed": 1, "response_format": {"type": "json_object"}}))
+    ['json_object', 'seed']
+    """
+    wanted = fields.get("response_format") or fields.get("text", {}).get("format")
+    if wanted:
+        yield wanted["type"]
+    yield from (name for name in ("seed", "temperature", "max_completion_tokens") if name in fields)
 
 
 _FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}

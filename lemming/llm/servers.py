@@ -1,0 +1,136 @@
+"""What servers were found not to take of a request, so that each is asked wrongly once and not again.
+
+The only state is `.lemming/servers.json`; deleting it has every server asked for everything again.
+Format: docs/formats.md.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from lemming import paths
+from lemming.clock import Clock, timestamp
+from lemming.errors import DiskError, Problem, RequestRejected
+from lemming.files import fs
+from lemming.files.documents import value_of
+from lemming.files.jsontext import parse, pretty
+from lemming.providers import Request
+
+INSTEAD = {
+    "json_schema": 'is asked for JSON without a schema; `"options": {"json": "object"}` says so',
+    "json_object": 'is asked for JSON in the prompt alone; `"options": {"json": "text"}` says so',
+    "seed": "is asked without a seed",
+    "temperature": "is asked without a temperature",
+    "max_completion_tokens": "is asked with max_tokens instead",
+}
+"""What is done where a server does not take a part of a request."""
+
+_ONE_SCHEMA = re.compile(
+    r"invalid (?:json )?schema|schema is (?:not valid|invalid)|parse (?:json )?schema", re.I
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """When a server refused a part of a request, and with what words."""
+
+    at: str = ""
+    why: str = ""
+
+
+Known = dict[str, dict[str, Refusal]]
+"""Refusals by the part of a request, by the server and its model."""
+
+
+class Servers:
+    """What an organisation knows of the servers it asks. Safe to use from many threads.
+
+    `tell` is called with a remark for a person when something new is found out.
+    """
+
+    def __init__(self, base: Path, clock: Clock, tell: Callable[[Problem], None]) -> None:
+        self._base, self._clock, self._tell = base, clock, tell
+        self._lock = threading.Lock()
+        self._known = read_servers(base)
+
+    def server(self, name: str) -> Server:
+        """Return what is known of the server of a name that `lemming.llm.circuit.circuit_name` gives."""
+        return Server(self, name)
+
+    def left_out(self, model: str) -> Collection[str]:
+        """Return the parts of a request that a server does not take for a model."""
+        return self._known.get(model, {}).keys()
+
+    def learn(self, model: str, error: RequestRejected) -> None:
+        """Take note of what was refused; not where that was for what is in one schema."""
+        if _ONE_SCHEMA.search(error.message):
+            return
+        with self._lock:
+            refusals = self._known.get(model, {})
+            if error.refused in refusals:
+                return
+            found = Refusal(at=timestamp(self._clock.now()), why=error.message)
+            self._keep({**self._known, model: {**refusals, error.refused: found}})
+        self._tell(remark_on(model, error.refused))
+
+    def forget(self, model: str) -> None:
+        """Have a server asked for everything again."""
+        with self._lock:
+            if model in self._known:
+                self._keep({name: parts for name, parts in self._known.items() if name != model})
+
+    def _keep(self, known: Known) -> None:
+        self._known = known
+        plain = {
+            name: {part: asdict(refusal) for part, refusal in sorted(parts.items())}
+            for name, parts in sorted(known.items())
+        }
+        # Losing what was learned costs a refused call. A disk that refuses writes is reported by the tick.
+        with contextlib.suppress(DiskError):
+            fs.publish(self._base, paths.SERVERS_FILE, pretty(plain))
+
+
+@dataclass(frozen=True)
+class Server:
+    """What is known of one server."""
+
+    servers: Servers
+    name: str
+
+    def suited(self, request: Request) -> Request:
+        """Return a request as the server takes it."""
+        left_out = self.servers.left_out(self._model(request.model_name))
+        if not left_out:
+            return request
+        return request._replace(without=tuple(sorted({*request.without, *left_out})))
+
+    def learn(self, model_name: str, error: RequestRejected) -> None:
+        """Take note of what was refused when a model was asked."""
+        self.servers.learn(self._model(model_name), error)
+
+    def forget(self, model_name: str) -> None:
+        """Have it asked for everything again."""
+        self.servers.forget(self._model(model_name))
+
+    def _model(self, model_name: str) -> str:
+        return f"{self.name} {model_name}".strip()
+
+
+def remark_on(model: str, part: str) -> Problem:
+    """Return what a person is told of a part that a server does not take."""
+    hint = f"it {INSTEAD[part]}; delete {paths.SERVERS_FILE} to try again"
+    return Problem(f"{model} does not take {part}", paths.SERVERS_FILE, hint=hint, severity="warning")
+
+
+def read_servers(base: Path) -> Known:
+    """Return what is known of servers; of a file that cannot be read, nothing."""
+    try:
+        known: Known = value_of(Known, parse(fs.read_bytes(base / paths.SERVERS_FILE, 1 << 20)))
+    except (OSError, DiskError, ValueError):
+        return {}
+    return {name: {p: r for p, r in parts.items() if p in INSTEAD} for name, parts in known.items()}

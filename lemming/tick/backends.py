@@ -1,0 +1,123 @@
+"""The model backends of one engine, by the lines of `config/models.json`: made when first asked, and kept."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lemming.clock import Clock
+from lemming.config import ModelEntry, Org
+from lemming.errors import DiskError, LemmingError, Problem, Unusable
+from lemming.providers import LLMProvider, Reply, Request, make_provider
+
+if TYPE_CHECKING:
+    from lemming.llm.circuit import Circuits
+    from lemming.llm.cluster import DaskCalls
+    from lemming.llm.rate_limit import Pace
+    from lemming.llm.servers import Server, Servers
+
+
+@dataclass
+class Backends:
+    """The backends under the settings of the tick under way; safe to use from many threads.
+
+    `stop` is set when the engine is to end; `tell` gets what a person should know.
+    """
+
+    base: Path
+    clock: Clock
+    stop: threading.Event
+    tell: Callable[[Problem], None]
+    settings: Org = field(default_factory=Org)
+    _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
+    _circuits: Circuits | None = None
+    _servers: Servers | None = None
+    _paces: dict[str, Pace] = field(default_factory=dict)
+    _cluster: DaskCalls | None = None
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def complete(self, entry: ModelEntry, request: Request) -> Reply:
+        """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
+        return self._provider(entry).complete(request)
+
+    def bare(self, entry: ModelEntry) -> LLMProvider:
+        """Return a new provider of an entry, with nothing around it."""
+        plugins = self.settings.plugins
+        return make_provider(entry.provider, entry.options, base=self.base, plugins=plugins)
+
+    def suited(self, entry: ModelEntry, request: Request) -> Request:
+        """Return a request without what the entry's server is known not to take."""
+        return self._server(entry).suited(request)
+
+    def close(self) -> None:
+        """Leave the cluster, if there is one."""
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _provider(self, entry: ModelEntry) -> LLMProvider:
+        limits = entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute
+        where = self.settings.executor, self.settings.executor_address
+        key = entry.provider, repr(entry.options), entry.attempts, limits, where
+        if key in self._providers:
+            return self._providers[key]
+        with self._lock:
+            if key not in self._providers:
+                try:
+                    self._providers[key] = self._make(entry)
+                except DiskError:
+                    raise
+                except LemmingError as error:
+                    raise Unusable(error.message, where=error.where, hint=error.hint) from error
+            return self._providers[key]
+
+    def _make(self, entry: ModelEntry) -> LLMProvider:
+        from lemming.llm.circuit import Circuits, circuit_name
+        from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
+        from lemming.llm.retrying import RetryingLLMProvider
+
+        if self._circuits is None:
+            self._circuits = Circuits(self.base, self.clock)
+        provider = self.bare(entry)
+        name = circuit_name(entry.provider, entry.options)
+        limits = Limits(
+            entry.max_concurrency or provider.max_concurrency,
+            entry.requests_per_minute,
+            entry.tokens_per_minute,
+        )
+        pace = self._paces.setdefault(name, Pace(name)) if limits != NO_LIMITS else None
+        if self.settings.executor == "dask" and provider.can_be_down:  # a recording is read here
+            provider = self._by_cluster(provider, entry)
+            name = f"{name} by {self.settings.executor_address}"
+        circuit = self._circuits.circuit(name) if provider.can_be_down else None
+        return RetryingLLMProvider(
+            provider,
+            attempts=entry.attempts,
+            circuit=circuit,
+            pace=pace,
+            limits=limits,
+            server=self._server(entry) if provider.leaves_out else None,
+            stop=self.stop,
+        )
+
+    def _server(self, entry: ModelEntry) -> Server:
+        from lemming.llm.circuit import circuit_name
+        from lemming.llm.servers import Servers
+
+        with self._lock:
+            if self._servers is None:
+                self._servers = Servers(self.base, self.clock, self.tell)
+            return self._servers.server(circuit_name(entry.provider, entry.options))
+
+    def _by_cluster(self, provider: LLMProvider, entry: ModelEntry) -> LLMProvider:
+        from lemming.llm.cluster import DaskCalls
+
+        if self._cluster is None or self._cluster.address != self.settings.executor_address:
+            self.close()
+            self._cluster = DaskCalls(self.settings.executor_address)
+        plugins = self.settings.plugins
+        return self._cluster.provider(
+            provider, entry.provider, entry.options, base=self.base, plugins=plugins
+        )
