@@ -1,6 +1,6 @@
 """Tools: what an agent can do beside writing to its outbox and its memory.
 
-A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. The ten that ship
+A tool of your own derives from `Tool` and is registered with `ToolRegistry.register`. Those that ship
 live in `lemming/toolbox/`; they say what would change (`plan`) and leave the writing to the engine.
 """
 
@@ -53,7 +53,8 @@ class ToolResult:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolContext:
-    """Who calls, where, and when. `staged` holds what this turn will write, by `FileEffect.place`.
+    """Who calls, where, and when. `staged` holds what this turn will write, by `FileEffect.place`; `removed`
+    names the files that it will take away.
 
     `used_up`: credits gone from the agent's allowance up to now (None: its ledger tells). `worked` says
     how many calls of each tool have worked in this turn.
@@ -65,6 +66,7 @@ class ToolContext:
     toolset: Toolset
     now: str
     staged: Mapping[str, bytes] = field(default_factory=dict)
+    removed: frozenset[str] = frozenset()
     used_up: float | None = None
     worked: Mapping[str, int] = field(default_factory=dict)
     tick: int = 0
@@ -236,6 +238,10 @@ SHIPPED = {
     "file_read": "lemming.toolbox.files:FileRead",
     "file_write": "lemming.toolbox.files:FileWrite",
     "file_list": "lemming.toolbox.files:FileList",
+    "file_edit": "lemming.toolbox.edits:FileEdit",
+    "file_append": "lemming.toolbox.edits:FileAppend",
+    "file_search": "lemming.toolbox.file_search:FileSearch",
+    "search": "lemming.toolbox.search:Search",
     "shell": "lemming.toolbox.shell:Shell",
     "memory_read": "lemming.toolbox.memories:MemoryRead",
     "memory_write": "lemming.toolbox.memories:MemoryWrite",

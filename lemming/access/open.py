@@ -12,7 +12,7 @@ import errno
 import heapq
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from hashlib import file_digest, sha256
 from pathlib import Path
 
@@ -27,6 +27,9 @@ from lemming.sandbox import quota
 from lemming.sandbox.quota import FolderSize
 
 Identity = tuple[int, int]
+Removed = Collection[str]
+"""Places, as `FileEffect.place`, whose files this turn takes away."""
+NOTHING_REMOVED: Removed = ()
 
 FILE_LIMIT_BYTES = 256 << 10
 LISTING_LIMIT = 1000
@@ -41,8 +44,10 @@ def read_allowed_text(agent: Agent, base: Path, path: str, *, caller: str = "con
     return read_text(resolve(agent, base, path, "read", caller=caller), {})
 
 
-def read_text(place: Place, staged: Mapping[str, bytes]) -> str:
+def read_text(place: Place, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
     """Return the text of a file, as this turn sees it. Raises `PermissionDenied` or `ToolError`."""
+    if place.key in removed:
+        raise place.asked.failed("does not exist")
     raw = staged[place.key] if place.key in staged else _read_bytes(place)
     if len(raw) > FILE_LIMIT_BYTES:
         raise place.asked.failed(f"is larger than the {FILE_LIMIT_BYTES} bytes that can be read")
@@ -62,20 +67,33 @@ def seen_content(place: Place, staged: Mapping[str, bytes]) -> str | None:
     return None
 
 
-def list_folder(place: Place, staged: Mapping[str, bytes]) -> tuple[list[str], int]:
+def list_folder(
+    place: Place, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
+) -> tuple[list[str], int]:
     """Return the first names of a folder, sorted, and how many more there are; as this turn sees it.
 
     Folders end with `/`, symbolic links with `@`. Raises `PermissionDenied` or `ToolError`.
     """
+    names = {_printable(name) + mark for name, mark in scan_folder(place, staged, removed).items()}
+    shown = heapq.nsmallest(LISTING_LIMIT, names)
+    return shown, len(names) - len(shown)
+
+
+def scan_folder(
+    place: Place, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED
+) -> dict[str, str]:
+    """Return the names in a folder, each with `/` for a folder, `@` for a symbolic link, else nothing.
+
+    As this turn sees it. Raises as `list_folder`.
+    """
     names = _staged_names(place, staged)
     try:
         with _opened_folder(place, place.parts) as folder, os.scandir(folder) as entries:
-            names |= {_marked(entry) for entry in entries}
+            names |= {it.name: _mark(it) for it in entries if f"{place.key}/{it.name}" not in removed}
     except FileNotFoundError as error:
         if not names and not place.is_granted_folder:
             raise place.asked.failed("does not exist") from error
-    shown = heapq.nsmallest(LISTING_LIMIT, names)
-    return shown, len(names) - len(shown)
+    return names
 
 
 def write_effect(
@@ -281,14 +299,17 @@ def _refuse_target(place: Place, status: os.stat_result) -> None:
         raise place.asked.refused("linked file: it has another name elsewhere")
 
 
-def _staged_names(place: Place, staged: Mapping[str, bytes]) -> set[str]:
+def _staged_names(place: Place, staged: Mapping[str, bytes]) -> dict[str, str]:
     prefix = f"{place.key}/"
     below = (key.removeprefix(prefix).split("/") for key in staged if key.startswith(prefix))
-    return {name + ("/" if deeper else "") for name, *deeper in below}
+    return {name: "/" if deeper else "" for name, *deeper in below}
 
 
-def _marked(entry: os.DirEntry[str]) -> str:
-    name = "".join(letter if letter.isprintable() else "?" for letter in entry.name)
+def _mark(entry: os.DirEntry[str]) -> str:
     if entry.is_symlink():
-        return f"{name}@"
-    return f"{name}/" if entry.is_dir(follow_symlinks=False) else name
+        return "@"
+    return "/" if entry.is_dir(follow_symlinks=False) else ""
+
+
+def _printable(name: str) -> str:
+    return "".join(letter if letter.isprintable() else "?" for letter in name)

@@ -10,6 +10,7 @@ from lemming.access.open import list_folder, read_text, write_effect
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
+from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.sandbox.quota import FolderSize
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult
@@ -37,7 +38,7 @@ class FileRead(EngineTool):
     def plan(self, context: ToolContext, path: Path) -> ToolResult:
         """Return the text of the file."""
         place = resolve(context.agent, context.base, path, "read", caller=self.name)
-        return ToolResult(True, read_text(place, context.staged))
+        return ToolResult(True, read_text(place, context.staged, context.removed))
 
 
 class FileWrite(EngineTool):
@@ -60,14 +61,8 @@ class FileWrite(EngineTool):
         content: Annotated[str, about("The whole content of the file.")],
     ) -> ToolResult:
         """Return the effect that writes the file."""
-        place = resolve(context.agent, context.base, path, "write", caller=self.name)
-        try:
-            raw = content.encode("utf-8")
-        except UnicodeEncodeError as error:
-            raise ToolError(f"{self.name}: the content is not text (at character {error.start})") from error
-        limits = FolderSize(context.settings.quota.max_bytes, context.settings.quota.max_files)
-        effect = write_effect(place, raw, context.staged, limits=limits)
-        return ToolResult(True, f"wrote {len(raw)} bytes to {path}", (effect,))
+        effect = effect_of(context, path, content, caller=self.name)
+        return ToolResult(True, f"wrote {len(effect.content)} bytes to {path}", (effect,))
 
 
 class FileList(EngineTool):
@@ -89,6 +84,17 @@ class FileList(EngineTool):
     ) -> ToolResult:
         """Return the names in the folder, one a line."""
         place = resolve(context.agent, context.base, path, "read", caller=self.name)
-        names, left_out = list_folder(place, context.staged)
+        names, left_out = list_folder(place, context.staged, context.removed)
         lines = [*names, f"[{left_out} more are not shown]"] if left_out else names
         return ToolResult(True, "\n".join(lines) or "(empty)")
+
+
+def effect_of(context: ToolContext, path: str, content: str, *, caller: str) -> FileEffect:
+    """Return the effect that writes a text file; raise `ToolError` when the agent may not."""
+    place = resolve(context.agent, context.base, path, "write", caller=caller)
+    try:
+        raw = content.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ToolError(f"{caller}: the content is not text (at character {error.start})") from error
+    limits = FolderSize(context.settings.quota.max_bytes, context.settings.quota.max_files)
+    return write_effect(place, raw, context.staged, limits=limits)

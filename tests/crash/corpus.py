@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 
 from asked_corpus import asked, by_the_clock, team
 from doors import dropped
+from files_corpus import filing
 from parts import by_hand, call, remembers
 from planned_corpus import planned
 
@@ -383,6 +384,7 @@ CASES = [
     Case(dropped, 3),
     Case(asked, 4),
     Case(by_the_clock, 5),
+    Case(filing, 2, at_once=2),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

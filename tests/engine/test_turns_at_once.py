@@ -49,7 +49,9 @@ def reasons(later: Agent, earlier: Agent, org: Org, base: Path) -> list[str]:
 def permissions(chance: random.Random) -> dict[str, Any]:
     """Return what one agent of a random organisation may do."""
     readable = chance.choice([[], ["*"], chance.sample(NAMES, 2), chance.sample(NAMES, 3)])
-    tools = chance.choice([[], [], ["file_read"], ["file_write"], ["file_read", "file_write", "file_list"]])
+    changing = ["file_append", "file_edit", "file_search", "search"]
+    all_of_them = ["file_read", "file_write", "file_list", *changing]
+    tools = chance.choice([[], [], ["file_read"], ["file_write"], changing, all_of_them])
     return {"read_outboxes": readable, "tools": tools, "file_access": chance.choice([{}, SHARED])}
 
 
@@ -62,10 +64,14 @@ def reply(name: str, tick: int, chance: random.Random) -> dict[str, Any]:
             "args": {"path": f"shared/{chance.choice('xyz')}.txt", "content": f"{name} {tick}"},
         },
         {"tool": "file_read", "args": {"path": f"shared/{chance.choice('xyz')}.txt"}},
+        {"tool": "file_append", "args": {"path": f"shared/{chance.choice('xyz')}.txt", "content": name}},
+        {"tool": "file_edit", "args": {"path": f"shared/{chance.choice('xyz')}.txt", "old": "a", "new": "b"}},
+        {"tool": "file_search", "args": {"text": "a"}},
+        {"tool": "search", "args": {"query": name}},
     ]
     return say(
         f"{name} says {chance.randint(0, 99)}",
-        tool_calls=chance.sample(calls, chance.randint(0, 3)),
+        tool_calls=chance.sample(calls, chance.randint(0, 4)),
         memory_updates=[{"key": "last", "value": tick}],
     )
 

@@ -1,0 +1,130 @@
+"""`file_edit`, `file_append`: what they change, and what they say when they change nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tool_desk import Desk
+
+from lemming.access.open import FILE_LIMIT_BYTES
+
+TOOLS = ["file_edit", "file_append", "file_read", "file_write"]
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    """Return a desk with one file in its workspace."""
+    desk = Desk(tmp_path / "org", tools=TOOLS)
+    desk.write("agents/alpha/workspace/a.txt", "one\ntwo\nthree\ntwo\n")
+    return desk
+
+
+def content(desk: Desk) -> str:
+    return (desk.workspace / "a.txt").read_text()
+
+
+# --- file_edit ----------------------------------------------------------------------------------
+
+
+def test_a_passage_that_stands_there_once_is_replaced(desk: Desk) -> None:
+    assert desk.do("file_edit", path="a.txt", old="three\n", new="3\n") == "changed line 3 of a.txt"
+    assert content(desk) == "one\ntwo\n3\ntwo\n"
+
+
+def test_an_empty_replacement_takes_the_passage_out(desk: Desk) -> None:
+    desk.do("file_edit", path="a.txt", old="one\n", new="")
+    assert content(desk) == "two\nthree\ntwo\n"
+
+
+def test_a_passage_that_stands_there_twice_is_named_with_its_lines(desk: Desk) -> None:
+    why = desk.refusal("file_edit", path="a.txt", old="two", new="2")
+    assert why == (
+        'file_edit: "a.txt" holds that passage 2 times, in lines 2, 4: give more of it, or all true'
+    )
+
+
+def test_all_of_them_are_replaced_when_asked(desk: Desk) -> None:
+    assert desk.do("file_edit", path="a.txt", old="two", new="2", all=True) == "changed 2 passages of a.txt"
+    assert content(desk) == "one\n2\nthree\n2\n"
+
+
+def test_a_passage_that_is_not_there_is_answered_with_the_nearest_line(desk: Desk) -> None:
+    why = desk.refusal("file_edit", path="a.txt", old="thre e\n", new="3")
+    assert why == 'file_edit: "a.txt" does not hold that passage; line 3 comes nearest: "three"'
+
+
+def test_a_passage_like_no_line_is_just_not_there(desk: Desk) -> None:
+    why = desk.refusal("file_edit", path="a.txt", old="zzzzzzzzzz", new="3")
+    assert why == 'file_edit: "a.txt" does not hold that passage'
+
+
+def test_an_edit_sees_what_the_turn_has_written(desk: Desk) -> None:
+    desk.call("file_write", path="new.txt", content="draft")
+    desk.call("file_edit", path="new.txt", old="draft", new="final")
+    assert desk.call("file_read", path="new.txt").output == "final"
+
+
+def test_who_may_not_read_a_file_may_not_edit_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "org", tools=TOOLS, allow_read=["./workspace"])
+    desk.write("shared/a.txt", "secret")
+    assert "refused by permissions.file_access.allow_read" in desk.refusal(
+        "file_edit", path="shared/a.txt", old="x", new="y"
+    )
+
+
+def test_who_may_not_write_a_file_may_not_edit_it(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "org", tools=TOOLS, allow_write=["./workspace"])
+    desk.write("shared/a.txt", "common")
+    assert "refused by permissions.file_access.allow_write" in desk.refusal(
+        "file_edit", path="shared/a.txt", old="common", new="y"
+    )
+
+
+# --- file_append --------------------------------------------------------------------------------
+
+
+def test_text_is_added_at_the_end_on_a_line_of_its_own(desk: Desk) -> None:
+    desk.do("file_append", path="log.txt", content="first")
+    assert desk.do("file_append", path="log.txt", content="second\n") == "log.txt has 13 bytes now"
+    assert (desk.workspace / "log.txt").read_text() == "first\nsecond\n"
+
+
+def test_who_may_only_write_may_append(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "org", tools=TOOLS, allow_read=[])
+    desk.write("shared/log.txt", "before\n")
+    desk.do("file_append", path="shared/log.txt", content="after\n")
+    assert (desk.base / "shared/log.txt").read_text() == "before\nafter\n"
+
+
+def test_a_file_does_not_grow_beyond_what_can_be_read(desk: Desk) -> None:
+    desk.write("agents/alpha/workspace/big.txt", "x" * (FILE_LIMIT_BYTES - 1))
+    assert "at most 262144 are allowed" in desk.refusal("file_append", path="big.txt", content="12")
+
+
+@pytest.mark.parametrize("tool", ["file_edit", "file_append"])
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("../beta/x.txt", "leads outside"),
+        ("", "is a folder"),
+        (".", "is a folder"),
+        ("a.txt/b", "is not a folder"),
+        ("link.txt", "symbolic link"),
+        ("twin.txt", "another name elsewhere"),
+        ("image.png", "is not UTF-8"),
+        ("/etc/passwd", "refused by permissions"),
+        ("\u0000", "control characters"),
+        ("a\\b", 'separator is "/"'),
+        ("x" * 256, "longer than 255 bytes"),
+        ("\ud800", "not JSON"),
+        ("resume.json/../a", "leads outside"),
+    ],
+)
+def test_a_place_that_will_not_do_is_refused_in_words(desk: Desk, tool: str, path: str, why: str) -> None:
+    (desk.workspace / "link.txt").symlink_to("a.txt")
+    (desk.workspace / "one.txt").write_text("x")
+    (desk.workspace / "twin.txt").hardlink_to(desk.workspace / "one.txt")
+    (desk.workspace / "image.png").write_bytes(b"\x89PNG\xff")
+    arguments = {"old": "a", "new": "b"} if tool == "file_edit" else {"content": "b"}
+    assert why in desk.refusal(tool, path=path, **arguments)
