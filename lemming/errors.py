@@ -7,7 +7,23 @@ ends with. Each instance says what happened, where, and what to do about it.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, ClassVar, Literal
+
+Outcome = Literal[
+    "ok", "not_found", "denied", "invalid_args", "failed", "timed_out", "interrupted", "refused", "pending",
+    "skipped",
+]  # fmt: skip
+"""How a tool call ends. `ok`: it worked. `not_found`: there is no such tool. `denied`: the agent may not call
+it. `invalid_args`: the arguments do not fit. `failed`: it says so, or broke. `timed_out`: it took too long
+and was ended. `interrupted`: nobody knows whether it happened. `refused`: it, or a rule, declined this very
+call. `pending`: somebody has to answer first. `skipped`: it was not run, the turn was over before."""
+
+OUTCOME_CODES: dict[Outcome, str] = {
+    "ok": "", "failed": "LMG-602", "not_found": "LMG-603", "denied": "LMG-601", "invalid_args": "LMG-604",
+    "timed_out": "LMG-605", "interrupted": "LMG-606", "refused": "LMG-607", "pending": "LMG-608",
+    "skipped": "LMG-609",
+}  # fmt: skip
+"""The code that an outcome has in journals, reports and JSON. Listed in docs/errors.md."""
 
 
 @dataclass(frozen=True)
@@ -152,15 +168,38 @@ class ContractError(LemmingError):
 
 
 class ToolError(LemmingError):
-    """A tool could not do what was asked. The agent reads this as a failed result."""
+    """A tool could not do what was asked. The agent reads this as the result of its call.
+
+    `outcome` is how the call ends by it.
+    """
 
     code = "LMG-602"
+    outcome: ClassVar[Outcome] = "failed"
+
+
+class RecoverableError(ToolError):
+    """A tool's way to tell the model, word for word, what to do better."""
+
+
+class NoSuchTool(ToolError):
+    """There is no tool of this name."""
+
+    code = "LMG-603"
+    outcome = "not_found"
+
+
+class InvalidArguments(ToolError):
+    """The arguments of a call are not those that the tool takes."""
+
+    code = "LMG-604"
+    outcome = "invalid_args"
 
 
 class PermissionDenied(ToolError):
     """A rule forbids the call; the message names the rule."""
 
     code = "LMG-601"
+    outcome = "refused"
 
 
 class ProviderError(LemmingError):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
-from lemming.errors import code_of
+from lemming.errors import Outcome, code_of
 from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Place, Price
 
 Status = Literal["done", "waiting", "skipped", "failed"]
@@ -35,6 +35,8 @@ class ToolUsed(TypedDict):
 
     tool: str
     success: bool
+    outcome: NotRequired[Outcome]
+    code: NotRequired[str]
 
 
 class FileWritten(TypedDict):

@@ -16,7 +16,7 @@ from lemming.agents import Agent, load_agent
 from lemming.arguments import Arguments, WrongArguments, arguments_of
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
-from lemming.errors import LemmingError, PermissionDenied, ToolError
+from lemming.errors import InvalidArguments, LemmingError, NoSuchTool, Outcome, PermissionDenied
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import compact, nearest
 from lemming.journal.ledger import amend_state, read_state
@@ -37,18 +37,26 @@ ANYWHERE = "/"
 NOWHERE: Places = {}
 
 
+INFERRED: Any = ""
+
+
 @dataclass(frozen=True)
 class ToolResult:
     """What a call gave: whether it worked, and the text the agent reads.
 
     `effects` are files to be written, `passed_on` the credits that a new agent got out of its creator's; only
-    tools of the engine use them.
+    tools of the engine use them. An `outcome` that is not given follows from `success`.
     """
 
     success: bool
     output: str = ""
     effects: tuple[FileEffect, ...] = ()
     passed_on: float = 0.0
+    outcome: Outcome = INFERRED
+
+    def __post_init__(self) -> None:
+        if self.outcome == INFERRED:
+            object.__setattr__(self, "outcome", "ok" if self.success else "failed")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,12 +171,12 @@ class Tool(ABC):
         return self._arguments.schema
 
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the signature's types; raise `ToolError` that says which is wrong."""
+        """Return the arguments as the signature's types; raise `InvalidArguments` that says what is wrong."""
         try:
             return self._arguments.check(arguments)
         except WrongArguments as error:
             expected = f"arguments: {compact(self.parameters).decode()}"
-            raise ToolError(f"{self.name}: {error}", hint=expected) from error
+            raise InvalidArguments(f"{self.name}: {error}", hint=expected) from error
 
     @property
     def _arguments(self) -> Arguments:
@@ -264,20 +272,20 @@ class Toolset(Offered[Tool]):
         return {name: tool for name, tool in self.items() if not tool.why_refused(agent, settings)}
 
     def require(self, name: str, agent: Agent, settings: Org) -> Tool:
-        """Return a tool that an agent may call; raise `ToolError` when it may not, or when there is none."""
+        """Return a tool that an agent may call; raise `PermissionDenied` when it may not, or `NoSuchTool`."""
         if name not in self:
             allowed = self.allowed(agent, settings)
             hint = nearest(name, list(allowed)) or f"your tools: {', '.join(allowed)}"
-            raise ToolError(f'no tool "{name}"', hint=hint)
+            raise NoSuchTool(f'no tool "{name}"', hint=hint)
         self[name].require_granted(agent, settings)
         return self[name]
 
     def find(self, name: str) -> Tool:
-        """Return a tool whoever may call it; raise `ToolError` with the nearest name."""
+        """Return a tool whoever may call it; raise `NoSuchTool` with the nearest name."""
         if name in self:
             return self[name]
         hint = nearest(name, list(self)) or f"tools: {', '.join(self)}"
-        raise ToolError(f'no tool "{name}"', hint=hint)
+        raise NoSuchTool(f'no tool "{name}"', hint=hint)
 
 
 def toolset_of(settings: Org) -> Toolset:
@@ -339,12 +347,12 @@ class ToolRegistry:
         return offered("tool", None, Toolset).find(name)
 
 
-def unknown_outcome(why: str) -> str:
-    """Return the output of a call of which nobody knows whether it happened."""
-    return f"INTERRUPTED: {why}; it may or may not have happened"
+def interrupted(why: str) -> ToolResult:
+    """Return the result of a call of which nobody knows whether it happened."""
+    return ToolResult(False, f"INTERRUPTED: {why}; it may or may not have happened", outcome="interrupted")
 
 
-def is_unknown_outcome(result: ToolResult) -> bool:
-    """Return whether nobody knows if the call happened."""
-    begins, _, ends = unknown_outcome("|").partition("|")
-    return not result.success and result.output.startswith(begins) and result.output.endswith(ends)
+def is_unknown_outcome(output: str) -> bool:
+    """Return whether an output is that of a call of which nobody knows; journals of 0.1.0 tell it so."""
+    begins, _, ends = interrupted("|").output.partition("|")
+    return output.startswith(begins) and output.endswith(ends)

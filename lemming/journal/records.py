@@ -20,6 +20,7 @@ from typing import (
     get_type_hints,
 )
 
+from lemming.errors import Outcome
 from lemming.events import Event
 from lemming.files.fields import (
     AgentName,
@@ -243,6 +244,7 @@ class ToolFinished(Record):
     index: Count
     tool: str
     success: bool
+    outcome: Literal[Outcome, ""] = ""
     output: str
     effects: Annotated[list[Json], list[EffectJson]]
     passed_on: Amount = 0.0

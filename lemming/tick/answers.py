@@ -38,7 +38,7 @@ from lemming.redaction import redact_reply, redact_values
 from lemming.tick.commits import Commits
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.tools import EngineTool, ToolContext, ToolResult
+from lemming.tools import INFERRED, EngineTool, ToolContext, ToolResult, is_unknown_outcome
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.values import Answer, TurnInputs
 
@@ -105,6 +105,7 @@ class JournaledAnswers:
             index=index,
             tool=call.tool,
             success=result.success,
+            outcome=result.outcome,
             output=redact_values(result.output),
             effects=[effect.as_json() for effect in result.effects],
             **passed_on,
@@ -118,7 +119,7 @@ class JournaledAnswers:
         context = self._context(at, staged)
         if tool is not None and not tool.repeatable:
             if index in self._started:
-                return ToolResult(False, INTERRUPTED)
+                return INTERRUPTED
             try:
                 self._write(staged)
             except DiskError as error:
@@ -250,7 +251,8 @@ def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
 def recorded_result(record: ToolFinished) -> ToolResult:
     """Return the result of a tool call that a record holds, with the files it wants written."""
     effects = tuple(FileEffect.from_json(plain) for plain in record.effects)
-    return ToolResult(record.success, record.output, effects, record.passed_on)
+    outcome = record.outcome or ("interrupted" if is_unknown_outcome(record.output) else INFERRED)
+    return ToolResult(record.success, record.output, effects, record.passed_on, outcome)
 
 
 def reached_outside(records: list[Record]) -> Iterator[tuple[ToolStarted, ToolResult | None]]:

@@ -36,7 +36,7 @@ from lemming.logging_config import EngineLog
 from lemming.mail.index import EntryIndex
 from lemming.organisation import Organisation
 from lemming.plans.format import files_of_plans
-from lemming.report import Reason, TickReport, TurnReport
+from lemming.report import Reason, TickReport, ToolUsed, TurnReport
 from lemming.tick.answers import JournaledAnswers, reached_outside, recorded_answer, written_ahead
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
@@ -48,10 +48,9 @@ from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runs import remove_old_runs
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.tools import ToolResult, is_unknown_outcome
 from lemming.turn.inputs import as_record, from_record
 from lemming.turn.loop import take_turn
-from lemming.turn.results import INTERRUPTED, as_shown, newest
+from lemming.turn.results import INTERRUPTED, as_shown, newest, tool_used
 from lemming.turn.spending import spending, state_after_spending
 from lemming.turn.values import TurnInputs, TurnOutcome
 
@@ -294,7 +293,7 @@ class Tick:
         finished = [record for record in records if isinstance(record, ToolFinished)]
         used = spending(answers)
         state = state_after_spending(inputs, answers, used, "failed")
-        results, remarks = self._happened_outside(started.agent, records)
+        results, tools, remarks = self._happened_outside(started.agent, records)
         state.results = newest((*state.results, *results))
         state.passed_on += sum(record.passed_on for record in finished)
         report = TurnReport(
@@ -302,35 +301,39 @@ class Tick:
             status="failed",
             reason=reason,
             error=error,
-            tools=[{"tool": result["tool"], "success": result["success"]} for result in results],
+            tools=tools,
             written_ahead=written_ahead(records),
             remarks=remarks,
             **used,
         )
         return TurnOutcome(report, state, lambda: state)
 
-    def _happened_outside(self, name: str, records: list[Record]) -> tuple[list[dict[str, Any]], list[str]]:
+    def _happened_outside(
+        self, name: str, records: list[Record]
+    ) -> tuple[list[dict[str, Any]], list[ToolUsed], list[str]]:
         """Return what the agent must be told of its calls that reached outside, and what a person must be.
 
         A call whose end was not recorded is recorded as unknown, so that `lemming repair` lists it.
         """
-        results, remarks = [], []
+        results, used, remarks = [], [], []
         for call, result in reached_outside(records):
             if result is None:
-                result = ToolResult(False, INTERRUPTED)
+                result = INTERRUPTED
                 record = ToolFinished(
                     agent=name,
                     index=call.index,
                     tool=call.tool,
                     success=False,
-                    output=INTERRUPTED,
+                    outcome=INTERRUPTED.outcome,
+                    output=INTERRUPTED.output,
                     effects=[],
                 )
                 self.journal.append(record)
-            if is_unknown_outcome(result):
+            if result.outcome == "interrupted":
                 remarks.append(f"{call.tool}: {result.output}")
             results.append(as_shown(call.tool, call.args, result))
-        return results, remarks
+            used.append(tool_used(call.tool, result))
+        return results, used, remarks
 
     def _answers(self, inputs: TurnInputs) -> JournaledAnswers:
         return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits)

@@ -7,8 +7,9 @@ changed. What its answers led to is what `take_turn` makes of them. Format: docs
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
+from lemming.errors import OUTCOME_CODES, Outcome
 from lemming.files.effects import FileEffect
 from lemming.journal.file import JournalContents, reading_of
 from lemming.journal.parts import FailedAttempt
@@ -36,7 +37,6 @@ from lemming.tick.answers import recorded_result
 from lemming.tick.plan import FOR_OTHERS, Plan
 from lemming.timeline.gaps import no_journal
 from lemming.timeline.retake import Retaken
-from lemming.tools import is_unknown_outcome
 from lemming.turn.inputs import from_record
 
 
@@ -63,7 +63,8 @@ class ModelCall:
 
 @dataclass(frozen=True, kw_only=True)
 class ToolUse:
-    """One tool call. `success` is None while its end is not recorded; `args` when nothing tells them.
+    """One tool call. `success` is None and `outcome` empty while its end is not recorded; `args` is None when
+    nothing tells them.
 
     `is_unknown`: the engine died while it ran, so it may or may not have happened.
     """
@@ -76,6 +77,8 @@ class ToolUse:
     files: list[str] = field(default_factory=list)
     reached_outside: bool = False
     is_unknown: bool = False
+    outcome: Literal[Outcome, ""] = ""
+    code: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -296,16 +299,18 @@ def _tools(records: list[Record], retaken: Retaken | None) -> list[ToolUse]:
             case ToolStarted(index=index):
                 uses[index] = ToolUse(index=index, tool=record.tool, args=record.args, reached_outside=True)
             case ToolFinished(index=index):
-                begun = uses.get(index)
+                begun, result = uses.get(index), recorded_result(record)
                 uses[index] = ToolUse(
                     index=index,
                     tool=record.tool,
                     args=begun.args if begun else args.get(index),
                     success=record.success,
                     output=record.output,
-                    files=[effect.place for effect in recorded_result(record).effects],
+                    files=[effect.place for effect in result.effects],
                     reached_outside=begun is not None,
-                    is_unknown=is_unknown(record),
+                    is_unknown=result.outcome == "interrupted",
+                    outcome=result.outcome,
+                    code=OUTCOME_CODES[result.outcome],
                 )
     first = max(uses, default=-1) + 1
     left = enumerate(retaken.not_begun if retaken else [], first)
@@ -332,4 +337,4 @@ def value_in(effect: FileEffect) -> Any:
 
 def is_unknown(record: ToolFinished) -> bool:
     """Return whether a `tool_finished` says that nobody knows whether the call happened."""
-    return is_unknown_outcome(recorded_result(record))
+    return recorded_result(record).outcome == "interrupted"

@@ -7,9 +7,17 @@ from dataclasses import replace
 from typing import Any
 
 from lemming.deadlines import LeftBehind, run_on_thread
-from lemming.errors import DiskError, LemmingError, ToolError
+from lemming.errors import (
+    OUTCOME_CODES,
+    DiskError,
+    InvalidArguments,
+    LemmingError,
+    Outcome,
+    PermissionDenied,
+    ToolError,
+)
 from lemming.plugins.errors import words_of
-from lemming.tools import EngineTool, Tool, ToolContext, ToolResult, unknown_outcome
+from lemming.tools import EngineTool, Tool, ToolContext, ToolResult, interrupted
 
 
 def call_tool(
@@ -20,11 +28,15 @@ def call_tool(
     Raised is `LeftBehind`, when `stop` was set while a tool ran on a thread and went on running, and a
     `DiskError` that says nothing about the call.
     """
-    tool: Tool | None = None
     try:
         tool = context.toolset.require(name, context.agent, context.settings)
+    except PermissionDenied as error:
+        return _failed(str(error), "denied")
+    except ToolError as error:
+        return _failed(str(error), error.outcome)
+    try:
         if not isinstance(arguments, dict):
-            raise ToolError(f"{name}: args must be an object")
+            raise InvalidArguments(f"{name}: args must be an object")
         checked = tool.check(arguments)
         if tool.keeps_deadline:
             return _readable(tool, tool.invoke(context, checked))
@@ -34,12 +46,17 @@ def call_tool(
     except DiskError as error:
         if isinstance(tool, EngineTool) and not error.concerns_one_file:
             raise  # it says nothing about the call
-        why = str(error)
+        return _failed(str(error))
+    except ToolError as error:
+        return _failed(str(error), error.outcome)
     except LemmingError as error:
-        why = str(error)
+        return _failed(str(error))
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
-        why = f"{name} failed: {words_of(error)}"
-    return ToolResult(False, _cut(why, Tool.output_limit_bytes))
+        return _failed(f"{name} failed: {words_of(error)}")
+
+
+def _failed(why: str, outcome: Outcome = "failed") -> ToolResult:
+    return ToolResult(False, _cut(why, Tool.output_limit_bytes), outcome=outcome)
 
 
 def _in_time(
@@ -55,7 +72,7 @@ def _in_time(
         if stop is not None and stop.is_set():
             raise
     why = f"it took longer than {limit_s:g} s and was left behind"
-    return ToolResult(False, f"{tool.name}: {why}" if tool.repeatable else unknown_outcome(why))
+    return _failed(f"{tool.name}: {why}", "timed_out") if tool.repeatable else interrupted(why)
 
 
 def _readable(tool: Tool, result: Any) -> ToolResult:
@@ -68,9 +85,13 @@ def _readable(tool: Tool, result: Any) -> ToolResult:
         raise ToolError(
             f"{tool.name} returned {type(result.success).__name__} for success, not true or false"
         )
+    if result.outcome not in OUTCOME_CODES:
+        raise ToolError(f"{tool.name} returned the outcome {result.outcome!r}: {', '.join(OUTCOME_CODES)}")
     output = _cut(result.output, tool.output_limit_bytes)
     return (
-        replace(result, output=output) if isinstance(tool, EngineTool) else ToolResult(result.success, output)
+        replace(result, output=output)
+        if isinstance(tool, EngineTool)
+        else ToolResult(result.success, output, outcome=result.outcome)
     )
 
 

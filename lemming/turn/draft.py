@@ -19,10 +19,10 @@ from lemming.messages import WAITING_FROM, OutboxEntry, entry_effect, entry_id
 from lemming.plans.format import PROVIDER
 from lemming.plans.proposals import proposal_in
 from lemming.providers import Message, require_reply
-from lemming.report import Status, TurnReport
+from lemming.report import Status, ToolUsed, TurnReport
 from lemming.times.spoken import moment_of
-from lemming.tools import ToolResult, is_unknown_outcome
-from lemming.turn.results import RESULTS_CHARS, as_shown, newest
+from lemming.tools import ToolResult
+from lemming.turn.results import RESULTS_CHARS, as_shown, newest, tool_used
 from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, answering
 from lemming.turn.spending import spending, state_after_spending
 from lemming.turn.team import TeamTool, team_tools
@@ -45,6 +45,7 @@ class Draft:
         self.settled: dict[str, FileEffect] = {}
         self.memory: dict[str, FileEffect] = {}
         self.results: list[dict[str, Any]] = []
+        self.used: list[ToolUsed] = []
         self.outside: list[dict[str, Any]] = []
         self.passed_on: dict[str, float] = {}  # by the resume that says so
         self.shown = self.accepted = 0
@@ -254,7 +255,7 @@ class Draft:
             self.settled.update(staged)
             self.staged.clear()
             self.outside.append(self.results[-1])
-            if is_unknown_outcome(result):
+            if result.outcome == "interrupted":
                 self.remarks.append(f"{call.tool}: {result.output}")
         for effect in result.effects:
             self.staged[effect.place] = effect
@@ -267,6 +268,8 @@ class Draft:
         """Add a result to those that the model is shown next."""
         room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
         self.results.append(as_shown(tool, args, result, room))
+        if tool not in self.team:
+            self.used.append(tool_used(tool, result))
 
     def end(self, status: Status, error: LemmingError | None = None) -> TurnOutcome:
         """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
@@ -299,11 +302,7 @@ class Draft:
             error=name_of(error) if error else "",
             model=self.answers[-1].model if self.answers else "",
             entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
-            tools=[
-                {"tool": result["tool"], "success": result["success"]}
-                for result in self.results
-                if result["tool"] not in self.team
-            ],
+            tools=self.used,
             memory=[
                 place.rsplit("/", 1)[-1].removesuffix(".json")
                 for place in self.memory

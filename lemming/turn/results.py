@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming.errors import OUTCOME_CODES
 from lemming.files.jsontext import compact
-from lemming.tools import ToolResult, unknown_outcome
+from lemming.report import ToolUsed
+from lemming.tools import ToolResult, interrupted
 
 # What tools gave is shown in a prompt and kept in the ledger until then: a turn that may call 64 tools
 # would else end in a prompt that no model takes, and so in an agent that fails for ever.
 RESULTS_CHARS = 128_000
 ARGS_CHARS = 2000
 
-INTERRUPTED = unknown_outcome("the engine stopped while this ran")
+INTERRUPTED = interrupted("the engine stopped while this ran")
 
 
 def as_shown(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS) -> dict[str, Any]:
     """Return a call and its result as a prompt shows them, cut to `room` characters of output."""
     output = _cut(result.output, room)
     return {"tool": tool, "args": _short(args), "success": result.success, "output": output}
+
+
+def tool_used(tool: str, result: ToolResult) -> ToolUsed:
+    """Return what a report says of a call."""
+    used: ToolUsed = {"tool": tool, "success": result.success, "outcome": result.outcome}
+    return {**used, "code": code} if (code := OUTCOME_CODES[result.outcome]) else used
 
 
 def newest(results: tuple[dict[str, Any], ...]) -> tuple[dict[str, Any], ...]:

@@ -143,7 +143,7 @@ def test_a_turn_that_is_given_up_tells_the_agent_what_its_tools_did(attempts: in
     assert (turn.status, turn.error, turn.tools) == (
         "failed",
         "Interrupted",
-        [{"tool": "gong", "success": True}],
+        [{"tool": "gong", "success": True, "outcome": "ok"}],
     )
     run_once(base)
     prompt = prompt_of(base, 2)

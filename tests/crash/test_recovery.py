@@ -87,6 +87,7 @@ def test_a_tool_with_an_outside_effect_is_not_run_again_after_a_crash(base: Path
         run_once(base)
     (turn,) = run_once(base).turns
     assert Ring.rung == 1
-    assert turn.tools == [{"tool": "ring", "success": False}]
+    (use,) = turn.tools
+    assert (use["success"], use["outcome"], use["code"]) == (False, "interrupted", "LMG-606")
     finished = [r for r in journal_lines(base, 1) if r["type"] == "tool_finished"]
     assert finished[0]["output"].startswith("INTERRUPTED")

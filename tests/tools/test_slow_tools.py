@@ -121,7 +121,8 @@ def test_an_engine_that_is_to_end_does_not_wait_for_a_tool_that_hangs(base: Path
     assert not report.is_complete
     assert [record["type"] for record in journal_lines(base, 1)][-1] == "turn_stopped"
     ada, bob = run_once(base).turns
-    assert (ada.tools, bob.status) == ([{"tool": "endless", "success": False}], "done")
+    unknown = {"tool": "endless", "success": False, "outcome": "interrupted", "code": "LMG-606"}
+    assert (ada.tools, bob.status) == ([unknown], "done")
     assert "INTERRUPTED" in read_state(base, "ada").results[0]["output"]
     assert Slow.calls == 1
 

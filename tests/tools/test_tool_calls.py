@@ -14,6 +14,7 @@ import pytest
 from pydantic import Field
 from tool_desk import Desk
 
+from lemming.errors import RecoverableError
 from lemming.toolbox.calls import call_tool
 from lemming.tools import Tool, ToolRegistry, ToolResult, toolset_of
 
@@ -43,6 +44,8 @@ class Probe(Tool):
             sys.exit(3)
         if do == "crash":
             raise KeyError("pocket")
+        if do == "recover":
+            raise RecoverableError("Give a date, as in 2026-12-01.")
         if do == "crash oddly":
             raise ValueError("\ud800" + "x" * 100_000)
         if do == "long":
@@ -192,6 +195,29 @@ def test_create_agent_needs_the_organisations_word_too(tmp_path: Path) -> None:
 )
 def test_a_tool_that_misbehaves_becomes_a_failed_result(desk: Desk, do: str, output: str) -> None:
     assert desk.call("probe", do=do) == ToolResult(False, output)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "outcome"),
+    [
+        ("memory_read", {}, "ok"),
+        ("memory_raed", {}, "not_found"),
+        ("shell", {"command": "id"}, "denied"),
+        ("memory_read", {"kee": "a"}, "invalid_args"),
+        ("memory_read", ["key"], "invalid_args"),
+        ("memory_read", {"key": "none such"}, "failed"),
+        ("file_read", {"path": "/etc/passwd"}, "refused"),
+        ("probe", {"do": "crash"}, "failed"),
+    ],
+)
+def test_how_a_call_ends_is_one_of_a_closed_list(desk: Desk, name: str, arguments: Any, outcome: str) -> None:
+    result = call_tool(name, arguments, desk.context())
+    assert (result.outcome, result.success) == (outcome, outcome == "ok")
+
+
+def test_a_tool_says_itself_how_its_call_ended(desk: Desk) -> None:
+    result = desk.call("probe", do="recover")
+    assert (result.outcome, result.output) == ("failed", "Give a date, as in 2026-12-01.")
 
 
 def test_an_errors_text_is_cut_and_cleaned_too(desk: Desk) -> None:

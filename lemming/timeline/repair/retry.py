@@ -19,7 +19,7 @@ from lemming.plugins.registry import load_installed_plugins
 from lemming.redaction import redact_values
 from lemming.tick.runtime import Runtime
 from lemming.timeline.repair.unknown import RETRY, UnknownCall, tell_agent, unknown_call
-from lemming.tools import ToolContext, ToolResult, is_unknown_outcome, toolset_of
+from lemming.tools import ToolContext, ToolResult, toolset_of
 from lemming.turn.results import INTERRUPTED
 
 
@@ -68,7 +68,7 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     """
     base, call = runtime.base, retry.call
     began = f"A person has had this call of tick {call.tick} run again."
-    tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED}", **{RETRY: "started"})
+    tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED.output}", **{RETRY: "started"})
     settings, toolset = retry.settings, toolset_of(retry.settings)
     context = ToolContext(
         agent=retry.agent, org=runtime.org, settings=settings, toolset=toolset, now=runtime.now()
@@ -77,7 +77,7 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     result = replace(given, output=redact_values(given.output))
     for effect in result.effects:
         apply_effect(base, effect, again=True, sync=True)
-    if is_unknown_outcome(result):  # that is what the agent has been told
+    if result.outcome == "interrupted":  # that is what the agent has been told
         return result
     told = f"{began}\n{result.output}"
     tell_agent(base, call, success=result.success, output=told, **{RETRY: "finished"})
