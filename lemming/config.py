@@ -20,72 +20,16 @@ from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import LARGEST_AMOUNT, about
 from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
+from lemming.org_blocks import AgentDefaults, Quota, Reminders, ShellSettings
 from lemming.organisation import Organisation
 from lemming.providers import is_channel
 from lemming.redaction import name_variables
-from lemming.schedule import Wake
 from lemming.times.cron import why_no_zone
 
 ORG_FILE = paths.ORG_FILE
 MODELS_FILE = "config/models.json"
 CREDITS_FILE = "config/credits.json"
 _SCHEDULER = re.compile(r"(tcp|tls|ws|wss)://[^/\s]+\Z")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TurnDefaults:
-    """Limits of a turn for agents whose resume does not set them."""
-
-    max_steps: int = field(default=1, metadata=about("Model calls a turn may make.", ge=1, le=50))
-    repairs: int = field(default=1, metadata=about("Corrective calls after a bad reply.", ge=0, le=5))
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentDefaults:
-    """What a resume that is silent means."""
-
-    wake: Wake = field(default="always", metadata=about('Default of a resume\'s "schedule.wake".'))
-    turn: TurnDefaults = field(default_factory=TurnDefaults)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ShellSettings:
-    """How the shell tool is confined."""
-
-    sandbox: Literal["auto", "bwrap", "landlock", "none"] = field(
-        default="auto",
-        metadata=about('"auto": bubblewrap, else Landlock, else the tool is off. "none": not confined.'),
-    )
-    timeout_s: float = field(default=30.0, metadata=about("A command is killed after this.", gt=0, le=3600))
-    max_output_bytes: int = field(
-        default=64 << 10,
-        metadata=about("Output beyond this is cut, and the cut is marked.", ge=256, le=1 << 20),
-    )
-    max_memory_bytes: int = field(
-        default=2 << 30,
-        metadata=about("A command whose processes take more memory in all is killed.", ge=64 << 20),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Quota:
-    """What the workspace of each agent may hold, and likewise `shared/`."""
-
-    max_bytes: int = field(
-        default=1 << 30, metadata=about("Bytes of all files: file_write and shell stop there.", ge=1 << 20)
-    )
-    max_files: int = field(
-        default=100_000,
-        metadata=about("Files and folders: file_write and shell stop there.", ge=100, le=1_000_000),
-    )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reminders:
-    """How many notes for later an agent may leave itself with remind_me."""
-
-    max_open: int = field(default=20, metadata=about("Reminders of one agent that may wait.", ge=0, le=1000))
-    max_days: float = field(default=366.0, metadata=about("How far ahead they may be.", gt=0, le=36_600))
 
 
 @dataclass(frozen=True, kw_only=True)

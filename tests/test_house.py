@@ -36,7 +36,7 @@ FLOORS = (
     {"organisation", "times", "when"},
     {"arguments", "contract", "logging_config", "memory", "org_format", "providers", "report", "schedule"},
     {"resume"},
-    {"agents", "events"},
+    {"agents", "events", "org_blocks"},
     {"config"},
     {"calendars", "messages", "plans", "sandbox"},
     {"access", "journal"},

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from tool_desk import Desk
 
-from lemming.config import Org, Quota
+from lemming.config import Org
+from lemming.org_blocks import Quota
 from lemming.sandbox import quota
 
 

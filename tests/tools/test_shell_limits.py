@@ -14,7 +14,7 @@ import pytest
 from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
 from tool_desk import Desk
 
-from lemming.config import Quota
+from lemming.org_blocks import Quota
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 

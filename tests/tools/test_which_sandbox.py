@@ -11,7 +11,8 @@ import pytest
 from sandboxed import Sandbox, org_with, processes
 from tool_desk import Desk
 
-from lemming.config import Org, ShellSettings
+from lemming.config import Org
+from lemming.org_blocks import ShellSettings
 from lemming.sandbox.run import sandbox_status
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
