@@ -15,6 +15,17 @@ from lemming.schedule import AgentSchedule
 _TOOL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
 
 
+def is_named(tool: str, pattern: str) -> bool:
+    """Return whether a name in `permissions.tools`, in which `*` stands for any text, is that of a tool.
+
+    >>> is_named("weather_now", "weather_*"), is_named("mcp.files.read", "mcp.files"), is_named("a", "a")
+    (True, False, True)
+    """
+    if "*" not in pattern:
+        return tool == pattern
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), tool) is not None
+
+
 @dataclass(frozen=True, kw_only=True)
 class AgentModel:
     """Which model answers for the agent."""
@@ -45,9 +56,17 @@ class AgentPermissions:
         default_factory=list, metadata=about('Agents whose outboxes are in the inbox; "*" means all others.')
     )
     tools: list[str] = field(
-        default_factory=list, metadata=about("Tools the agent may call, beside those always allowed.")
+        default_factory=list,
+        metadata=about(
+            'Tools the agent may call, beside those always allowed; "weather_*" stands for all that begin so.'
+        ),
     )
     file_access: FileAccess = field(default_factory=FileAccess)
+
+    @cached_property
+    def tool_patterns(self) -> tuple[str, ...]:
+        """Those of `tools` that stand for more than one."""
+        return tuple(name for name in self.tools if "*" in name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,22 +7,24 @@ live in `lemming/toolbox/`; they say what would change (`plan`) and leave the wr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from lemming.agents import Agent, load_agent
 from lemming.arguments import Arguments, WrongArguments, arguments_of
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
-from lemming.errors import InvalidArguments, LemmingError, NoSuchTool, Outcome, PermissionDenied
+from lemming.errors import InvalidArguments, LemmingError, Outcome, PermissionDenied, Problem
 from lemming.files.effects import FileEffect, apply_effect
-from lemming.files.jsontext import compact, nearest
+from lemming.files.jsontext import compact
 from lemming.journal.ledger import amend_state, read_state
-from lemming.organisation import Organisation
-from lemming.plugins.offered import Offered
+from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import offered, register, unregister
+from lemming.resume import is_named
+from lemming.toolset import OwnToolset, Toolset, ToolSource
 
 ToolClass = Literal["read", "write", "send", "execute", "administer"]
 """What a call can do at worst. `read`: give what files, memories or pages hold. `write`: change files of the
@@ -92,35 +94,38 @@ class Tool(ABC):
     worst: it may run any code, touch any file, and not be run twice.
     """
 
-    name: ClassVar[str]
-    description: ClassVar[str]
+    name: str
+    description: str
 
-    tool_class: ClassVar[ToolClass] = "execute"
+    tool_class: ToolClass = "execute"
     """What a call can do at worst."""
 
-    repeatable: ClassVar[bool] = False
+    repeatable: bool = False
     """Whether a call that was started and never finished may be run again after a crash."""
 
-    always_allowed: ClassVar[bool] = False
+    always_allowed: bool = False
     """Whether every agent may call it without naming it in `permissions.tools`."""
 
-    success_is_news: ClassVar[bool] = True
+    success_is_news: bool = True
     """Whether a call that worked wakes its agent (`wake: "changed"`) to read the result. One that only wrote
     what it was told to need not: the result is shown when the agent wakes for something else."""
 
-    is_independent: ClassVar[bool] = False
+    is_independent: bool = False
     """Whether its calls neither look at nor change files that other agents touch. A turn whose tools are all
     independent need not wait for turns it has nothing to do with."""
 
-    timeout_s: ClassVar[float | None] = None
+    timeout_s: float | None = None
     """Longest time a call may take; None: `tool_timeout_s` in `config/org.json`. A call that takes longer is
     left behind on its thread, which nothing can end from outside."""
 
-    keeps_deadline: ClassVar[bool] = False
+    keeps_deadline: bool = False
     """Whether its calls end in time by themselves, so that they need no thread of their own."""
 
-    output_limit_bytes: ClassVar[int] = 32 << 10
+    output_limit_bytes: int = 32 << 10
     """Output beyond this is cut, and the cut is marked."""
+
+    own_memories: Sequence[str] = ()
+    """Keys of memories that its calls keep for themselves: prompts do not show them."""
 
     @abstractmethod
     def execute(self, agent_name: str, base_path: Path, *args: Any, **kwargs: Any) -> ToolResult:
@@ -135,7 +140,10 @@ class Tool(ABC):
 
     def why_refused(self, agent: Agent, settings: Org) -> str:
         """Return the rule by which an agent may not call it; empty when it may."""
-        if self.always_allowed or self.name in agent.permissions.tools:
+        permissions = agent.permissions
+        if self.always_allowed or self.name in permissions.tools:
+            return ""
+        if any(is_named(self.name, pattern) for pattern in permissions.tool_patterns):
             return ""
         return f"refused by permissions.tools (granted: {', '.join(agent.permissions.tools) or 'none'})"
 
@@ -164,6 +172,11 @@ class Tool(ABC):
     def source(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
         """Return the file whose content a call gives, as in `Places`; empty when it gives none, or many."""
         return ""
+
+    @property
+    def origin(self) -> str:
+        """Where it is defined, for people: `file:line`, else the class."""
+        return f"{type(self).__module__}.{type(self).__qualname__}"
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -212,7 +225,7 @@ class EngineTool(Tool):
             agent=load_agent(org, agent_name),
             org=org,
             settings=settings,
-            toolset=toolset_of(settings),
+            toolset=toolset_of(settings, org),
             now=timestamp(SystemClock().now()),
             tick=read_state(org, agent_name).tick + 1,
         )
@@ -261,41 +274,51 @@ SHIPPED = {
 }
 
 
-class Toolset(Offered[Tool]):
-    """The tools of one organisation: those that ship, and those registered for it or for everybody."""
-
-    def __init__(self, registered: Mapping[str, Tool]) -> None:
-        super().__init__(SHIPPED, registered, lambda kind: kind())
-
-    def allowed(self, agent: Agent, settings: Org) -> dict[str, Tool]:
-        """Return the tools an agent may call; names in its resume that no tool has are left out."""
-        return {name: tool for name, tool in self.items() if not tool.why_refused(agent, settings)}
-
-    def require(self, name: str, agent: Agent, settings: Org) -> Tool:
-        """Return a tool that an agent may call; raise `PermissionDenied` when it may not, or `NoSuchTool`."""
-        if name not in self:
-            allowed = self.allowed(agent, settings)
-            hint = nearest(name, list(allowed)) or f"your tools: {', '.join(allowed)}"
-            raise NoSuchTool(f'no tool "{name}"', hint=hint)
-        self[name].require_granted(agent, settings)
-        return self[name]
-
-    def find(self, name: str) -> Tool:
-        """Return a tool whoever may call it; raise `NoSuchTool` with the nearest name."""
-        if name in self:
-            return self[name]
-        hint = nearest(name, list(self)) or f"tools: {', '.join(self)}"
-        raise NoSuchTool(f'no tool "{name}"', hint=hint)
+SOURCES: dict[str, str] = {}
+"""Settings of `config/org.json` that bring tools of an organisation's own, each with its `ToolSource`."""
 
 
-def toolset_of(settings: Org) -> Toolset:
-    """Return the tools of an organisation with these settings: the same value until more are registered."""
-    return offered("tool", tuple(settings.plugins), Toolset)
+def toolset_of(settings: Org, org: OrgPath | None = None) -> Toolset:
+    """Return the tools of an organisation with these settings: the same value until there are others.
+
+    Without `org` they are those that it shares with others. Raises `ConfigError` when its own, which have not
+    been looked for before, are wrong.
+    """
+    base = offered("tool", tuple(settings.plugins), _registered)
+    if org is None or not (named := _named_sources(settings)):
+        return base
+    known = Organisation.at(org)
+    return known.own(OwnToolset).toolset(base, SHIPPED, _sources(known, named), settings)
 
 
-def shipped_tools(names: Iterable[str]) -> Iterator[Tool]:
-    """Yield those of the named tools that ship."""
-    return (ToolRegistry.get(name) for name in names if name in SHIPPED)
+def refresh_tools(settings: Org, org: Organisation) -> list[Problem]:
+    """Look for the organisation's own tools again, as a tick begins; return what a person should know.
+
+    Where something is wrong, the tools from before hold. Raises `ConfigError` where there are none.
+    """
+    if not (named := _named_sources(settings)):
+        return []
+    base = offered("tool", tuple(settings.plugins), _registered)
+    return org.own(OwnToolset).refresh(base, SHIPPED, _sources(org, named), settings)
+
+
+def _registered(tools: Mapping[str, Tool]) -> Toolset:
+    return Toolset(SHIPPED, tools)
+
+
+def _named_sources(settings: Org) -> list[str]:
+    return [place for key, place in SOURCES.items() if getattr(settings, key)]
+
+
+def _sources(org: Organisation, places: Iterable[str]) -> list[ToolSource]:
+    named = (place.partition(":") for place in places)
+    return [org.own(getattr(import_module(module), name)) for module, _, name in named]
+
+
+def shipped_tools(names: Sequence[str]) -> Iterator[Tool]:
+    """Return those tools that ship which names or patterns as in `permissions.tools` grant."""
+    wanted = [name for name in SHIPPED if any(is_named(name, pattern) for pattern in names)]
+    return map(ToolRegistry.get, wanted)
 
 
 class ToolRegistry:
@@ -339,12 +362,12 @@ class ToolRegistry:
     @staticmethod
     def names() -> list[str]:
         """Return the names of all tools that this process knows, sorted, whoever they are for."""
-        return list(offered("tool", None, Toolset))
+        return list(offered("tool", None, _registered))
 
     @staticmethod
     def get(name: str) -> Tool:
         """Return a tool that this process knows, whoever it is for. Raises `ToolError`."""
-        return offered("tool", None, Toolset).find(name)
+        return offered("tool", None, _registered).find(name)
 
 
 def interrupted(why: str) -> ToolResult:

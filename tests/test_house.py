@@ -39,7 +39,7 @@ FLOORS = (
     {"agents", "events", "org_blocks"},
     {"config"},
     {"calendars", "messages", "plans", "sandbox"},
-    {"access", "journal"},
+    {"access", "journal", "toolset"},
     {"llm", "mail", "tools"},
     {"channels", "testing", "toolbox", "turn"},
     {"tick"},
@@ -53,7 +53,7 @@ FLOORS = (
 )
 FLOOR_OF = {room: number for number, floor in enumerate(FLOORS) for room in floor}
 # It names the classes that `from lemming.providers import OpenAIProvider` finds, and imports none of them.
-FOR_TYPES_FROM_ABOVE = {"providers.py": {"llm"}}
+FOR_TYPES_FROM_ABOVE = {"providers.py": {"llm"}, "toolset.py": {"tools"}}
 
 SDKS = {
     "anthropic": "llm/backends/anthropic.py",

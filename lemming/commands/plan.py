@@ -88,7 +88,9 @@ def plan(
             name: fire_point(survey.agents[name].schedule) for name in planned.order if name in survey.agents
         }
         looked_at = files_of_plans(Organisation.at(base), survey, config)
-        waits = find_waits(planned.order, survey.agents, config.org, toolset_of(config.org), base, looked_at)
+        waits = find_waits(
+            planned.order, survey.agents, config.org, toolset_of(config.org, base), base, looked_at
+        )
         if as_json:
             show_json("plan", _as_json(planned, points, reasons, notes, waits))
         else:
@@ -209,7 +211,7 @@ def explain(base: OrgPath, one: str, other: str, *, as_json: bool) -> None:
         raise UsageError("an agent does not wait for itself", hint="name two agents")
     earlier, later = in_order([agents[one], agents[other]])
     looked_at = files_of_plans(Organisation.at(base), survey_agents(base), config)
-    reasons = why_waits(later, earlier, config.org, toolset_of(config.org), base, looked_at)
+    reasons = why_waits(later, earlier, config.org, toolset_of(config.org, base), base, looked_at)
     if as_json:
         plain = {"agent": later.name, "before_it": earlier.name, "reasons": reasons}
         show_json("plan_why", plain)

@@ -261,7 +261,7 @@ def _refuse_bad_choices(base: OrgPath, plain: dict[str, Any]) -> None:
     try:
         config.model(plain.get("model", {}).get("key", "default"))
         for tool in plain["permissions"].get("tools", []):
-            toolset_of(config.org).find(tool)
+            toolset_of(config.org, base).find(tool)
     except (UnknownModel, ToolError) as error:
         raise UsageError(error.message, where=error.where, hint=error.hint) from error
 

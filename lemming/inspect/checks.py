@@ -25,6 +25,7 @@ from lemming.memory import read_memories
 from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
+from lemming.resume import is_named
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns
 from lemming.tick.retention import longest_kept
@@ -181,7 +182,7 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     yield from _about_team(place, agent, base, folders)
     yield from _about_retention(place, agent, config)
     yield from _about_time(place, agent, config)
-    yield from _about_tools(place, agent, config)
+    yield from _about_tools(place, agent, config, base)
     yield from _about_files(place, agent, base)
     yield from problems_of_plan(base, agent, config)
     if takes_turns(agent, config):
@@ -253,14 +254,17 @@ def _about_retention(place: _Place, agent: Agent, config: Config) -> Iterator[Pr
     )
 
 
-def _about_tools(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
+def _about_tools(place: _Place, agent: Agent, config: Config, base: OrgPath) -> Iterator[Problem]:
     if why := why_no_tools(agent, config):
         hint = "take a model key whose prompt is full, or take the tools away"
         yield place.problem("/permissions/tools", why, hint, severity="warning")
+    tools = toolset_of(config.org, base).of(agent.name)
     for index, name in enumerate(agent.permissions.tools):
         pointer = f"/permissions/tools/{index}"
+        if "*" in name and any(is_named(each, name) for each in tools):
+            continue
         try:
-            tool = toolset_of(config.org).find(name)
+            tool = tools.find(name)
         except ToolError as error:
             if not not_imported(config.org.plugins):  # else it may be a plugin's
                 yield place.problem(pointer, error.message, error.hint)

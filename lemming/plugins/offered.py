@@ -19,6 +19,7 @@ class Offered(Mapping[str, T]):
         self, shipped: Mapping[str, str], registered: Mapping[str, T], make: Callable[[Any], T]
     ) -> None:
         self._shipped, self._make = shipped, make
+        self.registered = registered
         self._loaded = {**registered}
         self._names = sorted({*shipped, *registered})
 

@@ -143,7 +143,7 @@ class Sleeper(Timer):
 
     def _used_foreign_tools(self, report: TickReport) -> bool:
         """Whether a tool may have changed files itself: what changed need not be people's doing."""
-        known = toolset_of(self.runtime.load_config().org)
+        known = toolset_of(self.runtime.load_config().org, self.runtime.org)
         used = {tool["tool"] for turn in report.turns for tool in turn.tools}
         return any(not isinstance(known[name], EngineTool) for name in used & known.keys())
 

@@ -38,7 +38,7 @@ def _may_spend(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
 
 
 def _has_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
-    if any(is_news(result, snapshot.toolset.get(result["tool"])) for result in state.results):
+    if any(is_news(result, snapshot.toolset.of(agent.name).get(result["tool"])) for result in state.results):
         return True
     view = snapshot.mail.view(agent, state.read)
     wake = agent.schedule.wake or snapshot.config.org.defaults.wake

@@ -17,7 +17,8 @@ from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.organisation import Organisation, OrgPath
-from lemming.tools import Places, Toolset
+from lemming.tools import Places
+from lemming.toolset import Toolset
 
 LookedAt = Mapping[str, Sequence[str]]
 NOT_LOOKED_AT: LookedAt = {}

@@ -39,7 +39,7 @@ from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.not_done import TurnsNotDone
 from lemming.tick.reading import previous_reading
 from lemming.toolbox.calls import call_tool
-from lemming.tools import ToolContext, ToolResult
+from lemming.tools import ToolContext, ToolResult, refresh_tools
 
 if TYPE_CHECKING:
     from lemming.channels.between import Channels
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from lemming.report import TickReport
 
 BEGINNINGS_WAITED_FOR = 25
+KEPT_TOOLS = "the tools from before hold until it is mended"
 KEPT_SETTINGS = "the settings from before hold until it is mended"
 
 
@@ -127,6 +128,8 @@ class Runtime:
         load_plugins(tuple(config.org.plugins))
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
+        for problem in refresh_tools(config.org, self.org):
+            self.tell(replace(problem, hint=f"{problem.hint}; {KEPT_TOOLS}".removeprefix("; ")))
         self.backends.settings, self._joined = config.org, tuple(self.observers_of(self, config))
         return config
 

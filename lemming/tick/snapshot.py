@@ -20,10 +20,12 @@ from lemming.mail.jobs import JobDue, Jobs
 from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
 from lemming.report import Reason, TurnReport
+from lemming.resume import is_named
 from lemming.tick.idle import IdleAgents
 from lemming.tick.plan import Plan, callers_in, make_plan, people_in
 from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
-from lemming.tools import Toolset, toolset_of
+from lemming.tools import toolset_of
+from lemming.toolset import Toolset
 
 if TYPE_CHECKING:
     from lemming.turn.inputs import Gathered
@@ -48,7 +50,7 @@ class Snapshot:
     @property
     def toolset(self) -> Toolset:
         """The tools that the organisation has; more, once installed packages have been asked for theirs."""
-        return toolset_of(self.config.org)
+        return toolset_of(self.config.org, self.org)
 
     @property
     def tick(self) -> int:
@@ -214,19 +216,19 @@ def _problems_of(survey: Survey) -> list[Problem]:
 def unknown_tools(snapshot: Snapshot) -> list[Problem]:
     """Return a warning for each tool in a resume that no tool has as its name."""
     survey = snapshot.survey
-    known = list(snapshot.toolset) if survey.by_tool else []
+    known = {
+        name: list(snapshot.toolset.of(name)) for places in survey.by_tool.values() for name, _ in places
+    }
     return [
         Problem(
             f'no tool "{tool}"',
             paths.resume_file(name),
             pointer=f"/permissions/tools/{index}",
-            hint=nearest(tool, known) or f"tools: {', '.join(known)}",
+            hint=nearest(tool, known[name]) or f"tools: {', '.join(known[name])}",
             severity="warning",
             code="LMG-301",
         )
-        for name, index, tool in sorted(
-            (name, index, tool)
-            for tool in survey.by_tool.keys() - set(known)
-            for name, index in survey.by_tool[tool]
-        )
+        for tool, places in sorted(survey.by_tool.items())
+        for name, index in places
+        if not any(is_named(each, tool) for each in known[name])
     ]

@@ -14,7 +14,8 @@ from lemming.plans.allowed import Staff
 from lemming.plans.format import AgentPlan, is_planner, read_plan
 from lemming.plugins.registry import not_imported
 from lemming.providers import is_person
-from lemming.tools import Toolset, toolset_of
+from lemming.tools import toolset_of
+from lemming.toolset import Toolset
 
 
 def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset | None = None) -> Staff:
@@ -23,7 +24,7 @@ def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset 
     A tool that is not known may be that of a plugin, which is not imported for a look.
     """
     survey = survey_agents(org)
-    tools = toolset or toolset_of(config.org)
+    tools = (toolset or toolset_of(config.org, org)).of(agent.name)
 
     def why_refused(name: str) -> str:
         try:

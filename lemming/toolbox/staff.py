@@ -16,6 +16,7 @@ from lemming.files.fitting import about
 from lemming.files.jsontext import parse, pretty
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import read_state
+from lemming.resume import is_named
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult
 
 ALL_RESUMES = "agents/*/resume.json"
@@ -171,8 +172,10 @@ def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes:
     """Raise if the new agent would get more than its creator has. `create_agent` is never passed on."""
     creator = context.agent
     own = set(creator.permissions.tools) - {CreateAgent.name}
-    known = context.toolset
+    known = context.toolset.of(creator.name)
     free = {name for name in tools if name in known and known[name].always_allowed}
+    free |= {name for name in tools if "*" not in name and any(is_named(name, it) for it in own)}
+    free -= {CreateAgent.name}
     if too_much := sorted(set(tools) - own - free):
         raise PermissionDenied(
             f"create_agent: {', '.join(too_much)} refused by your permissions.tools",

@@ -326,7 +326,7 @@ def _news(
     """Yield in words what is new to an agent that wakes for nothing else."""
     if fingerprint is not None and fingerprint != state.inputs:
         yield from changed(fingerprint, state.inputs)
-    if any(is_news(result, now.toolset.get(result["tool"])) for result in state.results):
+    if any(is_news(result, now.toolset.of(agent.name).get(result["tool"])) for result in state.results):
         yield "what its tools gave"
     if tasks and (task := tasks.next("")):
         yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"

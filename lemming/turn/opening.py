@@ -16,7 +16,8 @@ from lemming.kinds import MessageKind
 from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
 from lemming.providers import Message, make_provider, provider_class
-from lemming.tools import Tool, Toolset
+from lemming.tools import Tool
+from lemming.toolset import Toolset
 from lemming.turn.prompt import OPENINGS
 from lemming.turn.team import team_tools
 

@@ -43,7 +43,7 @@ def plan_retry(runtime: Runtime, call_id: str) -> Retry:
     load_installed_plugins()
     agent = load_agent(runtime.org, call.agent)
     instead = f"say what you found out: `lemming repair --mark done {call.id}` or `--mark failed {call.id}`"
-    toolset = toolset_of(org)
+    toolset = toolset_of(org, runtime.org).of(agent.name)
     if call.tool not in toolset:
         raise UsageError(f'no tool "{call.tool}"', hint=f"load the plugin that has it, or {instead}")
     tool = toolset.allowed(agent, org).get(call.tool)
@@ -69,7 +69,7 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     base, call = runtime.base, retry.call
     began = f"A person has had this call of tick {call.tick} run again."
     tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED.output}", **{RETRY: "started"})
-    settings, toolset = retry.settings, toolset_of(retry.settings)
+    settings, toolset = retry.settings, toolset_of(retry.settings, runtime.org)
     context = ToolContext(
         agent=retry.agent, org=runtime.org, settings=settings, toolset=toolset, now=runtime.now()
     )
