@@ -217,7 +217,7 @@ class ProviderError(LemmingError):
     ) -> None:
         super().__init__(message, where=where, hint=hint)
         self.retry_after_s = retry_after_s
-        self.earlier: tuple[ProviderError, ...] = ()
+        self.earlier: tuple[LemmingError, ...] = ()
 
 
 class Unavailable(ProviderError):

@@ -19,7 +19,6 @@ from lemming.errors import (
     ConfigError,
     ContractError,
     LemmingError,
-    ProviderError,
     UnknownModel,
 )
 from lemming.files.documents import value_of
@@ -84,8 +83,9 @@ class Reply(NamedTuple):
 
     `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut, "too_large" when it
     was thrown away. `at` is when it came, for answers out of a recording; empty: now. `batched`: it came in a
-    batch, at the price of one. `waited_s` is how long the call waited for room before it was made. `earlier`:
-    why the attempts before this one failed.
+    batch, at the price of one. `key`: the model key that gave it, for recorded answers of a fallback.
+    `waited_s` is how long the call waited for room before it was made. `earlier`: why the attempts before it
+    failed.
     """
 
     text: str
@@ -97,8 +97,9 @@ class Reply(NamedTuple):
     request_id: str = ""
     at: str = ""
     batched: bool = False
+    key: str = ""
     waited_s: float = 0.0
-    earlier: tuple[ProviderError, ...] = ()
+    earlier: tuple[LemmingError, ...] = ()
 
 
 def require_reply(finish: str) -> None:

@@ -34,6 +34,10 @@ class AgentModel:
     temperature: float | None = field(
         default=None, metadata=about("Sampling temperature; null leaves it to the model's entry.", ge=0, le=2)
     )
+    fallback: list[str] = field(
+        default_factory=list,
+        metadata=about("Model keys asked in this order when the one before gives no answer.", max_length=8),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +246,7 @@ class Agent:
 _BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
 LATER_KEYS: dict[str, dict[str, Any]] = {
     "": {"clock": False, "paused": "", "team": None},
+    "model": {"fallback": []},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
     "turn": {"take": None},
 }

@@ -17,6 +17,7 @@ from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.files import fs
 from lemming.files.jsontext import locate
+from lemming.inspect.model_checks import fallbacks_that_help_nobody
 from lemming.inspect.plan_checks import problems_of_plan
 from lemming.inspect.readiness import seen_on_the_way
 from lemming.mail.misplaced import about_ticks_to_come
@@ -190,10 +191,15 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
 
 
 def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:
-    try:
-        config.model(agent.model.key)
-    except UnknownModel as error:
-        yield place.problem("/model/key", error.message, f"{error.hint} ({MODELS_FILE})")
+    keys = [("/model/key", agent.model.key)]
+    keys += [(f"/model/fallback/{index}", key) for index, key in enumerate(agent.model.fallback)]
+    for pointer, key in keys:
+        try:
+            config.model(key)
+        except UnknownModel as error:
+            yield place.problem(pointer, error.message, f"{error.hint} ({MODELS_FILE})")
+    for index, (why, hint) in fallbacks_that_help_nobody(agent, config).items():
+        yield place.problem(f"/model/fallback/{index}", why, hint)
 
 
 def _about_readers(place: _Place, agent: Agent, folders: list[str]) -> Iterator[Problem]:

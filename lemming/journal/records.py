@@ -174,6 +174,7 @@ class ModelReplied(Record):
     cost_usd: Price
     duration_ms: int
     batched: bool = False
+    key: Annotated[str, {"description": "The model key that answered, where it was a fallback."}] = ""
     attempts: Count = 1
     earlier: list[FailedAttempt] = []  # noqa: RUF012
 

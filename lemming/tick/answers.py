@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any, TypeVar, get_args
 
 from lemming.clock import elapsed_ms
+from lemming.config import ModelEntry
 from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.errors import (
     AnswerTooLarge,
@@ -36,6 +37,7 @@ from lemming.logging_config import EngineLog
 from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_reply, redact_values
 from lemming.tick.commits import Commits
+from lemming.tick.fallback import ask_in_turn
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import INFERRED, EngineTool, ToolContext, ToolResult, is_unknown_outcome
@@ -52,7 +54,7 @@ class JournaledAnswers:
         self, runtime: Runtime, journal: Journal, snapshot: Snapshot, inputs: TurnInputs, commits: Commits
     ) -> None:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
-        self._settings, self._toolset = snapshot.config.org, snapshot.toolset
+        self._config, self._settings, self._toolset = snapshot.config, snapshot.config.org, snapshot.toolset
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
@@ -159,36 +161,14 @@ class JournaledAnswers:
         try:
             if inputs.problem:
                 raise inputs.problem
-            check_credits(inputs.model, inputs.allocation, self._spent)
+            key, entry, reply = ask_in_turn(
+                inputs, self._config, lambda key, entry: self._reply(call, messages, key, entry)
+            )
         except (OutOfCredits, ProviderError) as error:
             return self._no_answer(call, error)
-        if self._runtime.is_heard:
-            self._runtime.notify(ModelAsked(agent=self._name, call=call))
-        request = Request(
-            model_name=inputs.model.model,
-            messages=messages,
-            temperature=inputs.model.temperature if (own := inputs.agent.model.temperature) is None else own,
-            schema=inputs.schema,
-            max_output_tokens=inputs.model.max_output_tokens,
-            seed=_seed(self._name, inputs.tick, call),
-            deadline_s=inputs.model.deadline_s,
-            agent=self._name,
-            tick=inputs.tick,
-            step=call,
-        )
-        try:
-            with self._runtime.waiting():
-                reply = self._runtime.complete(inputs.model, request)
-        except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
-            reply = Reply(
-                "", output_tokens=request.max_output_tokens, finish="too_large", earlier=error.earlier
-            )
-        except ProviderError as error:
-            if self._runtime.stop.is_set():
-                raise Stopped from error
-            return self._no_answer(call, error)
-        usage = usage_of(inputs.model, messages, reply)
-        batched: dict[str, Any] = {"batched": True} if reply.batched else {}
+        usage = usage_of(entry, messages, reply)
+        optional: dict[str, Any] = {"batched": True} if reply.batched else {}
+        optional |= {"key": key} if key else {}
         return ModelReplied(
             agent=self._name,
             call=call,
@@ -196,17 +176,46 @@ class JournaledAnswers:
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
             text=redact_reply(reply.text[: 2 * REPLY_LIMIT_BYTES]),
             finish=reply.finish if reply.finish in get_args(Finish) else "stop",
-            model=redact_values(str(reply.model or inputs.model.model))[:200],
+            model=redact_values(str(reply.model or entry.model))[:200],
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
             cached_tokens=usage.cached_tokens,
             is_estimated=usage.is_estimated,
             credits=usage.credits,
             cost_usd=usage.cost_usd,
-            **batched,
+            **optional,
             **self._attempts(call, reply.earlier),
             duration_ms=elapsed_ms(started + reply.waited_s),
         )
+
+    def _reply(self, call: int, messages: list[Message], key: str, entry: ModelEntry) -> Reply:
+        """Ask one model; `key` is that of a fallback, which is asked live."""
+        inputs = self._inputs
+        check_credits(entry, inputs.allocation, self._spent)
+        if self._runtime.is_heard and not key:
+            self._runtime.notify(ModelAsked(agent=self._name, call=call))
+        request = Request(
+            model_name=entry.model,
+            messages=messages,
+            temperature=entry.temperature if (own := inputs.agent.model.temperature) is None else own,
+            schema=inputs.schema,
+            max_output_tokens=entry.max_output_tokens,
+            seed=_seed(self._name, inputs.tick, call),
+            deadline_s=entry.deadline_s,
+            agent=self._name,
+            tick=inputs.tick,
+            step=call,
+        )
+        try:
+            with self._runtime.waiting():
+                return self._runtime.complete(entry, request, live=bool(key))
+        except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
+            tokens = request.max_output_tokens
+            return Reply("", output_tokens=tokens, finish="too_large", earlier=error.earlier)
+        except ProviderError as error:
+            if self._runtime.stop.is_set():
+                raise Stopped from error
+            raise
 
     def _no_answer(self, call: int, error: LemmingError) -> ModelFailed:
         return ModelFailed(
@@ -218,7 +227,7 @@ class JournaledAnswers:
             **self._attempts(call, getattr(error, "earlier", ())),
         )
 
-    def _attempts(self, call: int, earlier: tuple[ProviderError, ...]) -> dict[str, Any]:
+    def _attempts(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
         """Return how often a model was asked, and why in vain, if it was; and put it into the log."""
         if not earlier:
             return {}

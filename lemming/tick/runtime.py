@@ -183,9 +183,9 @@ class Runtime:
         """Return the clock's reading up to which the ticks before this one went; empty: none is kept."""
         return previous_reading(self.base, tick, ticks)
 
-    def complete(self, entry: ModelEntry, request: Request) -> Reply:
-        """Ask the model an entry stands for, in a batch where there is one for it."""
-        if self.batches is None:
+    def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
+        """Ask the model an entry stands for, in a batch where there is one for it, and not `live`."""
+        if live or self.batches is None:
             return self.complete_live(entry, request)
         return self.batches.complete(entry, self.backends.suited(entry, request))
 

@@ -44,6 +44,7 @@ from lemming.turn.inputs import from_record
 class ModelCall:
     """One call of a turn's model. `error`: why there is no answer. `problem`: why the answer is no reply.
     `earlier`: the attempts of the same call that failed before, each with code, error and message.
+    `key`: that of the fallback that answered, if one did.
     """
 
     call: int
@@ -52,6 +53,7 @@ class ModelCall:
     problem: str = ""
     at: str = ""
     model: str = ""
+    key: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     credits: float = 0.0

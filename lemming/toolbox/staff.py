@@ -148,7 +148,12 @@ def _require_creatable(context: ToolContext, created: Agent) -> None:
     _model_key(context, created.model.key)
     limits: AgentCredits = credits_of(load_config(context.org), own.name, own.credits)
     gets, most = created.credits.max_credits, limits.max_credits
-    if created.name == "human" or permissions.file_access != own.permissions.file_access or created.context:
+    if (
+        created.name == "human"
+        or permissions.file_access != own.permissions.file_access
+        or created.context
+        or created.model.fallback
+    ):
         raise PermissionDenied(f'create_agent: "{created.name}" would get more than {own.name} has')
     if most is not None and (gets is None or gets > most):
         raise PermissionDenied(f'create_agent: "{created.name}" would get more credits than {own.name} has')

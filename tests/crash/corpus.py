@@ -12,13 +12,12 @@ from typing import Any, ClassVar
 from asked_corpus import asked, by_the_clock, team
 from doors import dropped
 from files_corpus import filing
+from models_corpus import stand_in
 from parts import by_hand, call, remembers
 from planned_corpus import planned
 
-from lemming.errors import RateLimited
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.providers import LLMProvider, Reply, Request, register_provider
 from lemming.testing import make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
@@ -55,26 +54,6 @@ class Hangs(Tool):
         return ToolResult(True, "late")
 
 
-class SecondTry(LLMProvider):
-    """Says of every call that it comes too soon, and answers when it is asked again."""
-
-    keeps_deadline = True
-    refused: ClassVar[set[tuple[str, int, int]]] = set()
-
-    def call(self, model_name: str, messages: Any, temperature: float | None, **_: Any) -> str:
-        raise NotImplementedError
-
-    def complete(self, request: Request) -> Reply:
-        """Answer the second time."""
-        call = (request.agent, request.tick, request.step)
-        if call in SecondTry.refused:
-            SecondTry.refused.remove(call)
-            return Reply(text=json.dumps(remembers(f"the second time, {request.tick}")))
-        SecondTry.refused.add(call)
-        raise RateLimited("too soon", retry_after_s=0.0)
-
-
-register_provider("second_try", SecondTry)
 ToolRegistry.register(Hangs())
 
 
@@ -372,6 +351,7 @@ CASES = [
     Case(first_run, 1),
     Case(broken, 2),
     Case(failing, 2),
+    Case(stand_in, 2),
     Case(crowd, 2, at_once=3),
     Case(letters, 3),
     Case(missed, 6),

@@ -66,4 +66,5 @@ def replayed(record: ModelReplied | ModelFailed) -> Reply:
         model=record.model,
         at=record.at,
         batched=record.batched,
+        key=record.key,
     )

@@ -235,7 +235,7 @@ class Rerun(Runtime):
         """Return what the recorded tick started from: ticks without turns are not run again."""
         return self.recorded.begin.since
 
-    def complete(self, entry: ModelEntry, request: Request) -> Reply:
+    def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
         """Return the recorded answer, or raise the recorded failure, to a prompt that is the recorded one."""
         record = self.recorded.answers.get((request.agent, request.step))
         if record is None:

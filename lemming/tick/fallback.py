@@ -1,0 +1,42 @@
+"""Who is asked in the place of a model that gives no answer: the resume's `model.fallback`, in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from lemming.config import Config, ModelEntry
+from lemming.errors import LemmingError, OutOfCredits, ProviderError
+from lemming.providers import Reply
+from lemming.turn.values import TurnInputs
+
+
+class Answered(NamedTuple):
+    """A reply, and who gave it. `key` is empty for the model that the resume's `model.key` stands for."""
+
+    key: str
+    entry: ModelEntry
+    reply: Reply
+
+
+def ask_in_turn(inputs: TurnInputs, config: Config, ask: Callable[[str, ModelEntry], Reply]) -> Answered:
+    """Ask the agent's model, then its fallbacks, until one answers; failures are `earlier` of what comes out.
+
+    Each is looked up when it is its turn. Raises the last `ProviderError` when nobody answers, and
+    `OutOfCredits` when the agent's own model cannot be paid for; of a fallback that is one more failure.
+    """
+    failures: list[LemmingError] = []
+    for key in ("", *inputs.agent.model.fallback):
+        try:
+            entry = config.model(key) if key else inputs.model
+            reply = ask(key, entry)
+            if reply.key:  # out of a recording, in which another one had answered
+                key, entry = reply.key, config.model(reply.key)
+            return Answered(key, entry, reply._replace(earlier=(*failures, *reply.earlier)))
+        except (ProviderError, OutOfCredits) as error:
+            if not key and isinstance(error, OutOfCredits):
+                raise
+            failures += [*getattr(error, "earlier", ()), error]
+    last = next(failure for failure in reversed(failures) if isinstance(failure, ProviderError))
+    last.earlier = tuple(failure for failure in failures if failure is not last)
+    raise last

@@ -1,0 +1,52 @@
+"""Organisations of the corpus whose models are asked again, or stand in for each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+from parts import remembers
+
+from lemming.errors import RateLimited
+from lemming.files import fs
+from lemming.providers import LLMProvider, Reply, Request, register_provider
+from lemming.testing import make_org, resume
+
+
+class SecondTry(LLMProvider):
+    """Says of every call that it comes too soon, and answers when it is asked again."""
+
+    keeps_deadline = True
+    refused: ClassVar[set[tuple[str, int, int]]] = set()
+
+    def call(self, model_name: str, messages: Any, temperature: float | None, **_: Any) -> str:
+        raise NotImplementedError
+
+    def complete(self, request: Request) -> Reply:
+        """Answer the second time."""
+        call = (request.agent, request.tick, request.step)
+        if call in SecondTry.refused:
+            SecondTry.refused.remove(call)
+            return Reply(text=json.dumps(remembers(f"the second time, {request.tick}")))
+        SecondTry.refused.add(call)
+        raise RateLimited("too soon", retry_after_s=0.0)
+
+
+register_provider("second_try", SecondTry)
+
+
+def stand_in(base: Path, org: dict[str, Any]) -> None:
+    """Another model answers where one does not; one agent's others do not either."""
+    down = {"provider": "scripted", "attempts": 1, "options": {"file": "config/down.jsonl"}}
+    other = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "per_call": 3}
+    make_org(
+        base,
+        resume("ada", model={"key": "down", "fallback": ["gone", "again", "other"]}),
+        resume("bob", model={"key": "down", "fallback": ["other"]}, credits={"max_credits": 4}),
+        resume("cyd", model={"key": "down", "fallback": ["gone"]}),
+        org=org,
+        models={"down": down, "again": {"provider": "second_try"}, "other": other},
+        script=[{"reply": remembers("in its place")}],
+    )
+    fs.publish(base, "config/down.jsonl", b'{"error": "Unavailable"}\n')
