@@ -54,6 +54,7 @@ class TurnReport:
     turn. skipped: no model was asked, `reason` says why. failed: the turn wrote nothing, `reason` says why.
     `written_ahead` are files that were written before a tool that reaches outside ran, and were its to
     change; they stay, also when the turn fails.
+    `removed` are files that it took away; it is left out of JSON where there are none.
     `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
     was for; it is left out of JSON where it was for none.
     """
@@ -67,6 +68,7 @@ class TurnReport:
     tools: list[ToolUsed] = field(default_factory=list)
     memory: list[str] = field(default_factory=list)
     files: list[FileWritten] = field(default_factory=list)
+    removed: list[Place] = field(default_factory=list)
     written_ahead: list[Place] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     notes: str = ""
@@ -83,6 +85,8 @@ class TurnReport:
         plain = dict(vars(self))
         if not self.request:
             del plain["request"]
+        if not self.removed:
+            del plain["removed"]
         return {**plain, "code": code_of(self.error)} if self.error else plain
 
     @classmethod

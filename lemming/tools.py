@@ -261,6 +261,7 @@ SHIPPED = {
     "file_list": "lemming.toolbox.files:FileList",
     "file_edit": "lemming.toolbox.edits:FileEdit",
     "file_append": "lemming.toolbox.edits:FileAppend",
+    "file_move": "lemming.toolbox.edits:FileMove",
     "file_search": "lemming.toolbox.file_search:FileSearch",
     "search": "lemming.toolbox.search:Search",
     "shell": "lemming.toolbox.shell:Shell",

@@ -97,7 +97,12 @@ def scan_folder(
 
 
 def write_effect(
-    place: Place, content: bytes, staged: Mapping[str, bytes], *, limits: FolderSize
+    place: Place,
+    content: bytes,
+    staged: Mapping[str, bytes],
+    *,
+    limits: FolderSize,
+    removed: Removed = NOTHING_REMOVED,
 ) -> FileEffect:
     """Return the effect that writes a file; raise `PermissionDenied` or `ToolError` when it may not be.
 
@@ -117,11 +122,35 @@ def write_effect(
         _refuse_identity(place, status, _forbidden(place))
     effect = FileEffect(place.relative, content, place.effect_root)
     if not place.effect_root:
-        _refuse_beyond(place, {**staged, effect.place: content}, limits)
+        _refuse_beyond(place, {**staged, effect.place: content}, limits, removed)
     return effect
 
 
-def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: FolderSize) -> None:
+def remove_effect(place: Place, staged: Mapping[str, bytes]) -> FileEffect:
+    """Return the effect that takes away a file that has been read. Raises as `read_text`."""
+    seen = (seen_content(place, staged), seen_content(place, {}))
+    digests = tuple(sorted({digest for digest in seen if digest is not None}))
+    if not digests:
+        raise place.asked.failed("does not exist")
+    return FileEffect(place.relative, b"", place.effect_root, digests)
+
+
+def is_taken(place: Place, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> bool:
+    """Return whether anything stands at a place, as this turn sees it. Raises as `read_text`."""
+    if place.key in removed:
+        return False
+    if place.key in staged:
+        return True
+    *folders, name = place.parts or ["."]
+    try:
+        with _opened_folder(place, folders) as folder:
+            status_of(name, folder)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: FolderSize, removed: Removed) -> None:
     """Raise if what is staged would make its folder hold more than it may.
 
     The folder is the workspace, `shared/`, or what is granted of it: what others, who may be writing at the
@@ -138,7 +167,12 @@ def _refuse_beyond(place: Place, staged: Mapping[str, bytes], limits: FolderSize
                 bytes_more += len(content) - status_of(f"{place.base}/{path}").st_size
             except OSError:
                 bytes_more, files_more = bytes_more + len(content), files_more + 1
-    if bytes_more <= 0 and not files_more:
+    for path in removed:
+        if path.startswith(f"{folder}/") and path not in staged:
+            with contextlib.suppress(OSError):
+                bytes_more -= status_of(f"{place.base}/{path}").st_size
+                files_more -= 1
+    if bytes_more <= 0 and files_more <= 0:
         return
     after = usage._replace(size_bytes=usage.size_bytes + bytes_more, files=usage.files + files_more)
     if why := after._replace(depth=0, closed=0).beyond(limits):

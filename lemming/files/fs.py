@@ -91,13 +91,19 @@ def create(root: Path, relative: str, content: bytes, *, sync: bool = False) -> 
     return True
 
 
-def remove(root: Path, relative: str) -> Around | None:
-    """Remove a file, and return what `stat` says of its folder; None, and nothing, when it is not there."""
+def remove(root: Path, relative: str, *, sync: bool = False) -> Around | None:
+    """Remove a file, and return what `stat` says of its folder; None, and nothing, when it is not there.
+
+    With `sync` it stays removed after power loss.
+    """
     try:
         with _parent(root, relative, make=False) as (folder, name):
             before = os.fstat(folder)
             announce("unlink", relative, root)
             os.unlink(name, dir_fd=folder)
+            if sync:
+                announce("sync", relative)
+                disk().sync_folder(folder)
             return before, os.fstat(folder)
     except DiskError as error:
         if not isinstance(error.__cause__, FileNotFoundError):

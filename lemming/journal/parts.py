@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, NotRequired, TypedDict
 
-from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Json, Price
+from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
 
 
 class ReadMarkJson(TypedDict):
@@ -132,13 +132,14 @@ class FailedAttempt(TypedDict):
 
 
 class EffectJson(TypedDict):
-    """A file that a tool wants written: `lemming.files.effects`."""
+    """A file that a tool wants written, or taken away: `lemming.files.effects`."""
 
     root: Annotated[
         str, {"anyOf": [{"const": ""}, {"pattern": f"^(?=/){PATH_PATTERN[1:]}", "maxLength": 4096}]}
     ]
     path: Annotated[str, {"pattern": f"^(?!/){PATH_PATTERN[1:]}", "maxLength": 4096}]
     text: str
+    removes: NotRequired[list[Digest]]
 
 
 class Item(TypedDict):

@@ -283,7 +283,8 @@ class TurnEnded(Record):
     def json_schema(cls) -> Schema:
         """Return the schema of such a record, without `type`, `epoch` and `check`."""
         report = {key: schema_of(hint) for key, hint in _hints_of(TurnReport).items()}
-        return object_of(report, {"request": report.pop("request"), "code": schema_of(str)})
+        absent = {name: report.pop(name) for name in ("request", "removed")}
+        return object_of(report, {**absent, "code": schema_of(str)})
 
 
 class TurnSkipped(TurnEnded):

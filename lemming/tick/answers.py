@@ -28,7 +28,7 @@ from lemming.errors import (
     recorded_failure,
 )
 from lemming.events import ModelAsked
-from lemming.files.effects import FileEffect, apply_effect
+from lemming.files.effects import FileEffect, apply_effect, writes_first
 from lemming.journal.file import Journal
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
@@ -138,18 +138,21 @@ class JournaledAnswers:
         """Write what a tool may look at, so that it is there, and stays there."""
         self._commits.write_held()
         self._sync()
-        for effect in staged.values():
+        for effect in writes_first(staged.values()):
             apply_effect(self._runtime.base, effect, again=True, sync=self._settings.durability != "off")
 
     def _context(self, at: str, staged: dict[str, FileEffect]) -> ToolContext:
-        contents = {place: effect.content for place, effect in staged.items()}
+        contents = {place: effect.content for place, effect in staged.items() if not effect.removes}
+        removed = frozenset(place for place, effect in staged.items() if effect.removes)
+        held = self._commits.held_files
         return ToolContext(
             agent=self._inputs.agent,
             org=self._runtime.org,
             settings=self._settings,
             toolset=self._toolset,
             now=at,
-            staged={**self._commits.held_files, **contents},
+            staged={place: held[place] for place in held if place not in removed} | contents,
+            removed=removed,
             used_up=self._spent,
             worked=self._worked,
             tick=self._inputs.tick,

@@ -69,6 +69,8 @@ class Commits:
         self._held_files.update({effect.place: effect.content for effect in outcome.effects})
         self._show(outcome)
         self.reports[outcome.report.agent] = outcome.report
+        if outcome.report.removed:  # what is held can be shown, what is gone cannot
+            self.write_held()
 
     def write_held(self) -> None:
         """Make all answers so far survive power loss, then write and commit the turns that were held."""

@@ -91,11 +91,13 @@ def _commits(past: _Past) -> Iterator[bytes]:
 
 
 def _files_after(past: _Past, record: RecordedTick) -> dict[str, bytes | None]:
-    """Return what a tick changed: the files its turns wrote, their ledgers and the counter."""
+    """Return what a tick changed: the files its turns wrote, their ledgers and the counter. None: no file."""
     files: dict[str, bytes | None] = {paths.TICK_FILE: counter(record.tick + 1)}
     for turn in record.turns:
         name = turn.agent
         files |= {place: effect.content for place, effect in turn.writes.items() if not effect.root}
+        removed = turn.report.removed if turn.report else []
+        files |= dict.fromkeys(place for place in removed if not place.startswith("/"))
         if name in past.ledgers:
             files[paths.ledger_file(name)] = _lines_before(past.ledgers[name], record.tick + 1)
     return files
@@ -117,7 +119,9 @@ def _commit(
     parts += [f"from {parent}\n".encode()] if parent else []
     parts += [b"D %b\n" % _quoted(file) for file in removed]
     for file, content in sorted(files.items()):
-        if content is not None:
+        if content is None:
+            parts.append(b"D %b\n" % _quoted(file))
+        else:
             parts += [b"M 100644 inline %b\n" % _quoted(file), _data(content)]
     return b"".join([*parts, b"\n"])
 

@@ -78,11 +78,13 @@ class Retaken(Draft):
 
     def writes(self, report: TurnReport | None) -> dict[str, FileEffect]:
         """Return the files the turn wrote, by place; of one under way, those it is about to write."""
-        staged = {**self.staged, **{entry.file: entry_effect(entry) for entry in self.entries}}
+        staged = {place: effect for place, effect in self.staged.items() if not effect.removes}
+        staged |= {entry.file: entry_effect(entry) for entry in self.entries}
         if report is not None:
             kept = {file["path"] for file in report.files}
             staged = {place: effect for place, effect in staged.items() if place in kept}
-        return {**self.settled, **staged}
+        settled = {place: effect for place, effect in self.settled.items() if not effect.removes}
+        return {**settled, **staged}
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Read an answer, and note why it is no reply."""

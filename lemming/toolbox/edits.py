@@ -1,4 +1,4 @@
-"""`file_edit`, `file_append`: a part of a text file changed, which is safer than to write the whole again."""
+"""`file_edit`, `file_append`, `file_move`: text files changed in parts, and moved."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated
 
 from lemming.access.grants import granted_places, resolve
-from lemming.access.open import read_text
+from lemming.access.open import is_taken, read_text, remove_effect
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import PermissionDenied, ToolError
@@ -96,6 +96,49 @@ class FileAppend(EngineTool):
         end = "\n" if before and not before.endswith("\n") else ""
         effect = effect_of(context, path, f"{before}{end}{content}", caller=self.name)
         return ToolResult(True, f"{path} has {len(effect.content)} bytes now", (effect,))
+
+
+class FileMove(EngineTool):
+    """Gives a text file another name or folder."""
+
+    name = "file_move"
+    description = (
+        "Move or rename a text file. Nothing that stands there is written over, unless `over` is true."
+    )
+    tool_class = "write"
+    keeps_deadline = True
+    success_is_news = False
+
+    def reads(self, agent: Agent, settings: Org) -> Places:
+        """Return the folders that the resume grants for reading."""
+        return granted_places(agent, "read")
+
+    def writes(self, agent: Agent, settings: Org) -> Places:
+        """Return the folders that the resume grants for writing."""
+        return granted_places(agent, "write")
+
+    def plan(
+        self,
+        context: ToolContext,
+        path: Path,
+        to: Annotated[str, about("Its new path, the name of the file included.")],
+        over: Annotated[bool, about("Write over a file that stands there.")] = False,
+    ) -> ToolResult:
+        """Return the effects that write the file at its new place, and take the old one away."""
+        text = read_text(
+            resolve(context.agent, context.base, path, "read", caller=self.name),
+            context.staged,
+            context.removed,
+        )
+        old = resolve(context.agent, context.base, path, "write", caller=self.name)
+        new = resolve(context.agent, context.base, to, "write", caller=self.name)
+        if old.key == new.key:
+            raise new.asked.failed("is the file itself")
+        gone = remove_effect(old, context.staged)
+        written = effect_of(context, to, text, caller=self.name, removed=frozenset({gone.place}))
+        if not over and is_taken(new, context.staged, context.removed):
+            raise new.asked.failed("is there already: choose another name, or say over true")
+        return ToolResult(True, f"moved {path} to {to}", (written, gone))
 
 
 def _places_of(passage: str, text: str) -> Iterator[int]:

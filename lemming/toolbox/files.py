@@ -89,7 +89,9 @@ class FileList(EngineTool):
         return ToolResult(True, "\n".join(lines) or "(empty)")
 
 
-def effect_of(context: ToolContext, path: str, content: str, *, caller: str) -> FileEffect:
+def effect_of(
+    context: ToolContext, path: str, content: str, *, caller: str, removed: frozenset[str] = frozenset()
+) -> FileEffect:
     """Return the effect that writes a text file; raise `ToolError` when the agent may not."""
     place = resolve(context.agent, context.base, path, "write", caller=caller)
     try:
@@ -97,4 +99,5 @@ def effect_of(context: ToolContext, path: str, content: str, *, caller: str) -> 
     except UnicodeEncodeError as error:
         raise ToolError(f"{caller}: the content is not text (at character {error.start})") from error
     limits = FolderSize(context.settings.quota.max_bytes, context.settings.quota.max_files)
-    return write_effect(place, raw, context.staged, limits=limits)
+    gone = context.removed | removed
+    return write_effect(place, raw, context.staged, limits=limits, removed=gone)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lemming.contract import Keep, NewEntry, ToolCall, TurnReply, parse_reply
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ToolError, name_of
-from lemming.files.effects import FileEffect
+from lemming.files.effects import FileEffect, writes_first
 from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
@@ -276,7 +276,8 @@ class Draft:
         status = self.conclude(status, error)
         is_applied = status in ("done", "waiting")
         entries = tuple(self.entries) if is_applied else ()
-        effects = (*self.staged.values(), *map(entry_effect, entries)) if is_applied else ()
+        staged = writes_first(self.staged.values())
+        effects = (*staged, *map(entry_effect, entries)) if is_applied else ()
         used = spending(self.answers)
         return TurnOutcome(
             report=self.report(status, error, entries, effects, used),
@@ -308,7 +309,10 @@ class Draft:
                 for place in self.memory
                 if effects or place in self.settled
             ],
-            files=[{"path": effect.place, "sha256": effect.digest} for effect in effects],
+            files=[
+                {"path": effect.place, "sha256": effect.digest} for effect in effects if not effect.removes
+            ],
+            removed=[effect.place for effect in effects if effect.removes],
             written_ahead=sorted(self.settled),
             remarks=self.remarks,
             notes=self.notes,

@@ -8,8 +8,10 @@ import pytest
 from tool_desk import Desk
 
 from lemming.access.open import FILE_LIMIT_BYTES
+from lemming.config import Org, Quota
+from lemming.files.effects import apply_effect
 
-TOOLS = ["file_edit", "file_append", "file_read", "file_write"]
+TOOLS = ["file_edit", "file_append", "file_move", "file_read", "file_write", "file_list", "file_search"]
 
 
 @pytest.fixture
@@ -100,6 +102,87 @@ def test_who_may_only_write_may_append(tmp_path: Path) -> None:
 def test_a_file_does_not_grow_beyond_what_can_be_read(desk: Desk) -> None:
     desk.write("agents/alpha/workspace/big.txt", "x" * (FILE_LIMIT_BYTES - 1))
     assert "at most 262144 are allowed" in desk.refusal("file_append", path="big.txt", content="12")
+
+
+# --- file_move ----------------------------------------------------------------------------------
+
+
+def test_a_file_is_moved_and_keeps_its_content(desk: Desk) -> None:
+    before = content(desk)
+    assert desk.do("file_move", path="a.txt", to="shared/old/b.txt") == "moved a.txt to shared/old/b.txt"
+    assert (desk.base / "shared/old/b.txt").read_text() == before
+    assert not (desk.workspace / "a.txt").exists()
+
+
+def test_later_calls_of_the_turn_see_the_move(desk: Desk) -> None:
+    desk.call("file_move", path="a.txt", to="b.txt")
+    assert desk.call("file_list").output == "b.txt"
+    assert desk.call("file_read", path="b.txt").output.startswith("one\n")
+    assert "does not exist" in desk.refusal("file_read", path="a.txt")
+    assert "does not exist" in desk.refusal("file_edit", path="a.txt", old="one", new="1")
+    assert desk.call("file_search", text="three", path=".").output == "b.txt:3: three"
+    assert desk.call("file_move", path="b.txt", to="a.txt").success
+    assert desk.call("file_list").output == "a.txt"
+
+
+def test_a_place_that_was_left_can_be_written_again(desk: Desk) -> None:
+    desk.call("file_move", path="a.txt", to="b.txt")
+    desk.call("file_append", path="a.txt", content="anew")
+    assert desk.call("file_read", path="a.txt").output == "anew"
+
+
+def test_nothing_is_written_over_unless_asked(desk: Desk) -> None:
+    desk.write("agents/alpha/workspace/b.txt", "b")
+    why = desk.refusal("file_move", path="a.txt", to="b.txt")
+    assert why == 'file_move: "b.txt" is there already: choose another name, or say over true'
+    desk.do("file_move", path="a.txt", to="b.txt", over=True)
+    assert (desk.workspace / "b.txt").read_text().startswith("one\n")
+
+
+def test_a_file_that_somebody_changed_meanwhile_stays(desk: Desk) -> None:
+    result = desk.call("file_move", path="a.txt", to="b.txt")
+    (desk.workspace / "a.txt").write_text("a person's work")
+    for effect in result.effects:
+        apply_effect(desk.base, effect)
+    assert content(desk) == "a person's work"
+    assert (desk.workspace / "b.txt").exists()
+
+
+def test_a_full_workspace_can_be_tidied_up(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "org", tools=TOOLS, org=Org(quota=Quota(max_bytes=1 << 20)))
+    desk.write("agents/alpha/workspace/a.txt", "x" * 200_000)
+    desk.write("agents/alpha/workspace/b.bin", "y" * 800_000)
+    assert desk.do("file_move", path="a.txt", to="sub/a.txt") == "moved a.txt to sub/a.txt"
+
+
+def test_who_may_not_write_a_file_may_not_take_it_away(tmp_path: Path) -> None:
+    desk = Desk(tmp_path / "org", tools=TOOLS, allow_write=["./workspace"])
+    desk.write("shared/a.txt", "common")
+    assert "allow_write" in desk.refusal("file_move", path="shared/a.txt", to="a.txt")
+
+
+@pytest.mark.parametrize(
+    ("path", "to", "why"),
+    [
+        ("a.txt", "a.txt", "is the file itself"),
+        ("a.txt", "./workspace/a.txt", "is the file itself"),
+        ("a.txt", "", "is a folder"),
+        ("a.txt", "shared", "is a folder"),
+        ("a.txt", "a.txt/b", "is not a folder"),
+        ("a.txt", "../x", "leads outside"),
+        ("a.txt", "/etc/x", "refused by permissions"),
+        ("a.txt", "resume.json", "never written by an agent"),
+        ("a.txt", "link.txt", "symbolic link"),
+        ("none.txt", "b.txt", "does not exist"),
+        ("sub", "b.txt", "is a folder"),
+        ("link.txt", "b.txt", "symbolic link"),
+        (".", "b.txt", "is a folder"),
+    ],
+)
+def test_a_move_that_will_not_do_is_refused_in_words(desk: Desk, path: str, to: str, why: str) -> None:
+    (desk.workspace / "sub").mkdir()
+    (desk.workspace / "link.txt").symlink_to("a.txt")
+    assert why in desk.refusal("file_move", path=path, to=to)
 
 
 @pytest.mark.parametrize("tool", ["file_edit", "file_append"])

@@ -37,6 +37,7 @@ class Desk:
         self.workspace = base / f"agents/{name}/workspace"
         self.workspace.mkdir(parents=True, exist_ok=True)
         self.staged: dict[str, bytes] = {}
+        self.removed: set[str] = set()
         resume = {
             "name": name,
             "title": f"The {name}",
@@ -70,12 +71,19 @@ class Desk:
             toolset=toolset_of(self.org),
             now=NOW,
             staged=self.staged,
+            removed=frozenset(self.removed),
         )
 
     def call(self, tool: str, /, **arguments: Any) -> ToolResult:
         """Call a tool; its effects are staged, not written."""
         result = call_tool(tool, arguments, self.context())
-        self.staged |= {effect.place: effect.content for effect in result.effects}
+        for effect in result.effects:
+            if effect.removes:
+                self.staged.pop(effect.place, None)
+                self.removed.add(effect.place)
+            else:
+                self.staged[effect.place] = effect.content
+                self.removed.discard(effect.place)
         return result
 
     def do(self, tool: str, /, **arguments: Any) -> str:

@@ -284,13 +284,15 @@ class Rerun(Runtime):
             FileWritten(path=file["path"].removeprefix(outside), sha256=file["sha256"])
             for file in report.files
         ]
+        removed = [path.removeprefix(outside) for path in report.removed]
         ahead = sorted(path.removeprefix(outside) for path in report.written_ahead)
         try:
             # Why a turn failed may name a path, and how long it took is not an effect.
             but = ["reason", "duration_ms"]
             require_same(
                 ended.as_json(),
-                {**report.as_json(), "files": files, "written_ahead": ahead},
+                {**report.as_json(), "files": files, "written_ahead": ahead}
+                | ({"removed": removed} if removed else {}),
                 tick=self.recorded.tick,
                 agent=agent,
                 what="turn",

@@ -52,7 +52,7 @@ class LastWrites:
             if isinstance(record, TurnCommitted):
                 agent, report = record.about, record.report
                 self.newest[agent] = tick
-                for file in report.written_ahead:  # a tool that reaches outside may have removed them
+                for file in (*report.removed, *report.written_ahead):  # the latter perhaps by a tool outside
                     self.files.pop(file, None)
                 self.files.update((f["path"], (tick, agent, f["sha256"])) for f in report.files)
             elif isinstance(record, EntriesExpired):

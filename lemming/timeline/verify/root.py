@@ -83,7 +83,7 @@ def _regular_files(base: OrgPath) -> Iterator[str]:
 def _digest_below(base: OrgPath, file: str) -> str | None:
     """Do what `file_digest` does, and return `TOO_LARGE` for such a file."""
     try:
-        descriptor = os.open(f"{base}/{file}", _READ)
+        descriptor = os.open(os.path.join(base, file), _READ)  # one outside is absolute
         try:
             size = require_regular(descriptor, file).st_size
             if size > LARGEST_BYTES:

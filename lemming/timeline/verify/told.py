@@ -157,6 +157,8 @@ def _note_turn(told: Told, recorded: RecordedTick, ended: TurnCommitted) -> None
     tick, agent = recorded.tick, ended.about
     for file in ended.report.written_ahead:  # a tool that reaches outside may have changed them since
         told.files.pop(file, None)
+    for file in ended.report.removed:
+        told.files.pop(file, None)
     for written in ended.report.files:
         told.files[written["path"]] = Written(tick, agent, written["sha256"])
     started = recorded.started.get(agent)

@@ -1,0 +1,99 @@
+"""Files that turns edited, added to, moved and took away: the past tells the same story as the folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.cli import run
+from lemming.clock import FrozenClock
+from lemming.engine import run_once
+from lemming.history.fork import fork
+from lemming.history.read import History
+from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.timeline.replay.replay import OUTSIDE, replay_into, ticks_to_rerun
+from lemming.timeline.verify.files import verify
+
+BOTH = ["./workspace", "./shared"]
+TICKS = 4
+
+
+def call(tool: str, **args: Any) -> dict[str, Any]:
+    return {"tool": tool, "args": args}
+
+
+def made(base: Path, outside: Path, **org: Any) -> Path:
+    """Make an organisation and run it: a file is written, moved on by another, edited, moved out."""
+    outside.mkdir(exist_ok=True)
+    grants = {"allow_read": BOTH, "allow_write": [*BOTH, str(outside)]}
+    tools = ["file_write", "file_append", "file_edit", "file_move"]
+    may = {"read_outboxes": [], "tools": tools, "file_access": grants}
+    calls: dict[tuple[str, int], list[dict[str, Any]]] = {
+        ("ada", 1): [call("file_write", path="shared/in/a.txt", content="one\n")],
+        ("bob", 1): [call("file_move", path="shared/in/a.txt", to="shared/done/a.txt")],
+        ("ada", 2): [call("file_append", path="shared/done/a.txt", content="two\n")],
+        ("bob", 2): [call("file_edit", path="shared/done/a.txt", old="one", new="1")],
+        ("ada", 3): [call("file_move", path="shared/done/a.txt", to=f"{outside}/a.txt")],
+        ("bob", 3): [call("file_write", path="shared/done/a.txt", content="anew\n")],
+        ("ada", 4): [call("file_move", path="shared/done/a.txt", to="b.txt")],
+    }
+    script = [
+        {"agent": agent, "tick": tick, "reply": say(f"{tick}", tool_calls=asked)}
+        for (agent, tick), asked in calls.items()
+    ]
+    make_org(
+        base,
+        resume("ada", permissions=may),
+        resume("bob", permissions=may),
+        org=org,
+        script=[*script, {"reply": say("done")}],
+    )
+    for _ in range(TICKS):
+        run_once(base, clock=FrozenClock())
+    return base
+
+
+@pytest.mark.parametrize("durability", ["off", "turn", "tick"])
+def test_what_was_moved_is_where_it_was_moved_to(durability: str, tmp_path: Path) -> None:
+    base = made(tmp_path / "org", tmp_path / "outside", durability=durability)
+    assert (tmp_path / "outside/a.txt").read_text() == "1\ntwo\n"
+    assert (base / "agents/ada/workspace/b.txt").read_text() == "anew\n"
+    assert [*(base / "shared").rglob("*.txt")] == []
+
+
+def test_nothing_is_found_missing(tmp_path: Path) -> None:
+    base = made(tmp_path / "org", tmp_path / "outside")
+    assert verify(base).findings == verify(base, newest=0).findings == ()
+    assert tree(base / "shared") == {}
+
+
+def test_the_record_names_what_was_taken_away_and_only_that(tmp_path: Path) -> None:
+    base = made(tmp_path / "org", tmp_path / "outside")
+    ends = [line for line in journal_lines(base, 1) if line["type"] == "turn_committed"]
+    assert "removed" not in ends[0]
+    assert ends[1]["removed"] == ["shared/in/a.txt"]
+    effects = [line["effects"] for line in journal_lines(base, 1) if line["type"] == "tool_finished"]
+    assert ["removes" in effect for each in effects for effect in each] == [False, False, True]
+
+
+def test_a_replay_agrees_and_ends_in_the_same_files(tmp_path: Path) -> None:
+    base, again = made(tmp_path / "org", tmp_path / "outside"), tmp_path / "again"
+    replayed = [each.tick for each in replay_into(base, again, ticks_to_rerun(base, None))]
+    assert replayed == [1, 2, 3, 4]
+    assert tree(again, without=(".lemming", "logs", OUTSIDE)) == tree(base)
+
+
+def test_a_history_made_afterwards_is_the_one_that_was_kept(tmp_path: Path) -> None:
+    kept = made(tmp_path / "kept", tmp_path / "outside", history="git")
+    bare = made(tmp_path / "bare", tmp_path / "outside")
+    assert run(["-C", str(bare), "history", "on"]) == 0
+    for tick in range(1, TICKS + 1):
+        assert state(kept, tick, tmp_path / f"a{tick}") == state(bare, tick, tmp_path / f"b{tick}")
+
+
+def state(base: Path, tick: int, folder: Path) -> dict[str, bytes]:
+    history = History(base)
+    fork(history, history.state_after(tick), folder, [])
+    return {**tree(folder / "shared"), **tree(folder / "agents/ada/workspace")}
