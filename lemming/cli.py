@@ -59,6 +59,7 @@ COMMANDS = {
         "agents": "List, show, make, rename and remove agents.",
         "memory": "See and change what an agent remembers.",
         "credits": "See and raise what agents may spend.",
+        "skills": "See the skills that agents may look up.",
         "models": "See which models can be used; fetch weights.",
     },
     "Past": {

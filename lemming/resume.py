@@ -214,6 +214,17 @@ class Agent:
     context: list[ContextFile] = field(
         default_factory=list, metadata=about("Files that are put into every prompt.")
     )
+    skills: list[str] = field(
+        default_factory=list,
+        metadata=about(
+            'Skills it is told of and may read: names or patterns such as "pdf-*", looked for in its own '
+            'skills/ and in the organisation\'s, or with a folder in front: ".claude/skills/*".'
+        ),
+    )
+    guides: bool = field(
+        default=False,
+        metadata=about("Put AGENTS.md of the organisation's folder, and of its own, after the instructions."),
+    )
     clock: bool = field(
         default=False, metadata=about("Put date, time, weekday and time zone into every prompt of the agent.")
     )
@@ -226,6 +237,11 @@ class Agent:
             "Any text, such as since when, by whom and why: the agent takes no turns. `lemming pause`."
         ),
     )
+
+    def __post_init__(self) -> None:
+        for pattern in self.skills:
+            if why := _why_no_skills(pattern):
+                raise Misfit(f'skills: "{pattern}" {why}')
 
     def may_read(self, author: str) -> bool:
         """Return whether entries of `author` may reach this agent's inbox."""
@@ -243,9 +259,19 @@ class Agent:
         return values
 
 
+def _why_no_skills(pattern: str) -> str:
+    """Return why a pattern leads to no skills; empty when it may."""
+    *folders, name = pattern.removeprefix("./").split("/")
+    if not name or pattern.startswith(("/", "~")) or not {"", ".", ".."}.isdisjoint(folders):
+        return "must be a name or a pattern, or one below a folder of the organisation: .claude/skills/*"
+    if any(mark in folder for folder in folders for mark in "*?["):
+        return "may have * and ? in its last part only"
+    return "has characters that no path has" if not pattern.isprintable() or "\\" in pattern else ""
+
+
 _BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
 LATER_KEYS: dict[str, dict[str, Any]] = {
-    "": {"clock": False, "paused": "", "team": None},
+    "": {"clock": False, "guides": False, "paused": "", "skills": [], "team": None},
     "model": {"fallback": []},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
     "turn": {"take": None},

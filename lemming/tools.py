@@ -272,6 +272,7 @@ SHIPPED = {
     "create_agent": "lemming.toolbox.staff:CreateAgent",
     "plan_propose": "lemming.toolbox.propose:PlanPropose",
     "list_agents": "lemming.toolbox.staff:ListAgents",
+    "skill_read": "lemming.toolbox.skills:SkillRead",
 }
 
 

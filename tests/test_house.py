@@ -40,7 +40,7 @@ FLOORS = (
     {"config"},
     {"calendars", "messages", "plans", "sandbox"},
     {"access", "journal", "toolset"},
-    {"llm", "mail", "tools"},
+    {"llm", "mail", "skills", "tools"},
     {"channels", "testing", "toolbox", "turn"},
     {"tick"},
     {"history", "inspect", "service"},
@@ -67,6 +67,7 @@ SDKS = {
     "openai": "llm/backends/openai.py",
     "structlog": "logging_config.py",
     "tenacity": "llm/retrying.py",
+    "yaml": "skills/front_matter.py",
     "xllamacpp": "llm/backends/local.py",
 }
 

@@ -117,6 +117,20 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     return Place(asked, base, root, "/".join(parts), target == nearest, granted_parts)
 
 
+@dataclass(frozen=True)
+class _Kept(Asked):
+    """What was asked for, where the organisation and no grant of a resume says where it lies."""
+
+    def refused(self, why: str = "") -> PermissionDenied:
+        """Return the refusal."""
+        return PermissionDenied(f"{self._subject} refused{': ' if why else ''}{why}")
+
+
+def kept_at(base: Path, path: str, *, caller: str) -> Place:
+    """Return the place of what people keep for agents, by its path in the organisation; for reading only."""
+    return Place(_Kept(caller, path, "read", ()), base, base, path, is_granted_folder=False)
+
+
 def why_no_grant(grant: str) -> str:
     """Return why a folder as a resume grants it is not understood; empty for one that is.
 
@@ -124,7 +138,7 @@ def why_no_grant(grant: str) -> str:
     ('', '".." leads outside the granted folders')
     """
     parts = components(grant)
-    if why := _unsafe(grant, parts):
+    if why := why_unsafe(grant, parts):
         return why
     if grant.startswith("/") or parts[:1] in (("workspace",), ("shared",)):
         return ""
@@ -164,7 +178,7 @@ def place_of(agent_name: str, path: str) -> str:
 
 def _target(asked: Asked, org: Components, own: Components) -> Components:
     parts = components(asked.path)
-    if why := _unsafe(asked.path, parts):
+    if why := why_unsafe(asked.path, parts):
         raise asked.refused(why)
     if asked.path.startswith("/"):
         return parts
@@ -184,7 +198,7 @@ def _granted_folder(asked: Asked, grant: str, org: Components, own: Components) 
     return parts if grant.startswith("/") else _below_a_name(parts, org, own) or parts
 
 
-def _unsafe(path: str, parts: Components) -> str:
+def why_unsafe(path: str, parts: Components) -> str:
     """Return why a path is not taken at all; empty when it may be looked at."""
     if any(character < " " or character == "\x7f" for character in path):
         return "control characters are not allowed"

@@ -22,7 +22,7 @@ from lemming.agents import Agent
 from lemming.errors import ToolError
 from lemming.files.effects import FileEffect
 from lemming.files.refusals import looking, require_about_one_file
-from lemming.files.stamps import status_of
+from lemming.files.stamps import is_there, status_of
 from lemming.sandbox import quota
 from lemming.sandbox.quota import FolderSize
 
@@ -57,6 +57,12 @@ def read_text(place: Place, staged: Mapping[str, bytes], removed: Removed = NOTH
         raise place.asked.failed(f"is not UTF-8 text (at byte {error.start})") from error
 
 
+def is_there_to_read(place: Place, staged: Mapping[str, bytes]) -> bool:
+    """Return whether anything stands at a place of the organisation, as this turn sees it."""
+    is_staged = any(f"{path}/".startswith(f"{place.key}/") for path in staged)
+    return is_staged or is_there(f"{place.base}/{place.relative}")
+
+
 def seen_content(place: Place, staged: Mapping[str, bytes]) -> str | None:
     """Return the SHA-256 of a file, in hex; None where there is none that the agent may read."""
     with contextlib.suppress(ToolError):
@@ -88,12 +94,22 @@ def scan_folder(
     """
     names = _staged_names(place, staged)
     try:
-        with _opened_folder(place, place.parts) as folder, os.scandir(folder) as entries:
-            names |= {it.name: _mark(it) for it in entries if f"{place.key}/{it.name}" not in removed}
+        with _opened_folder(place, place.parts) as folder:
+            there = _marks_in(place, folder)
+            names |= {name: mark for name, mark in there.items() if f"{place.key}/{name}" not in removed}
     except FileNotFoundError as error:
         if not names and not place.is_granted_folder:
             raise place.asked.failed("does not exist") from error
     return names
+
+
+def _marks_in(place: Place, folder: int) -> dict[str, str]:
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name: _mark(entry) for entry in entries}
+    except OSError as error:
+        _require_its_own_trouble(place, error)
+        raise place.asked.failed(f"cannot be listed: {error.strerror}") from error
 
 
 def write_effect(

@@ -30,6 +30,8 @@ T = TypeVar("T")
 
 NOT_JSON = "LMG-303"
 _LOOKS_AT_HALF_A_FILE, _BETWEEN_LOOKS_S, _SAVED_IN_S = 5, 0.02, 1.0
+OTHERS = "x-"
+"""Keys of a file's top level that begin so are for other programs: kept, and no mistake."""
 MAX_PROBLEMS = 20  # of one kind in one file; finding the place of each takes a walk over the text
 
 
@@ -193,6 +195,8 @@ def _unknown_keys(
     known = _keys_of(kind)
     for key, value in plain.items():
         here = f"{pointer}/{key}"
+        if key not in known and not pointer and key.startswith(OTHERS):
+            continue
         if key not in known:
             elsewhere = " or ".join(places.get(key, []))
             hint = elsewhere and f"move it to {elsewhere}"
@@ -247,7 +251,9 @@ def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterat
         pointer = "".join(f"/{part}" for part in path)
         above, _, key = pointer.rpartition("/")
         if item["type"] != "missing":
-            found.append((pointer, in_plain_words(item), _instead(_type_at(kind, path), item["input"])))
+            is_ours = item["type"] == "value_error"  # it says itself what to write
+            hint = "" if is_ours else _instead(_type_at(kind, path), item["input"])
+            found.append((pointer, in_plain_words(item), hint))
         elif above in lacking:
             lacking[above].append(key)
         else:

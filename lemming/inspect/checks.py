@@ -20,6 +20,7 @@ from lemming.files.jsontext import locate
 from lemming.inspect.model_checks import fallbacks_that_help_nobody
 from lemming.inspect.plan_checks import problems_of_plan
 from lemming.inspect.readiness import seen_on_the_way
+from lemming.inspect.skill_checks import problems_of_skills
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.memory import read_memories
@@ -188,6 +189,7 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     yield from problems_of_plan(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
+        yield from problems_of_skills(base, agent, config)
 
 
 def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:

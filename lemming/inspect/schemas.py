@@ -14,7 +14,7 @@ from lemming import when
 from lemming.agents import Agent, AgentCredits
 from lemming.calendars import Calendar
 from lemming.config import ModelEntry, Org
-from lemming.files.documents import adapter
+from lemming.files.documents import OTHERS, adapter
 from lemming.files.fields import Count
 from lemming.files.fields import schema_of as schema_of_type
 from lemming.journal.prompts import referring_schema
@@ -157,7 +157,8 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
 
 def _of_a_file(kind: Any) -> Schema:
     """Return the schema of a file that people edit; it may name its schema itself."""
-    return _with_schema_key(_closed(_plain_schema(kind)))
+    others = {"patternProperties": {f"^{OTHERS}": {"description": "For other programs; LeMMing keeps it."}}}
+    return {**_with_schema_key(_closed(_plain_schema(kind))), **others}
 
 
 def _of_a_table(kind: Any, about: str) -> Schema:

@@ -18,6 +18,7 @@ from lemming.agents import Agent
 from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files.stamps import ABSENT, Identity, Listing, Reading, identity_of, is_current, list_again, look
+from lemming.skills.guides import guide_files
 
 SETTINGS = (ORG_FILE, MODELS_FILE, CREDITS_FILE)
 LIMIT_BYTES = 16 << 20  # more than any of these files may have
@@ -124,9 +125,10 @@ class Watch:
 
 
 def context_files(base: Path, agents: Collection[Agent]) -> list[str]:
-    """Return the context files of these agents: below the organisation as relative paths, others absolute."""
+    """Return the context files and guides of these agents: relative to the organisation, others absolute."""
     found = set()
     for agent in agents:
+        found.update(guide_files(agent))
         for item in agent.context:
             try:
                 found.add(resolve(agent, base, item.file, "read", caller="context").key)

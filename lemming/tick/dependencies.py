@@ -17,6 +17,7 @@ from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.organisation import Organisation, OrgPath
+from lemming.skills.guides import guide_files
 from lemming.tools import Places
 from lemming.toolset import Toolset
 
@@ -160,6 +161,8 @@ def touch_of(
         touch.reads.update(_located(home, tool.reads(agent, settings)))
         touch.writes.update(_located(home, tool.writes(agent, settings)))
     read = [(item.file, f"context {item.file}") for item in agent.context]
+    for file in guide_files(agent):
+        touch.reads[(*home, *components(file))] = f"guides: {file}"
     read += [(file, f"its plan waits for {file}") for file in looked_at]
     for file, why in read:
         try:

@@ -25,6 +25,7 @@ from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
 from lemming.plans.format import wake_of
 from lemming.report import TurnReport
+from lemming.skills.guides import guide_files
 
 ORDERS_REMEMBERED = 16
 NEVER = sys.maxsize
@@ -133,6 +134,7 @@ class IdleAgents:
         memory = paths.memory_folder(agent.name)
         yield memory
         yield from (f"{memory}/{file_name}" for file_name in fs.list_names(f"{self._base}/{memory}"))
+        yield from guide_files(agent)
         for item in agent.context:
             place = resolve(agent, self._base, item.file, "read", caller="context")
             if place.root != self._base:

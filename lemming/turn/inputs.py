@@ -31,6 +31,8 @@ from lemming.messages import OutboxEntry
 from lemming.plans.format import PROVIDER, is_planner, wake_of
 from lemming.report import Reason
 from lemming.schedule import Wake, due_by_clock
+from lemming.skills.guides import Guide, read_guides
+from lemming.skills.told import skills_section
 from lemming.times.words import said_in_full, said_of_due
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
@@ -66,14 +68,15 @@ def gather(
     found = _look(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
-    entry, state, allocation, memories, context, fingerprint, tasks, outside = found
+    entry, state, allocation, memories, context, fingerprint, tasks, outside, guides = found
     settings = now.config.org
     task = tasks.next(state.serving) if tasks else None
     inbox = NO_INBOX if task else _inbox(now, agent, state, tasks)
     asked: list[OutboxEntry] = []
     if agent.turn.take == "all" and tasks and not task:
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
-    opening = now.org.own(Openings).of(now, agent, entry, allocation)
+    added = _added(now, agent, entry, guides, held)
+    opening = now.org.own(Openings).of(now, agent, entry, allocation, added)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
         agent=agent,
@@ -86,6 +89,7 @@ def gather(
         memory=_memory_shown(memories.values, entry, task),
         outside=outside.as_json(),
         context=context,
+        added=added,
         results=[*state.results, *(answered_results(task.begun.results, task.asked) if task else ())],
         warnings=[
             *([_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else []),
@@ -116,6 +120,18 @@ def gather(
     )
     shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, shown, (*memories.problems, *inbox.problems))
+
+
+def _added(
+    now: Surroundings, agent: Agent, entry: ModelEntry, guides: list[Guide], held: Mapping[str, bytes]
+) -> tuple[str, ...]:
+    """Return the sections that stand after the instructions; skills only where tools can be called."""
+    sections = [guide.section for guide in guides]
+    if agent.skills and entry.prompt != "brief":
+        from lemming.skills.finding import skills_of  # who has no skills does not look for any
+
+        sections.append(skills_section(skills_of(agent, now.org, held).by_name))
+    return tuple(filter(None, sections))
 
 
 def _memory_shown(values: dict[str, Any], entry: ModelEntry, task: Task | None) -> dict[str, Any]:
@@ -186,6 +202,7 @@ class _Found(NamedTuple):
     fingerprint: dict[str, Any] | None
     tasks: Tasks | None
     outside: Outside
+    guides: list[Guide]
 
 
 def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _Found | Reason:
@@ -203,6 +220,7 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
         text = read_text(resolve(agent, org.base, item.file, "read", caller="context"), held)
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
+    guides = read_guides(agent, org.base, held) if agent.guides else []
     wake = _wake(now, agent)
     outside, asked = NOTHING_OUTSIDE, agent
     if is_planner(agent, config):
@@ -222,9 +240,10 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
+        fingerprint["context"] |= {guide.file: guide.digest for guide in guides}
     if wake != "always" and next(_news(now, agent, state, fingerprint, tasks), None) is None:
         return Reason("nothing_new", _why_nothing(wake, state, outside))
-    return _Found(entry, state, allocation, memories, shown, fingerprint, tasks, outside)
+    return _Found(entry, state, allocation, memories, shown, fingerprint, tasks, outside, guides)
 
 
 def _takes_one(agent: Agent) -> Agent:

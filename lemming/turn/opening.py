@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from operator import is_
 from pathlib import Path
@@ -71,11 +72,13 @@ class Surroundings(Protocol):
 class Opening(NamedTuple):
     """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
 
-    `basis` is what it follows from. `fields` are those of a `TurnStarted` from `schema` to `repairs`, and
-    `messages` the messages that the prompt begins with; `written` are both, as JSON.
+    `basis` is what it follows from, beside `added`, the sections after the agent's instructions. `fields` are
+    those of a `TurnStarted` from `schema` to `repairs`, and `messages` the messages that the prompt begins
+    with; `written` are both, as JSON.
     """
 
     basis: tuple[object, ...]
+    added: tuple[str, ...]
     takes_schema: bool
     fields: dict[str, Any]
     messages: list[Message]
@@ -90,13 +93,20 @@ class Openings:
         self._known: dict[str, Opening] = {}
         self._takes_schema: dict[tuple[object, ...], bool] = {}
 
-    def of(self, now: Surroundings, agent: Agent, entry: ModelEntry, allocation: AgentCredits) -> Opening:
+    def of(
+        self,
+        now: Surroundings,
+        agent: Agent,
+        entry: ModelEntry,
+        allocation: AgentCredits,
+        added: tuple[str, ...] = (),
+    ) -> Opening:
         """Return the agent's opening, made anew when anything that it follows from is not the very same."""
         plugins = now.config.org.plugins
         provider = provider_class(entry.provider, plugins)
         basis = agent, now.config, now.toolset, provider
         known = self._known.get(agent.name)
-        if known and all(map(is_, known.basis, basis)):
+        if known and all(map(is_, known.basis, basis)) and known.added == added:
             return known
         if len(self._known) >= OPENINGS_REMEMBERED:
             self._known.clear()
@@ -104,13 +114,14 @@ class Openings:
         key = provider, entry.provider, compact(entry.options), tuple(plugins)
         if key not in self._takes_schema:
             self._takes_schema[key] = _takes_schema(entry, self._base, plugins)
-        opening = _make_opening(basis, now, agent, entry, allocation, self._takes_schema[key])
+        opening = _make_opening(basis, added, now, agent, entry, allocation, self._takes_schema[key])
         self._known[agent.name] = opening
         return opening
 
 
 def _make_opening(
     basis: tuple[object, ...],
+    added: tuple[str, ...],
     now: Surroundings,
     agent: Agent,
     entry: ModelEntry,
@@ -120,7 +131,8 @@ def _make_opening(
     settings = now.config.org
     tools = (*now.toolset.allowed(agent, settings).values(), *team_tools(agent).values())
     limits, defaults = agent.turn, settings.defaults.turn
-    messages = OPENINGS[entry.prompt](agent, tools)
+    told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
+    messages = OPENINGS[entry.prompt](told, tools)
     schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
     fields = {
         "schema": schema,
@@ -132,6 +144,7 @@ def _make_opening(
     }
     return Opening(
         basis=basis,
+        added=added,
         takes_schema=takes_schema,
         fields=fields,
         messages=messages,

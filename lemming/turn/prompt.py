@@ -39,6 +39,7 @@ class Seen:
     memory: Mapping[str, Any] = field(default_factory=dict)
     outside: Mapping[str, Any] = field(default_factory=dict)
     context: Sequence[tuple[str, str]] = ()
+    added: Sequence[str] = ()
     results: Sequence[Mapping[str, Any]] = ()
     warnings: Sequence[str] = ()
     memory_chars: int = 16_000
@@ -94,6 +95,7 @@ def values_situation(seen: Seen) -> Message:
         "results": [*seen.results],
         "warnings": [*seen.warnings],
         **({"jobs": [*seen.jobs]} if seen.jobs else {}),
+        **({"told": [*seen.added]} if seen.added else {}),
         **seen.outside,
     }
     return _message("user", to_line(values))

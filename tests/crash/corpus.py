@@ -15,6 +15,7 @@ from files_corpus import filing
 from models_corpus import stand_in
 from parts import by_hand, call, remembers
 from planned_corpus import planned
+from skilled_corpus import skilled
 
 from lemming.files import fs
 from lemming.files.jsontext import pretty
@@ -365,6 +366,7 @@ CASES = [
     Case(asked, 4),
     Case(by_the_clock, 5),
     Case(filing, 2, at_once=2),
+    Case(skilled, 3, at_once=3),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

@@ -1,0 +1,110 @@
+"""`lemming skills`: the skills that lie in the organisation, and who is told of them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from lemming.commands.failures import tell_problem
+from lemming.commands.options import AsJson, noun
+from lemming.commands.org import find_org
+from lemming.commands.screen import one_line, show_json, show_table, show_text, tell
+from lemming.errors import UsageError
+from lemming.files.jsontext import nearest
+from lemming.inspect.skills import SkillNow, further_files, skills_now
+from lemming.organisation import Organisation
+
+app = noun("See the skills that agents may look up: docs/skills.md.")
+
+
+@app.command("list")
+def list_skills(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List the skills below skills/, .agents/skills, .claude/skills, agents/*/skills and what resumes list.
+
+    \b
+    Example:
+      lemming skills list
+    """
+    base = find_org(ctx)
+    found, problems = skills_now(base)
+    for problem in problems:
+        if as_json:
+            show_json("problem", problem.as_json())
+        else:
+            tell_problem(problem, base)
+    if as_json:
+        for each in found:
+            show_json("skill", _as_json(base, each))
+        return
+    if not found:
+        tell('no skills here: write skills/NAME/SKILL.md, and "skills": ["NAME"] in a resume')
+        return
+    rows = [
+        [
+            each.skill.name,
+            each.skill.folder,
+            ", ".join(each.agents) or "nobody",
+            one_line(each.skill.description, 90),
+        ]
+        for each in found
+    ]
+    show_table(["SKILL", "WHERE", "FOR", "WHAT IT IS FOR"], rows)
+    if any(not each.agents for each in found):
+        tell('an agent is told of those that its resume lists: "skills": ["NAME"], or ["*"]')
+
+
+@app.command("show")
+def show_skill(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A skill's name, or its folder.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show a skill as agents read it, and what is wrong with it.
+
+    \b
+    Examples:
+      lemming skills show pdf-forms
+      lemming skills show .claude/skills/pdf-forms
+    """
+    base = find_org(ctx)
+    found = _named(base, name.rstrip("/"))
+    skill = found.skill
+    if as_json:
+        show_json("skill", {**_as_json(base, found), "body": skill.body})
+        return
+    tell(f"{skill.file}, for {', '.join(found.agents) or 'nobody'}", style="dim")
+    for problem in skill.remarks:
+        tell_problem(problem, base)
+    show_text(f"{skill.description}\n\n{skill.body.rstrip()}")
+    if files := further_files(base, skill):
+        tell(f"files: {', '.join(files)}")
+
+
+def _named(base: Organisation, name: str) -> SkillNow:
+    found, problems = skills_now(base)
+    matching = [each for each in found if name in (each.skill.folder, each.skill.name)]
+    if len(matching) > 1:
+        folders = ", ".join(each.skill.folder for each in matching)
+        raise UsageError(f'there are several skills "{name}"', hint=f"name the folder of one: {folders}")
+    if not matching:
+        broken = next((each for each in problems if f"/{name}/" in f"/{each.file}"), None)
+        if broken:
+            raise UsageError(broken.message, where=broken.where, hint=broken.hint)
+        known = [each.skill.name for each in found]
+        raise UsageError(f'there is no skill "{name}"', hint=nearest(name, known) or "lemming skills list")
+    return matching[0]
+
+
+def _as_json(base: Organisation, found: SkillNow) -> dict[str, object]:
+    skill = found.skill
+    return {
+        "name": skill.name,
+        "folder": skill.folder,
+        "description": skill.description,
+        "is_for_people": skill.is_for_people,
+        "agents": list(found.agents),
+        "files": further_files(base, skill),
+        "keys": skill.keys,
+        "problems": [problem.message for problem in skill.remarks],
+    }
