@@ -49,19 +49,28 @@ def memory_effect(
     it and nobody changes it any more: then it can only be too large.
     """
     path = _file(agent_name, key)
+    record = {"key": key, "value": value, "timestamp": now, "agent": agent_name}
+    return FileEffect(path, content_of(f'memory "{key}"', record, is_plain=is_from_reply))
+
+
+def content_of(what: str, record: dict[str, Any], *, is_plain: bool = False) -> bytes:
+    """Return the bytes of a file that keeps a record with a `value`; `what` names it in the `ToolError`.
+
+    `is_plain`: the value came from JSON, so that it can only be too large.
+    """
     try:
-        content = pretty({"key": key, "value": value, "timestamp": now, "agent": agent_name})
-        if is_from_reply and len(content) <= MEMORY_LIMIT_BYTES:
-            return FileEffect(path, content)
+        content = pretty(record)
+        if is_plain and len(content) <= MEMORY_LIMIT_BYTES:
+            return content
         kept = parse(content, limit_bytes=MEMORY_LIMIT_BYTES)["value"]
     except (
         ValueError,
         RecursionError,
     ) as error:  # JsonProblem and what the serializer raises are ValueErrors
-        raise ToolError(f'memory "{key}": {_why_not_kept(error)}') from error
-    if kept != value:
-        raise ToolError(f'memory "{key}": the value is not plain JSON and would come back changed')
-    return FileEffect(path, content)
+        raise ToolError(f"{what}: {_why_not_kept(error)}") from error
+    if kept != record["value"]:
+        raise ToolError(f"{what}: the value is not plain JSON and would come back changed")
+    return content
 
 
 def require_intact(base: Path, agent_name: str, key: str) -> None:
@@ -85,6 +94,14 @@ def decode_memory(raw: bytes, file: str) -> Any:
     """Return the value in a memory file's bytes; `file` names them in the `CorruptState` it may raise."""
     try:
         return _decode(raw, file)["value"]
+    except _Damage as error:
+        raise _corrupt(error) from error
+
+
+def decode_record(raw: bytes, file: str) -> dict[str, Any]:
+    """Return all that a file in the memory's format holds; raises as `decode_memory`."""
+    try:
+        return _decode(raw, file)
     except _Damage as error:
         raise _corrupt(error) from error
 

@@ -16,6 +16,7 @@ MEMORY_KEY_RULE = (
 ENTRY_FILE = re.compile(r"([0-9]{8,12})_([A-Za-z0-9]{1,64})\.json\Z")
 JOURNAL_FILE = re.compile(r"([0-9]{8,12})\.jsonl\Z")
 
+STORE = "shared/store"
 TICK_FILE = "tick.json"
 ORG_FILE = "config/org.json"
 JOURNALS = "logs/ticks"
@@ -76,6 +77,13 @@ def memory_file(name: str, key: str) -> str:
     if not MEMORY_KEY.match(key) or key.endswith("."):
         raise ValueError(f"{key[:80]!r}: {MEMORY_KEY_RULE}")
     return f"{memory_folder(name)}/{key}.json"
+
+
+def store_file(key: str) -> str:
+    """Return the path of one value that several agents keep; raise `ValueError` as `memory_file`."""
+    if not MEMORY_KEY.match(key) or key.endswith("."):
+        raise ValueError(f"{key[:80]!r}: {MEMORY_KEY_RULE}")
+    return f"{STORE}/{key}.json"
 
 
 def workspace_folder(name: str) -> str:

@@ -267,6 +267,8 @@ SHIPPED = {
     "shell": "lemming.toolbox.shell:Shell",
     "memory_read": "lemming.toolbox.memories:MemoryRead",
     "memory_write": "lemming.toolbox.memories:MemoryWrite",
+    "store_read": "lemming.toolbox.store:StoreRead",
+    "store_write": "lemming.toolbox.store:StoreWrite",
     "remind_me": "lemming.toolbox.reminders:RemindMe",
     "keep_job": "lemming.toolbox.jobs:KeepJob",
     "create_agent": "lemming.toolbox.staff:CreateAgent",

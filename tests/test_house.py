@@ -35,7 +35,7 @@ FLOORS = (
     {"files", "plugins"},
     {"organisation", "times", "when"},
     {"arguments", "contract", "logging_config", "memory", "org_format", "providers", "report", "schedule"},
-    {"resume"},
+    {"resume", "store"},
     {"agents", "events", "org_blocks"},
     {"config"},
     {"calendars", "messages", "plans", "sandbox"},

@@ -28,6 +28,7 @@ from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
 from lemming.resume import is_named
+from lemming.store import store_problems
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns
 from lemming.tick.retention import longest_kept
@@ -144,6 +145,8 @@ def problems_of_agents(
     for warning in survey.warnings:
         warnings.setdefault(warning.file, []).append(warning)
     tick = _tick_of(base)
+    if only is None:
+        yield from store_problems(base)
     for name in folders if only is None else [only]:
         if name in survey.broken:
             yield from survey.broken[name].problems

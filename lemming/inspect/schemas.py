@@ -73,6 +73,15 @@ def _memory() -> Schema:
     )
 
 
+def _store() -> Schema:
+    schema = _memory()
+    more = {
+        "agent": {"type": "string", "description": "Who wrote it last."},
+        "tick": {"type": "integer", "minimum": 0, "description": "In which tick that was."},
+    }
+    return {**schema, "properties": {**schema["properties"], **more}}
+
+
 def _tick() -> Schema:
     number = {"type": "integer", "minimum": 0, "description": "The tick that runs next."}
     read_at = {"type": "string", "description": "The last tick's reading of the clock, where one is needed."}
@@ -140,6 +149,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "resume": ("agents/<name>/resume.json", _resume),
     "outbox": ("agents/<name>/outbox/<tick>_<id>.json", _outbox),
     "memory": ("agents/<name>/memory/<key>.json", _memory),
+    "store": ("shared/store/<key>.json", _store),
     "models": ("config/models.json", _models),
     "org": ("config/org.json", _org),
     "credits": ("config/credits.json", _credits),

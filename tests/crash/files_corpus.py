@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from lemming.files import fs
 from lemming.testing import make_org, resume, say
 
 BOTH = ["./workspace", "./shared"]
+BY_HAND = b'{"key": "by-hand", "value": 1}'
 
 
 def filing(base: Path, org: dict[str, Any]) -> None:
@@ -43,3 +45,24 @@ def filing(base: Path, org: dict[str, Any]) -> None:
     )
     fs.publish(base, "agents/ada/workspace/draft.txt", b"a draft\n")
     fs.publish(base, "shared/log.txt", b"the log begins\n")
+
+
+def keeping(base: Path, org: dict[str, Any]) -> None:
+    """Two agents that begin one value of the store, read it, and write over what the other wrote."""
+    known, wrong = sha256(BY_HAND).hexdigest()[:16], "0" * 16
+    calls = [
+        call("store_write", key="plan", value={"step": 1}, expect=None),
+        call("store_read", key="plan"),
+        call("store_write", key="plan", value={"step": 2}, expect=wrong),
+        call("store_write", key="by-hand", value=2, expect=known),
+    ]
+    tools = ["store_read", "store_write"]
+    may = {"read_outboxes": [], "tools": tools, "file_access": {"allow_read": BOTH, "allow_write": BOTH}}
+    make_org(
+        base,
+        resume("ada", permissions=may),
+        resume("bob", permissions=may),
+        org=org,
+        script=[{"reply": say("keeping", tool_calls=calls)}],
+    )
+    fs.publish(base, "shared/store/by-hand.json", BY_HAND)

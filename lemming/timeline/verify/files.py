@@ -20,6 +20,7 @@ from lemming.memory import decode_memory
 from lemming.messages import names_in
 from lemming.organisation import OrgPath
 from lemming.plans.run import is_run
+from lemming.store import is_store_file
 from lemming.tick.counter import load_tick
 from lemming.timeline.verify.ledgers import ledger_findings
 from lemming.timeline.verify.root import file_digest, file_digests, root_of
@@ -126,7 +127,7 @@ def _damage(raw: bytes, file: str, recorded: bytes | None) -> str:
         return "it holds nothing but zeros"
     if recorded is not None and len(raw) < len(recorded) and recorded.startswith(raw):
         return f"it is cut off after {len(raw)} of {len(recorded)} bytes"
-    if _is_memory(file):
+    if _is_memory(file) or is_store_file(file):
         return _why_no_memory(raw, file)
     if file.endswith(".json") and (recorded is None or not _why_no_json(recorded)):
         return _why_no_json(raw)
