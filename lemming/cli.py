@@ -60,7 +60,7 @@ COMMANDS = {
         "memory": "See and change what an agent remembers.",
         "credits": "See and raise what agents may spend.",
         "skills": "See the skills that agents may look up.",
-        "models": "See which models can be used; fetch weights.",
+        "models": "See which models can be used; choose, try out and fetch one.",
     },
     "Past": {
         "history": "Show what has been kept, tick by tick; turn it on and off.",

@@ -27,9 +27,10 @@ from lemming.errors import LemmingError, NotAnOrg
 from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
 from lemming.inspect.health import troubles_of
 from lemming.inspect.privacy import places_open_to_all
-from lemming.inspect.readiness import readiness_of, shutdown_of
+from lemming.inspect.readiness import readiness_of
 from lemming.inspect.waiting import said_of_waiting, waiting
 from lemming.journal.file import journal_ticks, read_journal
+from lemming.llm.prices import price_of, shutdown_of
 from lemming.organisation import OrgPath
 from lemming.sandbox.run import sandbox_status
 from lemming.tick.counter import load_tick
@@ -250,7 +251,9 @@ def _models(base: OrgPath, config: Config) -> Iterator[Finding]:
         found, ends = readiness_of(entry, Path(base), config.org.plugins), shutdown_of(entry)
         about = f'"{key}" ({entry.provider} {entry.model}) for {", ".join(names)}'.replace(" )", ")")
         level: Level = "fail" if found.is_ready is False else "ok"
-        yield Finding(level, "model", f"{about}: {found.remark}", found.fix)
+        price = price_of(entry)
+        costs = f"; {price}" if price and price.checked else ""
+        yield Finding(level, "model", f"{about}: {found.remark}{costs}", found.fix)
         if ends:
             text = f'"{key}": {entry.model} no longer answers from {ends} on'
             yield Finding("warn", "model", text, f'name another model for "{key}" in config/models.json')

@@ -9,18 +9,22 @@ from typing import Annotated
 
 import typer
 
+from lemming.commands.model_choice import try_model, use_model
 from lemming.commands.options import AsJson, Quiet, noun
 from lemming.commands.org import find_org, find_org_if_any
 from lemming.commands.screen import show, show_json, show_table, tell, tell_on_last_line
 from lemming.commands.trust import load_settings
 from lemming.config import LOCAL_MODEL
 from lemming.errors import UnknownModel
-from lemming.inspect.readiness import readiness_of, shutdown_of
+from lemming.inspect.readiness import readiness_of
+from lemming.llm.prices import price_of, shutdown_of
 
 _WORDS = {True: "ready", False: "NOT READY", None: "unchecked"}
 _SAY_EVERY_S = 0.2
 
-app = noun("See which models can be used; fetch weights.")
+app = noun("See which models can be used; choose, try out and fetch one.")
+app.command("use")(use_model)
+app.command("test")(try_model)
 
 
 @app.command("list")
@@ -31,13 +35,16 @@ def list_models(ctx: typer.Context, as_json: AsJson = False) -> None:
     rows = []
     for key, entry in sorted(config.models.items()):
         found, ends = readiness_of(entry, Path(base), config.org.plugins), shutdown_of(entry)
+        price = price_of(entry)
         if as_json:
             facts = {"key": key, "provider": entry.provider, "model": entry.model, "is_ready": found.is_ready,
-                     "remark": found.remark, "fix": found.fix, "shutdown": ends or None}  # fmt: skip
+                     "remark": found.remark, "fix": found.fix, "shutdown": ends or None,
+                     "price": price._asdict() if price else None}  # fmt: skip
             show_json("model", facts)
             continue
         remark = f"{found.remark}: {found.fix}" if found.fix and not found.is_ready else found.remark
         remark += f"; no longer answers from {ends}" if ends else ""
+        remark += f"; {price}" if price and (price.input or price.output) else ""
         rows.append([key, entry.provider, entry.model or "-", _WORDS[found.is_ready], remark])
     if not as_json:
         show_table(["KEY", "PROVIDER", "MODEL", "STATE", ""], rows)

@@ -19,14 +19,6 @@ from lemming.redaction import without_userinfo
 _KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
 _OLLAMA = "http://127.0.0.1:11434"
 
-SHUTDOWN_DATES = {
-    "gpt-4o-mini": "2027-01-14",
-    "gpt-5": "2026-12-11",
-    "gpt-5-mini": "2026-12-11",
-    "gpt-5-nano": "2026-12-11",
-}
-"""Models whose provider has announced the day from which they no longer answer."""
-
 WITHOUT_MODEL = {
     "plan": "the agent's plan.json says what it does",
     "clock": "config/calendar.json says what it asks for, and when",
@@ -58,11 +50,6 @@ def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | 
         return Readiness(True, f"answers are read from {entry.options['file']}")
     look = {"local": _local, "cli": _cli, "ollama": _ollama, "openai": _hosted, "anthropic": _hosted}
     return look.get(entry.provider, _unknown)(entry)
-
-
-def shutdown_of(entry: ModelEntry) -> str:
-    """Return the day from which the model no longer answers, or an empty string when none is announced."""
-    return SHUTDOWN_DATES.get(entry.model, "") if entry.provider == "openai" else ""
 
 
 def seen_on_the_way(entry: ModelEntry) -> str:

@@ -8,6 +8,7 @@ from lemming.agents import AgentCredits
 from lemming.config import ModelEntry
 from lemming.errors import OutOfCredits
 from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.llm.prices import price_of
 from lemming.providers import Message, Reply, tokens_used
 
 
@@ -25,18 +26,15 @@ class Usage(NamedTuple):
 def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
     """Return what a reply used and what it costs by its model's entry.
 
-    `cost_usd` is None, not 0, when the entry gives no price. A batch lowers the price in dollars, not in
-    credits: what an agent may do does not depend on how its calls were sent.
+    `cost_usd` is None, not 0, when neither the entry nor the shipped list gives a price. A batch lowers the
+    price in dollars, not in credits: what an agent may do does not depend on how its calls were sent.
     """
     used = tokens_used(messages, reply)
     cost = entry.per_call
     cost += used.input / 1000 * entry.per_1k_input_tokens + used.output / 1000 * entry.per_1k_output_tokens
     dollars = None
-    if entry.usd_per_million_input_tokens is not None and entry.usd_per_million_output_tokens is not None:
-        dollars = (
-            used.input * entry.usd_per_million_input_tokens
-            + used.output * entry.usd_per_million_output_tokens
-        ) / 1e6
+    if price := price_of(entry):
+        dollars = price.cost(used.input, used.output, used.cached)
         if reply.batched:
             dollars *= entry.batch_price_factor
         dollars = min(dollars, LARGEST_AMOUNT)

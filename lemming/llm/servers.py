@@ -109,6 +109,10 @@ class Server:
             return request
         return request._replace(without=tuple(sorted({*request.without, *left_out})))
 
+    def left_out(self, model_name: str) -> Collection[str]:
+        """Return the parts of a request that it does not take for a model."""
+        return self.servers.left_out(self._model(model_name))
+
     def learn(self, model_name: str, error: RequestRejected) -> None:
         """Take note of what was refused when a model was asked."""
         self.servers.learn(self._model(model_name), error)

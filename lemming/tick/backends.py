@@ -50,7 +50,15 @@ class Backends:
 
     def suited(self, entry: ModelEntry, request: Request) -> Request:
         """Return a request without what the entry's server is known not to take."""
-        return self._server(entry).suited(request)
+        return self.server(entry).suited(request)
+
+    def ask_once(self, entry: ModelEntry, request: Request) -> Reply:
+        """Ask a model an entry stands for at once, and once only; what its server refuses is left out."""
+        from lemming.llm.retrying import RetryingLLMProvider
+
+        provider = self.bare(entry)
+        server = self.server(entry) if provider.leaves_out else None
+        return RetryingLLMProvider(provider, attempts=1, server=server, stop=self.stop).complete(request)
 
     def close(self) -> None:
         """Leave the cluster, if there is one."""
@@ -98,11 +106,12 @@ class Backends:
             circuit=circuit,
             pace=pace,
             limits=limits,
-            server=self._server(entry) if provider.leaves_out else None,
+            server=self.server(entry) if provider.leaves_out else None,
             stop=self.stop,
         )
 
-    def _server(self, entry: ModelEntry) -> Server:
+    def server(self, entry: ModelEntry) -> Server:
+        """Return what is known of the server that an entry names."""
         from lemming.llm.circuit import circuit_name
         from lemming.llm.servers import Servers
 

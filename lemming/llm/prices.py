@@ -1,0 +1,73 @@
+"""What a model costs in dollars: by its line of `config/models.json`, else by the list that is shipped.
+
+The list (`prices.json`) says when it was checked, and against what. It is for the vendors' own servers only:
+what somebody else's server charges, only its line can say.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib.resources import files
+from typing import Any, NamedTuple
+
+from lemming.config import ModelEntry
+from lemming.files.jsontext import parse
+
+_DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
+
+
+class Price(NamedTuple):
+    """Dollars per million tokens. `cached` is None where cached tokens cost what others do.
+
+    `checked` is the day on which the shipped list was checked; empty for a price of the settings.
+    """
+
+    input: float
+    output: float
+    cached: float | None = None
+    checked: str = ""
+
+    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> float:
+        """Return what a call costs; the input tokens include the cached ones.
+
+        >>> Price(2, 10, 0.5).cost(1_000_000, 100_000, 400_000)
+        2.4
+        """
+        dollars = input_tokens * self.input + output_tokens * self.output
+        if self.cached is not None:
+            dollars -= min(cached_tokens, input_tokens) * (self.input - self.cached)
+        return dollars / 1e6
+
+    def __str__(self) -> str:
+        source = f"the shipped list, checked {self.checked}" if self.checked else "config/models.json"
+        return f"${self.input:g} in, ${self.output:g} out a million tokens ({source})"
+
+
+def price_of(entry: ModelEntry) -> Price | None:
+    """Return what a line's model costs; None when neither the line nor the shipped list says it."""
+    if entry.usd_per_million_input_tokens is not None and entry.usd_per_million_output_tokens is not None:
+        return Price(entry.usd_per_million_input_tokens, entry.usd_per_million_output_tokens)
+    if entry.usd_per_million_input_tokens is not None or entry.usd_per_million_output_tokens is not None:
+        return None
+    found = _looked_up("prices", entry)
+    return Price(found["in"], found["out"], found["cached"], _shipped()["checked"]) if found else None
+
+
+def shutdown_of(entry: ModelEntry) -> str:
+    """Return the day from which the model no longer answers, or an empty string when none is announced."""
+    return str(_looked_up("shutdowns", entry) or "")
+
+
+def _looked_up(what: str, entry: ModelEntry) -> Any:
+    """Return what the list says of a model, which may be named with its day of release."""
+    if entry.options.get("base_url"):
+        return None
+    known = _shipped()[what].get(entry.provider, {})
+    return known.get(entry.model) or known.get(_DATED.sub("", entry.model))
+
+
+@cache
+def _shipped() -> dict[str, Any]:
+    plain: dict[str, Any] = parse(files("lemming.llm").joinpath("prices.json").read_bytes())
+    return plain

@@ -1,0 +1,107 @@
+"""Having agents use another model: `default` of `config/models.json`, or `model.key` of resumes.
+
+One value is put in the place of another in the text, so that whatever else a person has written there, spaces
+included, stays as it was.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from lemming import paths
+from lemming.agents import RESUME_LIMIT_BYTES, load_agent
+from lemming.config import MODELS_FILE, load_config
+from lemming.errors import ConfigError
+from lemming.files import fs
+from lemming.files.jsontext import locate, parse, pretty, to_line
+from lemming.files.lock import changing
+from lemming.organisation import OrgPath
+
+DEFAULT_KEY = "default"
+
+
+def use_by_default(base: OrgPath, key: str) -> bool:
+    """Have the key "default" stand for what another key stands for; return whether that is new.
+
+    Raises `UnknownModel` for a key that is none, `ConfigError` for a file that is broken, `DiskError`.
+    """
+    load_config(base).model(key)
+    with changing(Path(base), "config"):
+        raw = _read(base, MODELS_FILE)
+        plain = parse(raw, allow_bom=True)
+        entry = plain.get(key) or _built_in(base, key)
+        if plain.get(DEFAULT_KEY) == entry:
+            return False
+        fs.publish(Path(base), MODELS_FILE, with_value(raw, [DEFAULT_KEY], entry))
+    return True
+
+
+def use_for_agent(base: OrgPath, agent: str, key: str) -> bool:
+    """Have one agent use a model key; return whether that is new. Raises as `use_by_default`."""
+    load_config(base).model(key)
+    if load_agent(base, agent).model.key == key:
+        return False
+    with changing(Path(base), paths.agent_folder(agent)):
+        file = paths.resume_file(agent)
+        fs.publish(Path(base), file, with_value(_read(base, file), ["model", "key"], key))
+    return True
+
+
+def with_value(raw: bytes, keys: list[str], value: Any) -> bytes:
+    """Return a JSON object's file with one value in the place of another, or put in where there was none.
+
+    >>> with_value(b'{"a":  {"b": [1, 2]}}', ["a", "b"], "c")
+    b'{"a":  {"b": "c"}}'
+    """
+    wanted = _with(parse(raw, allow_bom=True), keys, value)
+    text = raw.decode("utf-8", "surrogateescape")
+    changed = _replaced(text, keys, value).encode("utf-8", "surrogateescape")
+    return changed if _says(changed, wanted) else pretty(wanted)
+
+
+def _replaced(text: str, keys: list[str], value: Any) -> str:
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    text = text.removeprefix(mark)
+    line, column = locate(text, "".join(f"/{key}" for key in keys))
+    if not line:
+        return text
+    at = sum(len(one) for one in text.splitlines(keepends=True)[: line - 1]) + column - 1
+    begin = text.index(":", at + len(json.dumps(keys[-1]))) + 1
+    begin += len(text[begin:]) - len(text[begin:].lstrip())
+    _, end = json.JSONDecoder().raw_decode(text, begin)
+    return f"{mark}{text[:begin]}{to_line(value)}{text[end:]}"
+
+
+def _with(plain: Any, keys: list[str], value: Any) -> Any:
+    first, *rest = keys
+    return {**plain, first: _with(plain.get(first, {}), rest, value) if rest else value}
+
+
+def _says(raw: bytes, wanted: Any) -> bool:
+    try:
+        return bool(parse(raw, allow_bom=True) == wanted)
+    except ValueError:
+        return False
+
+
+def _built_in(base: OrgPath, key: str) -> dict[str, Any]:
+    """Return the line of a key that stands for something although the file has no line for it."""
+    from dataclasses import MISSING, fields
+
+    entry = load_config(base).model(key)
+    return {
+        field.name: value
+        for field in fields(entry)
+        if (value := getattr(entry, field.name)) != (field.default if field.default is not MISSING else {})
+    }
+
+
+def _read(base: OrgPath, file: str) -> bytes:
+    try:
+        return fs.read_bytes(base / file, RESUME_LIMIT_BYTES)
+    except FileNotFoundError:
+        return b"{}\n"
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error
