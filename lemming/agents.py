@@ -119,6 +119,11 @@ class Survey:
                 places.setdefault(tool, []).append((name, index))
         return places
 
+    @cached_property
+    def names_servers(self) -> bool:
+        """Whether a resume names tools of MCP servers; else nothing about them is looked at."""
+        return any(tool.startswith("mcp.") for tool in self.by_tool)
+
 
 def load_agent(base_path: str | os.PathLike[str], name: str) -> Agent:
     """Return one agent from its resume; raise `ConfigError` that lists everything wrong with it."""
@@ -149,6 +154,12 @@ def survey_agents(base_path: str | os.PathLike[str]) -> Survey:
     except FileNotFoundError:
         return _survey_of({}, {})
     return latest.survey
+
+
+def latest_survey(org: Organisation) -> Survey:
+    """Return the survey that was made last, without another look at the disk; one, if there was none."""
+    latest = org.own(_Latest)
+    return latest.survey if latest.found else survey_agents(org)
 
 
 class _Latest:

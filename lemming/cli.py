@@ -61,6 +61,7 @@ COMMANDS = {
         "credits": "See and raise what agents may spend.",
         "skills": "See the skills that agents may look up.",
         "models": "See which models can be used; choose, try out and fetch one.",
+        "mcp": "See and try MCP servers, accept what they have, be one.",
     },
     "Past": {
         "history": "Show what has been kept, tick by tick; turn it on and off.",

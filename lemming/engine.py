@@ -59,7 +59,7 @@ from lemming.tick.next_tick import find_next_tick, require_newest
 from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading, said_of_set_back
 from lemming.tick.runtime import Runtime
-from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools
+from lemming.tick.snapshot import Snapshot, take_snapshot, unknown_tools, with_servers
 
 RESERVED_BYTES = 1 << 20
 __all__ = [
@@ -302,6 +302,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         return _pass_over(runtime, snapshot, turns, began, advance=advance)
     if not is_begun:
         require_ledgers_before(runtime.org, tick, snapshot.plan.order)
+    snapshot = with_servers(snapshot, started, runtime.look_at_servers)
     from lemming.tick.tick import Tick  # all that a turn needs, and a tick without turns does not
 
     with Journal(
@@ -326,8 +327,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         _close(journal, report, advanced=advance)
     if ticks and ticks[-1] // TICKS_PER_SEGMENT < tick // TICKS_PER_SEGMENT:
         _tidy_journals(runtime.org, tick, config)
-    if runtime.is_heard:
-        runtime.notify(TickEnds(report=report))
+    runtime.notify(TickEnds(report=report))
     return report
 
 

@@ -43,6 +43,12 @@ class Organisation:
             self._owned.setdefault(kind, kind(self))  # for two threads the same one
         return cast(T, self._owned[kind])
 
+    def close(self) -> None:
+        """End what is kept running for it: what has a `close`. It is begun anew when it is needed."""
+        for owned in list(self._owned.values()):
+            if callable(close := getattr(owned, "close", None)):
+                close()
+
     def __fspath__(self) -> str:
         return str(self.base)
 

@@ -147,6 +147,26 @@ def excerpt(text: str, limit_chars: int = 200) -> str:
     return line if len(line) <= limit_chars else line[: limit_chars - 1].rstrip() + "…"
 
 
+def is_secret_name(name: str) -> bool:
+    """Return whether a name says that what it stands for is a secret.
+
+    >>> is_secret_name("GITHUB_TOKEN"), is_secret_name("Authorization"), is_secret_name("LOG_LEVEL")
+    (True, True, False)
+    """
+    return bool(_SECRET_NAME.search(name))
+
+
+def holds_secret(text: str) -> bool:
+    """Return whether a text holds what looks like a key to anybody.
+
+    >>> holds_secret("--token=ghp_0123456789abcdef"), holds_secret("--read-only")
+    (True, False)
+    """
+    return bool(_SHAPES.search(text)) or any(
+        _SECRET_NAME.search(name) and len(value) >= _SHORTEST_NAMED for name, value in _ASSIGNED.findall(text)
+    )
+
+
 def without_userinfo(address: str) -> str:
     """Return an address as it may be shown: without user and password.
 

@@ -31,6 +31,7 @@ from lemming.files import fs
 from lemming.files.documents import adapter
 from lemming.files.fitting import key_of
 from lemming.journal.records import RECORDS
+from lemming.mcp.settings import McpSettings
 from lemming.plans.format import AgentPlan
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
@@ -161,6 +162,7 @@ def settings() -> str:
     """Return a table of the keys of each file of `config/`."""
     tables: dict[str, Any] = {"config/models.json": ModelEntry, "config/org.json": Org}
     tables |= {"config/credits.json": AgentCredits, "config/calendar.json": Calendar}
+    tables |= {"config/mcp.json": McpSettings}
     return "\n".join(f"## {file}\n\n{_table_of_keys(kind)}" for file, kind in tables.items())
 
 

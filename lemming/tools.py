@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from lemming.agents import Agent, load_agent
+from lemming.agents import Agent, latest_survey, load_agent
 from lemming.arguments import Arguments, WrongArguments, arguments_of
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
@@ -281,6 +281,9 @@ SHIPPED = {
 SOURCES: dict[str, str] = {}
 """Settings of `config/org.json` that bring tools of an organisation's own, each with its `ToolSource`."""
 
+SERVERS = "lemming.mcp.offered:McpTools"
+"""The source of tools of MCP servers: of use where a resume names one."""
+
 
 def toolset_of(settings: Org, org: OrgPath | None = None) -> Toolset:
     """Return the tools of an organisation with these settings: the same value until there are others.
@@ -289,9 +292,8 @@ def toolset_of(settings: Org, org: OrgPath | None = None) -> Toolset:
     been looked for before, are wrong.
     """
     base = offered("tool", tuple(settings.plugins), _registered)
-    if org is None or not (named := _named_sources(settings)):
+    if org is None or not (named := _named_sources(settings, known := Organisation.at(org))):
         return base
-    known = Organisation.at(org)
     return known.own(OwnToolset).toolset(base, SHIPPED, _sources(known, named), settings)
 
 
@@ -300,7 +302,7 @@ def refresh_tools(settings: Org, org: Organisation) -> list[Problem]:
 
     Where something is wrong, the tools from before hold. Raises `ConfigError` where there are none.
     """
-    if not (named := _named_sources(settings)):
+    if not (named := _named_sources(settings, org)):
         return []
     base = offered("tool", tuple(settings.plugins), _registered)
     return org.own(OwnToolset).refresh(base, SHIPPED, _sources(org, named), settings)
@@ -310,8 +312,9 @@ def _registered(tools: Mapping[str, Tool]) -> Toolset:
     return Toolset(SHIPPED, tools)
 
 
-def _named_sources(settings: Org) -> list[str]:
-    return [place for key, place in SOURCES.items() if getattr(settings, key)]
+def _named_sources(settings: Org, org: Organisation) -> list[str]:
+    named = [place for key, place in SOURCES.items() if getattr(settings, key)]
+    return [*named, SERVERS] if latest_survey(org).names_servers else named
 
 
 def _sources(org: Organisation, places: Iterable[str]) -> list[ToolSource]:

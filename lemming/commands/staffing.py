@@ -21,6 +21,8 @@ from lemming.files.jsontext import parse, pretty
 from lemming.inspect.checks import why_no_tools
 from lemming.inspect.next_turn import next_turn
 from lemming.kinds import MESSAGE_KINDS
+from lemming.mcp.offered import why_no_tool
+from lemming.mcp.settings import PREFIX
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person, takes_turns
@@ -261,7 +263,11 @@ def _refuse_bad_choices(base: OrgPath, plain: dict[str, Any]) -> None:
     try:
         config.model(plain.get("model", {}).get("key", "default"))
         for tool in plain["permissions"].get("tools", []):
-            toolset_of(config.org, base).find(tool)
+            if tool.startswith(PREFIX):
+                if wrong := why_no_tool(base, tool):
+                    raise UsageError(wrong[0], hint=wrong[1])
+            else:
+                toolset_of(config.org, base).find(tool)
     except (UnknownModel, ToolError) as error:
         raise UsageError(error.message, where=error.where, hint=error.hint) from error
 

@@ -202,7 +202,7 @@ def _unknown_keys(
             hint = elsewhere and f"move it to {elsewhere}"
             hint = hint or nearest(key, list(known)) or f"known keys: {', '.join(known)}"
             yield Problem(f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code="LMG-301")
-        elif isinstance(value, dict) and (inner := known[key]):
+        elif isinstance(value, dict) and (inner := known[key] or _table_of(types_by_key(kind)[key])):
             yield from _unknown_keys(value, inner, here, places)
         elif isinstance(value, list) and (inner := known[key]):
             for index, item in enumerate(value):
@@ -214,6 +214,12 @@ def _unknown_keys(
 def _keys_of(kind: Any) -> dict[str, Any]:
     """Map each key of a dataclass to the dataclass its value holds, or to None."""
     return {key: _dataclass_in(hint) for key, hint in types_by_key(kind).items()}
+
+
+def _table_of(hint: Any) -> Any:
+    """Return the type of a table whose lines are dataclasses, such as `dict[str, Line]`; None for another."""
+    is_table = typing.get_origin(hint) is dict and dataclasses.is_dataclass(typing.get_args(hint)[1])
+    return hint if is_table else None
 
 
 @cache

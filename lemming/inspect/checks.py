@@ -23,6 +23,8 @@ from lemming.inspect.readiness import seen_on_the_way
 from lemming.inspect.skill_checks import problems_of_skills
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.mail.outbox_problems import outbox_problems, problems_in
+from lemming.mcp.offered import problems_of_servers, why_no_tool
+from lemming.mcp.settings import PREFIX
 from lemming.memory import read_memories
 from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import not_imported
@@ -71,6 +73,7 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
         if command and not _is_program(base, command[0]):
             hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
+    yield from problems_of_servers(base)
     yield from _about_new_agents(config)
     yield from _about_calendar(base, config)
     yield from _about_allocations(base, config)
@@ -272,7 +275,11 @@ def _about_tools(place: _Place, agent: Agent, config: Config, base: OrgPath) -> 
     tools = toolset_of(config.org, base).of(agent.name)
     for index, name in enumerate(agent.permissions.tools):
         pointer = f"/permissions/tools/{index}"
-        if "*" in name and any(is_named(each, name) for each in tools):
+        if not name.startswith(PREFIX) and "*" in name and any(is_named(each, name) for each in tools):
+            continue
+        if name.startswith(PREFIX):
+            if wrong := why_no_tool(base, name):
+                yield place.problem(pointer, *wrong)
             continue
         try:
             tool = tools.find(name)

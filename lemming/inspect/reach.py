@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from lemming.agents import Agent
 from lemming.config import Config, ModelEntry
+from lemming.mcp.settings import PREFIX, McpConfig, mcp_config, servers_named, variables_named
 from lemming.organisation import OrgPath
 from lemming.providers import is_channel
 from lemming.redaction import without_userinfo
@@ -25,7 +26,11 @@ _OWN_MODULES = "lemming."
 
 def reaches(base: OrgPath, config: Config, agents: Iterable[Agent]) -> list[str]:
     """Return in sentences what running the organisation does outside its folder, in a fixed order."""
-    return list(dict.fromkeys([*_owner(base), *_settings(config, agents), *_folders(base, agents)]))
+    return list(
+        dict.fromkeys(
+            [*_owner(base), *_settings(config, agents), *_servers(base, agents), *_folders(base, agents)]
+        )
+    )
 
 
 def _owner(base: OrgPath) -> Iterator[str]:
@@ -63,6 +68,19 @@ def _settings(config: Config, agents: Iterable[Agent]) -> Iterator[str]:
             yield from _channel(key, entry) if key in used else ()
         else:
             yield from _model(entry)
+
+
+def _servers(base: OrgPath, agents: Iterable[Agent]) -> Iterator[str]:
+    """Yield which MCP servers are started or reached for agents."""
+    patterns = {it for agent in agents for it in agent.permissions.tools if it.startswith(PREFIX)}
+    config = mcp_config(base) if patterns else McpConfig({}, {})
+    for name in servers_named(patterns, config.servers):
+        server, named = config.servers[name], variables_named(config.servers[name])
+        what = f", and what the variables {', '.join(named)} hold," if named else ""
+        if server.command:
+            yield f"runs the program: {' '.join(server.command)}, the MCP server {name}{what.rstrip(',')}"
+        else:
+            yield f"sends calls{what} to {server.url.partition('?')[0]}, the MCP server {name}"
 
 
 def _channel(key: str, entry: ModelEntry) -> Iterator[str]:

@@ -20,6 +20,8 @@ from lemming.files.fields import schema_of as schema_of_type
 from lemming.journal.prompts import referring_schema
 from lemming.journal.records import RECORDS, Record, TurnStarted
 from lemming.kinds import MESSAGE_KINDS
+from lemming.mcp.known import Known
+from lemming.mcp.settings import McpSettings
 from lemming.messages import OutboxEntry
 from lemming.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
 from lemming.plans.format import AgentPlan
@@ -92,6 +94,14 @@ def _calendar() -> Schema:
     return _of_a_file(Calendar)
 
 
+def _mcp() -> Schema:
+    return _of_a_file(McpSettings)
+
+
+def _mcp_lock() -> Schema:
+    return _of_a_file(Known)
+
+
 def _turn() -> Schema:
     """The contract between engine and model, as the architecture guide prints it."""
     entry = _object(
@@ -154,6 +164,8 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "org": ("config/org.json", _org),
     "credits": ("config/credits.json", _credits),
     "calendar": ("config/calendar.json", _calendar),
+    "mcp": ("config/mcp.json", _mcp),
+    "mcp_lock": ("config/mcp.lock.json", _mcp_lock),
     "tick": ("tick.json", _tick),
     "plan": ("agents/<name>/plan.json", _plan),
     "turn": ("A model's reply", _turn),

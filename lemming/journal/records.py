@@ -87,6 +87,7 @@ class TickStarted(Record):
     not_due: list[AgentName] = []  # noqa: RUF012 - never changed, as the two below
     skipped: dict[str, str] = {}  # noqa: RUF012
     broken: dict[str, str] = {}  # noqa: RUF012
+    mcp: Annotated[Json, {"description": "The tools of MCP servers, by server, as the tick began."}] = {}  # noqa: RUF012
 
 
 class TurnStarted(Record):

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lemming.journal.file import Journal
     from lemming.llm.batch.queue import Batches
     from lemming.report import TickReport
+    from lemming.tick.snapshot import Snapshot
 
 BEGINNINGS_WAITED_FOR = 25
 KEPT_TOOLS = "the tools from before hold until it is mended"
@@ -149,8 +150,9 @@ class Runtime:
         return config
 
     def close(self) -> None:
-        """Leave the cluster, if there is one."""
+        """Leave the cluster, if there is one, and end what is kept running for the organisation."""
         self.backends.close()
+        self.org.close()
 
     def tell(self, problem: Problem, agent: str = "") -> None:
         """Say something that a person should mend, once: in the log, and to whoever watches."""
@@ -218,6 +220,15 @@ class Runtime:
             stop=self.stop,
             sends=self.batch,
         )
+
+    def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Return what the MCP servers have that those who take a turn may call; see `lemming.mcp.look`."""
+        from lemming.mcp.look import look
+
+        firing = [
+            snapshot.survey.agents[name] for name in snapshot.plan.order if name in snapshot.survey.agents
+        ]
+        return look(self.org, firing, self.tell, sync=snapshot.config.org.durability != "off")
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result.

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,10 +24,11 @@ from lemming.resume import is_named
 from lemming.tick.idle import IdleAgents
 from lemming.tick.plan import Plan, callers_in, make_plan, people_in
 from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
-from lemming.tools import toolset_of
+from lemming.tools import refresh_tools, toolset_of
 from lemming.toolset import Toolset
 
 if TYPE_CHECKING:
+    from lemming.journal.records import TickStarted
     from lemming.turn.inputs import Gathered
 
 NOTHING: Mapping[str, bytes] = {}
@@ -41,6 +42,7 @@ class Snapshot:
     config: Config
     survey: Survey
     plan: Plan
+    servers: Mapping[str, Any] = field(default_factory=dict)  # what the look at MCP servers came to
 
     @property
     def base(self) -> Path:
@@ -186,6 +188,20 @@ def take_snapshot(
     return Snapshot(org, config, survey, plan)
 
 
+def with_servers(
+    snapshot: Snapshot, started: TickStarted | None, look: Callable[[Snapshot], dict[str, Any]]
+) -> Snapshot:
+    """Return the snapshot with what MCP servers have: as the tick's record says, else as a look does now."""
+    if not snapshot.survey.names_servers:
+        return snapshot
+    from lemming.mcp.offered import McpTools
+
+    servers = started.mcp if started else look(snapshot)
+    snapshot.org.own(McpTools).withhold(servers)
+    refresh_tools(snapshot.config.org, snapshot.org)
+    return replace(snapshot, servers=servers)
+
+
 def _rest(
     org: Organisation, survey: Survey, config: Config, tick: int, since: str, at: str
 ) -> dict[str, str]:
@@ -221,14 +237,26 @@ def unknown_tools(snapshot: Snapshot) -> list[Problem]:
     }
     return [
         Problem(
-            f'no tool "{tool}"',
+            message,
             paths.resume_file(name),
             pointer=f"/permissions/tools/{index}",
-            hint=nearest(tool, known[name]) or f"tools: {', '.join(known[name])}",
+            hint=hint,
             severity="warning",
             code="LMG-301",
         )
         for tool, places in sorted(survey.by_tool.items())
         for name, index in places
         if not any(is_named(each, tool) for each in known[name])
+        for message, hint in _why_unknown(snapshot.org, tool, known[name])
     ]
+
+
+def _why_unknown(org: Organisation, tool: str, known: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield what is wrong with the name of a tool in a resume, and what to do."""
+    if not tool.startswith("mcp."):
+        yield f'no tool "{tool}"', nearest(tool, known) or f"tools: {', '.join(known)}"
+        return
+    from lemming.mcp.offered import why_no_tool
+
+    if wrong := why_no_tool(org, tool):
+        yield wrong

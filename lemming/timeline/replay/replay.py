@@ -30,6 +30,7 @@ from lemming.report import FileWritten, TurnReport
 from lemming.tick.answers import recorded_result
 from lemming.tick.counter import load_counter, persist_tick
 from lemming.tick.runtime import Runtime, open_org
+from lemming.tick.snapshot import Snapshot
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.repair.unknown import without_words
 from lemming.timeline.replay.arrivals import Arrivals, find_arrivals
@@ -253,6 +254,10 @@ class Rerun(Runtime):
             )
         self._time = record.at if isinstance(record, ModelReplied) else self._time
         return replayed(record)
+
+    def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Return what the recorded tick found; no server is asked."""
+        return self.recorded.begin.mcp
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Return the recorded result; nothing runs, and files outside the organisation stay as they are."""

@@ -1,0 +1,285 @@
+"""`lemming mcp`: MCP servers whose tools agents may call, and this organisation as a server."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import closing
+from typing import Annotated, Any
+
+import typer
+
+from lemming.commands.options import AsJson, Trust, noun
+from lemming.commands.org import find_org
+from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
+from lemming.commands.trust import require_agreement
+from lemming.errors import UsageError
+from lemming.files.jsontext import JsonProblem, parse
+from lemming.mcp.contents import as_text
+from lemming.mcp.known import LOCK_FILE, KnownServer, differences, keep, known_servers
+from lemming.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
+from lemming.organisation import Organisation
+
+app = noun("See and try MCP servers, accept what they have, and be one.")
+
+ServerName = Annotated[str | None, typer.Argument(metavar="SERVER", help="A server's name; all without one.")]
+
+
+@app.command("list")
+def list_servers(ctx: typer.Context, name: ServerName = None, as_json: AsJson = False) -> None:
+    """List the servers of config/mcp.json and .mcp.json, and the tools that were accepted of them.
+
+    No server is started. An agent may call a tool that a pattern in its resume allows: "mcp.files.*".
+
+    \b
+    Examples:
+      lemming mcp list
+      lemming mcp list files
+    """
+    base = find_org(ctx)
+    config, known = _config(base), known_servers(base).servers
+    chosen = _chosen(config, name)
+    if as_json:
+        for server in chosen:
+            show_json("mcp_server", _facts(server, config, known.get(server)))
+        return
+    if not chosen:
+        tell('config/mcp.json has none, such as {"servers": {"time": {"command": ["mcp-server-time"]}}}')
+        return
+    if name is None:
+        rows = [[it, _reached(config.servers[it]), _count(known.get(it)), config.files[it]] for it in chosen]
+        show_table(["SERVER", "REACHED BY", "TOOLS", "FILE"], rows)
+        return
+    tools = known.get(name, KnownServer()).tools
+    if not tools:
+        tell(f"nothing was accepted of {name}: its first use does, or `lemming mcp accept {name}`")
+    for tool, it in tools.items():
+        show(f"{painted(f'{PREFIX}{name}.{tool}', 'bold')}  {one_line(it.description, 300)}")
+
+
+@app.command("test")
+def try_servers(
+    ctx: typer.Context,
+    name: ServerName = None,
+    tool: Annotated[
+        str | None, typer.Option("--call", metavar="TOOL", help="Call a tool of SERVER, as an agent would.")
+    ] = None,
+    args: Annotated[
+        str, typer.Option("--args", metavar="JSON", help="The arguments of the call, as a JSON object.")
+    ] = "{}",
+    trust: Trust = False,
+    as_json: AsJson = False,
+) -> None:
+    """Start servers, or reach them, and say what they have and how long that took.
+
+    Nothing is written. Ends with exit status 1 when a server cannot be used, or says otherwise than what was
+    accepted of it. With --call a tool is called, with whatever it does outside.
+
+    \b
+    Examples:
+      lemming mcp test
+      lemming mcp test files --call read_file --args '{"path": "a.txt"}'
+    """
+    base = find_org(ctx)
+    config = _config(base)
+    chosen = _chosen(config, name)
+    if tool is not None and name is None:
+        raise UsageError("--call needs the name of a server", hint="lemming mcp test SERVER --call TOOL")
+    arguments = _parsed(args)
+    if not trust:
+        require_agreement(base)
+    require_sdk()
+    is_well = True
+    with closing(base):
+        for server in chosen:
+            is_well &= _test(base, server, as_json=as_json)
+        if tool is not None and name is not None and is_well:
+            is_well = _call(base, name, tool, arguments, as_json=as_json)
+    raise typer.Exit(0 if is_well else 1)
+
+
+@app.command("accept")
+def accept(
+    ctx: typer.Context,
+    name: ServerName = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    trust: Trust = False,
+    as_json: AsJson = False,
+) -> None:
+    """Accept what servers have now: their tools are offered to agents as they are described today.
+
+    What differs from what was accepted before is shown first, as it would stand in a prompt. It is kept in
+    config/mcp.lock.json. The first use of a server accepts what it has.
+
+    \b
+    Examples:
+      lemming mcp accept
+      lemming mcp accept files --yes
+    """
+    from lemming.mcp.servers import McpServers
+
+    base = find_org(ctx)
+    chosen = _chosen(_config(base), name)
+    if not trust:
+        require_agreement(base)
+    require_sdk()
+    with closing(base):
+        found = base.own(McpServers).list(chosen)
+    wrong = {server: listed.problem for server, listed in found.items() if listed.problem}
+    for server, problem in wrong.items():
+        tell(one_line(f"{server}: {problem}", 600), style="red")
+    known = known_servers(base).servers
+    new = {server: it.tools for server, it in found.items() if not it.problem}
+    changed = {server: it for server, it in new.items() if known.get(server) != it}
+    for server, it in changed.items():
+        _show_differences(server, known.get(server, KnownServer()), it, as_json=as_json)
+    if changed and (yes or not sys.stdin.isatty() or typer.confirm("Accept?", err=True)):
+        keep(base, changed, sync=True)
+        tell(f"kept in {LOCK_FILE}")
+    elif not changed and not wrong:
+        tell("nothing has changed")
+    raise typer.Exit(1 if wrong else 0)
+
+
+@app.command("serve")
+def serve(
+    ctx: typer.Context,
+    http: Annotated[
+        int | None,
+        typer.Option("--http", min=0, max=65535, metavar="PORT", help="By HTTP on 127.0.0.1; 0: any port."),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="A client may ask, send and answer as a person, too.")
+    ] = False,
+    person: Annotated[
+        str, typer.Option("--as", metavar="PERSON", help="Who it speaks for, where there are several people.")
+    ] = "",
+) -> None:
+    """Be an MCP server: clients see status, plan, outboxes, ticks, requests, costs, and why.
+
+    On standard input and output, for a client that starts it, or by HTTP for those who have the token: the
+    variable LEMMING_MCP_TOKEN, else a new one each time, which is said. Looks and never waits: an engine may
+    run beside it. With --write `ask` runs ticks where no engine does.
+
+    \b
+    Examples:
+      lemming mcp serve
+      claude mcp add news -- lemming -C ~/news mcp serve
+      lemming mcp serve --http 8421 --write
+    """
+    base = find_org(ctx)
+    require_sdk()
+    from lemming.mcp.serve import TOKEN_VARIABLE, make_server, serve_http, serve_stdio, token_for_today
+
+    if write:
+        require_agreement(base, can_ask=http is not None)
+    server = make_server(base.base, writes=write, person=person)
+    if http is None:
+        serve_stdio(server)
+        return
+    token, is_new = token_for_today()
+
+    def said(port: int) -> None:
+        tell(f"http://127.0.0.1:{port}/mcp")
+        tell(f"Authorization: Bearer {token}" if is_new else f"the token is that of {TOKEN_VARIABLE}")
+
+    try:
+        serve_http(server, http, token, said)
+    except OSError as error:
+        hint = "name another port, or 0 for any that is free"
+        raise UsageError(f"cannot listen on 127.0.0.1:{http}: {error.strerror}", hint=hint) from error
+
+
+# --- the pieces ------------------------------------------------------------------------------------
+
+
+def _config(base: Organisation) -> McpConfig:
+    config = mcp_config(base)
+    for problem in config.problems:
+        tell(one_line(str(problem), 600), style="red" if problem.severity == "error" else "yellow")
+    return config
+
+
+def _chosen(config: McpConfig, name: str | None) -> list[str]:
+    if name is not None:
+        config.require(name)
+    return list(config.servers) if name is None else [name]
+
+
+def _facts(name: str, config: McpConfig, known: KnownServer | None) -> dict[str, Any]:
+    server = config.servers[name]
+    tools = {f"{PREFIX}{name}.{tool}": it.description for tool, it in known.tools.items()} if known else None
+    return {"server": name, "file": config.files[name], "reached_by": _reached(server), "tools": tools}
+
+
+def _reached(server: McpServer) -> str:
+    return server.url or one_line(" ".join(server.command), 80)
+
+
+def _count(known: KnownServer | None) -> str:
+    return str(len(known.tools)) if known else "not known yet"
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    try:
+        value = parse(text.encode())
+    except JsonProblem as error:
+        raise UsageError(
+            f"--args is not JSON: {error.message}", hint="""--args '{"path": "a.txt"}'"""
+        ) from error
+    if not isinstance(value, dict):
+        raise UsageError("--args is no object", hint="""--args '{"path": "a.txt"}'""")
+    return value
+
+
+def _test(base: Organisation, name: str, *, as_json: bool) -> bool:
+    """Look at one server and tell; return whether it can be used as it was accepted."""
+    from lemming.mcp.servers import McpServers
+
+    began = time.perf_counter()
+    listed = base.own(McpServers).list([name])[name]
+    took_ms = round(1000 * (time.perf_counter() - began))
+    known = known_servers(base).servers.get(name)
+    other = differences(known, listed.tools) if known and not listed.problem else {}
+    if as_json:
+        tools = {f"{PREFIX}{name}.{tool}": it.description for tool, it in listed.tools.tools.items()}
+        facts = {"tools": tools, "problem": listed.problem, "left_out": dict(listed.left_out)}
+        show_json("mcp_test", {"server": name, **facts, "differences": other, "took_ms": took_ms})
+        return not (listed.problem or other)
+    if listed.problem:
+        tell(one_line(f"{name}: {listed.problem}", 600), style="red")
+        return False
+    what = f"{counted(len(listed.tools.tools), 'tool')} in {took_ms} ms"
+    show(f"{painted(name, 'bold')}: {what}: {one_line(', '.join(listed.tools.tools), 300)}")
+    for tool, why in listed.left_out.items():
+        tell(one_line(f"  {tool} is left out: {why}", 300), style="yellow")
+    for tool, what in other.items():
+        tell(one_line(f"  {tool} {what}; `lemming mcp accept {name}`", 300), style="yellow")
+    return not other
+
+
+def _call(base: Organisation, name: str, tool: str, arguments: dict[str, Any], *, as_json: bool) -> bool:
+    from lemming.mcp.servers import McpServers
+
+    answered = base.own(McpServers).call(name, tool.removeprefix(f"{PREFIX}{name}."), arguments)
+    text = as_text(answered.content, answered.structured)
+    if as_json:
+        show_json(
+            "mcp_call", {"server": name, "tool": tool, "success": not answered.is_error, "output": text}
+        )
+    else:
+        show_text(text)
+    if answered.questions is not None:
+        tell(f"the server asks back: {one_line(str(dict(answered.questions)), 400)}", style="yellow")
+    return not answered.is_error
+
+
+def _show_differences(name: str, before: KnownServer, after: KnownServer, *, as_json: bool) -> None:
+    for tool, what in differences(before, after).items():
+        if as_json:
+            show_json("mcp_difference", {"server": name, "tool": tool, "what": what})
+            continue
+        show(f"{painted(f'{PREFIX}{name}.{tool}', 'bold')} {what}")
+        for sign, known in (("-", before.tools.get(tool)), ("+", after.tools.get(tool))):
+            if known is not None:
+                show(f"  {sign} {one_line(known.description, 400)}")

@@ -1,0 +1,7 @@
+"""These tests need the extra `mcp`."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("mcp")
