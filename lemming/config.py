@@ -20,7 +20,8 @@ from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import LARGEST_AMOUNT, about
 from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
-from lemming.org_blocks import AgentDefaults, Quota, Reminders, ShellSettings
+from lemming.hosts import why_no_pattern
+from lemming.org_blocks import AgentDefaults, Http, Quota, Reminders, ShellSettings
 from lemming.organisation import Organisation
 from lemming.providers import is_channel
 from lemming.redaction import name_variables
@@ -156,6 +157,7 @@ class Org:
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     shell: ShellSettings = field(default_factory=ShellSettings)
     quota: Quota = field(default_factory=Quota)
+    http: Http = field(default_factory=Http)
     reminders: Reminders = field(default_factory=Reminders)
 
 
@@ -305,7 +307,7 @@ def _config_of(found: Sequence[_Found]) -> Config:
     org, models, allocations = (each.value if isinstance(each, Document) else None for each in found)
     org = org or Org()
     mistakes = [problem for each in found if isinstance(each, ConfigError) for problem in each.problems]
-    problems = (*mistakes, *_problems_of_cluster(org), *_problems_of_zone(org))
+    problems = (*mistakes, *_problems_of_cluster(org), *_problems_of_zone(org), *_problems_of_hosts(org))
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise ConfigError(str(errors[0]), problems=problems)
@@ -321,6 +323,16 @@ def _problems_of_cluster(settings: Org) -> Iterator[Problem]:
         yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
     elif settings.executor == "dask" and not settings.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
+
+
+def _problems_of_hosts(settings: Org) -> Iterator[Problem]:
+    for key, hosts in (("hosts", settings.http.hosts), ("private_hosts", settings.http.private_hosts)):
+        for number, host in enumerate(hosts):
+            why = why_no_pattern(host)
+            if not why and host not in settings.http.hosts:
+                why = "it is not among http.hosts"
+            if why:
+                yield Problem(f'"{host}": {why}', ORG_FILE, pointer=f"/http/{key}/{number}")
 
 
 def _problems_of_zone(settings: Org) -> Iterator[Problem]:

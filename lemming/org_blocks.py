@@ -58,6 +58,29 @@ class Quota:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Http:
+    """Which servers the tools http_get and http_post may ask, and how long and how much they may answer."""
+
+    hosts: list[str] = field(
+        default_factory=list,
+        metadata=about("Hosts that may be asked: example.org, *.example.org, example.org:8443. Empty: none."),
+    )
+    private_hosts: list[str] = field(
+        default_factory=list,
+        metadata=about(
+            "Those of `hosts` that may be at addresses which are not public: this machine, a LAN."
+        ),
+    )
+    timeout_s: float = field(
+        default=30.0, metadata=about("A call ends after this, redirects included.", gt=0, le=3600)
+    )
+    max_bytes: int = field(
+        default=1 << 20, metadata=about("Of an answer so much is taken.", ge=1024, le=16 << 20)
+    )
+    max_redirects: int = field(default=5, metadata=about("How many http_get follows.", ge=0, le=20))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reminders:
     """How many notes for later an agent may leave itself with remind_me."""
 

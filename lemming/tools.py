@@ -269,6 +269,8 @@ SHIPPED = {
     "memory_write": "lemming.toolbox.memories:MemoryWrite",
     "store_read": "lemming.toolbox.store:StoreRead",
     "store_write": "lemming.toolbox.store:StoreWrite",
+    "http_get": "lemming.toolbox.web:HttpGet",
+    "http_post": "lemming.toolbox.web:HttpPost",
     "remind_me": "lemming.toolbox.reminders:RemindMe",
     "keep_job": "lemming.toolbox.jobs:KeepJob",
     "create_agent": "lemming.toolbox.staff:CreateAgent",

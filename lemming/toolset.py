@@ -16,9 +16,13 @@ from lemming.errors import ConfigError, NoSuchTool, Problem
 from lemming.files.jsontext import nearest
 from lemming.organisation import Organisation
 from lemming.plugins.offered import Offered
+from lemming.resume import is_named
 
 if TYPE_CHECKING:
     from lemming.tools import Tool
+
+FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
+"""The tools that ship which say `always_allowed`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +79,15 @@ class Toolset(Offered["Tool"]):
     def allowed(self, agent: Agent, settings: Org) -> dict[str, Tool]:
         """Return the tools an agent may call; names in its resume that no tool has are left out."""
         tools = self.of(agent.name)
-        return {name: tool for name, tool in tools.items() if not tool.why_refused(agent, settings)}
+        names = [name for name in tools if tools._may_be_granted(name, agent)]
+        return {name: tools[name] for name in names if not tools[name].why_refused(agent, settings)}
+
+    def _may_be_granted(self, name: str, agent: Agent) -> bool:
+        """Return whether it is worth a look: a tool that ships is imported by looking at it."""
+        permissions = agent.permissions
+        if name in self._for_all or name in FOR_EVERYBODY or name in permissions.tools:
+            return True
+        return any(is_named(name, pattern) for pattern in permissions.tool_patterns)
 
     def require(self, name: str, agent: Agent, settings: Org) -> Tool:
         """Return a tool that an agent may call; raise `PermissionDenied` when it may not, or `NoSuchTool`."""

@@ -57,7 +57,9 @@ def _settings(config: Config, agents: Iterable[Agent]) -> Iterator[str]:
     for when, command in (("fails", config.org.on_failure), ("waits for a person", config.org.on_waiting)):
         if command:
             yield f"runs the program: {' '.join(command)}, when something {when}"
-    if config.org.shell.sandbox == "none":  # else no tool that ships reaches anything, and none is imported
+    if (
+        config.org.shell.sandbox == "none" or config.org.http.hosts
+    ):  # else no tool that ships reaches anything, and none is imported
         for agent in agents:
             for tool in shipped_tools(agent.permissions.tools):
                 if does := tool.reaches_outside(config.org):

@@ -14,9 +14,11 @@ import pytest
 from pydantic import Field
 from tool_desk import Desk
 
+from lemming.config import Org
 from lemming.errors import RecoverableError
 from lemming.toolbox.calls import call_tool
-from lemming.tools import Tool, ToolRegistry, ToolResult, toolset_of
+from lemming.tools import SHIPPED, Tool, ToolRegistry, ToolResult, toolset_of
+from lemming.toolset import FOR_EVERYBODY
 
 
 class CustomTool(Tool):
@@ -344,3 +346,8 @@ def test_importing_the_tools_loads_no_tool() -> None:
     code = "import lemming.tools, sys; print([name for name in sys.modules if 'toolbox' in name])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert loaded.stdout.strip() == "[]"
+
+
+def test_the_tools_that_every_agent_has_are_those_that_say_so() -> None:
+    shipped = toolset_of(Org())
+    assert {name for name in SHIPPED if shipped[name].always_allowed} == FOR_EVERYBODY
