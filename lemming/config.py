@@ -128,10 +128,21 @@ class Org:
         default_factory=list,
         metadata=about("Python modules imported at start; they register tools and providers."),
     )
+    tool_files: list[str] = field(
+        default_factory=list,
+        metadata=about(
+            "Files whose functions with @tool are tools: tools/*.py for all agents, agents/*/tools/*.py for "
+            "one each. Their code is run."
+        ),
+    )
+    tool_max_memory_bytes: int = field(
+        default=1 << 30,
+        metadata=about("Memory that a process which runs functions with @tool may have.", ge=128 << 20),
+    )
     tool_timeout_s: float = field(
         default=120.0,
         metadata=about(
-            "Longest time a call of a tool of your own may take, where its class does not say.",
+            "Longest time a call of a tool of your own may take; a class may say another.",
             gt=0,
             le=86_400,
         ),

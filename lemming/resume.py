@@ -99,6 +99,18 @@ class TurnLimits:
         default=None,
         metadata=about("Corrective calls after a reply that is not the contract. Default 1.", ge=0, le=5),
     )
+    tool_timeout_s: float | None = field(
+        default=None,
+        metadata=about("Longest time a call of a tool may take; null: what tool and organisation say.", gt=0),
+    )
+    deadline_s: float | None = field(
+        default=None,
+        metadata=about(
+            "Time for all calls of tools in a turn, from its beginning: those that come later are not made. "
+            "null: none.",
+            gt=0,
+        ),
+    )
     max_entries: int = field(default=64, metadata=about("Outbox entries one reply may write.", ge=0, le=64))
     kinds: list[MessageKind] = field(
         default_factory=lambda: list(MESSAGE_KINDS),
@@ -274,6 +286,6 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
     "": {"clock": False, "guides": False, "paused": "", "skills": [], "team": None},
     "model": {"fallback": []},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
-    "turn": {"take": None},
+    "turn": {"take": None, "tool_timeout_s": None, "deadline_s": None},
 }
 """Keys that came after version 0.1.0, by the block they stand in: at their defaults no journal holds them."""

@@ -7,29 +7,32 @@ live in `lemming/toolbox/`; they say what would change (`plan`) and leave the wr
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 from lemming.agents import Agent, latest_survey, load_agent
 from lemming.arguments import Arguments, WrongArguments, arguments_of
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
+from lemming.contract import NewEntry
+from lemming.declared import declared
+from lemming.declared import tool as tool
 from lemming.errors import InvalidArguments, LemmingError, Outcome, PermissionDenied, Problem
+from lemming.errors import RecoverableError as RecoverableError
+from lemming.errors import ToolError as ToolError
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import compact
 from lemming.journal.ledger import amend_state, read_state
+from lemming.kinds import OnError
+from lemming.kinds import ToolClass as ToolClass
 from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import offered, register, unregister
 from lemming.resume import is_named
+from lemming.tool_context import ToolContext as ToolContext
 from lemming.toolset import OwnToolset, Toolset, ToolSource
-
-ToolClass = Literal["read", "write", "send", "execute", "administer"]
-"""What a call can do at worst. `read`: give what files, memories or pages hold. `write`: change files of the
-organisation. `send`: tell somebody outside of it. `execute`: run code. `administer`: change who works here,
-what they may do or spend."""
 
 Places = Mapping[str, str]
 """Files and folders, each with what allows it: relative to the organisation (`shared/news`), or absolute. `/`
@@ -47,7 +50,8 @@ class ToolResult:
     """What a call gave: whether it worked, and the text the agent reads.
 
     `effects` are files to be written, `passed_on` the credits that a new agent got out of its creator's; only
-    tools of the engine use them. An `outcome` that is not given follows from `success`.
+    tools of the engine use them. An `outcome` that is not given follows from `success`. `entries` are to go
+    into the caller's outbox, `attempts` says how often the call was tried, `on_error` what its failing means.
     """
 
     success: bool
@@ -55,36 +59,13 @@ class ToolResult:
     effects: tuple[FileEffect, ...] = ()
     passed_on: float = 0.0
     outcome: Outcome = INFERRED
+    entries: tuple[NewEntry, ...] = ()
+    attempts: int = 1
+    on_error: OnError = "return"
 
     def __post_init__(self) -> None:
         if self.outcome == INFERRED:
             object.__setattr__(self, "outcome", "ok" if self.success else "failed")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ToolContext:
-    """Who calls, where, and when. `staged` holds what this turn will write, by `FileEffect.place`; `removed`
-    names the files that it will take away.
-
-    `used_up`: credits gone from the agent's allowance up to now (None: its ledger tells). `worked` says
-    how many calls of each tool have worked in this turn.
-    """
-
-    agent: Agent
-    org: Organisation
-    settings: Org
-    toolset: Toolset
-    now: str
-    staged: Mapping[str, bytes] = field(default_factory=dict)
-    removed: frozenset[str] = frozenset()
-    used_up: float | None = None
-    worked: Mapping[str, int] = field(default_factory=dict)
-    tick: int = 0
-
-    @property
-    def base(self) -> Path:
-        """The organisation's folder."""
-        return self.org.base
 
 
 class Tool(ABC):
@@ -123,6 +104,9 @@ class Tool(ABC):
 
     output_limit_bytes: int = 32 << 10
     """Output beyond this is cut, and the cut is marked."""
+
+    stages_files: bool = False
+    """Whether its results may hold files and entries, which the engine writes."""
 
     own_memories: Sequence[str] = ()
     """Keys of memories that its calls keep for themselves: prompts do not show them."""
@@ -169,9 +153,25 @@ class Tool(ABC):
         """
         return ""
 
+    def require_writable(self, context: ToolContext, effect: FileEffect) -> None:
+        """Raise unless an effect that a journal tells of is one that a call could give now.
+
+        That is a memory of the agent, or a file that its grants cover.
+        """
+        from lemming.access.effects import require_writable
+
+        if not self.stages_files:
+            raise PermissionDenied(f"{self.name} has no files written by the engine")
+        require_writable(context.agent, context.base, context.settings, effect, caller=self.name)
+
     def source(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
         """Return the file whose content a call gives, as in `Places`; empty when it gives none, or many."""
         return ""
+
+    @property
+    def defined_by(self) -> Any:
+        """The class or function that stands behind it."""
+        return type(self)
 
     @property
     def origin(self) -> str:
@@ -200,6 +200,7 @@ class EngineTool(Tool):
     """A tool whose writing the engine does: `plan` reads, decides, and returns effects."""
 
     repeatable = True
+    stages_files = True
 
     def writes(self, agent: Agent, settings: Org) -> Places:
         """Return what an agent's calls may have changed outside its own folder."""
@@ -241,15 +242,6 @@ class EngineTool(Tool):
             apply_effect(base, effect)
         return result
 
-    def require_writable(self, context: ToolContext, effect: FileEffect) -> None:
-        """Raise unless an effect that a journal tells of is one that a call could give now.
-
-        That is a memory of the agent, or a file that its grants cover.
-        """
-        from lemming.access.effects import require_writable
-
-        require_writable(context.agent, context.base, context.settings, effect, caller=self.name)
-
     @property
     def _arguments(self) -> Arguments:
         return arguments_of(type(self).plan, 2)  # self, context
@@ -280,7 +272,8 @@ SHIPPED = {
 }
 
 
-SOURCES: dict[str, str] = {}
+FUNCTIONS = "lemming.toolbox.functions.tool"
+SOURCES: dict[str, str] = {"tool_files": "lemming.toolbox.functions.files:ToolFiles"}
 """Settings of `config/org.json` that bring tools of an organisation's own, each with its `ToolSource`."""
 
 SERVERS = "lemming.mcp.offered:McpTools"
@@ -337,14 +330,16 @@ class ToolRegistry:
     """
 
     @staticmethod
-    def register(tool: Tool) -> None:
-        """Add a tool of your own, or a newer version of it.
+    def register(tool: Tool | Callable[..., Any]) -> None:
+        """Add a tool of your own, or a newer version of it: a `Tool`, or a function with `@tool`.
 
         While a plugin is loaded it is for the organisations that name the plugin, else for all of the
         process. Raises `TypeError` for what is no usable tool, `ValueError` for the name of one that ships.
         """
         from pydantic.errors import PydanticUserError
 
+        if declared(tool) is not None:
+            tool = import_module(FUNCTIONS).FunctionTool(tool)
         if not isinstance(tool, Tool):
             raise TypeError(f"register takes an instance of a Tool, not {tool!r}")
         if not getattr(tool, "name", "") or not getattr(tool, "description", ""):
@@ -361,7 +356,7 @@ class ToolRegistry:
             raise TypeError(
                 f'tool "{tool.name}": an argument\'s type cannot come from JSON: {error}'
             ) from error
-        register("tool", tool.name, tool, defined_by=type(tool), shipped=SHIPPED)
+        register("tool", tool.name, tool, defined_by=tool.defined_by, shipped=SHIPPED)
 
     @staticmethod
     def unregister(name: str) -> None:

@@ -36,11 +36,11 @@ FLOORS = (
     {"files", "plugins"},
     {"organisation", "times", "when"},
     {"arguments", "contract", "logging_config", "memory", "org_format", "providers", "report", "schedule"},
-    {"resume", "store"},
+    {"declared", "resume", "store"},
     {"agents", "events", "org_blocks"},
     {"config"},
-    {"calendars", "messages", "plans", "sandbox"},
-    {"access", "journal", "toolset"},
+    {"calendars", "messages", "plans", "sandbox", "toolset"},
+    {"access", "journal", "tool_context"},
     {"llm", "mail", "skills", "tools"},
     {"channels", "mcp", "testing", "toolbox", "turn"},
     {"tick"},
@@ -58,6 +58,7 @@ FOR_TYPES_FROM_ABOVE = {"providers.py": {"llm"}, "toolset.py": {"tools"}}
 
 SDKS: dict[str, str | set[str]] = {
     "anthropic": "llm/backends/anthropic.py",
+    "docstring_parser": "toolbox/functions/docstrings.py",
     "cronsim": "times/cron.py",
     "distributed": "llm/cluster.py",
     "httpx": "llm/backends/ollama.py",
@@ -74,7 +75,7 @@ SDKS: dict[str, str | set[str]] = {
 
 STARTS_PROCESSES = {
     "llm/backends/cli.py", "llm/backends/weights.py", "commands/chaos.py", "sandbox/run.py", "history/git.py",
-    "history/bisect.py", "service/command.py",
+    "history/bisect.py", "service/command.py", "toolbox/functions/workers.py",
 }  # fmt: skip
 
 # What a module keeps for the whole process, and why no organisation sees another's through it. What is known
@@ -111,6 +112,7 @@ NOT_WRITING = {
     ("sandbox/launcher.py", "os.write"): "pipes between a command, its keeper and the engine",
     ("sandbox/keeper.py", "os.write"): "a pipe to the engine",
     ("mcp/launcher.py", "os.write"): "pipes between a server and the engine",
+    ("toolbox/functions/workers.py", "os.write"): "the pipe to a process that runs functions",
     ("sandbox/kernel.py", "os.write"): "the kernel's files about a process, in /proc",
     ("files/lock.py", "os.fchmod"): "who may open the lock, which is throw-away",
     ("history/git.py", "os.mkdir"): "a folder for git in a temporary one",
@@ -153,6 +155,9 @@ EDGES = {
     "plugins/registry.py": 1,
     "providers.py": 1,
     "toolbox/calls.py": 1,
+    "toolbox/functions/body.py": 1,
+    "toolbox/functions/files.py": 1,
+    "toolbox/functions/worker.py": 1,
 }
 
 

@@ -119,14 +119,15 @@ def write_effect(
     *,
     limits: FolderSize,
     removed: Removed = NOTHING_REMOVED,
+    limit_bytes: int = FILE_LIMIT_BYTES,
 ) -> FileEffect:
     """Return the effect that writes a file; raise `PermissionDenied` or `ToolError` when it may not be.
 
     Folders on the way are walked now, and again, just as strictly, when the effect is applied. `limits` is
     what a workspace or `shared/` may hold.
     """
-    if len(content) > FILE_LIMIT_BYTES:
-        raise place.asked.failed(f"would have {len(content)} bytes; at most {FILE_LIMIT_BYTES} are allowed")
+    if len(content) > limit_bytes:
+        raise place.asked.failed(f"would have {len(content)} bytes; at most {limit_bytes} are allowed")
     *folders, name = place.parts
     if any(key.startswith(f"{place.key}/") for key in staged):
         raise place.asked.failed("is a folder")

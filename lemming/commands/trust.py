@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -97,14 +98,15 @@ def is_agreed(base: OrgPath) -> bool:
 def load_settings(base: OrgPath) -> Config:
     """Return the organisation's settings, its plugins imported if a person has agreed to running it.
 
-    Raises `ConfigError`.
+    Else its settings name no files of tools. Raises `ConfigError`.
     """
     config = load_config(base)
-    if not config.org.plugins or is_agreed(base):
+    code = [*config.org.plugins, *config.org.tool_files]
+    if not code or is_agreed(base):
         return Runtime(Organisation.at(base)).load_config()
-    names = ", ".join(config.org.plugins)
+    names = ", ".join(code)
     tell(f"not imported: {one_line(names)}, as nobody here has agreed to running this (`lemming trust`)")
-    return config
+    return replace(config, org=replace(config.org, tool_files=[]))
 
 
 def _sentences(base: OrgPath) -> list[str]:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from lemming.agents import Agent
 from lemming.config import Config, ModelEntry
+from lemming.errors import ConfigError
 from lemming.mcp.settings import PREFIX, McpConfig, mcp_config, servers_named, variables_named
 from lemming.organisation import OrgPath
 from lemming.providers import is_channel
@@ -28,7 +29,12 @@ def reaches(base: OrgPath, config: Config, agents: Iterable[Agent]) -> list[str]
     """Return in sentences what running the organisation does outside its folder, in a fixed order."""
     return list(
         dict.fromkeys(
-            [*_owner(base), *_settings(config, agents), *_servers(base, agents), *_folders(base, agents)]
+            [
+                *_owner(base),
+                *_settings(base, config, agents),
+                *_servers(base, agents),
+                *_folders(base, agents),
+            ]
         )
     )
 
@@ -48,10 +54,12 @@ def is_about_the_owner(sentence: str) -> bool:
     return sentence.startswith(_DOES_WHAT)
 
 
-def _settings(config: Config, agents: Iterable[Agent]) -> Iterator[str]:
+def _settings(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterator[str]:
     for name in config.org.plugins:
         if not name.startswith(_OWN_MODULES):
             yield f"imports the Python module {name}"
+    for file in _tool_files(base, config.org.tool_files):
+        yield f"runs the Python code in {file}"
     if config.org.executor == "dask":
         yield f"has its calls made by the cluster at {config.org.executor_address}, which may run code here"
     for when, command in (("fails", config.org.on_failure), ("waits for a person", config.org.on_waiting)):
@@ -83,6 +91,18 @@ def _servers(base: OrgPath, agents: Iterable[Agent]) -> Iterator[str]:
             yield f"runs the program: {' '.join(server.command)}, the MCP server {name}{what.rstrip(',')}"
         else:
             yield f"sends calls{what} to {server.url.partition('?')[0]}, the MCP server {name}"
+
+
+def _tool_files(base: OrgPath, patterns: list[str]) -> list[str]:
+    """Return the files whose code is loaded; the patterns themselves where they are no good."""
+    if not patterns:
+        return []
+    from lemming.toolbox.functions.finding import find_files
+
+    try:
+        return find_files(Path(base), patterns)
+    except ConfigError:
+        return patterns
 
 
 def _channel(key: str, entry: ModelEntry) -> Iterator[str]:

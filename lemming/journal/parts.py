@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, NotRequired, TypedDict
 
 from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
+from lemming.kinds import MessageKind
 
 
 class ReadMarkJson(TypedDict):
@@ -140,6 +141,14 @@ class EffectJson(TypedDict):
     path: Annotated[str, {"pattern": f"^(?!/){PATH_PATTERN[1:]}", "maxLength": 4096}]
     text: str
     removes: NotRequired[list[Digest]]
+
+
+class EmittedJson(TypedDict):
+    """An entry that a tool wants written into the outbox of its caller."""
+
+    kind: MessageKind
+    payload: Json
+    tags: list[str]
 
 
 class Item(TypedDict):

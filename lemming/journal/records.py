@@ -36,6 +36,7 @@ from lemming.files.fields import (
 )
 from lemming.journal.parts import (
     EffectJson,
+    EmittedJson,
     FailedAttempt,
     Inputs,
     Item,
@@ -47,6 +48,7 @@ from lemming.journal.parts import (
     TaskJson,
     TotalsJson,
 )
+from lemming.kinds import OnError
 from lemming.report import TurnReport
 
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
@@ -250,6 +252,9 @@ class ToolFinished(Record):
     output: str
     effects: Annotated[list[Json], list[EffectJson]]
     passed_on: Amount = 0.0
+    entries: Annotated[list[Json], list[EmittedJson]] = []  # noqa: RUF012
+    attempts: Annotated[int, {"minimum": 1}] = 1
+    on_error: OnError = "return"
 
 
 class TurnAnswered(Record):

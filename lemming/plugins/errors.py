@@ -29,7 +29,7 @@ _OUT_OF_ORDER = {
 _TOO_LATE = {"TimeoutError", "Timeout", "TimeoutException", "TimeoutExpired", "APITimeoutError"}
 _MISTAKES = (NotImplementedError, RecursionError)
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parent.parent)
 _LIBRARIES = ("site-packages", "dist-packages")
 
 
@@ -70,11 +70,12 @@ def place_of(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.filename:
         return f"{error.filename}:{error.lineno}"
     frames = traceback.extract_tb(error.__traceback__)
-    own = [frame for frame in frames if _is_own(frame.filename)]
+    own = [frame for frame in frames if is_own(frame.filename)]
     return "".join(f"{last.filename}:{last.lineno}" for last in (own or frames)[-1:])
 
 
-def _is_own(file: str) -> bool:
+def is_own(file: str) -> bool:
+    """Return whether a file of Python code is neither a library's nor LeMMing's."""
     from sysconfig import get_path
 
     path = Path(file)

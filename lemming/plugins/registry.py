@@ -8,6 +8,7 @@ everybody: registered by an installed package's entry point, or while no plugin 
 from __future__ import annotations
 
 import glob
+import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,6 +25,8 @@ from lemming.plugins.errors import place_of, words_of
 from lemming.redaction import redact
 
 PLUGIN_GROUP = "lemming.plugins"
+MARK = "__lemming_tool__"
+"""What `@tool` puts on a function (`lemming.declared`)."""
 EVERYBODY = ""
 """Stands in the place of a plugin's name for what every organisation has."""
 
@@ -46,9 +49,10 @@ _registrations: list[Registration] = []
 _installed: list[str] = []  # the modules that installed packages offer
 _offered: dict[tuple[Kind, tuple[str, ...] | None], Any] = {}  # made of the above, until it changes
 _loading: ContextVar[str] = ContextVar("loading", default=EVERYBODY)
+_collected: ContextVar[list[Registration] | None] = ContextVar("collected", default=None)
 
 
-def register(kind: Kind, name: str, value: Any, *, defined_by: type, shipped: Mapping[str, str]) -> None:
+def register(kind: Kind, name: str, value: Any, *, defined_by: Any, shipped: Mapping[str, str]) -> None:
     """Add a thing, in the place of an earlier one of the same plugin; `defined_by` is its class.
 
     Raises `ValueError` for the name of one that ships.
@@ -59,6 +63,9 @@ def register(kind: Kind, name: str, value: Any, *, defined_by: type, shipped: Ma
             f'{".".join(new.origin)} cannot be the {kind} "{name}": that name is taken by '
             f"{shipped[name].replace(':', '.')}, which ships; choose another name"
         )
+    if (collected := _collected.get()) is not None:
+        collected.append(new)
+        return
     for index, known in enumerate(_registrations):
         is_reloaded = new.plugin == EVERYBODY and known.origin == new.origin
         if (known.kind, known.name) == (kind, name) and (known.plugin == new.plugin or is_reloaded):
@@ -67,6 +74,17 @@ def register(kind: Kind, name: str, value: Any, *, defined_by: type, shipped: Ma
     else:
         _registrations.append(new)
     _offered.clear()
+
+
+def registered_by(load: Callable[[], object]) -> list[Registration]:
+    """Return what is registered while `load` runs, which is for nobody but the caller."""
+    found: list[Registration] = []
+    token = _collected.set(found)
+    try:
+        load()
+    finally:
+        _collected.reset(token)
+    return found
 
 
 def unregister(kind: Kind, name: str) -> None:
@@ -107,7 +125,7 @@ def load_plugins(modules: tuple[str, ...]) -> None:
     Raises `ConfigError` that names the module and what went wrong in it.
     """
     for name in modules:
-        _import(name, name, partial(import_module, name))
+        _import(name, name, partial(import_module, name), name)
     first: dict[tuple[Kind, str], Registration] = {}
     for known in _of_plugins(modules):
         other = first.setdefault((known.kind, known.name), known)
@@ -130,7 +148,7 @@ def load_installed_plugins() -> None:
 
     for entry_point in entry_points(group=PLUGIN_GROUP):
         _installed.append(entry_point.module)
-        _import(f"entry point {entry_point.name}", EVERYBODY, entry_point.load)
+        _import(f"entry point {entry_point.name}", EVERYBODY, entry_point.load, entry_point.module)
 
 
 def _are_offered() -> bool:
@@ -171,11 +189,14 @@ def _modules_behind(names: Iterable[str]) -> set[str]:
     return found
 
 
-def _import(name: str, plugin: str, load: Callable[[], Any]) -> None:
+def _import(name: str, plugin: str, load: Callable[[], Any], module: str) -> None:
     token = _loading.set(plugin)
     try:
         load()
-    except Exception as error:
+        _register_functions(module)
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
         message = f"plugin {name} cannot be imported: {words_of(error)}"
         if isinstance(error, ModuleNotFoundError) and error.name and f"{name}.".startswith(f"{error.name}."):
             hint = "put it on the Python path (PYTHONPATH=. for a file here), or take it out of `plugins`"
@@ -186,3 +207,12 @@ def _import(name: str, plugin: str, load: Callable[[], Any]) -> None:
     finally:
         _loading.reset(token)
         _offered.clear()
+
+
+def _register_functions(module: str) -> None:
+    """Register the functions with `@tool` of a module, with those that it took from its own package."""
+    top = module.partition(".")[0]
+    for thing in list(vars(sys.modules[module]).values()) if module in sys.modules else ():
+        said = vars(thing).get(MARK) if inspect.isfunction(thing) else None
+        if said is not None and thing.__module__.partition(".")[0] == top:
+            said.register(thing)

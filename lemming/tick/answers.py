@@ -8,6 +8,7 @@ before it runs; if its end was never recorded, it is not run again unless it say
 
 from __future__ import annotations
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from typing import Any, TypeVar, get_args
 
 from lemming.clock import elapsed_ms
 from lemming.config import ModelEntry
-from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
+from lemming.contract import REPLY_LIMIT_BYTES, NewEntry, ToolCall
 from lemming.errors import (
     AnswerTooLarge,
     DiskError,
@@ -61,6 +62,7 @@ class JournaledAnswers:
         self._spent = inputs.state.used_up
         self._worked: Counter[str] = Counter()
         self._name = inputs.agent.name
+        self._ends = time.monotonic() + (inputs.agent.turn.deadline_s or math.inf)
         for record in journal.records_of(self._name):
             match record:
                 case ModelReplied() | ModelFailed():
@@ -101,7 +103,13 @@ class JournaledAnswers:
     def _call_live(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolFinished:
         """Call a tool, and return the record of what came of it."""
         result = self._run(index, call, at, staged)
-        passed_on = {"passed_on": result.passed_on} if result.passed_on else {}
+        more: dict[str, Any] = {"passed_on": result.passed_on} if result.passed_on else {}
+        if result.entries:
+            more["entries"] = [entry._asdict() for entry in result.entries]
+        if result.attempts > 1:
+            more["attempts"] = result.attempts
+        if result.on_error != "return":
+            more["on_error"] = result.on_error
         return ToolFinished(
             agent=self._name,
             index=index,
@@ -110,7 +118,7 @@ class JournaledAnswers:
             outcome=result.outcome,
             output=redact_values(result.output),
             effects=[effect.as_json() for effect in result.effects],
-            **passed_on,
+            **more,
         )
 
     def _run(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
@@ -118,7 +126,11 @@ class JournaledAnswers:
         tool = self._toolset.allowed(self._inputs.agent, self._settings).get(call.tool)
         if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
             self._commits.write_held()
-        context = self._context(at, staged)
+        context = self._context(index, at, staged)
+        if context.limit_s <= 0:
+            limit = self._inputs.agent.turn.deadline_s
+            why = f"{call.tool} was not called: the turn's time for tools, {limit:g} s, is over"
+            return ToolResult(False, why, outcome="timed_out")
         if tool is not None and not tool.repeatable:
             if index in self._started:
                 return INTERRUPTED
@@ -141,7 +153,7 @@ class JournaledAnswers:
         for effect in writes_first(staged.values()):
             apply_effect(self._runtime.base, effect, again=True, sync=self._settings.durability != "off")
 
-    def _context(self, at: str, staged: dict[str, FileEffect]) -> ToolContext:
+    def _context(self, index: int, at: str, staged: dict[str, FileEffect]) -> ToolContext:
         contents = {place: effect.content for place, effect in staged.items() if not effect.removes}
         removed = frozenset(place for place, effect in staged.items() if effect.removes)
         held = self._commits.held_files
@@ -156,6 +168,8 @@ class JournaledAnswers:
             used_up=self._spent,
             worked=self._worked,
             tick=self._inputs.tick,
+            index=index,
+            limit_s=self._ends - time.monotonic(),
         )
 
     def _ask_live(self, call: int, messages: list[Message]) -> ModelReplied | ModelFailed:
@@ -264,7 +278,16 @@ def recorded_result(record: ToolFinished) -> ToolResult:
     """Return the result of a tool call that a record holds, with the files it wants written."""
     effects = tuple(FileEffect.from_json(plain) for plain in record.effects)
     outcome = record.outcome or ("interrupted" if is_unknown_outcome(record.output) else INFERRED)
-    return ToolResult(record.success, record.output, effects, record.passed_on, outcome)
+    return ToolResult(
+        record.success,
+        record.output,
+        effects,
+        record.passed_on,
+        outcome,
+        tuple(NewEntry(**entry) for entry in record.entries),
+        record.attempts,
+        record.on_error,
+    )
 
 
 def reached_outside(records: list[Record]) -> Iterator[tuple[ToolStarted, ToolResult | None]]:

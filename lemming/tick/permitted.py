@@ -11,12 +11,12 @@ from dataclasses import replace
 
 from lemming.agents import Agent, AgentPermissions, FileAccess
 from lemming.config import credits_of
-from lemming.errors import LemmingError, PermissionDenied, UnknownModel
+from lemming.errors import LemmingError, UnknownModel
 from lemming.files.effects import FileEffect
 from lemming.journal.records import Record, ToolFinished, TurnStarted
 from lemming.tick.answers import recorded_result
 from lemming.tick.snapshot import Snapshot
-from lemming.tools import EngineTool, ToolContext
+from lemming.tools import ToolContext
 from lemming.turn.inputs import from_record
 from lemming.turn.values import TurnInputs
 
@@ -70,6 +70,4 @@ def refused_places(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) 
 def _require_allowed(context: ToolContext, name: str, effect: FileEffect) -> None:
     """Raise unless this tool of this agent may write this file now, as when it is called."""
     tool = context.toolset.require(name, context.agent, context.settings)
-    if not isinstance(tool, EngineTool):
-        raise PermissionDenied(f"{name} has no files written by the engine")
     tool.require_writable(context, effect)

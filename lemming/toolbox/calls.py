@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from dataclasses import replace
 from typing import Any
@@ -38,6 +39,7 @@ def call_tool(
         if not isinstance(arguments, dict):
             raise InvalidArguments(f"{name}: args must be an object")
         checked = tool.check(arguments)
+        context = replace(context, limit_s=limit_of(tool, context), stop=stop)
         if tool.keeps_deadline:
             return _readable(tool, tool.invoke(context, checked))
         return _readable(tool, _in_time(tool, checked, context, stop))
@@ -59,11 +61,22 @@ def _failed(why: str, outcome: Outcome = "failed") -> ToolResult:
     return ToolResult(False, _cut(why, Tool.output_limit_bytes), outcome=outcome)
 
 
+def limit_of(tool: Tool, context: ToolContext) -> float:
+    """Return how long a call may take, in seconds: the tightest of all limits there are.
+
+    A class of somebody's own may say more than the organisation does: it may always have.
+    """
+    own = tool.timeout_s if tool.timeout_s is not None else math.inf
+    of_org = context.settings.tool_timeout_s if tool.timeout_s is None or tool.stages_files else math.inf
+    of_agent = context.agent.turn.tool_timeout_s or math.inf
+    return min(own, of_org, of_agent, context.limit_s)
+
+
 def _in_time(
     tool: Tool, arguments: dict[str, Any], context: ToolContext, stop: threading.Event | None
 ) -> ToolResult:
     """Run a tool on a thread, for as long as it may take."""
-    limit_s = context.settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
+    limit_s = context.limit_s
     try:
         return run_on_thread(
             lambda: tool.invoke(context, arguments), limit_s, name=f"lemming-tool-{tool.name}", stop=stop
@@ -87,6 +100,8 @@ def _readable(tool: Tool, result: Any) -> ToolResult:
         )
     if result.outcome not in OUTCOME_CODES:
         raise ToolError(f"{tool.name} returned the outcome {result.outcome!r}: {', '.join(OUTCOME_CODES)}")
+    if tool.stages_files and not isinstance(tool, EngineTool):
+        return result  # it has cut its output itself, and says where the whole is
     output = _cut(result.output, tool.output_limit_bytes)
     return (
         replace(result, output=output)

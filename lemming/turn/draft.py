@@ -261,7 +261,8 @@ class Draft:
             self.staged[effect.place] = effect
             if result.passed_on:
                 self.passed_on[effect.place] = result.passed_on
-        if result.success and (new := proposal_in(call)):
+        proposed = proposal_in(call) if result.success else None
+        for new in (*result.entries[: self.room], *([proposed] if proposed else [])):
             self.write(new, at)
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult) -> None:

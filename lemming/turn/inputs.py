@@ -34,6 +34,7 @@ from lemming.schedule import Wake, due_by_clock
 from lemming.skills.guides import Guide, read_guides
 from lemming.skills.told import skills_section
 from lemming.times.words import said_in_full, said_of_due
+from lemming.toolset import Toolset
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of, own_memories
@@ -86,7 +87,7 @@ def gather(
         jobs=now.jobs_for(agent.name),
         task=task,
         asked=asked,
-        memory=_memory_shown(memories.values, entry, task),
+        memory=_memory_shown(now.toolset.of(agent.name), memories.values, entry, task),
         outside=outside.as_json(),
         context=context,
         added=added,
@@ -134,9 +135,13 @@ def _added(
     return tuple(filter(None, sections))
 
 
-def _memory_shown(values: dict[str, Any], entry: ModelEntry, task: Task | None) -> dict[str, Any]:
+def _memory_shown(
+    toolset: Toolset, values: dict[str, Any], entry: ModelEntry, task: Task | None
+) -> dict[str, Any]:
     if entry.provider == PROVIDER and task is not None and task.request is not None:
         return own_memories(values, task.request.id)
+    if toolset.own_memories:
+        return {key: value for key, value in values.items() if key not in toolset.own_memories}
     return values
 
 

@@ -1,0 +1,73 @@
+"""Importing a file of tools: a module of a package that is its folder, so that `from .other import x` works.
+
+Each organisation's folder is a package of its own name; no bytecode is written beside the files.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterable, Mapping
+from hashlib import sha256
+from importlib import import_module
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+PREFIX = "lemming_tools_"
+_SOURCES = "__lemming_sources__"
+
+Sources = Mapping[str, bytes]
+"""What files hold, by absolute path: those of tools, and those beside them."""
+
+
+class _Loader(SourceFileLoader):
+    """Compiles what the package has of a file: never a `.pyc`, nor what somebody has saved since."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        sources: Sources = vars(sys.modules[fullname.rpartition(".")[0]])[_SOURCES]
+        return self.source_to_code(sources[path], path)
+
+
+class _Finder:
+    """Finds the modules of our packages, among the sources that the package has."""
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        """Return where a module of such a package is; None for all others."""
+        package, _, name = fullname.rpartition(".")
+        if not package.startswith(PREFIX) or not path:
+            return None
+        file = str(Path(list(path)[0], f"{name}.py"))  # noqa: RUF015 - a namespace's path is no list
+        if file not in vars(sys.modules[package])[_SOURCES]:
+            return None
+        return spec_from_file_location(fullname, file, loader=_Loader(fullname, file))
+
+
+def package_of(folder: Path) -> str:
+    """Return the name of the package that stands for a folder."""
+    return f"{PREFIX}{sha256(str(folder.resolve()).encode()).hexdigest()[:16]}"
+
+
+def forget(folders: Iterable[Path]) -> None:
+    """Have the modules of these folders imported anew when they are next asked for."""
+    packages = {package_of(folder) for folder in folders}
+    for name in [name for name in sys.modules if name.partition(".")[0] in packages]:
+        del sys.modules[name]
+
+
+def load(file: Path, sources: Sources) -> ModuleType:
+    """Return the module that a file is; what it prints goes to standard error. Raises what it raises."""
+    if _Finder not in sys.meta_path:
+        sys.meta_path.insert(0, _Finder)
+    package = package_of(file.parent)
+    if package not in sys.modules:
+        module = ModuleType(package, "A folder of tools.")
+        module.__path__ = [str(file.parent)]
+        setattr(module, _SOURCES, sources)
+        sys.modules[package] = module
+    with contextlib.redirect_stdout(sys.stderr):
+        return import_module(f"{package}.{file.stem}")

@@ -1,0 +1,81 @@
+"""A process that runs functions with `@tool`: `python -m lemming.toolbox.functions.worker MEMORY_BYTES`.
+
+Standard input holds a request a line, standard output gets an answer a line; a function sees neither. It ends
+when its input does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from importlib import import_module
+from io import FileIO
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import from_json, to_json
+
+from lemming.declared import declared
+from lemming.errors import ToolError
+from lemming.tool_context import Asked
+from lemming.toolbox.functions.body import Done, run, trace_of
+from lemming.toolbox.functions.homes import Home, found_in
+from lemming.toolbox.functions.loading import Sources, load
+from lemming.toolbox.functions.tool import FunctionTool
+from lemming.toolbox.functions.wire import context_in, reply_of, sources_in
+from lemming.tools import ToolResult
+
+
+def main() -> None:
+    """Answer requests until there are no more; the first line holds the sources of tools."""
+    requests, answers = _apart(0, os.O_RDONLY), _apart(1, os.O_WRONLY)
+    _limit_memory(int(sys.argv[1]))
+    tools: dict[Home, FunctionTool] = {}
+    with open(requests, "rb") as lines, FileIO(answers, "w") as replies:
+        sources = sources_in(from_json(lines.readline() or "{}"))
+        for line in lines:
+            replies.write(_answer(from_json(line), tools, sources))
+
+
+def _answer(request: dict[str, Any], tools: dict[Home, FunctionTool], sources: Sources) -> bytes:
+    home = Home(*request["home"])
+    try:
+        if home not in tools:
+            tools[home] = _found(home, Path(request["base"]), sources)
+        done = run(tools[home], request["args"], context_in(request))
+    except ToolError as error:
+        done = Done(ToolResult(False, str(error)), Asked())
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: loading somebody's code
+        why = f"{home.qualname} cannot be loaded: {type(error).__name__}: {error}"
+        done = Done(ToolResult(False, why), Asked(), trace_of(error, Path(request["base"])))
+    return to_json(reply_of(done)) + b"\n"
+
+
+def _found(home: Home, base: Path, sources: Sources) -> FunctionTool:
+    """Return the tool that a function is."""
+    module = load(base / home.file, sources) if home.file else import_module(home.module)
+    function = found_in(module, home.qualname)
+    if declared(function) is None:
+        raise ToolError(f"{home.qualname} of {module.__name__} is no function with @tool")
+    return FunctionTool(function, base=base if home.file else None, home=home)
+
+
+def _apart(descriptor: int, flags: int) -> int:
+    """Return a copy of a standard stream, in the place of which functions find nothing."""
+    copy, nothing = os.dup(descriptor), os.open(os.devnull, flags)
+    os.dup2(nothing, descriptor)
+    os.close(nothing)
+    return copy
+
+
+def _limit_memory(most: int) -> None:
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (most, hard))
+
+
+if __name__ == "__main__":
+    main()

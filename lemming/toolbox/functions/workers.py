@@ -1,0 +1,225 @@
+"""The processes that run an organisation's functions: one call at a time each, ended with the engine.
+
+A process is started at the first call, and again after one that was ended. A keeper is around each
+(`lemming.sandbox.keeper`): it ends the process, with all that it started, when the engine lets go or dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from typing import Any
+
+from lemming.config import Org
+from lemming.deadlines import STOP_GRACE_S, LeftBehind
+from lemming.errors import ToolError
+from lemming.files.jsontext import compact, parse
+from lemming.organisation import Organisation
+from lemming.sandbox import keeper
+from lemming.tool_context import Asked, ToolContext
+from lemming.toolbox.functions.body import Done
+from lemming.toolbox.functions.homes import Home
+from lemming.toolbox.functions.loading import Sources
+from lemming.toolbox.functions.wire import REPLY_LIMIT_BYTES, done_in, request_of, sources_as_json
+from lemming.tools import Tool, ToolResult
+
+AT_ONCE = 4
+_LOOK_S, _END_S = 0.1, 10.0
+_PIECE_BYTES = 1 << 16
+
+
+class Workers:
+    """The processes of one organisation."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._idle: list[Worker] = []
+        self._lock = threading.Lock()
+        self._room = threading.Semaphore(AT_ONCE)
+        self.sources: Sources = {}
+        """What the files of tools hold, which processes load; set by who has looked at the files."""
+
+    def call(self, tool: Tool, home: Home, arguments: dict[str, Any], context: ToolContext) -> Done:
+        """Run a call; whatever happens to the process is the call's result. Raises `LeftBehind` at a stop."""
+        request = compact(request_of(home, arguments, context)) + b"\n"
+        with self._room:
+            worker = self._taken(context.settings)
+            try:
+                done = done_in(parse(worker.ask(request, context), limit_bytes=REPLY_LIMIT_BYTES))
+            except _Ended as error:
+                worker.end()
+                return Done(error.result(tool, context.limit_s), Asked())
+            except BaseException:
+                worker.end()
+                raise
+            self._put_back(worker, done)
+            return done
+
+    def close(self) -> None:
+        """End the processes that are idle; one that is needed again is started again."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+        for worker in idle:
+            worker.end()
+
+    def _taken(self, settings: Org) -> Worker:
+        with self._lock:
+            while self._idle:
+                worker = self._idle.pop()
+                if worker.is_alive and worker.fits(settings.tool_max_memory_bytes, self.sources):
+                    return worker
+                worker.end()
+        return Worker(self._org, settings.tool_max_memory_bytes, self.sources)
+
+    def _put_back(self, worker: Worker, done: Done) -> None:
+        if done.needs_end:
+            worker.end()
+            return
+        with self._lock:
+            self._idle.append(worker)
+
+
+class _Ended(Exception):
+    """The process gave no answer; `why` is empty when it took too long."""
+
+    def __init__(self, why: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+
+    def result(self, tool: Tool, limit_s: float) -> ToolResult:
+        if self.why:
+            return ToolResult(False, f"{tool.name} failed: {self.why}")
+        more = "" if tool.repeatable else "; what it had done by then is done"
+        why = f"it took longer than {limit_s:g} s and was ended{more}"
+        return ToolResult(False, f"{tool.name}: {why}", outcome="timed_out")
+
+
+class Worker:
+    """One process, with its keeper around it; `_control` and `_report` are our ends of the keeper's."""
+
+    def __init__(self, org: Organisation, memory_bytes: int, sources: Sources) -> None:
+        self._memory_bytes, self._sources = memory_bytes, sources
+        self._unsent = compact(sources_as_json(sources)) + b"\n"
+        held, control = os.pipe(), os.pipe()
+        words = [sys.executable, "-P", "-m", "lemming.toolbox.functions.worker", str(memory_bytes)]
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", keeper.__file__, str(control[0]), str(held[1]), *words],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env={**os.environ, "PYTHONPATH": _path()},
+                cwd=org.base,
+                pass_fds=(control[0], held[1]),
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as error:
+            for descriptor in (held[0], control[1]):
+                os.close(descriptor)
+            raise ToolError(f"the process for functions cannot be started: {error}") from error
+        finally:
+            for descriptor in (held[1], control[0]):
+                os.close(descriptor)
+        self._control, self._report, self._is_over = control[1], held[0], False
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream, "a pipe"
+            os.set_blocking(stream.fileno(), False)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it can be asked."""
+        return not self._is_over and self._process.poll() is None
+
+    def fits(self, memory_bytes: int, sources: Sources) -> bool:
+        """Whether it was started with this limit, and with the code of now."""
+        return self._memory_bytes == memory_bytes and self._sources is sources
+
+    def ask(self, request: bytes, context: ToolContext) -> bytes:
+        """Return the line that answers a request. Raises `_Ended`, and `LeftBehind` at a stop."""
+        deadline, to_write = time.monotonic() + context.limit_s, memoryview(self._unsent + request)
+        answer, self._unsent = bytearray(), b""
+        assert self._process.stdin, "a pipe"
+        assert self._process.stdout, "a pipe"
+        write_to, read_from = self._process.stdin.fileno(), self._process.stdout.fileno()
+        stopping = False
+        while not answer.endswith(b"\n"):
+            if context.stop is not None and context.stop.is_set() and not stopping:
+                deadline, stopping = min(deadline, time.monotonic() + STOP_GRACE_S), True
+            left = deadline - time.monotonic()
+            if left <= 0:
+                if stopping:
+                    raise LeftBehind
+                raise _Ended
+            ready, writable, _ = select.select(
+                [read_from], [write_to] if to_write else [], [], min(left, _LOOK_S)
+            )
+            if writable:
+                to_write = to_write[self._wrote(write_to, to_write) :]
+            if ready:
+                answer += self._read(read_from)
+                if len(answer) > REPLY_LIMIT_BYTES:
+                    raise _Ended(f"what it gave is more than {REPLY_LIMIT_BYTES} bytes")
+        return bytes(answer)
+
+    def end(self) -> None:
+        """End it, with all that it started."""
+        if self._is_over:
+            return
+        self._is_over = True
+        os.close(self._control)
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                assert stream, "a pipe"
+                stream.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        os.close(self._report)
+
+    def _wrote(self, descriptor: int, content: memoryview) -> int:
+        try:
+            return os.write(descriptor, content[:_PIECE_BYTES])
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            raise _Ended(self._how_it_ended()) from error
+
+    def _read(self, descriptor: int) -> bytes:
+        try:
+            piece = os.read(descriptor, _PIECE_BYTES)
+        except BlockingIOError:
+            return b""
+        if not piece:
+            raise _Ended(self._how_it_ended())
+        return piece
+
+    def _how_it_ended(self) -> str:
+        """Return how the process ended, as its keeper tells."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(_END_S)
+        os.set_blocking(self._report, False)
+        try:
+            status = os.read(self._report, 4096).decode("utf-8", "replace").strip()
+        except BlockingIOError:
+            status = ""
+        if not status.lstrip("-").isdigit():
+            return f"its process ended{f': {status}' if status else ''}"
+        if int(status) >= 0:
+            return f"its process ended with exit status {status}"
+        with contextlib.suppress(ValueError):
+            return f"its process was ended by {signal.Signals(-int(status)).name}"
+        return f"its process was ended by signal {-int(status)}"
+
+
+def _path() -> str:
+    """Return where the process finds modules: where this one does."""
+    return os.pathsep.join(os.path.abspath(folder) for folder in sys.path if folder is not None)

@@ -1,0 +1,341 @@
+"""A function is a tool: what a model is told of it, what it gives, and how its calls end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workshop import Workshop, call
+
+from lemming.memory import load_memory
+from lemming.testing import tree
+from lemming.tools import ToolRegistry, tool
+
+EVERY_KIND = '''
+from dataclasses import dataclass
+from datetime import date
+from enum import Enum
+from typing import Literal, Optional
+from pydantic import BaseModel
+
+class Colour(Enum):
+    RED = "red"
+    BLUE = "blue"
+
+class Person(BaseModel):
+    name: str
+    born: date | None = None
+
+@dataclass
+class Place:
+    x: int
+    y: int = 0
+
+@tool(repeatable=True)
+def everything(
+    person: Person, place: Place, colour: Colour, tags: list[str], sizes: dict[str, int],
+    unit: Literal["C", "F"] = "C", count: int | None = None, note: Optional[str] = None,
+) -> dict:
+    """Take every kind.
+
+    Args:
+        person: Who it is.
+        count: How many.
+    """
+    return {"person": person, "place": place, "colour": colour, "tags": tags, "sizes": sizes, "count": count}
+'''
+GIVEN: dict[str, Any] = {
+    "person": {"name": "Ada", "born": "1815-12-10"},
+    "place": {"x": 3},
+    "colour": "red",
+    "tags": ["a"],
+    "sizes": {"s": 1},
+}
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Workshop]:
+    shop = Workshop(tmp_path / "org")
+    yield shop
+    shop.org.close()
+
+
+def test_arguments_become_the_functions_types_and_what_it_gives_becomes_text(shop: Workshop) -> None:
+    shop.file(EVERY_KIND, header=_WITHOUT_FUTURE)
+    result = shop.call("everything", **GIVEN, count="4")
+    assert result.output == (
+        '{"person":{"name":"Ada","born":"1815-12-10"},"place":{"x":3,"y":0},"colour":"red",'
+        '"tags":["a"],"sizes":{"s":1},"count":4}'
+    )
+    assert result.outcome == "ok"
+
+
+def test_a_model_is_told_what_signature_hints_and_docstring_say(shop: Workshop) -> None:
+    shop.file(EVERY_KIND, header=_WITHOUT_FUTURE)
+    known = shop.toolset["everything"]
+    assert known.description == "Take every kind."
+    properties = known.parameters["properties"]
+    assert properties["person"]["description"] == "Who it is."
+    assert properties["person"]["properties"]["name"] == {"type": "string"}
+    assert properties["count"]["description"] == "How many."
+    assert properties["unit"] == {"default": "C", "enum": ["C", "F"], "type": "string"}
+    assert properties["colour"] == {"enum": ["red", "blue"], "type": "string"}
+    assert known.parameters["required"] == ["person", "place", "colour", "tags", "sizes"]
+    assert "$" not in str(known.parameters)
+
+
+@pytest.mark.parametrize(
+    "docstring",
+    [
+        "Add.\n\n    Args:\n        a: The first.\n    ",
+        "Add.\n\n    Parameters\n    ----------\n    a : int\n        The first.\n    ",
+        "Add.\n\n    :param a: The first.\n    ",
+    ],
+    ids=["google", "numpy", "rest"],
+)
+def test_each_style_of_docstring_is_understood(shop: Workshop, docstring: str) -> None:
+    shop.file(f'@tool\ndef add(a: int, b: int = 1) -> int:\n    """{docstring}"""\n    return a + b\n')
+    known = shop.toolset["add"]
+    assert known.description == "Add."
+    assert known.parameters["properties"]["a"] == {"description": "The first.", "type": "integer"}
+    assert shop.call("add", a=2).output == "3"
+
+
+def test_every_wrong_argument_is_named_with_the_nearest_spelling(shop: Workshop) -> None:
+    shop.file("@tool\ndef weather(city: str, days: int = 1) -> str:\n    return city\n")
+    result = shop.call("weather", cty="Oslo", days="soon")
+    assert result.outcome == "invalid_args"
+    for said in (
+        '"city" is required',
+        '"days": input should be a valid integer',
+        'got "soon"',
+        '"cty"',
+        '"city"?',
+    ):
+        assert said in result.output
+
+
+ENDS = '''
+@tool
+def fail(how: str) -> object:
+    """End in some way."""
+    if how == "exit":
+        sys.exit(3)
+    if how == "_exit":
+        os._exit(3)
+    if how == "memory":
+        return "x" * (2 << 30)
+    if how == "recoverable":
+        raise RecoverableError("try London; it is spelled so")
+    if how == "error":
+        return {}["a"]
+    if how == "cycle":
+        ring = []
+        ring.append(ring)
+        return ring
+    if how == "prints":
+        for _ in range(100):
+            print("x" * (1 << 20))
+        os.write(1, b"no answer\\n")
+        return "printed"
+    if how == "killed":
+        os.kill(os.getpid(), 9)
+    if how == "interrupt":
+        raise KeyboardInterrupt
+    if how == "says no":
+        return ToolResult(False, "no")
+    if how == "unsayable":
+        class Unsayable(Exception):
+            def __str__(self) -> str:
+                raise ValueError
+        raise Unsayable
+
+@tool(timeout_s=0.3)
+def hang() -> str:
+    import threading
+    threading.Event().wait()
+
+@tool(timeout_s=0.3, repeatable=True)
+def hang_in_c() -> str:
+    import ctypes
+    ctypes.CDLL(None).pause()
+
+@tool
+async def later(number: int) -> int:
+    import asyncio
+    await asyncio.sleep(0)
+    return number + 1
+'''
+
+
+@pytest.mark.parametrize(
+    ("how", "outcome", "said"),
+    [
+        ("exit", "failed", "fail failed: SystemExit: 3"),
+        ("_exit", "failed", "fail failed: its process ended with exit status 3"),
+        ("memory", "failed", "needed more memory"),
+        ("error", "failed", "fail failed: KeyError: 'a'"),
+        ("cycle", "failed", "what it returned cannot be told"),
+        ("prints", "ok", "printed"),
+        ("killed", "failed", "fail failed: its process was ended by SIGKILL"),
+        ("interrupt", "failed", "KeyboardInterrupt"),
+        ("says no", "failed", "no"),
+        ("unsayable", "failed", "Unsayable"),
+        ("nothing", "ok", ""),
+    ],
+)
+def test_whatever_a_function_does_ends_its_call_only(
+    shop: Workshop, how: str, outcome: str, said: str
+) -> None:
+    shop.file(ENDS)
+    result = shop.call("fail", how=how)
+    assert (result.outcome, said in result.output) == (outcome, True), result.output
+    assert shop.call("later", number=1).output == "2"
+
+
+def test_a_recoverable_error_reaches_the_model_word_for_word(shop: Workshop) -> None:
+    shop.file(ENDS)
+    result = shop.call("fail", how="recoverable")
+    assert (result.output, result.outcome) == ("try London; it is spelled so", "failed")
+
+
+@pytest.mark.parametrize("name", ["hang", "hang_in_c"])
+def test_a_call_that_takes_too_long_is_ended(shop: Workshop, name: str) -> None:
+    shop.file(ENDS)
+    result = shop.call(name)
+    assert result.outcome == "timed_out"
+    assert result.output.startswith(f"{name}: it took longer than 0.3 s and was ended")
+
+
+def test_a_long_result_is_cut_and_kept_whole_in_the_workspace(shop: Workshop) -> None:
+    shop.file('@tool(repeatable=True)\ndef much() -> str:\n    return "line\\n" * 20_000\n')
+    report = shop.run(call("much"))
+    (record,) = shop.finished()
+    assert record["output"].endswith(
+        "[cut: the first 32768 of 100000 bytes are shown; "
+        "the whole is in workspace/tool_results/00000001-0-much.txt]"
+    )
+    kept = shop.base / "agents/ada/workspace/tool_results/00000001-0-much.txt"
+    assert kept.read_text() == "line\n" * 20_000
+    assert report.turns[0].status == "waiting"
+
+
+CONTEXT = '''
+@tool
+def count(ctx: ToolContext, step: int = 1) -> dict:
+    """Count."""
+    ctx.state["n"] = ctx.state.get("n", 0) + step
+    ctx.memory["last"] = {"step": step}
+    ctx.emit("report", {"text": f"at {ctx.state['n']}"}, ["counted"])
+    ctx.log.info("counted", step=step)
+    (ctx.workspace / "count.txt").write_text(str(ctx.state["n"]))
+    return {"n": ctx.state["n"], "who": ctx.agent.name, "tick": ctx.tick, "call": ctx.call_id,
+            "known": sorted(ctx.memory), "key": ctx.idempotency_key}
+
+@tool
+def break_down(ctx: ToolContext) -> str:
+    """Want much, and fail."""
+    ctx.state["n"] = 1
+    ctx.emit("report", {"text": "never"})
+    raise ValueError("no")
+'''
+
+
+def test_a_function_keeps_state_memories_and_entries_by_its_context(shop: Workshop) -> None:
+    shop.file(CONTEXT)
+    shop.run(call("count"), call("count", step=2), call("break_down"))
+    assert load_memory(shop.base, "ada", "state.count") == {"n": 3}
+    assert load_memory(shop.base, "ada", "last") == {"step": 2}
+    assert load_memory(shop.base, "ada", "state.break_down") is None
+    entries = [text for path, text in tree(shop.base).items() if "/outbox/" in path]
+    assert len(entries) == 3  # what the reply says, and one of each call that worked
+    assert (shop.base / "agents/ada/workspace/count.txt").read_text() == "3"
+    first, second, _ = shop.finished()
+    assert '"call":"1/ada/0"' in first["output"]
+    assert '"known":["last","state.count"]' in second["output"]
+    log = (shop.base / "logs/engine.log").read_text()
+    assert '"said":"counted"' in log
+    assert "tools/mine.py:" in log
+    assert "ValueError: no" in log
+
+
+def test_what_tools_keep_for_themselves_is_in_no_prompt(shop: Workshop) -> None:
+    shop.file(CONTEXT)
+    shop.run(call("count"))
+    shop.run(call("count"))
+    from lemming.testing import journal_lines
+
+    (started,) = [line for line in journal_lines(shop.base, 2) if line["type"] == "turn_started"]
+    assert "state.count" not in str(started["prompt"])
+    assert "last" in str(started["prompt"])
+
+
+def test_transient_errors_of_a_repeatable_tool_are_tried_again_and_counted(shop: Workshop) -> None:
+    shop.file(
+        """
+        @tool(repeatable=True, attempts=3)
+        def flaky(ctx: ToolContext) -> str:
+            seen = ctx.workspace / "seen.txt"
+            seen.write_text((seen.read_text() if seen.exists() else "") + "x")
+            if len(seen.read_text()) < 3:
+                raise ConnectionError("gone")
+            return "there"
+
+        @tool
+        def once(ctx: ToolContext) -> str:
+            raise ConnectionError("gone")
+        """
+    )
+    shop.run(call("flaky"), call("once"))
+    flaky, once = shop.finished()
+    assert (flaky["output"], flaky["attempts"]) == ("there", 3)
+    assert "attempts" not in once
+    assert once["output"] == "once failed: ConnectionError: gone"
+
+
+def test_a_kept_result_is_given_without_a_call_for_as_long_as_it_says(shop: Workshop) -> None:
+    shop.file(
+        """
+        @tool(cache_ticks=2, repeatable=True)
+        def price(ctx: ToolContext, of: str) -> str:
+            return f"{of} at tick {ctx.tick}"
+        """
+    )
+    for tick in range(1, 5):
+        shop.run(call("price", of="tea"), call("price", of="rum"))
+        said = [record["output"] for record in shop.finished(tick)]
+        asked = 1 if tick <= 3 else 4
+        assert said == [f"tea at tick {asked}", f"rum at tick {asked}"]
+    assert len(load_memory(shop.base, "ada", "cache.price")) == 2
+
+
+def test_a_function_registered_in_a_test_runs_on_a_thread() -> None:
+    heard: list[int] = []
+
+    @tool(name="closure_of_a_test", repeatable=True)
+    def closure(number: int) -> None:
+        """Hear a number."""
+        heard.append(number)
+
+    ToolRegistry.register(closure)
+    try:
+        known = ToolRegistry.get("closure_of_a_test")
+        assert not known.keeps_deadline
+        assert known.origin.startswith(__file__)
+    finally:
+        ToolRegistry.unregister("closure_of_a_test")
+
+
+def test_the_tightest_limit_holds_and_a_turns_time_over_no_call_is_made(shop: Workshop) -> None:
+    shop.file(ENDS.replace("timeout_s=0.3", "timeout_s=3600"))
+    shop.run(call("hang"), call("later", number=1), turn={"deadline_s": 0.5})
+    hang, later = shop.finished()
+    assert (hang["outcome"], later["outcome"]) == ("timed_out", "timed_out")
+    assert later["output"] == "later was not called: the turn's time for tools, 0.5 s, is over"
+    shop.run(call("hang"), turn={"tool_timeout_s": 0.2})
+    assert shop.finished(2)[0]["output"].startswith("hang: it took longer than 0.2 s")
+
+
+_WITHOUT_FUTURE = "from lemming.tools import tool\n"
