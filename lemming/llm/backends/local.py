@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.llm import calls
-from lemming.llm.backends.weights import find_weights
+from lemming.llm.backends.weights import checked_weights
 from lemming.providers import Backend, Finish, Reply, Request
 from lemming.redaction import excerpt
 
@@ -47,7 +47,7 @@ class LocalProvider(Backend):
         Raises `UnknownModel` when the weights are missing, `RequestRejected` when the prompt is too long
         or llama.cpp is not installed, and `TimedOut`, having stopped the model.
         """
-        file = Path(self._path).expanduser() if self._path else find_weights(request.model_name)
+        file = Path(self._path).expanduser() if self._path else checked_weights(request.model_name)
         if not file.is_file():
             hint = "check options.path in config/models.json"
             raise UnknownModel("no such file of weights", where=str(file), hint=hint)

