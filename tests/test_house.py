@@ -64,6 +64,10 @@ SDKS: dict[str, str | set[str]] = {
     "httpx": "llm/backends/ollama.py",
     "httpx2": {"llm/backends/openai.py", "mcp/http.py", "toolbox/fetching.py"},
     "jsonschema": "answer_schema.py",
+    "bs4": "toolbox/document_reader.py",
+    "mammoth": "toolbox/document_reader.py",
+    "markdownify": "toolbox/document_reader.py",
+    "pypdf": "toolbox/document_reader.py",
     "mcp": {"mcp/session.py", "mcp/serve.py"},
     "ollama": "llm/backends/ollama.py",
     "openai": "llm/backends/openai.py",
@@ -76,6 +80,7 @@ SDKS: dict[str, str | set[str]] = {
 STARTS_PROCESSES = {
     "llm/backends/cli.py", "llm/backends/weights.py", "commands/chaos.py", "sandbox/run.py", "history/git.py",
     "history/bisect.py", "service/command.py", "toolbox/functions/workers.py",
+    "toolbox/documents.py",
 }  # fmt: skip
 
 # What a module keeps for the whole process, and why no organisation sees another's through it. What is known
@@ -158,6 +163,7 @@ EDGES = {
     "toolbox/functions/body.py": 1,
     "toolbox/functions/files.py": 1,
     "toolbox/functions/worker.py": 1,
+    "toolbox/document_reader.py": 1,
 }
 
 

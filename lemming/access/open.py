@@ -46,11 +46,7 @@ def read_allowed_text(agent: Agent, base: Path, path: str, *, caller: str = "con
 
 def read_text(place: Place, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
     """Return the text of a file, as this turn sees it. Raises `PermissionDenied` or `ToolError`."""
-    if place.key in removed:
-        raise place.asked.failed("does not exist")
-    raw = staged[place.key] if place.key in staged else _read_bytes(place)
-    if len(raw) > FILE_LIMIT_BYTES:
-        raise place.asked.failed(f"is larger than the {FILE_LIMIT_BYTES} bytes that can be read")
+    raw = read_raw(place, staged, removed)
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -61,6 +57,22 @@ def is_there_to_read(place: Place, staged: Mapping[str, bytes]) -> bool:
     """Return whether anything stands at a place of the organisation, as this turn sees it."""
     is_staged = any(f"{path}/".startswith(f"{place.key}/") for path in staged)
     return is_staged or is_there(f"{place.base}/{place.relative}")
+
+
+def read_raw(
+    place: Place,
+    staged: Mapping[str, bytes],
+    removed: Removed = NOTHING_REMOVED,
+    *,
+    limit_bytes: int = FILE_LIMIT_BYTES,
+) -> bytes:
+    """Return the bytes of a file, as this turn sees it. Raises as `read_text`."""
+    if place.key in removed:
+        raise place.asked.failed("does not exist")
+    raw = staged[place.key] if place.key in staged else _read_bytes(place, limit_bytes)
+    if len(raw) > limit_bytes:
+        raise place.asked.failed(f"is larger than the {limit_bytes} bytes that can be read")
+    return raw
 
 
 def seen_content(place: Place, staged: Mapping[str, bytes]) -> str | None:
@@ -314,13 +326,13 @@ def _refuse_ancestors(place: Place, descriptor: int, forbidden: dict[Identity, s
         os.close(above)
 
 
-def _read_bytes(place: Place) -> bytes:
+def _read_bytes(place: Place, limit_bytes: int) -> bytes:
     with _opened_file(place) as descriptor:
         size = os.fstat(descriptor).st_size
-        if size > FILE_LIMIT_BYTES:
-            raise place.asked.failed(f"has {size} bytes; at most {FILE_LIMIT_BYTES} can be read")
+        if size > limit_bytes:
+            raise place.asked.failed(f"has {size} bytes; at most {limit_bytes} can be read")
         with open(descriptor, "rb", closefd=False) as file:
-            return file.read(FILE_LIMIT_BYTES + 1)
+            return file.read(limit_bytes + 1)
 
 
 @contextlib.contextmanager

@@ -109,8 +109,21 @@ def _shown(page: Page, caller: str) -> ToolResult:
     if page.content and not (kind.startswith(_TEXTS) or kind.endswith(_ENDINGS) or not kind):
         _refuse_kind(kind, head, caller)
     cut = f"\n[cut: only the first {len(page.content)} bytes were taken]" if page.is_cut else ""
-    text = _text(page.content, rest)
+    text = _page_text(page.content, rest) if kind in _HTML else _text(page.content, rest)
     return ToolResult(page.status < 400, f"{head}\n\n{text}{cut}".rstrip())
+
+
+def _page_text(content: bytes, parameters: str) -> str:
+    """Return the text of an HTML page; the page as it is where nothing is installed that reads it."""
+    from lemming.toolbox.documents import NotInstalled, text_of
+
+    try:
+        text, has_more = text_of(_text(content, parameters).encode(), "html")
+    except NotInstalled as error:
+        return f"[this is HTML as it came; {error.message}]\n{_text(content, parameters)}"
+    except ToolError as error:
+        return f"[this is HTML as it came: {error.message}]\n{_text(content, parameters)}"
+    return f"{text}\n[cut: the page goes on]" if has_more else text
 
 
 def _refuse_kind(kind: str, head: str, caller: str) -> NoReturn:
