@@ -62,6 +62,8 @@ COMMANDS = {
         "skills": "See the skills that agents may look up.",
         "models": "See which models can be used; choose, try out and fetch one.",
         "mcp": "See and try MCP servers, accept what they have, be one.",
+        "import": "Take over agents of other programs.",
+        "export": "Tell of agents in the form of other programs.",
     },
     "Past": {
         "history": "Show what has been kept, tick by tick; turn it on and off.",

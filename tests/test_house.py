@@ -44,7 +44,7 @@ FLOORS = (
     {"llm", "mail", "skills", "tools"},
     {"channels", "mcp", "testing", "toolbox", "turn"},
     {"tick"},
-    {"history", "inspect", "service"},
+    {"exchange", "history", "inspect", "service"},
     {"open_to_run", "serving"},
     {"engine"},
     {"asking", "timeline"},

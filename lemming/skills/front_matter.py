@@ -64,12 +64,12 @@ def values_of(header: str) -> dict[str, Any]:
     return _load(quoted)
 
 
-def load_yaml(text: str) -> Any:
+def load_yaml(text: str, limit_chars: int = LIMIT_CHARS) -> Any:
     """Return the value of a YAML text, under the same rules. Raises `NotFrontMatter`."""
     import yaml  # only where there is any
 
-    if len(text) > LIMIT_CHARS:
-        raise NotFrontMatter(f"it has {len(text)} characters; at most {LIMIT_CHARS} are read")
+    if len(text) > limit_chars:
+        raise NotFrontMatter(f"it has {len(text)} characters; at most {limit_chars} are read")
     try:
         events = yaml.parse(text, Loader=yaml.SafeLoader)
         found = [_value(event, events, 1) for event in events if isinstance(event, yaml.NodeEvent)]
@@ -92,6 +92,8 @@ def _value(event: Any, events: Iterator[Any], depth: int) -> Any:
     if depth > DEEPEST:
         raise _refused(f"more than {DEEPEST} levels deep", event.start_mark)
     if isinstance(event, yaml.ScalarEvent):
+        if not event.value.isascii() and any("\ud800" <= letter <= "\udfff" for letter in event.value):
+            raise _refused("half a character (a lone surrogate)", event.start_mark)
         return _scalar(event.value) if event.style is None else event.value
     if isinstance(event, yaml.SequenceStartEvent):
         return [_value(item, events, depth + 1) for item in _until(events, yaml.SequenceEndEvent)]
