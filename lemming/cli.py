@@ -60,6 +60,7 @@ COMMANDS = {
         "memory": "See and change what an agent remembers.",
         "credits": "See and raise what agents may spend.",
         "skills": "See the skills that agents may look up.",
+        "tools": "See the tools there are; call one; write a new one.",
         "models": "See which models can be used; choose, try out and fetch one.",
         "mcp": "See and try MCP servers, accept what they have, be one.",
         "import": "Take over agents of other programs.",

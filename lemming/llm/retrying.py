@@ -171,9 +171,9 @@ def try_again(
 
     Raises the last attempt's error, and any that is not transient at once.
     """
-    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential_jitter
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential, wait_random
 
-    wait = wait_exponential_jitter(initial=first_s, max=longest_s, jitter=first_s)
+    wait = wait_exponential(multiplier=first_s, max=longest_s) + wait_random(0, first_s)
     transient, most = retry_if_exception(is_transient), stop_after_attempt(attempts)
     found: T = Retrying(retry=transient, wait=wait, stop=most, reraise=True)(work)
     return found

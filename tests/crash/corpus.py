@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 from asked_corpus import asked, by_the_clock, team
 from doors import dropped
 from files_corpus import filing, keeping
+from functions_corpus import functions
 from models_corpus import stand_in
 from parts import by_hand, call, remembers
 from planned_corpus import planned
@@ -368,6 +369,7 @@ CASES = [
     Case(filing, 2, at_once=2),
     Case(skilled, 3, at_once=3),
     Case(keeping, 2, at_once=2),
+    Case(functions, 2, at_once=2),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

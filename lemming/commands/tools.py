@@ -1,0 +1,308 @@
+"""`lemming tools`: the tools there are, what one takes, a call of one as an agent makes it, and a new one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from lemming.agents import Agent, load_agent, survey_agents
+from lemming.clock import SystemClock, timestamp
+from lemming.commands.options import AsJson, agent_names, noun
+from lemming.commands.org import find_org
+from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
+from lemming.commands.tool_file import new_tool
+from lemming.commands.trust import load_settings, require_agreement
+from lemming.config import Org
+from lemming.errors import OUTCOME_CODES, UsageError
+from lemming.files.effects import apply_effect
+from lemming.files.jsontext import JsonProblem, compact, nearest, parse
+from lemming.journal.ledger import amend_state, read_state
+from lemming.messages import send
+from lemming.organisation import Organisation
+from lemming.plugins.registry import load_installed_plugins
+from lemming.redaction import redact_values
+from lemming.tick.counter import load_tick
+from lemming.tick.runtime import Runtime, open_org
+from lemming.toolbox.calls import call_tool
+from lemming.tools import SHIPPED, Tool, ToolContext, ToolResult, toolset_of
+from lemming.toolset import Toolset
+
+app = noun("See the tools there are, call one as an agent does, write a new one.")
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The tool's name.")]
+AsAgent = Annotated[
+    str | None,
+    typer.Option("--agent", metavar="AGENT", help="As whom, or for whom.", autocompletion=agent_names),
+]
+
+
+@app.command("list")
+def list_tools(ctx: typer.Context, agent: AsAgent = None, as_json: AsJson = False) -> None:
+    """List the tools there are, where they come from, and who may call them.
+
+    \b
+    Examples:
+      lemming tools list
+      lemming tools list --agent planner
+    """
+    base, settings = _opened(ctx)
+    agents = survey_agents(base).agents
+    chosen = [_agent(base, agent)] if agent else list(agents.values())
+    toolset = toolset_of(settings, base)
+    rows = []
+    for tool in _all_of(toolset, [agent] if agent else list(agents)):
+        may = [it.name for it in chosen if _may(tool, it, toolset, settings)]
+        if agent and not may:
+            continue
+        if as_json:
+            show_json("tool", _facts(tool, may))
+        rows.append([tool.name, tool.tool_class, _from(tool), ", ".join(may), tool.description])
+    if not as_json:
+        show_table(["TOOL", "CLASS", "FROM", "WHO MAY CALL IT", "WHAT IT DOES"], rows)
+
+
+@app.command("show")
+def show_tool(ctx: typer.Context, name: Name, agent: AsAgent = None, as_json: AsJson = False) -> None:
+    """Show what a model is told of a tool, and what the engine knows of it."""
+    base, settings = _opened(ctx)
+    toolset, agents = toolset_of(settings, base), survey_agents(base).agents
+    tool = _tool(toolset, name, _agent(base, agent) if agent else None)
+    may = [it.name for it in agents.values() if _may(tool, it, toolset, settings)]
+    if as_json:
+        show_json("tool", _facts(tool, may))
+        return
+    limit_s = settings.tool_timeout_s if tool.timeout_s is None else tool.timeout_s
+    repeated = "may be run again after a crash" if tool.repeatable else "is not run again after a crash"
+    show(f"{painted(tool.name, 'bold')}  {tool.tool_class}, from {_from(tool)}")
+    show_text(tool.description)
+    show("")
+    show(f"a call may take {limit_s:g} s, and {repeated}")
+    show(f"may be called by: {', '.join(may) or 'nobody: name it in permissions.tools of a resume'}")
+    show("arguments:")
+    required = tool.parameters.get("required", [])
+    for key, schema in tool.parameters.get("properties", {}).items():
+        need = "required" if key in required else "optional"
+        told = {word: value for word, value in schema.items() if word != "description"}
+        show(f"  {key}  {need}, {compact(told).decode()}  {one_line(schema.get('description', ''))}")
+
+
+@app.command("call")
+def call(
+    ctx: typer.Context,
+    name: Name,
+    given: Annotated[
+        list[str] | None, typer.Argument(metavar="KEY=VALUE...", help="Arguments: JSON, else taken as text.")
+    ] = None,
+    agent: AsAgent = None,
+    args: Annotated[str | None, typer.Option("--args", metavar="JSON", help="All arguments.")] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Write what it wants written; run it if it reaches outside.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Call a tool as an agent does, with the same checks, and show what it would write.
+
+    Without --yes nothing is written, and a tool that is not repeatable, which may do something outside, is
+    not run: its arguments are only checked.
+
+    \b
+    Examples:
+      lemming tools call file_list --agent planner path=shared
+      lemming tools call forecast --agent planner --args '{"city": "Oslo"}' --yes
+    """
+    base = find_org(ctx)
+    require_agreement(base)
+    arguments = _arguments(given or [], args)
+    if yes:
+        with open_org(base, command="tools call") as runtime:
+            result = _called(runtime, name, agent, arguments, writes=True)
+    else:
+        result = _called(Runtime(base), name, agent, arguments, writes=False)
+        base.close()
+    if as_json:
+        show_json("tool_called", _as_json(name, result))
+    else:
+        _show_result(result, written=yes)
+    if not result.success:
+        raise typer.Exit(1)
+
+
+@app.command("new")
+def new(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new tool's name.")],
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="AGENT", help="Let this agent call it, and have tool files loaded."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write tools/NAME.py, a function with @tool to begin with.
+
+    \b
+    Examples:
+      lemming tools new forecast --agent planner
+    """
+    base = find_org(ctx)
+    file, missing = new_tool(base, name, agent)
+    if as_json:
+        show_json("tool_file", {"file": file, "missing": missing})
+        return
+    show(str(Path(base) / file))
+    for line in missing:
+        tell(f"still missing: {line}")
+    tell(f"edit it; then `lemming tools call {name}{f' --agent {agent}' if agent else ''}`")
+
+
+def _opened(ctx: typer.Context) -> tuple[Organisation, Org]:
+    base = find_org(ctx)
+    settings = load_settings(base).org
+    load_installed_plugins()
+    return base, settings
+
+
+def _agent(base: Organisation, name: str) -> Agent:
+    agents = survey_agents(base).agents
+    if name not in agents and name not in survey_agents(base).broken:
+        raise UsageError(f'there is no agent "{name}"', hint=nearest(name, list(agents)))
+    return load_agent(base, name)
+
+
+def _all_of(toolset: Toolset, agents: list[str]) -> list[Tool]:
+    """Return the tools of all, and those that only some of these agents have, by name."""
+    tools = {id(tool): tool for tool in toolset.values()}
+    for name in agents:
+        own = toolset.of(name)
+        tools.update({id(own[each]): own[each] for each in own if each not in toolset})
+    return sorted(tools.values(), key=lambda tool: (tool.name, tool.origin))
+
+
+def _may(tool: Tool, agent: Agent, toolset: Toolset, settings: Org) -> bool:
+    of_agent = toolset.of(agent.name).get(tool.name)
+    is_same = of_agent is not None and of_agent.origin == tool.origin
+    return is_same and not tool.why_refused(agent, settings)
+
+
+def _tool(toolset: Toolset, name: str, agent: Agent | None) -> Tool:
+    if agent is not None:
+        return toolset.of(agent.name).find(name)
+    for own in toolset.agents_with_more.values():
+        if name in own and name not in toolset:
+            return own[name]
+    return toolset.find(name)
+
+
+def _from(tool: Tool) -> str:
+    return "LeMMing" if tool.name in SHIPPED else tool.origin
+
+
+def _facts(tool: Tool, may: list[str]) -> dict[str, Any]:
+    return {
+        "tool": tool.name,
+        "class": tool.tool_class,
+        "description": tool.description,
+        "from": _from(tool),
+        "repeatable": tool.repeatable,
+        "timeout_s": tool.timeout_s,
+        "parameters": tool.parameters,
+        "agents": may,
+    }
+
+
+def _arguments(given: list[str], args: str | None) -> dict[str, Any]:
+    if args is None:
+        found: dict[str, Any] = {}
+    else:
+        try:
+            found = parse(args)
+        except JsonProblem as error:
+            raise UsageError(f"--args is no JSON: {error}") from error
+        if not isinstance(found, dict):
+            raise UsageError("--args must be an object", hint='such as --args \'{"city": "Oslo"}\'')
+    for word in given:
+        key, is_there, text = word.partition("=")
+        if not is_there:
+            raise UsageError(f'"{word}" is no argument', hint="write KEY=VALUE")
+        try:
+            found[key] = parse(text)
+        except JsonProblem:
+            found[key] = text
+    return found
+
+
+def _called(
+    runtime: Runtime, name: str, agent: str | None, arguments: dict[str, Any], *, writes: bool
+) -> ToolResult:
+    """Return what a call gives; with `writes`, what it wants written is."""
+    base = runtime.org
+    settings = runtime.load_config().org
+    load_installed_plugins()
+    toolset = toolset_of(settings, base)
+    caller = _agent(base, agent or _only_caller(base, toolset, settings, name))
+    now = timestamp(SystemClock().now())
+    tick = load_tick(base)
+    context = ToolContext(agent=caller, org=base, settings=settings, toolset=toolset, now=now, tick=tick)
+    tool = toolset.allowed(caller, settings).get(name)
+    if tool is not None and not writes and not tool.repeatable:
+        tool.check(arguments)
+        why = f"{name} may do something outside and was not run; its arguments are right. --yes runs it"
+        return ToolResult(False, why, outcome="skipped")
+    result = call_tool(name, arguments, context)
+    result = replace(result, output=redact_values(result.output))
+    if writes:
+        _write(context, result)
+    return result
+
+
+def _only_caller(base: Organisation, toolset: Toolset, settings: Org, name: str) -> str:
+    agents = survey_agents(base).agents.values()
+    may = [it.name for it in agents if name in toolset.allowed(it, settings)]
+    if len(may) == 1:
+        return may[0]
+    who = f"it may be called by: {', '.join(may)}" if may else "no agent may call it"
+    if not may:
+        _tool(toolset, name, None)
+    raise UsageError(f"as whom is {name} to be called?", hint=f"--agent NAME; {who}")
+
+
+def _write(context: ToolContext, result: ToolResult) -> None:
+    """Write what a call wants written, as the engine would at the end of its turn."""
+    base, name = context.org, context.agent.name
+    if result.passed_on:  # first, so that no allowance is there twice
+        state = read_state(base, name)
+        amend_state(base, name, replace(state, passed_on=state.passed_on + result.passed_on))
+    for effect in result.effects:
+        apply_effect(context.base, effect)
+    for entry in result.entries:
+        about: dict[str, Any] = {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags}
+        send(base, name, tick=context.tick, created_at=context.now, **about)
+
+
+def _as_json(name: str, result: ToolResult) -> dict[str, Any]:
+    return {
+        "tool": name,
+        "success": result.success,
+        "outcome": result.outcome,
+        "code": OUTCOME_CODES[result.outcome],
+        "output": result.output,
+        "files": [effect.place for effect in result.effects],
+        "entries": [entry._asdict() for entry in result.entries],
+        "attempts": result.attempts,
+    }
+
+
+def _show_result(result: ToolResult, *, written: bool) -> None:
+    if result.output:
+        show_text(result.output)
+    if not result.success:
+        tell(f"{result.outcome} {OUTCOME_CODES[result.outcome]}", style="yellow")
+    does = "wrote" if written else "would write"
+    for effect in result.effects:
+        tell(f"{does} {effect.place}: {counted(len(effect.content), 'byte')}")
+    for entry in result.entries:
+        tell(f"{does} an entry of kind {entry.kind}: {one_line(compact(entry.payload).decode())}")
+    if (result.effects or result.entries) and not written:
+        tell("--yes writes it")

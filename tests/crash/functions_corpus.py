@@ -1,0 +1,68 @@
+"""The organisation of the corpus whose agents call functions: how a call ends, and what it may ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from parts import call, remembers
+
+from lemming.files import fs
+from lemming.testing import make_org, resume, say
+
+CODE = """
+from lemming.tools import RecoverableError, ToolContext, ToolResult, tool
+
+@tool(repeatable=True, process=False, reads=["shared"], writes=[], cache_ticks=1)
+def look(ctx: ToolContext, name: str) -> str:
+    file = ctx.base / "shared" / name
+    return file.read_text() if file.exists() else "nothing"
+
+@tool(repeatable=True, process=False, independent=True)
+def count(ctx: ToolContext, step: int = 1) -> dict:
+    ctx.state["n"] = ctx.state.get("n", 0) + step
+    ctx.memory["last"] = ctx.call_id
+    ctx.emit("report", {"text": f"{ctx.state['n']} by now"})
+    return {"n": ctx.state["n"], "key": ctx.idempotency_key}
+
+@tool(repeatable=True, process=False, independent=True)
+def much() -> str:
+    return "line\\n" * 8000
+
+@tool(repeatable=True, process=False, independent=True)
+def refuse(how: str) -> ToolResult:
+    if how == "recoverable":
+        raise RecoverableError("say it otherwise")
+    if how == "error":
+        raise KeyError(how)
+    return ToolResult(False, "not this one", outcome="refused")
+"""
+
+
+def functions(base: Path, org: dict[str, Any]) -> None:
+    """Two agents that call functions, one of them over two steps."""
+    calls = [
+        call("look", name="README.txt"),
+        call("count", step="2"),
+        call("much"),
+        call("refuse", how="recoverable"),
+        call("refuse", how="error"),
+        call("refuse", how="otherwise"),
+        call("count", steps=1),
+        call("count"),
+        call("cout"),
+    ]
+    may = {"read_outboxes": [], "tools": ["look", "count", "much", "ref*"]}
+    make_org(
+        base,
+        resume("ada", permissions=may, turn={"max_steps": 2}),
+        resume("bob", permissions={**may, "tools": ["count"]}),
+        org={**org, "tool_files": ["tools/*.py"]},
+        script=[
+            {"agent": "ada", "step": 0, "reply": say("calling", tool_calls=calls)},
+            {"agent": "ada", "step": 1, "reply": remembers("called", tool_calls=calls[:2])},
+            {"agent": "bob", "reply": say("calling too", tool_calls=calls[1:3])},
+        ],
+    )
+    fs.publish(base, "tools/mine.py", CODE.encode())
+    fs.publish(base, "shared/README.txt", b"read me\n")

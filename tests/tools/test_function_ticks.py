@@ -1,0 +1,182 @@
+"""Functions in ticks: the same files however many turns at once, in a replay, and after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from workshop import Workshop, call
+
+from lemming.cli import run
+from lemming.clock import FrozenClock
+from lemming.engine import run_once
+from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.tools import ToolResult
+
+CODE = """
+from lemming.tools import ToolContext, tool
+
+@tool(repeatable=True, independent=True)
+def count(ctx: ToolContext, step: int = 1) -> dict:
+    ctx.state["n"] = ctx.state.get("n", 0) + step
+    ctx.emit("report", {"text": f"{ctx.agent.name} is at {ctx.state['n']}"})
+    return {"n": ctx.state["n"], "key": ctx.idempotency_key}
+
+@tool(tool_class="write", repeatable=True, reads=["shared"], writes=["shared"], process=False)
+def sign(ctx: ToolContext) -> str:
+    file = ctx.base / "shared" / "names.txt"
+    before = file.read_text() if file.exists() else ""
+    if ctx.agent.name not in before:
+        file.write_text(before + ctx.agent.name + " ")
+    return before
+
+@tool(tool_class="send")
+def send_away(ctx: ToolContext) -> str:
+    (ctx.workspace / "sent.txt").open("a").write("x")
+    return "sent"
+"""
+NAMES = ["ada", "bob", "cyd", "dan", "eve"]
+
+
+def org_of_five(base: Path, at_once: int) -> Path:
+    calls = [call("count", step=2), call("sign"), call("send_away"), call("count"), call("nothing")]
+    may = {"read_outboxes": ["*"], "tools": ["count", "sign", "send_away"]}
+    agents = [resume(name, permissions=may, turn={"max_steps": 2}) for name in NAMES]
+    script = [{"step": 0, "reply": say("calling", tool_calls=calls)}, {"reply": say("called")}]
+    make_org(base, *agents, script=script, org={"tool_files": ["tools/*.py"], "max_parallel": at_once})
+    (base / "tools").mkdir()
+    (base / "tools/mine.py").write_text(CODE)
+    (base / "shared").mkdir()
+    return base
+
+
+def files_after(base: Path, ticks: int = 2) -> dict[str, bytes]:
+    for _ in range(ticks):
+        run_once(base, clock=FrozenClock())
+    return tree(base, without=(".lemming", "logs", "config"))
+
+
+def test_files_are_the_same_however_many_turns_are_taken_at_once(tmp_path: Path) -> None:
+    alone = files_after(org_of_five(tmp_path / "1", 1))
+    assert alone["shared/names.txt"] == b"ada bob cyd dan eve "
+    for at_once in (2, 8, 64):
+        assert files_after(org_of_five(tmp_path / str(at_once), at_once)) == alone
+
+
+def test_a_replay_calls_no_function_and_agrees(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    base = org_of_five(tmp_path / "org", 8)
+    files_after(base)
+    sent = (base / "agents/ada/workspace/sent.txt").read_text()
+    (base / "tools/mine.py").unlink()
+    assert run(["-C", str(base), "verify"]) == 0
+    assert run(["-C", str(base), "replay"]) == 0, capfd.readouterr()
+    assert (base / "agents/ada/workspace/sent.txt").read_text() == sent
+
+
+ENGINE = """
+import sys
+from pathlib import Path
+from lemming.clock import FrozenClock
+from lemming.engine import run_once
+run_once(Path(sys.argv[1]), clock=FrozenClock())
+"""
+
+
+def test_a_kill_ends_the_processes_of_functions_and_the_call_is_unknown(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    shop.file(
+        f"""
+        @tool
+        def hold() -> str:
+            line = open({str(pipe)!r}, "w")
+            line.write(str(os.getpid()))
+            line.close()
+            import threading
+            threading.Event().wait()
+        """
+    )
+    script = [{"agent": "ada", "reply": say("x", tool_calls=[call("hold")])}]
+    make_org(shop.base, shop.resume(), script=script, org=shop.settings)
+    engine = subprocess.Popen([sys.executable, "-c", ENGINE, str(shop.base)])
+    worker = int(pipe.read_text())
+    engine.send_signal(signal.SIGKILL)
+    engine.wait()
+    _wait_for_the_end_of(worker)
+    run_once(shop.base, clock=FrozenClock())
+    (record,) = shop.finished()
+    assert (record["outcome"], record["success"]) == ("interrupted", False)
+
+
+def _wait_for_the_end_of(process: int) -> None:
+    descriptor = os.pidfd_open(process) if os.path.exists(f"/proc/{process}") else -1
+    if descriptor >= 0:
+        import select
+
+        select.select([descriptor], [], [], 30)
+        os.close(descriptor)
+    assert not os.path.exists(f"/proc/{process}") or "(zombie)" in Path(f"/proc/{process}/status").read_text()
+
+
+def test_an_edit_counts_from_the_next_tick_and_a_broken_one_leaves_the_tools_as_they_were(
+    tmp_path: Path,
+) -> None:
+    from lemming.engine import run_forever
+
+    shop = Workshop(tmp_path / "org")
+    said: list[str] = []
+    versions = ['return "one"', 'return "two"', "return (", 'return "four"']
+
+    def write(number: int) -> None:
+        shop.file(f"@tool(repeatable=True)\ndef version() -> str:\n    {versions[number]}\n")
+
+    def hear(event: Any) -> None:
+        if event.kind == "tool_finished":
+            said.append(event.output)
+        if event.kind == "tick_committed" and event.tick < len(versions):
+            write(event.tick)
+
+    write(0)
+    script = [{"agent": "ada", "reply": say("x", tool_calls=[call("version")])}]
+    make_org(shop.base, shop.resume(), script=script, org=shop.settings)
+    run_forever(shop.base, interval_s=0, until_tick=4, clock=FrozenClock(), notify=hear)
+    assert said == ["one", "two", "two", "four"]
+    log = (shop.base / "logs/engine.log").read_text()
+    assert "the tools from before hold until it is mended" in log
+    assert "tools/mine.py:6" in log
+
+
+def test_two_organisations_in_one_process_have_each_its_own_tools(tmp_path: Path) -> None:
+    shops = [Workshop(tmp_path / name) for name in ("one", "two")]
+    for shop in shops:
+        shop.file(f'@tool\ndef which() -> str:\n    return "{shop.base.name}"\n')
+    assert [shop.call("which").output for shop in shops] == ["one", "two"]
+    for shop in shops:
+        shop.org.close()
+
+
+def test_an_organisation_without_tool_files_imports_nothing_of_it(tmp_path: Path) -> None:
+    make_org(tmp_path, resume("ada"), script=[{"reply": say("hello")}])
+    look = "print([name for name in sys.modules if 'functions' in name or name == 'docstring_parser'])"
+    code = textwrap.dedent(ENGINE) + look
+    ran = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout == "[]\n"
+    (started,) = [line for line in journal_lines(tmp_path, 1) if line["type"] == "turn_started"]
+    assert "deadline_s" not in str(started["resume"]["turn"])
+
+
+def test_a_result_with_entries_and_attempts_is_what_a_record_gives_back(tmp_path: Path) -> None:
+    from lemming.journal.records import ToolFinished
+    from lemming.tick.answers import recorded_result
+
+    plain = {"agent": "ada", "index": 0, "tool": "x", "success": True, "output": "", "effects": []}
+    assert recorded_result(ToolFinished.from_json(plain)) == ToolResult(True)
