@@ -261,6 +261,7 @@ SHIPPED = {
     "memory_write": "lemming.toolbox.memories:MemoryWrite",
     "store_read": "lemming.toolbox.store:StoreRead",
     "store_write": "lemming.toolbox.store:StoreWrite",
+    "attach": "lemming.toolbox.attachments:Attach",
     "read_document": "lemming.toolbox.documents:ReadDocument",
     "http_get": "lemming.toolbox.web:HttpGet",
     "http_post": "lemming.toolbox.web:HttpPost",

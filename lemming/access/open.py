@@ -78,11 +78,18 @@ def read_raw(
 def seen_content(place: Place, staged: Mapping[str, bytes]) -> str | None:
     """Return the SHA-256 of a file, in hex; None where there is none that the agent may read."""
     with contextlib.suppress(ToolError):
-        if place.key in staged:
-            return sha256(staged[place.key]).hexdigest()
-        with _opened_file(place) as descriptor, open(descriptor, "rb", closefd=False) as file:
-            return file_digest(file, "sha256").hexdigest()
+        return file_digest_of(place, staged)
     return None
+
+
+def file_digest_of(place: Place, staged: Mapping[str, bytes], removed: Removed = NOTHING_REMOVED) -> str:
+    """Return the SHA-256 of a file of any size, in hex, as this turn sees it. Raises as `read_text`."""
+    if place.key in removed:
+        raise place.asked.failed("does not exist")
+    if place.key in staged:
+        return sha256(staged[place.key]).hexdigest()
+    with _opened_file(place) as descriptor, open(descriptor, "rb", closefd=False) as file:
+        return file_digest(file, "sha256").hexdigest()
 
 
 def list_folder(

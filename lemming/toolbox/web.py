@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 from lemming.agents import Agent
@@ -85,19 +84,12 @@ class HttpPost(_Web):
             raise ToolError(f"{self.name}: give either json or text")
         body = text.encode("utf-8", "replace") if text else compact(json)
         kind = "text/plain; charset=utf-8" if text else "application/json"
-        headers = (("Content-Type", kind), ("Idempotency-Key", _key(context, url, body)))
+        headers = (("Content-Type", kind), ("Idempotency-Key", context.idempotency_key))
         try:
             page = fetch(Order("POST", url, body, headers), context.settings.http, caller=self.name)
         except NobodyKnows as error:
             return interrupted(error.message)
         return _shown(page, self.name)
-
-
-def _key(context: ToolContext, url: str, body: bytes) -> str:
-    """Return the same 32 letters for this call however often it is made; no other call has them."""
-    made = sum(context.worked.values())
-    call = f"{context.tick} {context.agent.name} {context.now} {made} {url}".encode()
-    return sha256(call + b"\n" + body).hexdigest()[:32]
 
 
 def _shown(page: Page, caller: str) -> ToolResult:

@@ -22,6 +22,7 @@ from lemming.providers import Message, require_reply
 from lemming.report import Status, ToolUsed, TurnReport
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
+from lemming.turn.attachments import attach
 from lemming.turn.results import RESULTS_CHARS, as_shown, newest, tool_used
 from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, answering
 from lemming.turn.spending import spending, state_after_spending
@@ -142,7 +143,7 @@ class Draft:
     def act(self, reply: TurnReply) -> None:
         """Stage what a reply asks for: entries, tool calls, memories. It was shown all results so far."""
         self.shown, self.accepted = len(self.results), self.accepted + 1
-        at, room = self.answers[-1].at, self.room
+        first, at, room = len(self.entries), self.answers[-1].at, self.room
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
@@ -154,6 +155,7 @@ class Draft:
                 self.use(call, at)
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
+        attach(self, first, at)
         if reply.left_out:
             self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
@@ -366,10 +368,8 @@ class Draft:
         task = self.task
         others = tuple(begun for begun in before if begun.key != task.begun.key)
         is_over = self.is_answered or self.is_handed_on if task.request else not self.unshown
-        return task.request, others if is_over else (
-            *others,
-            task.after(self.entries, self.unshown, calls, self.cost),
-        )
+        after = () if is_over else (task.after(self.entries, self.unshown, calls, self.cost),)
+        return task.request, (*others, *after)
 
     def still_open(self, before: tuple[Begun, ...]) -> tuple[Begun, ...]:
         """Return what an agent has begun, with the requests that this turn was shown and did not answer."""

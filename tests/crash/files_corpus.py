@@ -48,7 +48,7 @@ def filing(base: Path, org: dict[str, Any]) -> None:
 
 
 def keeping(base: Path, org: dict[str, Any]) -> None:
-    """Two agents that begin one value of the store, read it, and write over what the other wrote."""
+    """Two agents that begin one value of the store, read it, write over what the other wrote, attach it."""
     known, wrong = sha256(BY_HAND).hexdigest()[:16], "0" * 16
     calls = [
         call("store_write", key="plan", value={"step": 1}, expect=None),
@@ -56,13 +56,15 @@ def keeping(base: Path, org: dict[str, Any]) -> None:
         call("store_write", key="plan", value={"step": 2}, expect=wrong),
         call("store_write", key="by-hand", value=2, expect=known),
     ]
-    tools = ["store_read", "store_write"]
+    files = [{"path": "shared/store/plan.json"}, {"path": "shared/none"}]
+    carries = {"kind": "report", "payload": {"text": "kept", "attachments": files}, "tags": []}
+    tools = ["store_read", "store_write", "attach"]
     may = {"read_outboxes": [], "tools": tools, "file_access": {"allow_read": BOTH, "allow_write": BOTH}}
     make_org(
         base,
         resume("ada", permissions=may),
         resume("bob", permissions=may),
         org=org,
-        script=[{"reply": say("keeping", tool_calls=calls)}],
+        script=[{"reply": say("keeping", tool_calls=calls, outbox_entries=[carries])}],
     )
     fs.publish(base, "shared/store/by-hand.json", BY_HAND)

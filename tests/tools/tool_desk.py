@@ -38,6 +38,7 @@ class Desk:
         self.workspace.mkdir(parents=True, exist_ok=True)
         self.staged: dict[str, bytes] = {}
         self.removed: set[str] = set()
+        self.calls = 0
         resume = {
             "name": name,
             "title": f"The {name}",
@@ -72,11 +73,13 @@ class Desk:
             now=NOW,
             staged=self.staged,
             removed=frozenset(self.removed),
+            index=self.calls,
         )
 
     def call(self, tool: str, /, **arguments: Any) -> ToolResult:
         """Call a tool; its effects are staged, not written."""
         result = call_tool(tool, arguments, self.context())
+        self.calls += 1
         for effect in result.effects:
             if effect.removes:
                 self.staged.pop(effect.place, None)
@@ -89,6 +92,7 @@ class Desk:
     def do(self, tool: str, /, **arguments: Any) -> str:
         """Call a tool that must succeed, write its effects, and return its output."""
         result = call_tool(tool, arguments, self.context())
+        self.calls += 1
         assert result.success, result.output
         for effect in result.effects:
             apply_effect(self.base, effect)

@@ -1,0 +1,55 @@
+"""Files that an entry names in `payload.attachments`: looked at by the tool `attach` as it is written.
+
+The look is a call like any other: recorded, and taken from the record when the turn is taken again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from lemming.contract import ToolCall
+from lemming.files.jsontext import JsonProblem, parse
+from lemming.messages import OutboxEntry
+from lemming.resume import is_named
+
+if TYPE_CHECKING:
+    from lemming.turn.draft import Draft
+
+TOOL, KEY = "attach", "attachments"
+
+
+def attach(draft: Draft, first: int, at: str) -> None:
+    """Put the digests of attached files into the entries from `first` on; an agent without the tool has none.
+
+    What cannot be attached is left out of its entry, and the model is told why.
+    """
+    permissions = draft.inputs.agent.permissions
+    entries = draft.entries[first:]
+    named = [item for entry in entries for item in _attachments(entry)]
+    if not named or not any(is_named(TOOL, pattern) for pattern in permissions.tools):
+        return
+    index, call = len(draft.results), ToolCall(TOOL, {"files": named})
+    has_more_to_show = bool(draft.unshown)
+    draft.use(call, at)
+    found = iter(_found(draft.source.use(index, call, at, {}).output, len(named)))
+    for place, entry in enumerate(entries, first):
+        if KEY in entry.payload:
+            kept = [item for item in (next(found) for _ in _attachments(entry)) if "sha256" in item]
+            draft.entries[place] = replace(entry, payload={**entry.payload, KEY: kept})
+    if draft.results[index]["success"] and not has_more_to_show:
+        draft.shown = len(draft.results)  # nothing to tell: it is no reason to ask the model once more
+
+
+def _attachments(entry: OutboxEntry) -> list[Any]:
+    listed = entry.payload.get(KEY)
+    return listed if isinstance(listed, list) else [listed] if KEY in entry.payload else []
+
+
+def _found(output: str, count: int) -> list[dict[str, Any]]:
+    """Return what the tool said of each file; nothing of any where it could not be called."""
+    try:
+        found = parse(output)["files"]
+    except (JsonProblem, KeyError, TypeError):
+        return [{}] * count
+    return found if len(found) == count else [{}] * count

@@ -1,0 +1,134 @@
+"""Files that go with an entry: looked at when it is written, with what is in them."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.clock import FrozenClock
+from lemming.engine import run_once
+from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.timeline.replay.replay import replay
+from lemming.timeline.verify.files import verify
+
+BOTH = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
+CHART = b"\x89PNG chart"
+
+
+def made(base: Path, *attachments: Any, tools: list[str] | None = None, **reply: Any) -> Path:
+    """Make an organisation whose agent says one thing, with these attachments, and run it once."""
+    may = {
+        "read_outboxes": [],
+        "tools": ["attach", "file_write"] if tools is None else tools,
+        "file_access": BOTH,
+    }
+    entry = {"kind": "report", "payload": {"text": "see", "attachments": [*attachments]}, "tags": []}
+    make_org(
+        base,
+        resume("ada", permissions=may, turn={"max_steps": reply.pop("max_steps", 1)}),
+        script=[{"agent": "ada", "step": 0, "reply": say("", outbox_entries=[entry], **reply)},
+                {"reply": say("seen")}],
+    )  # fmt: skip
+    (base / "shared").mkdir(exist_ok=True)
+    (base / "shared/chart.png").write_bytes(CHART)
+    run_once(base, clock=FrozenClock())
+    return base
+
+
+def entries(base: Path) -> list[dict[str, Any]]:
+    files = sorted((base / "agents/ada/outbox").glob("*.json"))
+    return [entry["payload"] for entry in map(json.loads, (file.read_text() for file in files))]
+
+
+def attached(base: Path) -> Any:
+    return next(payload["attachments"] for payload in entries(base) if "attachments" in payload)
+
+
+def results(base: Path) -> list[dict[str, Any]]:
+    return [line for line in journal_lines(base, 1) if line["type"] == "tool_finished"]
+
+
+def digest(content: bytes) -> str:
+    return sha256(content).hexdigest()
+
+
+def test_the_engine_fills_in_what_is_in_the_file(tmp_path: Path) -> None:
+    base = made(tmp_path / "org", {"path": "shared/chart.png"}, "./shared/chart.png")
+    assert attached(base) == [{"path": "shared/chart.png", "sha256": digest(CHART)}] * 2
+
+
+def test_a_file_that_the_same_reply_writes_can_be_attached(tmp_path: Path) -> None:
+    writes = [{"tool": "file_write", "args": {"path": "a.txt", "content": "new"}}]
+    base = made(tmp_path / "org", {"path": "a.txt"}, tool_calls=writes)
+    assert attached(base) == [{"path": "agents/ada/workspace/a.txt", "sha256": digest(b"new")}]
+
+
+def test_it_costs_no_further_call_of_the_model(tmp_path: Path) -> None:
+    base = made(tmp_path / "org", {"path": "shared/chart.png"}, max_steps=3)
+    ended = journal_lines(base, 1)[-2]
+    assert (ended["type"], ended["status"], ended["calls"]) == ("turn_committed", "done", 1)
+
+
+@pytest.mark.parametrize(
+    ("attachment", "why"),
+    [
+        ({"path": "shared/none.png"}, "does not exist"),
+        ({"path": "../beta/x"}, "leads outside"),
+        ({"path": "/etc/passwd"}, "refused by permissions"),
+        ({"path": "shared"}, "is a folder"),
+        ({"path": ""}, "an attachment is"),
+        ({"file": "x"}, "an attachment is"),
+        (5, "an attachment is"),
+        ({"path": "shared/chart.png", "sha256": "0" * 64}, "its SHA-256 is"),
+    ],
+)
+def test_what_cannot_be_attached_is_left_out_and_the_model_is_told(
+    attachment: Any, why: str, tmp_path: Path
+) -> None:
+    base = made(tmp_path / "org", attachment, {"path": "shared/chart.png"}, max_steps=2)
+    assert attached(base) == [{"path": "shared/chart.png", "sha256": digest(CHART)}]
+    [result] = results(base)
+    assert (result["tool"], result["success"]) == ("attach", False)
+    assert why in result["output"]
+    assert [payload["text"] for payload in entries(base)].count("seen") == 1  # it was asked again
+
+
+def test_an_agent_without_the_tool_writes_what_it_likes_there(tmp_path: Path) -> None:
+    base = made(tmp_path / "org", {"path": "anything"}, 5, tools=[])
+    assert attached(base) == [{"path": "anything"}, 5]
+    assert results(base) == []
+
+
+def test_the_past_agrees(tmp_path: Path) -> None:
+    base = made(tmp_path / "org", {"path": "shared/chart.png"}, {"path": "none"})
+    (base / "shared/chart.png").write_bytes(b"another")
+    assert [each.tick for each in replay(base, [1])] == [1]
+    assert verify(base).errors == []
+
+
+def test_turns_at_once_come_to_the_same(tmp_path: Path) -> None:
+    def files(base: Path, at_once: int) -> dict[str, bytes]:
+        may = {"read_outboxes": [], "tools": ["attach", "file_append"], "file_access": BOTH}
+        entry = {
+            "kind": "report",
+            "payload": {"text": "", "attachments": [{"path": "shared/log.txt"}]},
+            "tags": [],
+        }
+        adds = [{"tool": "file_append", "args": {"path": "shared/log.txt", "content": "x"}}]
+        script = [
+            {"agent": "a0", "reply": say("", outbox_entries=[entry], tool_calls=adds)},
+            {"reply": say("", outbox_entries=[entry])},
+        ]
+        agents = [resume(f"a{number}", permissions=may) for number in range(4)]
+        make_org(base, *agents, script=script, org={"max_parallel": at_once})
+        run_once(base, clock=FrozenClock())
+        return tree(base, without=(".lemming", "logs", "config"))
+
+    alone = files(tmp_path / "1", 1)
+    assert digest(b"x").encode() in b"".join(alone.values())
+    for at_once in (2, 8, 64):
+        assert files(tmp_path / str(at_once), at_once) == alone
