@@ -166,6 +166,7 @@ def ticks(
     until_quiet: bool = False,
     command: str = "run-forever",
     batch: bool = False,
+    watch: bool = False,
     clock: Clock | None = None,
     notify: Observer = ignore,
     stop: threading.Event | None = None,
@@ -183,7 +184,7 @@ def ticks(
     from lemming.service.sleep import Sleeper, Timer, ticks_left
 
     with open_to_run(
-        base_path, command=command, clock=clock, notify=notify, stop=stop, batch=batch
+        base_path, command=command, clock=clock, notify=notify, stop=stop, batch=batch, watch=watch
     ) as runtime:
         timer, base, done = Sleeper(runtime) if wake_on_change else Timer(runtime), runtime.base, 0
         row = Eager(runtime) if eager or until_quiet else None
@@ -380,8 +381,7 @@ def _pass_over(
         is_quiet=True,
         duration_ms=elapsed_ms(began),
     )
-    if runtime.is_heard:
-        runtime.notify(TickEnds(report=report))
+    runtime.notify(TickEnds(report=report))
     return report
 
 

@@ -86,6 +86,14 @@ class ModelAsked(Event):
     call: int
 
 
+class ModelWrote(Event):
+    """A piece of an answer that is under way, with `--watch`; an attempt that failed is heard again."""
+
+    agent: str
+    call: int
+    text: str
+
+
 class ProblemFound(Event):
     """There is something that a person should mend; said once. `agent` is empty where it concerns all."""
 

@@ -26,8 +26,12 @@ def open_to_run(
     notify: Observer,
     stop: threading.Event | None,
     batch: bool = False,
+    watch: bool = False,
 ) -> Iterator[Runtime]:
-    """Hold an organisation's lock for the length of the block. Raises as `open_org`."""
+    """Hold an organisation's lock for the length of the block; `watch`: answers are told of as they come.
+
+    Raises as `open_org`.
+    """
     opened: Runtime | None = None
     try:
         with open_org(
@@ -39,6 +43,7 @@ def open_to_run(
             batch=batch,
             observers_of=observers_of,
         ) as opened:
+            opened.watches = watch
             try:
                 yield opened
             except LemmingError as error:

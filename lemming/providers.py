@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -207,6 +207,10 @@ class LLMProvider(ABC):
         further = rest.pop("extra") or {}
         text = self.call(request.model_name, request.messages, request.temperature, **rest, **further)
         return Reply(text=text, model=request.model_name)
+
+    def complete_heard(self, request: Request, hear: Callable[[str], object]) -> Reply:
+        """Return the answer, and have its text heard piece by piece as it comes, where the backend can."""
+        return self.complete(request)
 
 
 class Backend(LLMProvider):

@@ -19,12 +19,14 @@ from lemming.commands.screen import (
     tell_on_last_line,
     width_of,
 )
+from lemming.commands.watching import Watched
 from lemming.errors import ConfigError, is_of_a_provider
 from lemming.events import (
     BatchNotSent,
     BatchWaiting,
     Event,
     HistoryNotKept,
+    ModelWrote,
     ProblemFound,
     Sleeping,
     TickBegins,
@@ -90,6 +92,7 @@ class Narrator:
     _running: list[str] = field(default_factory=list)
     _over: set[str] = field(default_factory=set)  # turns that an interrupted attempt had ended
     _name_width: int = 0
+    _watched: Watched = field(default_factory=Watched)
 
     def hear(self, event: Event) -> None:
         """Take one event; for `lemming.engine` as `notify`."""
@@ -127,6 +130,8 @@ class Narrator:
             case Sleeping() | Woken():
                 if not self.quiet and (line := line_of_sleep(event)):
                     tell(f"  {painted(line, 'dim', sys.stderr)}")
+            case ModelWrote() if not self.quiet:
+                self._watched.hear(event, self._name_width)
             case ProblemFound():
                 self._problem(event)
             case HistoryNotKept(problem=problem):
@@ -158,6 +163,7 @@ class Narrator:
             tell(f"  {self._name(name)}  {painted('broken  ', 'red', sys.stderr)}  {one_line(why, 400)}")
 
     def _turn_ended(self, turn: TurnReport) -> None:
+        self._watched.end(turn.agent, self._name_width)
         if turn.agent in self._running:
             self._running.remove(turn.agent)
         if not self.quiet or turn.status == "failed":

@@ -26,6 +26,7 @@ def run_once(
         ),
     ] = False,
     batch: Batch = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Show what models answer as they write it.")] = False,
     trust: Trust = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
@@ -42,6 +43,7 @@ def run_once(
       lemming run-once
       lemming run-once --dry-run
       lemming run-once --batch
+      lemming run-once --watch
       lemming run-once --json | jq -c 'select(.type == "turn_ended") | [.agent, .status]'
     """
     base = find_org(ctx)
@@ -64,6 +66,7 @@ def run_once(
             until_quiet=until_quiet,
             command="run-once",
             batch=batch,
+            watch=watch,
             notify=narrator.hear,
             stop=switch.stop,
         ):

@@ -20,17 +20,21 @@ _LONGEST_MESSAGE_CHARS = 400
 T = TypeVar("T")
 
 
-def ask(provider: LLMProvider, request: Request) -> Reply:
+def ask(provider: LLMProvider, request: Request, hear: Callable[[str], object] | None = None) -> Reply:
     """Return the provider's reply within `request.deadline_s`; raise a `ProviderError` and nothing else.
 
     A provider whose `keeps_deadline` is false and that hangs is abandoned: its thread lives on until
     the call returns or the process ends, and what it returns is not looked at. Ctrl-C passes through.
+    `hear` gets the answer's text as it comes.
     """
+
+    def complete() -> Reply:
+        return provider.complete(request) if hear is None else provider.complete_heard(request, hear)
 
     def answer() -> Reply:
         if provider.keeps_deadline:
-            return checked(provider.complete(request))
-        return checked(_on_thread(lambda: provider.complete(request), request.deadline_s))
+            return checked(complete())
+        return checked(_on_thread(complete, request.deadline_s))
 
     return guarded(answer, f"{type(provider).__name__} {request.model_name}".strip())
 

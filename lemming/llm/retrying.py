@@ -34,6 +34,7 @@ class _Deadline:
     ends: float
     waited_s: float = 0.0
     failures: list[ProviderError] = dataclasses.field(default_factory=list)
+    hear: Callable[[str], object] | None = None
 
 
 class RetryingLLMProvider(Backend):
@@ -73,7 +74,14 @@ class RetryingLLMProvider(Backend):
 
     def complete(self, request: Request) -> Reply:
         """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
-        deadline = _Deadline(request.deadline_s, self._clock() + request.deadline_s)
+        return self._complete(request, None)
+
+    def complete_heard(self, request: Request, hear: Callable[[str], object]) -> Reply:
+        """Return the first reply, each attempt heard as it comes."""
+        return self._complete(request, hear)
+
+    def _complete(self, request: Request, hear: Callable[[str], object] | None) -> Reply:
+        deadline = _Deadline(request.deadline_s, self._clock() + request.deadline_s, hear=hear)
         try:
             reply = self._attempt(request, deadline)
             return reply._replace(earlier=tuple(deadline.failures)) if deadline.failures else reply
@@ -136,7 +144,7 @@ class RetryingLLMProvider(Backend):
     def _ask(self, request: Request, deadline: _Deadline) -> Reply:
         try:
             with self._circuit.guard() if self._circuit else contextlib.nullcontext():
-                return ask(self._provider, request)
+                return ask(self._provider, request, deadline.hear)
         except ProviderError as error:
             deadline.failures.append(error)
             raise

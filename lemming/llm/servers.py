@@ -24,6 +24,7 @@ from lemming.providers import Request
 INSTEAD = {
     "json_schema": 'is asked for JSON without a schema; `"options": {"json": "object"}` says so',
     "json_object": 'is asked for JSON in the prompt alone; `"options": {"json": "text"}` says so',
+    "stream": "is not watched: its answers come whole",
     "seed": "is asked without a seed",
     "temperature": "is asked without a temperature",
     "max_completion_tokens": "is asked with max_tokens instead",

@@ -39,9 +39,15 @@ class Backends:
     _cluster: DaskCalls | None = None
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
-    def complete(self, entry: ModelEntry, request: Request) -> Reply:
-        """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
-        return self._provider(entry).complete(request)
+    def complete(
+        self, entry: ModelEntry, request: Request, hear: Callable[[str], object] | None = None
+    ) -> Reply:
+        """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker.
+
+        `hear` gets the answer's text as it comes.
+        """
+        provider = self._provider(entry)
+        return provider.complete(request) if hear is None else provider.complete_heard(request, hear)
 
     def bare(self, entry: ModelEntry) -> LLMProvider:
         """Return a new provider of an entry, with nothing around it."""

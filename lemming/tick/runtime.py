@@ -21,7 +21,7 @@ from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, ModelEntry, Org, load_config
 from lemming.deadlines import LeftBehind
 from lemming.errors import ConfigError, DiskError, NotAnOrg, OrgBusy, Problem
-from lemming.events import Event, Observer, ProblemFound, ignore
+from lemming.events import Event, ModelWrote, Observer, ProblemFound, ignore
 from lemming.files.documents import once_saved
 from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.files.lock import FolderLock, description
@@ -85,6 +85,7 @@ class Runtime:
     at_end: Callable[[], None] = lambda: None  # what is left to be done once the lock is free
     sees_to_channels: bool = True  # else nothing is taken in or handed out: the world is a recording
     channels: Channels | None = None  # those of the organisation, if it has any
+    watches: bool = False  # whether observers are told of answers as they come
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
     _joined: tuple[Observer, ...] = ()
@@ -193,7 +194,11 @@ class Runtime:
 
     def complete_live(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
-        return self.backends.complete(entry, request)
+        return self.backends.complete(entry, request, self._hearer(request) if self.watches else None)
+
+    def _hearer(self, request: Request) -> Callable[[str], object]:
+        """Return who tells observers of the text of an answer as it comes."""
+        return lambda text: self.notify(ModelWrote(agent=request.agent, call=request.step, text=text))
 
     @cached_property
     def backends(self) -> Backends:

@@ -7,10 +7,11 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from lemming.llm.backends.anthropic_wire import Batch, Message, Page, holds, progress_of
-from lemming.llm.backends.batching import BatchingBackend
+from lemming.llm.backends.batching import BatchingBackend, whole_of
 from lemming.llm.backends.bounded import batch_sized, client_settings
 from lemming.llm.backends.http import split_system
 from lemming.llm.batch.api import BatchProgress
+from lemming.llm.streaming import Hear, MessageStream
 from lemming.providers import Reply, Request
 
 if TYPE_CHECKING:
@@ -61,6 +62,13 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
             body = await response.read()
         answer = self._read(request.model_name, Message, body)
         return answer.reply(response.request_id, request.model_name)
+
+    async def _ask_heard(self, client: AsyncAnthropic, request: Request, hear: Hear) -> Reply:
+        create: Any = client.messages.with_streaming_response.create
+        with self._as_ours(request.model_name):
+            async with create(**self._arguments(request), stream=True) as response:
+                body = await whole_of(response, MessageStream(hear))
+        return self._read(request.model_name, Message, body).reply(response.request_id, request.model_name)
 
     def _sdk(self) -> Any:
         import anthropic

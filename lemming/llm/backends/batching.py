@@ -11,10 +11,19 @@ from typing import Any
 from lemming.errors import TimedOut
 from lemming.llm.backends.http import C, HttpBackend, default_key_env, with_extra
 from lemming.llm.batch.api import BatchProgress
+from lemming.llm.streaming import Stream, put_together
 from lemming.providers import Request
 
 BATCH_WORK_S = 600.0
 """How long one piece of work with a batch may take: the upload or the download of all its calls."""
+
+
+async def whole_of(response: Any, stream: Stream) -> bytes:
+    """Return a streamed answer as the body it would have been at once, which some servers send anyway."""
+    if "text/event-stream" not in response.headers.get("content-type", ""):
+        body: bytes = await response.read()
+        return body
+    return await put_together(response.iter_lines(), stream)
 
 
 class BatchingBackend(HttpBackend[C]):

@@ -63,6 +63,11 @@ def rewritten(stream: Any, rewrite: Callable[[bytes], bytes]) -> Any:
     return _in_place_of(stream, _Rewritten, rewrite)
 
 
+def listened_to(stream: Any, listen: Callable[[bytes], None], whole: Callable[[], bytes]) -> Any:
+    """Return the stream of an answer whose bytes `listen` gets as they come; the answer is then `whole()`."""
+    return _in_place_of(stream, _Listened, listen, whole)
+
+
 async def _bound(response: Any) -> None:
     """Refuse a redirect; else have the answer counted. An event hook: the body has not been read."""
     url = response.request.url
@@ -124,6 +129,21 @@ class _Rewritten:
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield self._rewrite(b"".join([piece async for piece in self._source]))
+
+    async def aclose(self) -> None:
+        await self._source.aclose()
+
+
+class _Listened:
+    """The bytes of an answer, told as they come and put together at their end."""
+
+    def __init__(self, source: Any, listen: Callable[[bytes], None], whole: Callable[[], bytes]) -> None:
+        self._source, self._listen, self._whole = source, listen, whole
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._source:
+            self._listen(piece)
+        yield self._whole()
 
     async def aclose(self) -> None:
         await self._source.aclose()

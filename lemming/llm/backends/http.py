@@ -12,6 +12,7 @@ import re
 from abc import abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, ClassVar, Generic, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -29,6 +30,7 @@ from lemming.errors import (
 from lemming.files.documents import adapter
 from lemming.llm.backends.background import AsyncClient, SharedClient, run
 from lemming.llm.backends.bounded import host_of
+from lemming.llm.streaming import Hear, Told
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt, name_variables
 
@@ -77,10 +79,26 @@ class HttpBackend(Backend, Generic[C]):
 
     def complete(self, request: Request) -> Reply:
         """Return the answer with its usage."""
+        return self._complete(request, self._ask, [])
+
+    def complete_heard(self, request: Request, hear: Hear) -> Reply:
+        """Return the answer with its usage; its text is heard as it comes."""
+        if "stream" in request.without:
+            return self.complete(request)
+        told = Told(hear)
         try:
-            return self._run(lambda client: self._ask(client, request), request.deadline_s)
+            return self._complete(request, partial(self._ask_heard, hear=told.hear), ["stream"])
+        finally:
+            told.end()
+
+    def _complete(
+        self, request: Request, ask: Callable[[C, Request], Coroutine[Any, Any, Reply]], further: list[str]
+    ) -> Reply:
+        """Ask; `further` are parts that a server may refuse beside those of the request."""
+        try:
+            return self._run(lambda client: ask(client, request), request.deadline_s)
         except RequestRejected as error:
-            error.refused = refused_part(error.message, self._parts(request))
+            error.refused = refused_part(error.message, [*self._parts(request), *further])
             raise
 
     def _parts(self, request: Request) -> list[str]:
@@ -99,6 +117,10 @@ class HttpBackend(Backend, Generic[C]):
     @abstractmethod
     async def _ask(self, client: C, request: Request) -> Reply:
         """Ask once; raise a `ProviderError` for whatever the SDK raises."""
+
+    @abstractmethod
+    async def _ask_heard(self, client: C, request: Request, hear: Hear) -> Reply:
+        """Ask once as `_ask` does, and have the text heard as it comes."""
 
     def _key(self) -> str:
         key = os.environ.get(self._key_env, "").strip() if self._key_env else ""
@@ -176,7 +198,7 @@ def refused_part(message: str, parts: Sequence[str]) -> str:
     if _TOO_LONG.search(message) or not _REFUSED.search(message):
         return ""
     for part in parts:
-        pattern = _ABOUT_SCHEMA if part.startswith("json_") else re.compile(rf"\b{part}\b")
+        pattern = _ABOUT_SCHEMA if part.startswith("json_") else re.compile(rf"\b{part}")
         if pattern.search(message):
             return part
     return ""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.llm import calls
 from lemming.llm.backends.weights import checked_weights
+from lemming.llm.streaming import Hear, Told
 from lemming.providers import Backend, Finish, Reply, Request
 from lemming.redaction import excerpt
 
@@ -47,11 +48,22 @@ class LocalProvider(Backend):
         Raises `UnknownModel` when the weights are missing, `RequestRejected` when the prompt is too long
         or llama.cpp is not installed, and `TimedOut`, having stopped the model.
         """
+        return self._complete(request, None)
+
+    def complete_heard(self, request: Request, hear: Hear) -> Reply:
+        """Return the answer with its usage; its text is heard as it comes."""
+        told = Told(hear)
+        try:
+            return self._complete(request, told.hear)
+        finally:
+            told.end()
+
+    def _complete(self, request: Request, hear: Hear | None) -> Reply:
         file = Path(self._path).expanduser() if self._path else checked_weights(request.model_name)
         if not file.is_file():
             hint = "check options.path in config/models.json"
             raise UnknownModel("no such file of weights", where=str(file), hint=hint)
-        return _model(file.resolve(), self._n_ctx).answer(request)
+        return _model(file.resolve(), self._n_ctx).answer(request, hear)
 
 
 class _Model:
@@ -65,10 +77,10 @@ class _Model:
         self._server = _load(file, n_ctx)
         self._worker = ThreadPoolExecutor(max_workers=1, thread_name_prefix="lemming-local")
 
-    def answer(self, request: Request) -> Reply:
+    def answer(self, request: Request, hear: Hear | None) -> Reply:
         """Return the model's answer; raise `TimedOut` at the deadline, waiting for others included."""
         where = f"local {request.model_name}"
-        answer = _Answer()
+        answer = _Answer(told_to=hear)
         work = self._worker.submit(self._server.handle_chat_completions, _body(request), answer.hear)
         try:
             work.result(request.deadline_s)
@@ -97,6 +109,7 @@ class _Answer:
     refusal: str = ""
     is_complete: bool = False
     is_wanted: bool = True
+    told_to: Hear | None = None
 
     def hear(self, heard: dict[str, Any] | list[dict[str, Any]]) -> bool:
         """Take one piece of the stream; return whether the model is to stop."""
@@ -109,6 +122,8 @@ class _Answer:
             self.refusal = str(chunk["error"].get("message", chunk["error"]))
         for choice in chunk.get("choices", []):
             self.pieces.append(choice["delta"].get("content") or "")
+            if self.told_to and self.is_wanted:
+                self.told_to(self.pieces[-1])
             if reason := choice.get("finish_reason"):
                 self.is_complete, self.finish = True, "length" if reason == "length" else "stop"
         self.usage = chunk.get("usage") or self.usage

@@ -9,14 +9,16 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from lemming.errors import ConfigError, ProviderError, TimedOut
 from lemming.files.jsontext import JsonProblem, parse
-from lemming.llm.backends.bounded import client_settings, rewritten
+from lemming.llm.backends.bounded import client_settings, listened_to, rewritten
 from lemming.llm.backends.http import HttpBackend
+from lemming.llm.streaming import Hear, LinesOfAnswer
 from lemming.providers import Reply, Request, tokens_at
 from lemming.redaction import name_variables, without_userinfo
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from ollama import AsyncClient, ChatResponse
 
 _PORT = 11434
+
+_hearing: ContextVar[LinesOfAnswer | None] = ContextVar("_hearing", default=None)
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,18 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         return AsyncClient(without_userinfo(address), **settings)
 
     async def _ask(self, client: AsyncClient, request: Request) -> Reply:
-        answer = await self._chat(client, request)
+        return self._reply(await self._chat(client, request), request)
+
+    async def _ask_heard(self, client: AsyncClient, request: Request, hear: Hear) -> Reply:
+        token = _hearing.set(LinesOfAnswer(hear))
+        try:
+            pieces: Any = await self._chat(client, request, stream=True)
+            (answer,) = [piece async for piece in pieces]  # put together by `_look_at`
+        finally:
+            _hearing.reset(token)
+        return self._reply(answer, request)
+
+    def _reply(self, answer: ChatResponse, request: Request) -> Reply:
         return Reply(
             text=answer.message.content or "",
             input_tokens=answer.prompt_eval_count,
@@ -95,19 +110,22 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             model=answer.model or request.model_name,
         )
 
-    async def _chat(self, client: AsyncClient, request: Request) -> ChatResponse:
+    async def _chat(self, client: AsyncClient, request: Request, *, stream: bool = False) -> ChatResponse:
         import httpx
 
         options = {"num_predict": request.max_output_tokens, "seed": request.seed}
         temperature = {} if request.temperature is None else {"temperature": request.temperature}
         try:
-            return await client.chat(
+            chat: Any = client.chat
+            answer: ChatResponse = await chat(
                 model=request.model_name,
                 messages=request.messages,
                 format=_format(request),
                 options={**options, **temperature, **self._options, **(request.extra or {})},
                 keep_alive=self._keep_alive,
+                stream=stream,
             )
+            return answer
         except httpx.TimeoutException as error:
             raise TimedOut("the connection timed out", where=self.name) from error
         except httpx.HTTPError as error:
@@ -126,7 +144,12 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             await response.aread()
             raise self._error(model_name, response.status_code, _problem(response), response.headers)
         stream: Any = response.stream
-        response.stream = rewritten(stream, lambda body: self._put_right(model_name, body))
+        if lines := _hearing.get():
+            response.stream = listened_to(
+                stream, lines.take, lambda: self._put_right(model_name, lines.whole())
+            )
+        else:
+            response.stream = rewritten(stream, lambda body: self._put_right(model_name, body))
 
     def _put_right(self, model_name: str, body: bytes) -> bytes:
         """Return an answer with what is read of it, and with counts that are counts or are left out."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.errors import Unavailable
 from lemming.llm.backends import openai_batch
-from lemming.llm.backends.batching import BatchingBackend
+from lemming.llm.backends.batching import BatchingBackend, whole_of
 from lemming.llm.backends.bounded import batch_sized, client_settings
 from lemming.llm.backends.openai_wire import (
     Completion,
@@ -20,6 +21,7 @@ from lemming.llm.backends.openai_wire import (
     stepped_down,
 )
 from lemming.llm.batch.api import BatchProgress
+from lemming.llm.streaming import ChatStream, Hear, ResponseStream, Stream
 from lemming.providers import Reply, Request
 
 if TYPE_CHECKING:
@@ -72,6 +74,20 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
         with self._as_ours(request.model_name):
             response = await client.post(path, cast_to=httpx2.Response, body=self._body(request))
         return self._reply(response.content, response.headers.get("x-request-id"), request.model_name)
+
+    async def _ask_heard(self, client: AsyncOpenAI, request: Request, hear: Hear) -> Reply:
+        body = {**self._body(request), "stream": True}
+        create: Any
+        if self._api == "chat":
+            stream: Stream = ChatStream(hear)
+            create = partial(client.chat.completions.with_streaming_response.create, messages=[], model="")
+            body["stream_options"] = {"include_usage": True}
+        else:
+            stream, create = ResponseStream(hear), client.responses.with_streaming_response.create
+        with self._as_ours(request.model_name):
+            async with create(stream=True, extra_body=body) as response:
+                whole = await whole_of(response, stream)
+        return self._reply(whole, response.headers.get("x-request-id"), request.model_name)
 
     def _fields(self, request: Request) -> dict[str, Any]:
         fields = chat_fields if self._api == "chat" else responses_fields
