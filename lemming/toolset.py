@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 FOR_EVERYBODY = frozenset({"list_agents", "memory_read", "memory_write"})
 """The tools that ship which say `always_allowed`."""
 
+FOR_SKILLS = "skill_read"
+"""The tool that ships for agents whose resume lists skills; that is what allows it."""
+
 
 @dataclass(frozen=True, eq=False)
 class OwnTools:
@@ -85,6 +88,8 @@ class Toolset(Offered["Tool"]):
     def _may_be_granted(self, name: str, agent: Agent) -> bool:
         """Return whether it is worth a look: a tool that ships is imported by looking at it."""
         permissions = agent.permissions
+        if name == FOR_SKILLS:
+            return bool(agent.skills)
         if name in self._for_all or name in FOR_EVERYBODY or name in permissions.tools:
             return True
         return any(is_named(name, pattern) for pattern in permissions.tool_patterns)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from lemming import paths
-from lemming.agents import agent_folders
+from lemming.agents import agent_folders, survey_agents
 from lemming.config import MODELS_FILE, ORG_FILE, Config, ModelEntry, load_config
 from lemming.contract import TurnReply, parse_reply
 from lemming.errors import ContractError
@@ -23,6 +23,7 @@ from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.records import ModelReplied
 from lemming.kinds import MessageKind
 from lemming.providers import is_channel, is_person
+from lemming.skills.outside import outside_files
 from lemming.testing import say
 from lemming.tick.counter import load_tick
 from lemming.tools import EngineTool, Tool, shipped_tools
@@ -77,6 +78,7 @@ def _files_below(base: Path) -> Iterator[str]:
         for path in sorted([base / name, *below]):
             if not path.name.endswith(".tmp"):
                 yield path.relative_to(base).as_posix()
+    yield from outside_files(base, survey_agents(base).agents.values())
 
 
 def _is_plain_file(path: Path) -> bool:

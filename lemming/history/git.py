@@ -14,7 +14,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -61,7 +61,7 @@ class Repository:
     """The history of the organisation in `base`.
 
     `work_tree`, `index` and `objects` stand in for the usual places, for looks that must change nothing.
-    `is_flushed`: what git writes survives power loss.
+    `is_flushed`: what git writes survives power loss. `also`: files and folders that are kept beside `KEPT`.
     """
 
     base: Path
@@ -69,6 +69,7 @@ class Repository:
     index: str = ""
     objects: str = ""
     is_flushed: bool = True
+    also: Sequence[str] = ()
 
     @property
     def folder(self) -> Path:
@@ -94,7 +95,7 @@ class Repository:
         """
         require_git()
         require_ours(self.base, FOLDER, {"config": _CONFIG, "info/attributes": _ATTRIBUTES})
-        require_no_pipes(self.base, KEPT)
+        require_no_pipes(self.base, (*KEPT, *self.also))
 
     def remove_stale_locks(self) -> None:
         """Remove what a killed git left. Only for the holder of the organisation's lock."""
@@ -151,7 +152,7 @@ class Repository:
         """Return the files that differ from what was staged last: added, changed and removed ones."""
         exclude = [f"--exclude={pattern}" for pattern in LEFT_OUT]
         kinds = ("--others", "--modified", "--deleted")
-        listed = self.run("ls-files", "-z", *kinds, *exclude, "--", *KEPT)
+        listed = self.run("ls-files", "-z", *kinds, *exclude, "--", *KEPT, *self.also)
         names = {os.fsdecode(name) for name in listed.split(b"\0") if name}
         return sorted(file for name in names for file in self._files(name))
 

@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from lemming import paths
+from lemming.agents import survey_agents
 from lemming.clock import timestamp
 from lemming.config import load_config
 from lemming.errors import UsageError
 from lemming.history.git import BRANCH, EMPTY_TREE, FOLDER, Repository
 from lemming.history.recorder import not_ours, ticks_with_turns, trailers_of
+from lemming.skills.outside import outside_roots
 from lemming.tick.counter import load_tick
 
 NOW = "now"
@@ -118,7 +120,8 @@ class History:
     """
 
     def __init__(self, base: Path) -> None:
-        self.base, self.repository = base, Repository(base)
+        also = outside_roots(survey_agents(base).agents.values())
+        self.base, self.repository = base, Repository(base, also=also)
         if not self.repository.exists():
             is_on = load_config(base).org.history != "off"
             begins = "it begins with the next tick"

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from lemming import paths
+from lemming.agents import survey_agents
 from lemming.clock import timestamp
 from lemming.errors import GitFailed, LemmingError
 from lemming.events import Event, HistoryNotKept, TickBegins, TickEnds
@@ -19,6 +21,7 @@ from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.records import Record, TickCommitted, TurnCommitted
 from lemming.logging_config import EngineLog
 from lemming.report import STATUSES, TickReport, TurnReport
+from lemming.skills.outside import outside_roots
 from lemming.tick.runtime import Runtime
 
 BY_HAND = "by hand"
@@ -81,6 +84,8 @@ class Recorder:
 
     def open(self) -> Repository:
         """Return the repository, made if need be and ready to be written to; raise `GitFailed`."""
+        agents = survey_agents(self._runtime.org).agents.values()
+        self._repository = replace(self._repository, also=outside_roots(agents))
         if not self._repository.exists():
             self._repository.make()
         self._repository.check()

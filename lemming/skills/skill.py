@@ -6,7 +6,6 @@ read, is no skill; everything else that is wrong with one is a remark.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +15,8 @@ from lemming.skills.front_matter import NotFrontMatter, split, values_of
 SKILL_FILE = "SKILL.md"
 DESCRIPTION_CHARS = 1024
 
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\Z")
 _NAME_CHARS = 64
-_KEYS = frozenset({"name", "description", "license", "compatibility", "metadata", "allowed-tools"})
+_COMPATIBILITY_CHARS = 500
 _HIDDEN = "disable-model-invocation"
 
 
@@ -71,13 +69,21 @@ def _remarks(name: str, keys: dict[str, Any], description: str) -> list[tuple[st
         found.append(
             (f'it is called "{called}" but its folder "{name}"; the folder\'s name is used', "make them one")
         )
-    if not _NAME.match(name) or len(name) > _NAME_CHARS:
-        rule = f"at most {_NAME_CHARS} of a-z, 0-9 and single - between them"
+    if not _is_portable(name):
+        rule = f"at most {_NAME_CHARS} small letters, digits and single - between them"
         found.append((f'"{name}" is no name that all programs take', rule))
     if len(description) > DESCRIPTION_CHARS:
         what = f"its description has {len(description)} characters; the first {DESCRIPTION_CHARS} are shown"
         found.append((what, "shorten it"))
+    if len(_text(keys.get("compatibility"))) > _COMPATIBILITY_CHARS:
+        found.append((f"its compatibility has more than {_COMPATIBILITY_CHARS} characters", "shorten it"))
     return found
+
+
+def _is_portable(name: str) -> bool:
+    """Return whether a name is one by the rules of the format, by which others may go strictly."""
+    words = name.split("-")
+    return len(name) <= _NAME_CHARS and name == name.lower() and all(word.isalnum() for word in words)
 
 
 def _text(value: Any) -> str:

@@ -32,7 +32,6 @@ from lemming.plans.format import PROVIDER, is_planner, wake_of
 from lemming.report import Reason
 from lemming.schedule import Wake, due_by_clock
 from lemming.skills.guides import Guide, read_guides
-from lemming.skills.told import skills_section
 from lemming.times.words import said_in_full, said_of_due
 from lemming.toolset import Toolset
 from lemming.turn.news import changed, is_news
@@ -130,6 +129,7 @@ def _added(
     sections = [guide.section for guide in guides]
     if agent.skills and entry.prompt != "brief":
         from lemming.skills.finding import skills_of  # who has no skills does not look for any
+        from lemming.skills.told import skills_section
 
         sections.append(skills_section(skills_of(agent, now.org, held).by_name))
     return tuple(filter(None, sections))

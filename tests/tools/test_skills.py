@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +88,7 @@ def test_an_agent_is_told_of_the_skills_that_its_resume_lists(base: Path) -> Non
     told = prompt_of(base)
     assert "- pdf-forms: Use when: a form is to be filled in\n" in told
     assert "weather" not in told
-    assert "skill_read" in told
+    assert "  - skill_read: Read a skill" in told
     assert problems(base) == []
 
 
@@ -295,3 +297,15 @@ def test_turns_at_once_give_the_same_files(tmp_path: Path) -> None:
         trees.append({file: raw for file, raw in tree(base).items() if file != "config/org.json"})
     assert all(each == trees[0] for each in trees)
     assert "- new-one: written" in json.dumps(journal_lines(tmp_path / "org0", 1))
+
+
+def test_an_organisation_without_skills_imports_nothing_of_them(base: Path) -> None:
+    org_with(base, [])
+    program = (
+        "import sys; from lemming.engine import run_once; run_once(sys.argv[1]); "
+        "print([name for name in sys.modules if name in ('yaml', 'lemming.skills.finding')])"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(base)], capture_output=True, text=True, check=True
+    )
+    assert ran.stdout.strip() == "[]"

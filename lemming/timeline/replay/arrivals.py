@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from lemming import paths
+from lemming.agents import survey_agents
 from lemming.clock import parse_timestamp
 from lemming.errors import ConfigError, DiskError
 from lemming.files import fs
@@ -22,6 +23,7 @@ from lemming.journal.read_mark import ReadMark
 from lemming.journal.records import EntriesExpired, Record, TickStarted, TurnCommitted, TurnStarted
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
 from lemming.organisation import OrgPath
+from lemming.skills.outside import outside_files
 from lemming.tick.plan import Plan
 from lemming.timeline.verify.root import files_that_count
 
@@ -48,7 +50,8 @@ def find_arrivals(base: OrgPath) -> Arrivals:
     """Return what arrived when, as all journals tell it; there must be one."""
     history = _read_history(base)
     arrivals = Arrivals()
-    for file in files_that_count(base):
+    agents = survey_agents(base).agents.values()
+    for file in [*files_that_count(base), *outside_files(base, agents)]:
         if file != paths.TICK_FILE and file not in history.written and not _is_ledger(file):
             arrivals.files.setdefault(history.arrival_of(base, file), []).append(file)
     for file in sorted(history.expired):
