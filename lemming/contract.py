@@ -32,8 +32,7 @@ MAX_TOOL_NAME_CHARS = 200
 MAX_PROBLEMS_QUOTED = 8
 MAX_PARTS_LEFT_OUT = 256
 MAX_REMARKS = 32
-# How much longer JSON may be than what it was read from: 1e15 is written 1000000000000000.0.
-MOST_GROWTH = 5
+MOST_GROWTH = 5  # times, of JSON that is written anew: 1e15 becomes 1000000000000000.0
 # A reply goes into entries, the ledger and the journal, where it stands some levels deeper.
 MAX_REPLY_DEPTH = MAX_DEPTH - 16
 
@@ -58,10 +57,11 @@ class NewEntry(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """A call as the model wants it made. The arguments are checked by the tool."""
+    """A call as the model wants it made, with the id that its backend gave it, if any."""
 
     tool: str
     args: Any
+    id: str = ""
 
 
 class MemoryUpdate(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -22,7 +22,7 @@ from lemming.errors import (
     UnknownModel,
 )
 from lemming.files.documents import value_of
-from lemming.files.jsontext import nearest
+from lemming.files.jsontext import nearest, to_line
 from lemming.plugins.errors import place_of
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
@@ -51,8 +51,9 @@ __all__ = [
     "register_provider",
 ]
 
-Message = dict[str, str]
-"""`{"role": "system" | "user" | "assistant", "content": text}`."""
+Message = dict[str, Any]
+"""`{"role": "system" | "user" | "assistant", "content": text}`; more for backends that take tools:
+docs/architecture.md, "Tools that a backend calls itself"."""
 
 Finish = Literal["stop", "length", "refusal", "too_large"]
 
@@ -85,7 +86,9 @@ class Reply(NamedTuple):
     was thrown away. `at` is when it came, for answers out of a recording; empty: now. `batched`: it came in a
     batch, at the price of one. `key`: the model key that gave it, for recorded answers of a fallback.
     `waited_s` is how long the call waited for room before it was made. `earlier`: why the attempts before it
-    failed.
+    failed. `calls`: tools that the model called, `{"id", "tool", "args"}`; args that are not JSON stay text.
+    `thinking`: what it thought first, for people. `kept`: JSON that the backend wants to see again, with the
+    answer, in the same turn.
     """
 
     text: str
@@ -100,6 +103,9 @@ class Reply(NamedTuple):
     key: str = ""
     waited_s: float = 0.0
     earlier: tuple[LemmingError, ...] = ()
+    calls: tuple[dict[str, Any], ...] = ()
+    thinking: str = ""
+    kept: Any = None
 
 
 def require_reply(finish: str) -> None:
@@ -128,7 +134,14 @@ def tokens_in(messages: list[Message]) -> int:
     >>> tokens_in([{"role": "user", "content": "Say hello."}])
     3
     """
-    return sum([_estimate(message["content"]) for message in messages])
+    return sum([_estimate(text) for message in messages for text in _texts_of(message)])
+
+
+def _texts_of(message: Message) -> Iterator[str]:
+    yield message["content"]
+    further = [message[key] for key in ("tools", "calls", "kept") if message.get(key)]
+    if further:
+        yield to_line(further)
 
 
 def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
@@ -136,7 +149,7 @@ def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
     counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
     return Tokens(
         tokens_in(messages) if counted_in is None else counted_in,
-        _estimate(reply.text) if counted_out is None else counted_out,
+        tokens_in([{"content": reply.text, "calls": reply.calls}]) if counted_out is None else counted_out,
         _counted(reply.cached_tokens) or 0,
         counted_in is None or counted_out is None,
     )
@@ -172,6 +185,12 @@ class LLMProvider(ABC):
 
     takes_schema = False
     """Whether the backend constrains its answer to `Request.schema`."""
+
+    takes_tools = False
+    """Whether the backend takes tools by their schemas, and answers with calls (`Message`)."""
+
+    prefers_tools = False
+    """Whether it does where the model's entry does not say: `tools` in `config/models.json`."""
 
     is_person = False
     """Whether a person answers, so that the engine never calls."""

@@ -25,13 +25,14 @@ from lemming.agents import Agent, AgentCredits
 from lemming.calendars import Calendar
 from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
 from lemming.commands.screen import tell
-from lemming.config import ModelEntry, Org
+from lemming.config import Org
 from lemming.events import Event
 from lemming.files import fs
 from lemming.files.documents import adapter
 from lemming.files.fitting import key_of
 from lemming.journal.records import RECORDS
 from lemming.mcp.settings import McpSettings
+from lemming.models import ModelEntry
 from lemming.plans.format import AgentPlan
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
 
@@ -10,6 +11,27 @@ from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Pl
 
 Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
+
+
+End = Literal[
+    "done", "handed_on", "repeats", "waits", "step_limit", "deadline", "unanswered", "out_of_credits",
+    "skipped", "bad_reply", "no_answer", "failed",
+]  # fmt: skip
+"""How a turn ends. Done: `done`, `handed_on` (its request), `repeats` (a call gave the same again and again).
+Waiting: `waits` (others were asked), `step_limit` (results are left for its next turn), `deadline` (its time
+was over), `unanswered` (its request is), `out_of_credits`. Skipped: `out_of_credits`, `skipped`. Failed:
+`bad_reply` (no reply was the contract), `no_answer` (of the model), `failed` (anything else)."""
+
+STATUS_OF: Mapping[End, Status] = {
+    "done": "done", "handed_on": "done", "repeats": "done", "waits": "waiting", "step_limit": "waiting",
+    "deadline": "waiting", "unanswered": "waiting", "out_of_credits": "waiting", "skipped": "skipped",
+    "bad_reply": "failed", "no_answer": "failed", "failed": "failed",
+}  # fmt: skip
+"""The status that an end makes a turn have; one whose credits end before its first answer is skipped."""
+USUAL_ENDS: Mapping[str, End] = {
+    "done": "done", "waiting": "step_limit", "skipped": "skipped", "failed": "failed"
+}  # fmt: skip
+"""The end of a turn that says none, by its status."""
 
 
 Why = Literal[
@@ -56,11 +78,12 @@ class TurnReport:
     change; they stay, also when the turn fails.
     `removed` are files that it took away; it is left out of JSON where there are none.
     `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
-    was for; it is left out of JSON where it was for none.
+    was for; it is left out of JSON where it was for none. Without an `end` it is the usual one of the status.
     """
 
     agent: AgentName
     status: Status
+    end: Literal[End, ""] = ""
     reason: str = ""
     error: str = ""
     model: str = ""
@@ -82,7 +105,7 @@ class TurnReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""
-        plain = dict(vars(self))
+        plain = dict(vars(self)) | {"end": self.end or USUAL_ENDS[self.status]}
         if not self.request:
             del plain["request"]
         if not self.removed:

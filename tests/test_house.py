@@ -36,7 +36,7 @@ FLOORS = (
     {"files", "plugins"},
     {"organisation", "times", "when"},
     {"arguments", "contract", "logging_config", "memory", "org_format", "providers", "report", "schedule"},
-    {"declared", "resume", "store"},
+    {"declared", "models", "resume", "store"},
     {"agents", "events", "org_blocks"},
     {"config"},
     {"calendars", "messages", "plans", "sandbox", "toolset"},

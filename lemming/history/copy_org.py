@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 from lemming import paths
 from lemming.agents import agent_folders, survey_agents
-from lemming.config import MODELS_FILE, ORG_FILE, Config, ModelEntry, load_config
+from lemming.config import MODELS_FILE, ORG_FILE, Config, load_config
 from lemming.contract import TurnReply, parse_reply
 from lemming.errors import ContractError
 from lemming.files import fs
@@ -22,6 +22,7 @@ from lemming.files.jsontext import JsonProblem, compact, parse, pretty
 from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.records import ModelReplied
 from lemming.kinds import MessageKind
+from lemming.models import ModelEntry
 from lemming.providers import is_channel, is_person
 from lemming.skills.outside import outside_files
 from lemming.testing import say

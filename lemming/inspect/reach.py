@@ -12,9 +12,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from lemming.agents import Agent
-from lemming.config import Config, ModelEntry
+from lemming.config import Config
 from lemming.errors import ConfigError
 from lemming.mcp.settings import PREFIX, McpConfig, mcp_config, servers_named, variables_named
+from lemming.models import ModelEntry
 from lemming.organisation import OrgPath
 from lemming.providers import is_channel
 from lemming.redaction import without_userinfo

@@ -10,9 +10,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lemming.config import ModelEntry
 from lemming.errors import LemmingError
 from lemming.inspect.reach import is_this_machine
+from lemming.models import ModelEntry
 from lemming.providers import is_channel, is_person, make_provider
 from lemming.redaction import without_userinfo
 

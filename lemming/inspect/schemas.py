@@ -13,7 +13,7 @@ from typing import Any
 from lemming import when
 from lemming.agents import Agent, AgentCredits
 from lemming.calendars import Calendar
-from lemming.config import ModelEntry, Org
+from lemming.config import Org
 from lemming.files.documents import OTHERS, adapter
 from lemming.files.fields import Count
 from lemming.files.fields import schema_of as schema_of_type
@@ -23,6 +23,7 @@ from lemming.kinds import MESSAGE_KINDS
 from lemming.mcp.known import Known
 from lemming.mcp.settings import McpSettings
 from lemming.messages import OutboxEntry
+from lemming.models import ModelEntry
 from lemming.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
 from lemming.plans.format import AgentPlan
 

@@ -42,7 +42,8 @@ def _amount(default: Any) -> Any:
 class AgentState:
     """Where an agent stands after its latest turn. All numbers are totals, never differences.
 
-    `serving`: the request that the turn was for; `requests`: those it has begun that are open.
+    `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
+    turn ended, where that is not the usual way of its status.
     """
 
     tick: int = -1
@@ -61,6 +62,7 @@ class AgentState:
     passed_on: float = _amount(0.0)
     serving: str = ""
     requests: tuple[Begun, ...] = ()
+    end: str = ""
 
     @property
     def used_up(self) -> float:
@@ -68,9 +70,9 @@ class AgentState:
         return round(self.credits + self.passed_on, 6)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of the ledger; the last four keys are left out where they say nothing."""
+        """Return the line of the ledger; the last five keys are left out where they say nothing."""
         plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
-        for key in ("expired_unread", "passed_on", "serving", "requests"):
+        for key in ("expired_unread", "passed_on", "serving", "requests", "end"):
             if not plain[key]:
                 del plain[key]
         if self.requests:

@@ -99,6 +99,7 @@ class StateJson(TypedDict):
     expired_unread: NotRequired[Count]
     serving: NotRequired[str]
     requests: NotRequired[list[BegunJson]]
+    end: NotRequired[str]
 
 
 State = Annotated[Json, StateJson]
@@ -118,10 +119,19 @@ class ModelJson(TypedDict):
 
 
 class MessageJson(TypedDict):
-    """A message of a prompt."""
+    """A message of a prompt. `tools`: those that the backend itself is told of, in the first."""
 
     role: str
     content: str
+    tools: NotRequired[list[Json]]
+
+
+class CallJson(TypedDict):
+    """A tool call that a model made by its backend's own tool calls; `args` that are no JSON are text."""
+
+    id: str
+    tool: str
+    args: Any
 
 
 class FailedAttempt(TypedDict):

@@ -35,6 +35,7 @@ from lemming.files.fields import (
     schema_of,
 )
 from lemming.journal.parts import (
+    CallJson,
     EffectJson,
     EmittedJson,
     FailedAttempt,
@@ -103,7 +104,7 @@ class TurnStarted(Record):
 
     agent: AgentName
     entries: list[str]
-    prompt: Annotated[list[dict[str, str]], list[MessageJson]]
+    prompt: Annotated[list[Json], list[MessageJson]]
     schema: Json | None
     resume: Annotated[Json, ResumeJson]
     model: Annotated[Json, ModelJson]
@@ -176,6 +177,9 @@ class ModelReplied(Record):
     credits: Amount
     cost_usd: Price
     duration_ms: int
+    calls: Annotated[list[Json], list[CallJson]] = []  # noqa: RUF012
+    thinking: str = ""
+    kept: Any = None
     batched: bool = False
     key: Annotated[str, {"description": "The model key that answered, where it was a fallback."}] = ""
     attempts: Count = 1
@@ -289,7 +293,7 @@ class TurnEnded(Record):
     def json_schema(cls) -> Schema:
         """Return the schema of such a record, without `type`, `epoch` and `check`."""
         report = {key: schema_of(hint) for key, hint in _hints_of(TurnReport).items()}
-        absent = {name: report.pop(name) for name in ("request", "removed")}
+        absent = {name: report.pop(name) for name in ("request", "removed", "end")}
         return object_of(report, {**absent, "code": schema_of(str)})
 
 

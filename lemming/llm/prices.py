@@ -11,8 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-from lemming.config import ModelEntry
 from lemming.files.jsontext import parse
+from lemming.models import ModelEntry
 
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from lemming.agents import AgentCredits
-from lemming.config import ModelEntry
 from lemming.errors import OutOfCredits
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.llm.prices import price_of
+from lemming.models import ModelEntry
 from lemming.providers import Message, Reply, tokens_used
 
 

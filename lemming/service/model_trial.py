@@ -11,12 +11,13 @@ from typing import Any
 
 from lemming.agents import Agent
 from lemming.clock import Clock
-from lemming.config import ModelEntry, Org
+from lemming.config import Org
 from lemming.contract import brief_schema, parse_reply, reply_schema
 from lemming.errors import ContractError, Problem, UsageError
 from lemming.llm.prices import price_of
 from lemming.llm.pricing import usage_of
 from lemming.llm.servers import INSTEAD
+from lemming.models import ModelEntry
 from lemming.providers import Message, Request, is_channel, is_person, require_reply
 from lemming.tick.backends import Backends
 from lemming.turn.prompt import OPENINGS

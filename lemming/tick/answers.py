@@ -17,7 +17,6 @@ from operator import attrgetter
 from typing import Any, TypeVar, get_args
 
 from lemming.clock import elapsed_ms
-from lemming.config import ModelEntry
 from lemming.contract import REPLY_LIMIT_BYTES, NewEntry, ToolCall
 from lemming.errors import (
     AnswerTooLarge,
@@ -35,8 +34,9 @@ from lemming.journal.parts import FailedAttempt
 from lemming.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.llm.pricing import check_credits, usage_of
 from lemming.logging_config import EngineLog
+from lemming.models import ModelEntry
 from lemming.providers import Finish, Message, Reply, Request
-from lemming.redaction import redact_reply, redact_values
+from lemming.redaction import redact_json, redact_reply, redact_values
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn
 from lemming.tick.runtime import Runtime, Stopped
@@ -72,9 +72,9 @@ class JournaledAnswers:
                 case ToolFinished():
                     self._finished[record.index] = record
 
-    def ask(self, call: int, messages: list[Message]) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
         """Return the model's answer number `call`, recorded or live."""
-        record = self._from_outside(self._answers, call, lambda: self._ask_live(call, messages))
+        record = self._from_outside(self._answers, call, lambda: self._ask_live(call, messages, model))
         answer = recorded_answer(record)
         self._spent += answer.credits
         return answer
@@ -172,20 +172,22 @@ class JournaledAnswers:
             limit_s=self._ends - time.monotonic(),
         )
 
-    def _ask_live(self, call: int, messages: list[Message]) -> ModelReplied | ModelFailed:
+    def _ask_live(self, call: int, messages: list[Message], model: str) -> ModelReplied | ModelFailed:
         """Ask, and return the record of what came of it."""
         inputs, started = self._inputs, time.perf_counter()
         try:
             if inputs.problem:
                 raise inputs.problem
             key, entry, reply = ask_in_turn(
-                inputs, self._config, lambda key, entry: self._reply(call, messages, key, entry)
+                inputs, self._config, model, lambda key, entry: self._reply(call, messages, key, entry)
             )
         except (OutOfCredits, ProviderError) as error:
             return self._no_answer(call, error)
         usage = usage_of(entry, messages, reply)
         optional: dict[str, Any] = {"batched": True} if reply.batched else {}
         optional |= {"key": key} if key else {}
+        natively = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
+        optional |= {name: redact_json(value) for name, value in natively.items() if value}
         return ModelReplied(
             agent=self._name,
             call=call,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lemming.clock import Clock
-from lemming.config import ModelEntry, Org
+from lemming.config import Org
 from lemming.errors import DiskError, LemmingError, Problem, Unusable
+from lemming.models import ModelEntry
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 
 if TYPE_CHECKING:

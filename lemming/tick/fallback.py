@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from lemming.config import Config, ModelEntry
+from lemming.config import Config
 from lemming.errors import LemmingError, OutOfCredits, ProviderError
+from lemming.models import ModelEntry
 from lemming.providers import Reply
 from lemming.turn.values import TurnInputs
 
@@ -19,14 +20,17 @@ class Answered(NamedTuple):
     reply: Reply
 
 
-def ask_in_turn(inputs: TurnInputs, config: Config, ask: Callable[[str, ModelEntry], Reply]) -> Answered:
+def ask_in_turn(
+    inputs: TurnInputs, config: Config, model: str, ask: Callable[[str, ModelEntry], Reply]
+) -> Answered:
     """Ask the agent's model, then its fallbacks, until one answers; failures are `earlier` of what comes out.
 
+    Another `model`, by its key, has no fallbacks.
     Each is looked up when it is its turn. Raises the last `ProviderError` when nobody answers, and
     `OutOfCredits` when the agent's own model cannot be paid for; of a fallback that is one more failure.
     """
     failures: list[LemmingError] = []
-    for key in ("", *inputs.agent.model.fallback):
+    for key in (model,) if model else ("", *inputs.agent.model.fallback):
         try:
             entry = config.model(key) if key else inputs.model
             reply = ask(key, entry)
@@ -34,7 +38,7 @@ def ask_in_turn(inputs: TurnInputs, config: Config, ask: Callable[[str, ModelEnt
                 key, entry = reply.key, config.model(reply.key)
             return Answered(key, entry, reply._replace(earlier=(*failures, *reply.earlier)))
         except (ProviderError, OutOfCredits) as error:
-            if not key and isinstance(error, OutOfCredits):
+            if key in ("", model) and isinstance(error, OutOfCredits):
                 raise
             failures += [*getattr(error, "earlier", ()), error]
     last = next(failure for failure in reversed(failures) if isinstance(failure, ProviderError))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from lemming import paths
 from lemming.clock import Clock, SystemClock, timestamp
-from lemming.config import Config, ModelEntry, Org, load_config
+from lemming.config import Config, Org, load_config
 from lemming.deadlines import LeftBehind
 from lemming.errors import ConfigError, DiskError, NotAnOrg, OrgBusy, Problem
 from lemming.events import Event, ModelWrote, Observer, ProblemFound, ignore
@@ -30,6 +30,7 @@ from lemming.files.stamps import learn_stamps
 from lemming.journal.prompts import PromptWriter
 from lemming.journal.records import BatchAnnounced, BatchSent
 from lemming.logging_config import EngineLog
+from lemming.models import ModelEntry
 from lemming.org_format import require_known_format
 from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import load_installed_plugins, load_plugins

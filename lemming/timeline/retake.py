@@ -42,7 +42,7 @@ class RecordedAnswers:
                 case ToolFinished():
                     self._finished[record.index] = record
 
-    def ask(self, call: int, messages: list[Message]) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
         """Return the model's answer number `call`; raise `RecordEnds` when there is none."""
         if call not in self._answers:
             raise RecordEnds(f"call {call} of its model")

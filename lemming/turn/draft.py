@@ -6,28 +6,26 @@ strategy to say (`lemming.turn.loop`); whatever comes from outside comes from it
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Literal
 
-from lemming.contract import Keep, NewEntry, ToolCall, TurnReply, parse_reply
-from lemming.errors import ContractError, LemmingError, OutOfCredits, ToolError, name_of
-from lemming.files.effects import FileEffect, writes_first
-from lemming.journal.begun import Begun
-from lemming.journal.ledger import AgentState
-from lemming.llm.pricing import has_reached_soft_cap
+from lemming.contract import MAX_TOOL_CALLS, Keep, NewEntry, ToolCall, TurnReply, parse_reply
+from lemming.errors import ContractError, LemmingError, OutOfCredits, ToolError
+from lemming.files.effects import FileEffect
 from lemming.memory import memory_effect
-from lemming.messages import WAITING_FROM, OutboxEntry, entry_effect, entry_id
+from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.plans.format import PROVIDER
 from lemming.plans.proposals import proposal_in
 from lemming.providers import Message, require_reply
-from lemming.report import Status, ToolUsed, TurnReport
+from lemming.report import STATUS_OF, End, Status, ToolUsed
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
 from lemming.turn.attachments import attach
-from lemming.turn.results import RESULTS_CHARS, as_shown, newest, tool_used
+from lemming.turn.prompt import native_tools
+from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, answering
-from lemming.turn.spending import spending, state_after_spending
 from lemming.turn.team import TeamTool, team_tools
-from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
+from lemming.turn.values import Answer, Answers, TurnInputs
 
 
 class Draft:
@@ -46,6 +44,7 @@ class Draft:
         self.settled: dict[str, FileEffect] = {}
         self.memory: dict[str, FileEffect] = {}
         self.results: list[dict[str, Any]] = []
+        self.calls: list[str] = []  # of the results, what the backend calls the tool calls
         self.used: list[ToolUsed] = []
         self.outside: list[dict[str, Any]] = []
         self.passed_on: dict[str, float] = {}  # by the resume that says so
@@ -63,6 +62,11 @@ class Draft:
         return self.results[self.shown :]
 
     @property
+    def unshown_calls(self) -> list[str]:
+        """What the backend calls the tool calls whose results the model has not been shown."""
+        return self.calls[self.shown :]
+
+    @property
     def is_answered(self) -> bool:
         """Whether the request that the turn is for has its answer."""
         return self.task is not None and self.task.is_answered(self.entries)
@@ -72,29 +76,32 @@ class Draft:
         """Whether the turn may say nothing, and wait for something outside: a plan does."""
         return self.inputs.model.provider == PROVIDER
 
-    def conclude(self, status: Status, error: LemmingError | None) -> Status:
+    def conclude(self, end: End, error: LemmingError | None) -> End:
         """See to it that a turn for a request answers it, unless there is something to wait for."""
-        task = self.task
+        task, status = self.task, self.status_of(end)
         if task is None or not task.request or status == "skipped":
-            return status
+            return end
         if status == "failed":
             self.gave_nothing = isinstance(error, ContractError) and bool(self.answers)
             if not (self.gave_nothing and task.begun.failures + 1 >= MOST_FAILURES):
-                return status
+                return end
             self.staged, self.memory = {}, {}
             self.entries = self._given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
-        if self.is_handed_on:
-            self.entries = task.with_amounts(self.entries, self.cost)
-            return "done"
-        if self.may_rest:
-            self.entries = task.with_amounts(self.entries, self.cost)
-            return "done" if self.is_answered else "waiting"
-        if not self.is_answered and status == "done" and not task.is_at_work(self.entries):
-            self.entries = task.with_answer(self.entries) or self._given_up("no answer was given")
-        if not self.is_answered and task.begun.turns + 1 >= MOST_TURNS:
-            self.entries = self._given_up(f"no answer was given in {MOST_TURNS} turns")
+        if not (self.is_handed_on or self.may_rest):
+            if not self.is_answered and status == "done" and not task.is_at_work(self.entries):
+                self.entries = task.with_answer(self.entries) or self._given_up("no answer was given")
+            if not self.is_answered and task.begun.turns + 1 >= MOST_TURNS:
+                self.entries = self._given_up(f"no answer was given in {MOST_TURNS} turns")
         self.entries = task.with_amounts(self.entries, self.cost)
-        return "done" if self.is_answered else "waiting"
+        if self.is_handed_on:
+            return "handed_on"
+        if self.is_answered:
+            return end if status == "done" else "done"
+        return end if status == "waiting" else "unanswered"
+
+    def status_of(self, end: End) -> Status:
+        """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
+        return "skipped" if end == "out_of_credits" and not self.answers else STATUS_OF[end]
 
     def _given_up(self, why: str) -> list[OutboxEntry]:
         """Return the entries with one that says that the request has failed."""
@@ -116,11 +123,11 @@ class Draft:
         self.entries = self._given_up(f"its budget of {self.task.budget:g} credits is used up")
         return "done"
 
-    def ask(self, messages: list[Message]) -> Answer:
+    def ask(self, messages: list[Message], model: str = "") -> Answer:
         """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`."""
         if self.task and self.task.budget is not None and self.task.spent + self.cost >= self.task.budget:
             raise OutOfCredits(f"the request's budget of {self.task.budget:g} credits is used up")
-        self.answers.append(self.source.ask(len(self.answers), messages))
+        self.answers.append(self.source.ask(len(self.answers), messages, model))
         return self.answers[-1]
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
@@ -129,7 +136,7 @@ class Draft:
         limits = self.inputs.agent.turn
         kinds = limits.kinds if self.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
         try:
-            reply = parse_reply(answer.text, kinds=kinds, max_entries=limits.max_entries, keep=keep)
+            reply = self._parsed(answer, kinds, keep)
             is_asked = self.task is not None and self.task.request and keep == "all" and not self.may_rest
             if is_asked and not (reply.outbox_entries or reply.tool_calls or self.entries):
                 raise ContractError("the request is not answered: write one entry of kind response")
@@ -139,6 +146,19 @@ class Draft:
                 cut_off = f"the reply was cut off at the token limit; be shorter ({error})"
                 raise ContractError(cut_off) from error
             raise
+
+    def _parsed(self, answer: Answer, kinds: Iterable[str], keep: Keep) -> TurnReply:
+        """Return what an answer asks for by text and calls; beside calls, other text is a note."""
+        limit = self.inputs.agent.turn.max_entries
+        if not answer.calls:
+            return parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep)
+        try:
+            reply = parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep)
+        except ContractError:
+            reply = TurnReply(notes=answer.text.strip())
+        named = {tool["name"]: tool.get("tool", tool["name"]) for tool in native_tools(self.inputs.prompt)}
+        calls = [ToolCall(named.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls]
+        return reply._replace(tool_calls=(*calls, *reply.tool_calls)[:MAX_TOOL_CALLS])
 
     def act(self, reply: TurnReply) -> None:
         """Stage what a reply asks for: entries, tool calls, memories. It was shown all results so far."""
@@ -190,7 +210,7 @@ class Draft:
             if why := self._why_not(tool):
                 raise ToolError(why)
         except ToolError as error:
-            self.add_result(call.tool, call.args, ToolResult(False, str(error)))
+            self.add_result(call.tool, call.args, ToolResult(False, str(error)), call.id)
             return
         message = args.pop("message")
         if tool.hands_on:
@@ -203,7 +223,7 @@ class Draft:
         payload = {key: value for key, value in further.items() if value is not None}
         entry = self.write(NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at)
         if entry is not None:
-            self.add_result(call.tool, call.args, ToolResult(True))
+            self.add_result(call.tool, call.args, ToolResult(True), call.id)
             self.asked[entry.identity] = len(self.results)
 
     def _why_not(self, tool: TeamTool) -> str:
@@ -252,7 +272,7 @@ class Draft:
             return
         index, staged = len(self.results), dict(self.staged)
         result = self.source.use(index, call, at, staged)
-        self.add_result(call.tool, call.args, result)
+        self.add_result(call.tool, call.args, result, call.id)
         if self.source.reached_outside(index):  # they are written, and were the tool's to change
             self.settled.update(staged)
             self.staged.clear()
@@ -267,134 +287,10 @@ class Draft:
         for new in (*result.entries[: self.room], *([proposed] if proposed else [])):
             self.write(new, at)
 
-    def add_result(self, tool: str, args: dict[str, Any], result: ToolResult) -> None:
-        """Add a result to those that the model is shown next."""
+    def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:
+        """Add a result to those that the model is shown next; `call` is the call's id, if it has one."""
         room = max(RESULTS_CHARS - sum(len(result["output"]) for result in self.unshown), 0)
         self.results.append(as_shown(tool, args, result, room))
+        self.calls.append(call)
         if tool not in self.team:
             self.used.append(tool_used(tool, result))
-
-    def end(self, status: Status, error: LemmingError | None = None) -> TurnOutcome:
-        """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
-        status = self.conclude(status, error)
-        is_applied = status in ("done", "waiting")
-        entries = tuple(self.entries) if is_applied else ()
-        staged = writes_first(self.staged.values())
-        effects = (*staged, *map(entry_effect, entries)) if is_applied else ()
-        used = spending(self.answers)
-        return TurnOutcome(
-            report=self.report(status, error, entries, effects, used),
-            state=self.state_after(status, is_applied, used),
-            state_if_unwritten=lambda: self.state_after("failed", False, used, is_maybe_written=True),
-            entries=entries,
-            effects=effects,
-        )
-
-    def report(
-        self,
-        status: Status,
-        error: LemmingError | None,
-        entries: tuple[OutboxEntry, ...],
-        effects: tuple[FileEffect, ...],
-        used: dict[str, Any],
-    ) -> TurnReport:
-        """Return the report of the turn."""
-        return TurnReport(
-            agent=self.inputs.agent.name,
-            status=status,
-            reason=str(error) if error else self.waiting_reason(status),
-            error=name_of(error) if error else "",
-            model=self.answers[-1].model if self.answers else "",
-            entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
-            tools=self.used,
-            memory=[
-                place.rsplit("/", 1)[-1].removesuffix(".json")
-                for place in self.memory
-                if effects or place in self.settled
-            ],
-            files=[
-                {"path": effect.place, "sha256": effect.digest} for effect in effects if not effect.removes
-            ],
-            removed=[effect.place for effect in effects if effect.removes],
-            written_ahead=sorted(self.settled),
-            remarks=self.remarks,
-            notes=self.notes,
-            request=self.task.request if self.task else "",
-            **used,
-        )
-
-    def waiting_reason(self, status: Status) -> str:
-        """Return what a turn that waits is waiting for."""
-        if status != "waiting":
-            return ""
-        if open_asked := [asked for begun in self.requests_after()[1][-1:] for asked in begun.open]:
-            return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
-        if not self.unshown:
-            return "the request is not answered yet"
-        count = len(self.unshown)
-        return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
-
-    def state_after(
-        self, status: Status, is_applied: bool, used: dict[str, Any], *, is_maybe_written: bool = False
-    ) -> AgentState:
-        """Return the agent's state after the turn."""
-        inputs, holds_all = self.inputs, is_applied or is_maybe_written
-        passed_on = [self.passed_on[place] for place in self.passed_on if holds_all or place in self.settled]
-        state = state_after_spending(inputs, self.answers, used, status)
-        if is_applied:
-            state.turns += 1
-            state.read = inputs.read
-            state.results = () if self.task or self.asked else tuple(self.unshown)
-            state.serving, state.requests = self.requests_after()
-            state.inputs = self.fingerprint_after()
-            state.expired_unread = 0
-        else:  # what happened outside has happened: the next prompt must say so
-            state.results = newest((*state.results, *self.outside))
-            if self.task and status == "failed":
-                before, counts = inputs.state.requests, self.gave_nothing
-                state.requests = self.task.after_failure(before, self.cost, counts=counts)
-        state.passed_on = round(state.passed_on + sum(passed_on), 6)
-        if state.soft_cap_warned or inputs.warned:
-            state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
-        return state
-
-    def requests_after(self) -> tuple[str, tuple[Begun, ...]]:
-        """Return the request that the turn was for, and those that are begun and open after it."""
-        before, calls = self.inputs.state.requests, self.asked_now()
-        if self.task is None:
-            own = [entry for entry in self.entries if entry.identity in calls]
-            asked = (OWN_ACCOUNT.after(own, self.unshown, calls),) if own else ()
-            return "", (*self.still_open(before), *asked)
-        task = self.task
-        others = tuple(begun for begun in before if begun.key != task.begun.key)
-        is_over = self.is_answered or self.is_handed_on if task.request else not self.unshown
-        after = () if is_over else (task.after(self.entries, self.unshown, calls, self.cost),)
-        return task.request, (*others, *after)
-
-    def still_open(self, before: tuple[Begun, ...]) -> tuple[Begun, ...]:
-        """Return what an agent has begun, with the requests that this turn was shown and did not answer."""
-        if not self.inputs.open_requests:
-            return before
-        answered = {entry.payload.get("reply_to") for entry in self.entries if entry.kind == "response"}
-        shown = (it for it in self.inputs.open_requests if it.rpartition("_")[2] not in answered)
-        begun = (it for it in before if it.says_anything)
-        return (*begun, *(Begun(request=identity) for identity in shown))
-
-    def asked_now(self) -> dict[str, int]:
-        """Return which of the results not shown yet, from 1, the answers to entries will be."""
-        return {entry: place - self.shown for entry, place in self.asked.items() if place > self.shown}
-
-    def fingerprint_after(self) -> dict[str, Any] | None:
-        """Return the fingerprint of what the agent's next turn would read if nobody else changed anything."""
-        if self.inputs.fingerprint is None:
-            return None
-        memory = dict(self.inputs.fingerprint["memory"])
-        prefix = f"agents/{self.inputs.agent.name}/memory/"
-        for place, effect in {**self.settled, **self.staged}.items():
-            if place.startswith(prefix):
-                memory[place.removeprefix(prefix).removesuffix(".json")] = effect.digest
-        context = {
-            place: self.staged[place].digest if place in self.staged else digest
-            for place, digest in self.inputs.fingerprint["context"].items()
-        }
-        return {**self.inputs.fingerprint, "memory": dict(sorted(memory.items())), "context": context}

@@ -17,7 +17,7 @@ from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
 from lemming.calendars import is_clock
 from lemming.clock import parse_timestamp
-from lemming.config import ModelEntry, credits_of
+from lemming.config import credits_of
 from lemming.errors import OutOfCredits, Problem, name_of
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.read_mark import ReadMark
@@ -28,6 +28,7 @@ from lemming.mail.inbox import NO_INBOX, Inbox, assemble, has_unread
 from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.memory import Memories, read_memories
 from lemming.messages import OutboxEntry
+from lemming.models import ModelEntry
 from lemming.plans.format import PROVIDER, is_planner, wake_of
 from lemming.report import Reason
 from lemming.schedule import Wake, due_by_clock
@@ -97,6 +98,7 @@ def gather(
         ],
         memory_chars=settings.memory_chars,
         uses_wire_form=opening.takes_schema,
+        calls_tools=opening.calls_tools,
     )
     situation = SITUATIONS[entry.prompt](seen)
     may_hand_on = agent.team is not None and bool(agent.team.hand_to)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_
@@ -9,12 +10,13 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
-from lemming.config import Config, ModelEntry
+from lemming.config import MODELS_FILE, Config
 from lemming.contract import brief_schema, reply_schema
 from lemming.errors import ConfigError, Unusable
 from lemming.files.jsontext import compact
 from lemming.kinds import MessageKind
 from lemming.mail.visibility import Mail
+from lemming.models import ModelEntry
 from lemming.organisation import Organisation
 from lemming.providers import Message, make_provider, provider_class
 from lemming.tools import Tool
@@ -24,6 +26,7 @@ from lemming.turn.team import team_tools
 
 IN_THE_OPENING = ("instructions", "examples")
 OPENINGS_REMEMBERED = 10_000
+NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Surroundings(Protocol):
@@ -69,6 +72,13 @@ class Surroundings(Protocol):
         ...
 
 
+class _Abilities(NamedTuple):
+    """What a backend can do with what it is asked: constrain its answer to a schema, call tools itself."""
+
+    takes_schema: bool
+    calls_tools: bool
+
+
 class Opening(NamedTuple):
     """What every turn of an agent starts from, as long as resume, settings and tools stay the same.
 
@@ -80,6 +90,7 @@ class Opening(NamedTuple):
     basis: tuple[object, ...]
     added: tuple[str, ...]
     takes_schema: bool
+    calls_tools: bool
     fields: dict[str, Any]
     messages: list[Message]
     written: bytes
@@ -91,7 +102,7 @@ class Openings:
     def __init__(self, org: Organisation) -> None:
         self._base = org.base
         self._known: dict[str, Opening] = {}
-        self._takes_schema: dict[tuple[object, ...], bool] = {}
+        self._abilities: dict[tuple[object, ...], _Abilities] = {}
 
     def of(
         self,
@@ -110,11 +121,11 @@ class Openings:
             return known
         if len(self._known) >= OPENINGS_REMEMBERED:
             self._known.clear()
-            self._takes_schema.clear()
-        key = provider, entry.provider, compact(entry.options), tuple(plugins)
-        if key not in self._takes_schema:
-            self._takes_schema[key] = _takes_schema(entry, self._base, plugins)
-        opening = _make_opening(basis, added, now, agent, entry, allocation, self._takes_schema[key])
+            self._abilities.clear()
+        key = provider, entry.provider, entry.tools, entry.prompt, compact(entry.options), tuple(plugins)
+        if key not in self._abilities:
+            self._abilities[key] = _abilities_of(entry, self._base, plugins)
+        opening = _make_opening(basis, added, now, agent, entry, allocation, self._abilities[key])
         self._known[agent.name] = opening
         return opening
 
@@ -126,14 +137,19 @@ def _make_opening(
     agent: Agent,
     entry: ModelEntry,
     allocation: AgentCredits,
-    takes_schema: bool,
+    can: _Abilities,
 ) -> Opening:
     settings = now.config.org
     tools = (*now.toolset.allowed(agent, settings).values(), *team_tools(agent).values())
     limits, defaults = agent.turn, settings.defaults.turn
     told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
-    messages = OPENINGS[entry.prompt](told, tools)
-    schema = _schema(entry.prompt, tuple(limits.kinds), tools, limits.max_entries) if takes_schema else None
+    messages = OPENINGS[entry.prompt](told, () if can.calls_tools else tools)
+    if can.calls_tools and tools:
+        messages[0]["tools"] = [_told_natively(tool) for tool in tools]
+    schema = None
+    if can.takes_schema:
+        in_json = () if can.calls_tools else tools
+        schema = _schema(entry.prompt, tuple(limits.kinds), in_json, limits.max_entries)
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
@@ -145,18 +161,33 @@ def _make_opening(
     return Opening(
         basis=basis,
         added=added,
-        takes_schema=takes_schema,
+        takes_schema=can.takes_schema,
+        calls_tools=can.calls_tools,
         fields=fields,
         messages=messages,
         written=compact({"prompt": messages, **fields}),
     )
 
 
-def _takes_schema(entry: ModelEntry, base: Path, plugins: list[str]) -> bool:
+def _abilities_of(entry: ModelEntry, base: Path, plugins: list[str]) -> _Abilities:
+    """Return what an entry's backend can do; raise `Unusable` where it cannot be made."""
     try:
-        return make_provider(entry.provider, entry.options, base=base, plugins=plugins).takes_schema
+        provider = make_provider(entry.provider, entry.options, base=base, plugins=plugins)
     except ConfigError as error:
         raise Unusable(error.message, where=error.where, hint=error.hint) from error
+    if entry.tools == "native" and not (provider.takes_tools and entry.prompt == "full"):
+        why = "its provider takes none" if entry.prompt == "full" else f'its prompt is "{entry.prompt}"'
+        what = f'{entry.provider} {entry.model}: "tools": "native" is not possible: {why}'
+        raise Unusable(what, where=MODELS_FILE)
+    prefers = entry.tools is None and provider.prefers_tools and entry.prompt == "full"
+    return _Abilities(provider.takes_schema, entry.tools == "native" or prefers)
+
+
+def _told_natively(tool: Tool) -> dict[str, Any]:
+    """Return how a backend is told of a tool. Their names have letters, digits, _ and - only."""
+    name = NOT_IN_NAMES.sub("__", tool.name)
+    own = {} if name == tool.name else {"tool": tool.name}
+    return {"name": name, **own, "description": tool.description, "parameters": tool.parameters}
 
 
 @lru_cache(maxsize=4096)

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
-from lemming.config import ModelEntry
 from lemming.contract import ToolCall
 from lemming.errors import ProviderError
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark
 from lemming.messages import OutboxEntry
+from lemming.models import ModelEntry
 from lemming.providers import Message
 from lemming.report import TurnReport
 from lemming.tools import ToolResult
@@ -62,15 +62,18 @@ class Answer(NamedTuple):
     credits: float = 0.0
     cost_usd: float | None = None
     duration_ms: int = 0
+    calls: Sequence[dict[str, Any]] = ()
+    kept: Any = None
 
 
 class Answers(Protocol):
     """Where the answers of a turn come from: its record first, the world after that."""
 
-    def ask(self, call: int, messages: list[Message]) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
         """Return the model's answer number `call`; raise what stood in its place.
 
-        That is a `ProviderError`, or `OutOfCredits` when the call could not be paid for.
+        That is a `ProviderError`, or `OutOfCredits` when the call could not be paid for. `model` is a key of
+        `config/models.json`, empty for the agent's own.
         """
         ...
 

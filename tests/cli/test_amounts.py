@@ -9,12 +9,12 @@ import pytest
 from terminal import Lemming
 
 from lemming.agents import AgentCredits
-from lemming.config import ModelEntry
 from lemming.engine import run_once
 from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.journal.ledger import read_state
 from lemming.llm.pricing import usage_of
+from lemming.models import ModelEntry
 from lemming.providers import Reply
 from lemming.testing import make_org, resume
 

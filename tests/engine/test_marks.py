@@ -12,6 +12,7 @@ from test_inbox import speak
 from lemming.engine import run_once
 from lemming.files.jsontext import parse
 from lemming.memory import save_memory
+from lemming.providers import Message
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.turn.loop import take_turn
 from lemming.turn.values import Answer, TurnInputs
@@ -107,9 +108,9 @@ def test_the_mark_around_results_follows_from_what_was_said_before(base: Path) -
 
 def inputs_of(base: Path, text: str) -> TurnInputs:
     from lemming.agents import AgentCredits, load_agent
-    from lemming.config import ModelEntry
     from lemming.journal.ledger import AgentState
     from lemming.journal.read_mark import ReadMark
+    from lemming.models import ModelEntry
 
     return TurnInputs(
         agent=load_agent(base, "reader"),
@@ -131,7 +132,7 @@ class Told:
     def __init__(self, asked: list[list[dict[str, str]]], call: dict[str, Any]) -> None:
         self.asked, self.call = asked, call
 
-    def ask(self, call: int, messages: list[dict[str, str]]) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
         import json
 
         self.asked.append(list(messages))

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
 from lemming.agents import AgentCredits, load_agent
-from lemming.config import ModelEntry
 from lemming.contract import ToolCall
 from lemming.errors import OutOfCredits
 from lemming.files.effects import FileEffect
 from lemming.journal.ledger import AgentState
 from lemming.journal.read_mark import ReadMark
+from lemming.models import ModelEntry
 from lemming.providers import Message
 from lemming.testing import make_org, resume, say
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
-from lemming.turn.loop import finish, steps
+from lemming.turn.loop import finish, react
+from lemming.turn.strategy import Steps, Turn
 from lemming.turn.values import Answer, TurnInputs
 
 AT = "2026-01-01T00:00:00.000Z"
@@ -32,7 +33,7 @@ class Said:
         self.texts = texts
         self.asked: list[list[Message]] = []
 
-    def ask(self, call: int, messages: list[Message]) -> Answer:
+    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
         """Return the next text."""
         if call == len(self.texts):
             raise OutOfCredits("3 of 3 spent")
@@ -66,12 +67,12 @@ def inputs(base: Path) -> TurnInputs:
     )
 
 
-def draft_and_revise(draft: Draft) -> Literal["done", "waiting"]:
+def draft_and_revise(turn: Turn) -> Steps:
     """Ask for a text, ask for a better one, and act on that one only."""
-    messages = list(draft.inputs.prompt)
-    first = draft.ask(messages)
+    messages = turn.prompt
+    first = yield from turn.ask(messages)
     messages += [{"role": "assistant", "content": first.text}, {"role": "user", "content": "better?"}]
-    draft.act(draft.read(draft.ask(messages)))
+    yield from turn.act((yield from turn.reply(messages)))
     return "done"
 
 
@@ -86,15 +87,15 @@ def test_a_strategy_of_ones_own_asks_as_it_likes_and_only_what_it_acts_on_leaves
 def test_whatever_its_strategy_a_turn_that_gets_no_reply_fails_and_pays_for_what_it_asked(
     inputs: TurnInputs,
 ) -> None:
-    outcome = finish(Draft(inputs, Said("a sketch", "no contract")), draft_and_revise)
+    outcome = finish(Draft(replace(inputs, repairs=0), Said("a sketch", "no contract")), draft_and_revise)
     assert (outcome.report.status, outcome.report.error) == ("failed", "ContractError")
     assert (outcome.entries, outcome.effects, outcome.state.credits) == ((), (), 2.0)
 
 
 def test_whatever_its_strategy_a_turn_keeps_what_it_has_when_the_credits_end(inputs: TurnInputs) -> None:
     call = {"tool": "file_list", "args": {}}
-    outcome = finish(Draft(inputs, Said(json.dumps(say("first", tool_calls=[call])))), steps)
-    assert outcome.report.status == "waiting"
+    outcome = finish(Draft(inputs, Said(json.dumps(say("first", tool_calls=[call])))), react)
+    assert (outcome.report.status, outcome.report.end) == ("waiting", "out_of_credits")
     assert outcome.report.remarks == ["3 of 3 spent"]
     assert [entry.payload["text"] for entry in outcome.entries] == ["first"]
     assert [result["output"] for result in outcome.state.results] == ["given"]

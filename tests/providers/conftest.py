@@ -11,9 +11,9 @@ from batch_desk import APIS, Desk, make_desk
 from batch_server import BatchServer
 from fault_server import FaultServer
 
-from lemming.config import LOCAL_MODEL
 from lemming.errors import UnknownModel
 from lemming.llm.backends.weights import find_weights
+from lemming.models import LOCAL_MODEL
 from lemming.providers import Request
 
 

@@ -11,13 +11,13 @@ from batch_desk import AGENTS, PATIENCE_S, Desk, make_desk, question
 from batch_server import BatchServer, Trouble, agent_of
 from fault_server import ANSWER
 
-from lemming.config import ModelEntry
 from lemming.errors import AuthenticationFailed, DiskError
 from lemming.events import BatchNotSent, BatchWaiting
 from lemming.journal.records import BatchEnded
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.batch.api import BatchProgress
 from lemming.llm.batch.client import BYTES_A_BATCH, CALLS_A_BATCH, Call, custom_id, portions
+from lemming.models import ModelEntry
 from lemming.providers import Backend, Reply, Request
 
 FAILURES = ("error", "expired", "missing", "garbage")

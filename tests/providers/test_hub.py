@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from hub_server import HubServer
 
-from lemming.config import LOCAL_MODEL
 from lemming.errors import ConfigError, Unavailable, UnknownModel
 from lemming.files.lock import FolderLock
 from lemming.llm.backends import weights
 from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.weights import CATALOGUE, Weights, adopt, checked_weights, fetch, find_weights
+from lemming.models import LOCAL_MODEL
 from lemming.providers import Request
 
 CONTENT = b"GGUF" + bytes(range(256)) * 4000

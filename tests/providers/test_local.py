@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from lemming.config import LOCAL_MODEL
 from lemming.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
 from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
+from lemming.models import LOCAL_MODEL
 from lemming.providers import Request, make_provider
 
 KEY_ENV = "LOCAL_SERVER_KEY"

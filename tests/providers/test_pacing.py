@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lemming.config import ModelEntry
 from lemming.errors import Unavailable
 from lemming.llm.rate_limit import Limits, Pace
+from lemming.models import ModelEntry
 from lemming.organisation import Organisation
 from lemming.providers import Backend, Reply, Request, RetryingLLMProvider, register_provider
 from lemming.tick.runtime import Runtime

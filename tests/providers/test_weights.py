@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from lemming.config import LOCAL_MODEL
 from lemming.errors import DiskError, Unavailable, UnknownModel
 from lemming.llm.backends.weights import (
     CATALOGUE,
@@ -21,6 +20,7 @@ from lemming.llm.backends.weights import (
     unpack,
     weights_named,
 )
+from lemming.models import LOCAL_MODEL
 
 CONTENT = b"GGUF" + bytes(100_000)
 WANTED = Weights(

@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from lemming.agents import Agent, AgentCredits
-from lemming.config import ModelEntry, Org
+from lemming.config import Org
 from lemming.files.documents import adapter
 from lemming.files.fitting import Misfit, fit
 from lemming.journal.ledger import AgentState
 from lemming.llm.backends.scripted import ScriptLine
 from lemming.messages import OutboxEntry
+from lemming.models import ModelEntry
 
 RESUME = {
     "name": "ada",

@@ -39,6 +39,11 @@ class ScriptLine:
     reply: dict[str, Any] | str | None = field(
         default=None, metadata=about("The answer: an object, or the text itself.")
     )
+    calls: list[dict[str, Any]] = field(
+        default_factory=list,
+        metadata=about('Tools it calls as a backend\'s own: {"tool", "args"} each, and "id" if you like.'),
+    )
+    thinking: str = field(default="", metadata=about("What it thought first."))
     error: ErrorName | None = field(default=None, metadata=about("The error raised instead of a reply."))
     input_tokens: int | None = field(default=None, metadata=about("", ge=0))
     output_tokens: int | None = field(default=None, metadata=about("", ge=0))
@@ -46,7 +51,7 @@ class ScriptLine:
 
     def answers(self, request: Request) -> bool:
         """Return whether all conditions hold."""
-        asked = next((m["content"] for m in reversed(request.messages) if m["role"] == "user"), "")
+        asked = next((m["content"] for m in reversed(request.messages) if m["role"] in ("user", "tool")), "")
         return (
             self.agent in ("*", request.agent)
             and self.tick in (None, request.tick)
@@ -62,6 +67,7 @@ class ScriptedProvider(Backend):
     """
 
     keeps_deadline = True
+    takes_tools = True
 
     def __init__(self, *, file: str, base: Path | None = None) -> None:
         self._file = file
@@ -85,12 +91,15 @@ def _play(line: ScriptLine, request: Request) -> Reply:
         raise calls.timed_out(request.deadline_s)
     if line.error is not None:
         raise getattr(errors, line.error)("the script says so", where="scripted")
-    text = line.reply if isinstance(line.reply, str) else compact(line.reply).decode()
+    text = line.reply if isinstance(line.reply, str) else compact(line.reply).decode() if line.reply else ""
+    made = ({"id": f"call_{request.step}_{place}", **call} for place, call in enumerate(line.calls))
     return Reply(
         text=text,
         input_tokens=line.input_tokens,
         output_tokens=line.output_tokens,
         model=request.model_name or "scripted",
+        calls=tuple(made),
+        thinking=line.thinking,
     )
 
 
@@ -113,7 +122,8 @@ def _parse(raw: bytes, file: str, number: int) -> ScriptLine:
         problems = error.problems
     else:
         line = document.value
-        if not problems and (line.reply is None) != (line.error is None):
+        answers = line.reply is not None or bool(line.calls)
+        if not problems and answers != (line.error is not None):
             return line
     problems = problems or (Problem('expected either "reply" or "error"', file, 1, 1),)
     placed = tuple(dataclasses.replace(item, line=number, severity="error") for item in problems)

@@ -18,7 +18,6 @@ from hashlib import blake2b
 from typing import Any, Protocol, TypeVar
 
 from lemming.clock import parse_timestamp, timestamp
-from lemming.config import ModelEntry
 from lemming.errors import AuthenticationFailed, ProviderError, Unavailable
 from lemming.events import BatchNotSent, BatchWaiting, Observer
 from lemming.files.jsontext import compact
@@ -26,6 +25,7 @@ from lemming.journal.parts import Item
 from lemming.journal.records import BatchAnnounced, BatchEnded, BatchSent, Record
 from lemming.llm.batch.api import BatchProgress, TakesBatches
 from lemming.llm.calls import checked, guarded
+from lemming.models import ModelEntry
 from lemming.providers import Reply, Request
 
 B = TypeVar("B", BatchAnnounced, BatchSent)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming import paths
-from lemming.config import Config, ModelEntry
+from lemming.config import Config
 from lemming.contract import ToolCall
 from lemming.engine import run_opened
 from lemming.errors import UsageError
@@ -24,6 +24,7 @@ from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journa
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.llm.backends.replay import replayed
+from lemming.models import ModelEntry
 from lemming.organisation import OrgPath
 from lemming.providers import Reply, Request
 from lemming.report import FileWritten, TurnReport

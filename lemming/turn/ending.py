@@ -1,0 +1,155 @@
+"""How a turn ends: what was staged, what it has cost and what is still open, added up. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.errors import LemmingError, name_of
+from lemming.files.effects import FileEffect, writes_first
+from lemming.journal.begun import Begun
+from lemming.journal.ledger import AgentState
+from lemming.llm.pricing import has_reached_soft_cap
+from lemming.messages import OutboxEntry, entry_effect
+from lemming.report import USUAL_ENDS, End, Status, TurnReport
+from lemming.turn.draft import Draft
+from lemming.turn.results import newest
+from lemming.turn.serving import OWN_ACCOUNT
+from lemming.turn.spending import spending, state_after_spending
+from lemming.turn.values import TurnOutcome
+
+
+def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOutcome:
+    """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
+    end = draft.conclude(end, error)
+    status = draft.status_of(end)
+    is_applied = status in ("done", "waiting")
+    entries = tuple(draft.entries) if is_applied else ()
+    staged = writes_first(draft.staged.values())
+    effects = (*staged, *map(entry_effect, entries)) if is_applied else ()
+    used = spending(draft.answers)
+    return TurnOutcome(
+        report=_report(draft, end, error, entries, effects, used),
+        state=_state_after(draft, end, is_applied, used),
+        state_if_unwritten=lambda: _state_after(draft, "failed", False, used, is_maybe_written=True),
+        entries=entries,
+        effects=effects,
+    )
+
+
+def _report(
+    draft: Draft,
+    end: End,
+    error: LemmingError | None,
+    entries: tuple[OutboxEntry, ...],
+    effects: tuple[FileEffect, ...],
+    used: dict[str, Any],
+) -> TurnReport:
+    """Return the report of the turn."""
+    status = draft.status_of(end)
+    return TurnReport(
+        agent=draft.inputs.agent.name,
+        status=status,
+        end=end,
+        reason=str(error) if error else _waiting_reason(draft, status),
+        error=name_of(error) if error else "",
+        model=draft.answers[-1].model if draft.answers else "",
+        entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
+        tools=draft.used,
+        memory=[
+            place.rsplit("/", 1)[-1].removesuffix(".json")
+            for place in draft.memory
+            if effects or place in draft.settled
+        ],
+        files=[{"path": effect.place, "sha256": effect.digest} for effect in effects if not effect.removes],
+        removed=[effect.place for effect in effects if effect.removes],
+        written_ahead=sorted(draft.settled),
+        remarks=draft.remarks,
+        notes=draft.notes,
+        request=draft.task.request if draft.task else "",
+        **used,
+    )
+
+
+def _waiting_reason(draft: Draft, status: Status) -> str:
+    """Return what a turn that waits is waiting for."""
+    if status != "waiting":
+        return ""
+    if open_asked := [asked for begun in _requests_after(draft)[1][-1:] for asked in begun.open]:
+        return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
+    if not draft.unshown:
+        return "the request is not answered yet"
+    count = len(draft.unshown)
+    return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
+
+
+def _state_after(
+    draft: Draft, end: End, is_applied: bool, used: dict[str, Any], *, is_maybe_written: bool = False
+) -> AgentState:
+    """Return the agent's state after the turn."""
+    inputs, status, holds_all = draft.inputs, draft.status_of(end), is_applied or is_maybe_written
+    passed_on = [draft.passed_on[place] for place in draft.passed_on if holds_all or place in draft.settled]
+    state = state_after_spending(inputs, draft.answers, used, status)
+    state.end = "" if end == USUAL_ENDS[status] else end
+    if is_applied:
+        state.turns += 1
+        state.read = inputs.read
+        state.results = () if draft.task or draft.asked else tuple(draft.unshown)
+        state.serving, state.requests = _requests_after(draft)
+        state.inputs = _fingerprint_after(draft)
+        state.expired_unread = 0
+    else:  # what happened outside has happened: the next prompt must say so
+        state.results = newest((*state.results, *draft.outside))
+        if draft.task and status == "failed":
+            before, counts = inputs.state.requests, draft.gave_nothing
+            state.requests = draft.task.after_failure(before, draft.cost, counts=counts)
+    state.passed_on = round(state.passed_on + sum(passed_on), 6)
+    if state.soft_cap_warned or inputs.warned:
+        state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
+    return state
+
+
+def _requests_after(draft: Draft) -> tuple[str, tuple[Begun, ...]]:
+    """Return the request that the turn was for, and those that are begun and open after it."""
+    before, calls = draft.inputs.state.requests, _asked_now(draft)
+    if draft.task is None:
+        own = [entry for entry in draft.entries if entry.identity in calls]
+        asked = (OWN_ACCOUNT.after(own, draft.unshown, calls),) if own else ()
+        return "", (*_still_open(draft, before), *asked)
+    task = draft.task
+    others = tuple(begun for begun in before if begun.key != task.begun.key)
+    is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.unshown
+    return task.request, others if is_over else (
+        *others,
+        task.after(draft.entries, draft.unshown, calls, draft.cost),
+    )
+
+
+def _still_open(draft: Draft, before: tuple[Begun, ...]) -> tuple[Begun, ...]:
+    """Return what an agent has begun, with the requests that this turn was shown and did not answer."""
+    if not draft.inputs.open_requests:
+        return before
+    answered = {entry.payload.get("reply_to") for entry in draft.entries if entry.kind == "response"}
+    shown = (it for it in draft.inputs.open_requests if it.rpartition("_")[2] not in answered)
+    begun = (it for it in before if it.says_anything)
+    return (*begun, *(Begun(request=identity) for identity in shown))
+
+
+def _asked_now(draft: Draft) -> dict[str, int]:
+    """Return which of the results not shown yet, from 1, the answers to entries will be."""
+    return {entry: place - draft.shown for entry, place in draft.asked.items() if place > draft.shown}
+
+
+def _fingerprint_after(draft: Draft) -> dict[str, Any] | None:
+    """Return the fingerprint of what the agent's next turn would read if nobody else changed anything."""
+    if draft.inputs.fingerprint is None:
+        return None
+    memory = dict(draft.inputs.fingerprint["memory"])
+    prefix = f"agents/{draft.inputs.agent.name}/memory/"
+    for place, effect in {**draft.settled, **draft.staged}.items():
+        if place.startswith(prefix):
+            memory[place.removeprefix(prefix).removesuffix(".json")] = effect.digest
+    context = {
+        place: draft.staged[place].digest if place in draft.staged else digest
+        for place, digest in draft.inputs.fingerprint["context"].items()
+    }
+    return {**draft.inputs.fingerprint, "memory": dict(sorted(memory.items())), "context": context}

@@ -1,0 +1,152 @@
+"""Tools that a backend calls itself: told of by their schemas, answered with calls, shown each result."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from lemming.engine import run_once
+from lemming.journal.ledger import read_state
+from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
+from lemming.testing import Crash as Killed
+from lemming.testing import FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
+
+NATIVE = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "tools": "native"}
+LIST = {"tool": "file_list", "args": {}}
+KEYS = {"tool": "memory_read", "args": {}}
+
+
+def org(base: Path, *lines: dict[str, Any], **turn: Any) -> Path:
+    """Make an organisation of one agent whose backend calls tools itself."""
+    limits = {"max_steps": 3, **turn}
+    ada = resume("ada", model={"key": "native"}, permissions={"tools": ["file_list"]}, turn=limits)
+    return make_org(base, ada, script=[*lines], models={"native": NATIVE})
+
+
+class Overheard(LLMProvider):
+    """A backend that keeps what it is asked."""
+
+    takes_tools = prefers_tools = True
+    heard: ClassVar[list[list[Message]]] = []
+    replies: ClassVar[list[Reply]] = []
+
+    def call(self, model_name: str, messages: list[Message], temperature: float | None, **_: Any) -> str:
+        """Not used."""
+        raise NotImplementedError
+
+    def complete(self, request: Request) -> Reply:
+        """Give the next reply."""
+        self.heard.append([dict(message) for message in request.messages])
+        return self.replies[len(self.heard) - 1]
+
+
+@pytest.fixture
+def overheard(base: Path) -> Path:
+    """Return an organisation whose backend keeps what it is asked."""
+    Overheard.heard.clear()
+    register_provider("overheard", Overheard)
+    ada = resume("ada", model={"key": "o"}, permissions={"tools": ["file_list"]}, turn={"max_steps": 3})
+    return make_org(base, ada, models={"o": {"provider": "overheard"}})
+
+
+def calling(*calls: dict[str, Any], text: str = "", **more: Any) -> Reply:
+    """Return a reply with calls."""
+    made = [{"id": f"id-{place}", **call} for place, call in enumerate(calls)]
+    return Reply(text, calls=tuple(made), **more)
+
+
+def test_the_backend_is_told_of_tools_by_their_schemas_and_the_text_is_not(overheard: Path) -> None:
+    Overheard.replies[:] = [Reply(json.dumps(say("done")))]
+    run_once(overheard)
+    system, situation = Overheard.heard[0]
+    told = {tool["name"]: tool for tool in system["tools"]}
+    assert told["file_list"]["parameters"]["properties"]["path"]["default"] == "."
+    assert "file_list" not in system["content"]
+    assert "tool_calls" not in situation["content"]
+
+
+def test_each_of_its_calls_has_its_result_as_a_message(overheard: Path) -> None:
+    Overheard.replies[:] = [
+        calling(LIST, KEYS, text="Let me look.", kept=[{"signed": "x"}]),
+        Reply(json.dumps(say("done"))),
+    ]
+    (turn,) = run_once(overheard).turns
+    said, *results = Overheard.heard[1][2:]
+    assert (said["content"], [call["tool"] for call in said["calls"]]) == (
+        "Let me look.",
+        ["file_list", "memory_read"],
+    )
+    assert said["kept"] == [{"signed": "x"}]
+    assert [(r["role"], r["call"], r["content"], r["success"]) for r in results] == [
+        ("tool", "id-0", "(empty)", True),
+        ("tool", "id-1", "(no memories yet)", True),
+    ]
+    assert (turn.status, turn.end, turn.calls, turn.notes) == ("done", "done", 2, "Let me look.")
+
+
+def test_wrong_calls_have_results_that_say_what_is_wrong(overheard: Path) -> None:
+    Overheard.replies[:] = [
+        calling(
+            {"tool": "file_lits", "args": {}},
+            {"tool": "file_list", "args": '{"path": "no'},
+            {"tool": "shell", "args": {}},
+        ),
+        Reply(json.dumps(say("done"))),
+    ]
+    (turn,) = run_once(overheard).turns
+    assert [use["outcome"] for use in turn.tools] == ["not_found", "invalid_args", "denied"]
+    results = [message for message in Overheard.heard[1] if message["role"] == "tool"]
+    assert [result["success"] for result in results] == [False, False, False]
+    assert "file_list" in results[0]["content"]
+
+
+def test_calls_beyond_the_limit_are_told_as_skipped(overheard: Path) -> None:
+    Overheard.replies[:] = [calling(*[KEYS] * 70), Reply(json.dumps(say("done")))]
+    run_once(overheard)
+    results = [message["content"] for message in Overheard.heard[1] if message["role"] == "tool"]
+    assert len(results) == 70
+    assert set(results[64:]) == {"skipped: it was not called"}
+
+
+def test_the_results_of_the_last_step_are_shown_in_the_next_turn(base: Path) -> None:
+    org(base, {"calls": [LIST]}, max_steps=1)
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.end) == ("waiting", "step_limit")
+    assert [result["tool"] for result in read_state(base, "ada").results] == ["file_list"]
+
+
+def test_calls_and_thoughts_stand_in_the_journal_and_an_interrupted_turn_is_taken_again(
+    tmp_path: Path,
+) -> None:
+    lines = [
+        {
+            "step": 0,
+            "calls": [{"tool": "memory_write", "args": {"key": "a", "value": 1}}, KEYS],
+            "thinking": "hm",
+        },
+        {"reply": say("done")},
+    ]
+    whole = org(tmp_path / "whole", *lines)
+    run_once(whole, clock=FrozenClock())
+    replied = next(record for record in journal_lines(whole, 1) if record["type"] == "model_replied")
+    assert (replied["thinking"], [call["tool"] for call in replied["calls"]]) == (
+        "hm",
+        ["memory_write", "memory_read"],
+    )
+    for number in (6, 9, 12):
+        base = org(tmp_path / str(number), *lines)
+        with pytest.raises(Killed), crash_at(number):
+            run_once(base, clock=FrozenClock())
+        run_once(base, clock=FrozenClock())
+        assert tree(base) == tree(whole)
+
+
+def test_an_entry_whose_backend_takes_no_tools_is_told_so(base: Path) -> None:
+    models = {"brief": {**NATIVE, "prompt": "brief"}}
+    make_org(base, resume("ada", model={"key": "brief"}), models=models)
+    (turn,) = run_once(base).turns
+    assert turn.status == "failed"
+    assert '"tools": "native" is not possible: its prompt is "brief"' in turn.reason
