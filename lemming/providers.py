@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -22,7 +22,7 @@ from lemming.errors import (
     UnknownModel,
 )
 from lemming.files.documents import value_of
-from lemming.files.jsontext import nearest, to_line
+from lemming.files.jsontext import nearest
 from lemming.plugins.errors import place_of
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
@@ -114,70 +114,6 @@ def require_reply(finish: str) -> None:
         raise AnswerTooLarge("it was not read to its end, and is charged as max_output_tokens")
     if finish == "refusal":
         raise ContractError("the model refused to answer")
-
-
-MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits
-
-
-class Tokens(NamedTuple):
-    """What a call used. Estimates (a quarter of the bytes) stand in for what the backend did not count."""
-
-    input: int
-    output: int
-    cached: int
-    is_estimated: bool
-
-
-def tokens_in(messages: list[Message]) -> int:
-    """Return an estimate of a prompt's tokens.
-
-    >>> tokens_in([{"role": "user", "content": "Say hello."}])
-    3
-    """
-    return sum([_estimate(text) for message in messages for text in _texts_of(message)])
-
-
-def _texts_of(message: Message) -> Iterator[str]:
-    yield message["content"]
-    further = [message[key] for key in ("tools", "calls", "kept") if message.get(key)]
-    if further:
-        yield to_line(further)
-
-
-def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
-    """Return what a call used, as its reply says or as far as the texts tell."""
-    counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
-    return Tokens(
-        tokens_in(messages) if counted_in is None else counted_in,
-        tokens_in([{"content": reply.text, "calls": reply.calls}]) if counted_out is None else counted_out,
-        _counted(reply.cached_tokens) or 0,
-        counted_in is None or counted_out is None,
-    )
-
-
-def tokens_at(usage: object, *keys: str) -> int | None:
-    """Return the count at a place in what a backend says of a call's usage; None when there is none.
-
-    >>> tokens_at({"details": {"cached": 3.0}}, "details", "cached"), tokens_at({"cached": 1.5}, "cached")
-    (3, None)
-    """
-    for key in keys:
-        usage = usage.get(key) if isinstance(usage, dict) else None
-    return _counted(usage)
-
-
-def _counted(tokens: object) -> int | None:
-    """Return a backend's count; None when it says nothing, or nothing that can be a count."""
-    if isinstance(tokens, float) and tokens.is_integer():
-        tokens = int(tokens)
-    if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:
-        return tokens
-    return None
-
-
-def _estimate(text: str) -> int:
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return (size + 3) // 4
 
 
 class LLMProvider(ABC):

@@ -15,7 +15,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from lemming.errors import Unavailable
-from lemming.providers import Reply, Request, tokens_in, tokens_used
+from lemming.llm.tokens import tokens_in, tokens_used
+from lemming.providers import Reply, Request
 
 WINDOW_S = 60.0
 LONGEST_SLEEP_S = 0.25  # of the one call that is next: how soon it sees that the engine is to stop

@@ -15,7 +15,8 @@ from lemming.llm.backends.ollama import OllamaProvider
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
 from lemming.llm.retrying import RetryingLLMProvider
-from lemming.providers import LLMProvider, Request, tokens_used
+from lemming.llm.tokens import tokens_used
+from lemming.providers import LLMProvider, Request
 
 Make = Callable[[str], LLMProvider]
 

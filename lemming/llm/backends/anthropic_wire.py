@@ -9,7 +9,8 @@ from typing import Any
 
 from lemming.errors import ProviderError
 from lemming.llm.batch.api import CLOCKS_DIFFER_BY, BatchProgress
-from lemming.providers import Finish, Reply, tokens_at
+from lemming.llm.tokens import tokens_at
+from lemming.providers import Finish, Reply
 from lemming.redaction import excerpt
 
 _FINISHES: dict[str, Finish] = {

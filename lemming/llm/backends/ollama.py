@@ -19,7 +19,8 @@ from lemming.files.jsontext import JsonProblem, parse
 from lemming.llm.backends.bounded import client_settings, listened_to, rewritten
 from lemming.llm.backends.http import HttpBackend
 from lemming.llm.streaming import Hear, LinesOfAnswer
-from lemming.providers import Reply, Request, tokens_at
+from lemming.llm.tokens import tokens_at
+from lemming.providers import Reply, Request
 from lemming.redaction import name_variables, without_userinfo
 
 if TYPE_CHECKING:

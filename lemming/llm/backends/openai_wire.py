@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from lemming.llm.backends.http import split_system
-from lemming.providers import Finish, Reply, Request, tokens_at
+from lemming.llm.tokens import tokens_at
+from lemming.providers import Finish, Reply, Request
 
 JsonMode = Literal["schema", "object", "text"]
 
