@@ -23,7 +23,7 @@ from lemming.exchange.company import take_company
 from lemming.exchange.openclaw import take_openclaw
 from lemming.exchange.putting import Put, put_together, write
 from lemming.exchange.source import Source, open_source
-from lemming.exchange.taken import Known, Taken
+from lemming.exchange.taken import Destination, Taken
 from lemming.files import fs
 from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config
 from lemming.organisation import Organisation
@@ -32,7 +32,7 @@ from lemming.tools import SHIPPED
 
 app = noun("Take over agents of other programs: docs/import.md.")
 
-Take = Callable[[Source, Known, Taken], None]
+Take = Callable[[Source, Destination, Taken], None]
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The folder to import from.", show_default=False)]
 Into = Annotated[
     Path | None,
@@ -69,7 +69,7 @@ def import_openclaw(
     """
     now = timestamp(SystemClock().now())
 
-    def take(source: Source, known: Known, taken: Taken) -> None:
+    def take(source: Source, known: Destination, taken: Taken) -> None:
         take_openclaw(source, known, taken, now)
 
     _import(ctx, folder, into, take, is_dry=dry_run, as_json=as_json)
@@ -129,14 +129,14 @@ def _into(ctx: typer.Context, into: Path | None) -> tuple[Path, dict[str, bytes]
     return base, files
 
 
-def _known(base: Path, source: Source, *, is_new: bool) -> Known:
+def _known(base: Path, source: Source, *, is_new: bool) -> Destination:
     people: tuple[str, ...] = ("human",)
     if not is_new:
         config = load_settings(org := Organisation(base))
         found = [name for name, each in survey_agents(org).agents.items() if is_for_a_person(each, config)]
         people = tuple(found) or people
     is_in_place = base.exists() and source.folder.exists() and base.samefile(source.folder)
-    return Known(frozenset(SHIPPED), people, is_in_place)
+    return Destination(frozenset(SHIPPED), people, is_in_place)
 
 
 def _write(base: Path, template: dict[str, bytes], put: Put) -> None:

@@ -11,12 +11,13 @@ from lemming.exchange.mapping import (
     join_team,
     model_key,
     resume_of,
+    tell_of_others,
     title_of,
     tools_for,
     words_in,
 )
 from lemming.exchange.source import Source
-from lemming.exchange.taken import Known, Taken
+from lemming.exchange.taken import Destination, Taken
 from lemming.skills.guides import GUIDE
 from lemming.skills.skill import SKILL_FILE
 
@@ -34,7 +35,7 @@ _NOT_CARRIED_OVER = {
 }
 
 
-def take_claude(source: Source, known: Known, taken: Taken) -> None:
+def take_claude(source: Source, known: Destination, taken: Taken) -> None:
     """Take the subagents of a project, its skills, and its `AGENTS.md` or `CLAUDE.md`."""
     is_guided = _take_guide(source, known, taken)
     skills = _take_skills(source, known, taken)
@@ -55,6 +56,9 @@ def take_claude(source: Source, known: Known, taken: Taken) -> None:
             patterns = _skills(keys, skills, taken, file)
             taken.resumes[name] = _resume(name, file, keys, body, known, taken, patterns, is_guided)
     _join_teams(taken)
+    folders, files = source.names(".claude")
+    others = [f"{name}/" for name in folders if name not in ("agents", "skills")]
+    tell_of_others(taken, ".claude", [*others, *(name for name in files if name != "CLAUDE.md")])
 
 
 def _skills(keys: dict[str, Any], there: dict[str, str], taken: Taken, file: str) -> list[str]:
@@ -71,7 +75,7 @@ def _resume(
     file: str,
     keys: dict[str, Any],
     body: str,
-    known: Known,
+    known: Destination,
     taken: Taken,
     skills: list[str],
     is_guided: bool,
@@ -135,7 +139,7 @@ def _join_teams(taken: Taken) -> None:
             join_team(taken, name, there)
 
 
-def _take_guide(source: Source, known: Known, taken: Taken) -> bool:
+def _take_guide(source: Source, known: Destination, taken: Taken) -> bool:
     """Take what the project tells all of its agents, if it does; return whether it does."""
     found = next((file for file in (GUIDE, "CLAUDE.md", ".claude/CLAUDE.md") if source.raw(file)), None)
     if found and not (known.is_in_place and found == GUIDE):
@@ -143,7 +147,7 @@ def _take_guide(source: Source, known: Known, taken: Taken) -> bool:
     return found is not None
 
 
-def _take_skills(source: Source, known: Known, taken: Taken) -> dict[str, str]:
+def _take_skills(source: Source, known: Destination, taken: Taken) -> dict[str, str]:
     """Return the skills of the project by name, each with what a resume lists it as."""
     names = [
         name for name in source.names(SKILLS)[0] if source.raw(f"{SKILLS}/{name}/{SKILL_FILE}") is not None

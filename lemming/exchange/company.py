@@ -14,10 +14,11 @@ from lemming.exchange.mapping import (
     part_of,
     resume_of,
     schedule_of,
+    tell_of_others,
     words_in,
 )
 from lemming.exchange.source import Source
-from lemming.exchange.taken import Known, Taken
+from lemming.exchange.taken import Destination, Taken
 from lemming.skills.front_matter import NotFrontMatter, load_yaml
 from lemming.skills.guides import GUIDE
 from lemming.skills.skill import SKILL_FILE
@@ -25,9 +26,11 @@ from lemming.skills.skill import SKILL_FILE
 SIDECAR = ".paperclip.yaml"
 _SIDECAR_LIMIT_CHARS = 512 << 10
 _OWN_FILE = "AGENTS.md"
+_FOLDERS = ("agents", "skills", "teams", "projects", "tasks")
+_FILES = ("COMPANY.md", "README.md", "LICENSE")
 
 
-def take_company(source: Source, known: Known, taken: Taken) -> None:
+def take_company(source: Source, known: Destination, taken: Taken) -> None:
     """Take the agents of a company, its skills, its goals, its recurring tasks and their schedules."""
     company = source.document("COMPANY.md") or ({}, "")
     sidecar = _sidecar(source, taken)
@@ -43,6 +46,10 @@ def take_company(source: Source, known: Known, taken: Taken) -> None:
         if not _manager(resume):
             resume["permissions"]["read_outboxes"][:0] = known.people
             resume["x-company"] |= {"company": company[0], **({"company_sidecar": rest} if rest else {})}
+    folders, files = source.names()
+    others = [f"{name}/" for name in folders if name not in _FOLDERS and not name.startswith(".")]
+    others += [name for name in files if name not in _FILES and not name.startswith(".")]
+    tell_of_others(taken, "", others)
     for secret in words_in(part_of(company[0], "requirements").get("secrets")):
         taken.remark("COMPANY.md", f"it needs the variable {secret}: set it where LeMMing runs")
 
@@ -69,7 +76,7 @@ def _take_guide(company: tuple[dict[str, Any], str], taken: Taken) -> None:
         taken.optional[GUIDE] = f"# {keys.get('name') or 'The company'}\n\n{text}\n".encode()
 
 
-def _take_skills(source: Source, known: Known, taken: Taken) -> list[str]:
+def _take_skills(source: Source, known: Destination, taken: Taken) -> list[str]:
     names = [
         name for name in source.names("skills")[0] if source.raw(f"skills/{name}/{SKILL_FILE}") is not None
     ]
@@ -79,7 +86,7 @@ def _take_skills(source: Source, known: Known, taken: Taken) -> list[str]:
 
 
 def _take_agent(
-    source: Source, folder: str, known: Known, taken: Taken, beside: dict[str, Any], skills: list[str]
+    source: Source, folder: str, known: Destination, taken: Taken, beside: dict[str, Any], skills: list[str]
 ) -> None:
     file = f"agents/{folder}/{_OWN_FILE}"
     document = source.document(file)
@@ -122,7 +129,10 @@ def _take_agent(
 def _take_files(source: Source, folder: str, name: str, taken: Taken) -> list[str]:
     """Take the texts that stand beside an agent's own file, and return their names."""
     found = []
-    for other in source.names(f"agents/{folder}")[1]:
+    folders, files = source.names(f"agents/{folder}")
+    others = [f"{each}/" for each in folders] + [each for each in files if not each.endswith(".md")]
+    tell_of_others(taken, f"agents/{folder}", others)
+    for other in files:
         text = (
             source.text(f"agents/{folder}/{other}") if other.endswith(".md") and other != _OWN_FILE else None
         )

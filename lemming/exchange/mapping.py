@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lemming.exchange.source import Source
-from lemming.exchange.taken import Known, Taken
+from lemming.exchange.taken import Destination, Taken
 from lemming.paths import AGENT_NAME
 from lemming.times.cron import why_no_cron, why_no_zone
 
@@ -79,7 +79,7 @@ def words_in(value: Any) -> list[str]:
     return [str(word).strip() for word in value if str(word).strip()] if isinstance(value, list) else []
 
 
-def tools_for(names: Iterable[str], known: Known, taken: Taken, file: str) -> list[str]:
+def tools_for(names: Iterable[str], known: Destination, taken: Taken, file: str) -> list[str]:
     """Return our tools for those of another program; of one that we have not, the person is told."""
     found = []
     for name in names:
@@ -191,6 +191,13 @@ def copy_folder(source: Source, folder: str, to: str, files: dict[str, bytes]) -
         raw = source.raw(f"{folder}/{path}")
         if raw is not None:
             files[f"{to}/{path}"] = raw
+
+
+def tell_of_others(taken: Taken, where: str, names: Iterable[str]) -> None:
+    """Tell the person what lies there and was not taken."""
+    if others := list(names):
+        more = f" and {len(others) - 10} more" if len(others) > 10 else ""
+        taken.remark(where or ".", f"not taken: {', '.join(others[:10])}{more}")
 
 
 def part_of(plain: Any, *keys: str) -> dict[str, Any]:

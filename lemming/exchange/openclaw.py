@@ -17,11 +17,12 @@ from lemming.exchange.mapping import (
     resume_of,
     schedule_of,
     seconds_of,
+    tell_of_others,
     tools_for,
     words_in,
 )
 from lemming.exchange.source import Source
-from lemming.exchange.taken import Known, Taken
+from lemming.exchange.taken import Destination, Taken
 from lemming.memory import memory_effect
 from lemming.skills.front_matter import NotFrontMatter
 
@@ -37,7 +38,7 @@ _BULLET = re.compile(
 )
 
 
-def take_openclaw(source: Source, known: Known, taken: Taken, now: str) -> None:
+def take_openclaw(source: Source, known: Destination, taken: Taken, now: str) -> None:
     """Take a workspace, or all that a folder such as `~/.openclaw` holds. `now`: the memories' timestamp."""
     config = _config(source, taken)
     folders = (
@@ -107,7 +108,7 @@ def _entry_for(folder: str, entries: list[dict[str, Any]], *, is_only: bool) -> 
 
 
 def _take_workspace(
-    source: Source, folder: str, settings: _Settings, known: Known, taken: Taken, now: str
+    source: Source, folder: str, settings: _Settings, known: Destination, taken: Taken, now: str
 ) -> None:
     entry, defaults, heartbeat = settings
     texts = {name: source.text(_at(folder, name)) or "" for name in _KNOWN_FILES}
@@ -152,7 +153,7 @@ def _take_files(
 ) -> list[dict[str, str]]:
     """Take memories, skills and what lies beside them; return what every prompt of the agent holds."""
     home = f"agents/{name}/workspace"
-    for file in (*_CONTEXT, *_ONCE):
+    for file in (*_CONTEXT, *_ONCE, "IDENTITY.md"):
         if texts[file].strip():
             taken.files[f"{home}/{file}"] = texts[file].encode()
     for file in _ONCE:
@@ -173,14 +174,11 @@ def _take_files(
     others += [
         each for each in files if each not in _KNOWN_FILES and each != CONFIG and not each.startswith(".")
     ]
-    if others:
-        taken.remark(
-            folder or ".", f"not taken: {', '.join(others[:10])}{' ...' if len(others) > 10 else ''}"
-        )
+    tell_of_others(taken, folder, others)
     return [{"file": f"./workspace/{file}"} for file in _CONTEXT if f"{home}/{file}" in taken.files]
 
 
-def _tools(said: dict[str, Any], known: Known, taken: Taken, file: str) -> list[str]:
+def _tools(said: dict[str, Any], known: Destination, taken: Taken, file: str) -> list[str]:
     listed = [*words_in(said.get("allow")), *words_in(said.get("alsoAllow"))]
     denied = set(tools_for(words_in(said.get("deny")), known, Taken(), file))
     if listed:

@@ -14,7 +14,7 @@ from lemming.errors import ConfigError, UsageError
 from lemming.exchange.taken import Taken
 from lemming.files import fs
 from lemming.files.documents import read_text
-from lemming.files.jsontext import parse, pretty
+from lemming.files.jsontext import JsonProblem, compact, parse, pretty
 from lemming.resume import Agent
 
 _SECRET = re.compile(
@@ -87,7 +87,20 @@ def _models(base: Path, taken: Taken, made: bytes | None) -> bytes | None:
         if plain[key].get("model") != taken.models[key]["model"]:
             taken.remark(MODELS_FILE, f'"{key}" is there already, for another model; it was left as it is')
     missing = {key: taken.models[key] for key in sorted(used & taken.models.keys()) if key not in plain}
-    return pretty({**plain, **missing}) if missing else None
+    return _with_keys(made or b"{}\n", plain, missing) if missing else None
+
+
+def _with_keys(raw: bytes, plain: dict[str, Any], missing: dict[str, Any]) -> bytes:
+    """Return a JSON object's file with more keys at its end; the rest stays as a person has laid it out."""
+    wanted = {**plain, **missing}
+    before, brace, after = raw.rstrip().rpartition(b"}")
+    lines = [f"  {compact(key).decode()}: {compact(value).decode()}" for key, value in missing.items()]
+    text = b"," * bool(plain) + ("\n" + ",\n".join(lines) + "\n").encode()
+    found = before.rstrip() + text + brace + after + b"\n"
+    try:
+        return found if parse(found, allow_bom=True) == wanted else pretty(wanted)
+    except JsonProblem:
+        return pretty(wanted)
 
 
 def _keys_of(model: dict[str, Any]) -> list[str]:

@@ -15,7 +15,7 @@ class Remark(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Known:
+class Destination:
     """What the importers must know of the organisation: its tools, its people, its guide if it has one.
 
     `is_in_place`: the source is the organisation's own folder, so that what can be read where it lies is.

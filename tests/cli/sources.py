@@ -6,6 +6,7 @@ from pathlib import Path
 
 CLAUDE = {
     "CLAUDE.md": "# Project\nUse tabs.\n",
+    ".claude/settings.json": "{}\n",
     ".claude/agents/weather-agent.md": """\
 ---
 name: weather-agent

@@ -99,7 +99,15 @@ def test_tools_teams_and_guides_are_ours(bare: Lemming, source: Path, base: Path
     assert resume_in(base, "code-reviewer")["permissions"]["read_outboxes"] == ["human", "weather-agent"]
     assert found["guides"] is True
     assert (base / "AGENTS.md").read_text() == CLAUDE["CLAUDE.md"]
-    for told in ("Frobnicate", "ghost", "mcp.chrome.navigate", "hooks", "broken.md: line 3", "README.md"):
+    for told in (
+        "not taken: settings.json",
+        "Frobnicate",
+        "ghost",
+        "mcp.chrome.navigate",
+        "hooks",
+        "broken.md: line 3",
+        "README.md",
+    ):
         assert told in ran.err
     assert ran.err.count("broken.md") == 1
 
@@ -110,6 +118,8 @@ def test_models_become_keys_beside_those_that_are_there(bare: Lemming, source: P
     assert models["sonnet"]["provider"] == models["claude-opus-4-6"]["provider"] == "anthropic"
     assert models["claude-opus-4-6"]["model"] == "claude-opus-4-6"
     assert models["llama"]["provider"] == "ollama"
+    lines = (base / "config/models.json").read_text().splitlines()
+    assert '  "human": {"provider": "human"},' in lines  # as a person has laid it out
 
 
 def test_in_its_own_folder_skills_stay_where_they_lie(bare: Lemming, base: Path) -> None:
