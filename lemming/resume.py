@@ -45,10 +45,10 @@ class FileAccess:
     """Folders whose files the file tools may touch. `./workspace` is the agent's, `./shared` the org's."""
 
     allow_read: list[str] = field(
-        default_factory=lambda: ["./workspace"], metadata=about("Roots for file_read and file_list.")
+        default_factory=lambda: ["./workspace"], metadata=about("Roots below which tools may read files.")
     )
     allow_write: list[str] = field(
-        default_factory=lambda: ["./workspace"], metadata=about("Roots for file_write.")
+        default_factory=lambda: ["./workspace"], metadata=about("Roots below which tools may write files.")
     )
 
 

@@ -108,6 +108,8 @@ def _show_turn(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> None
     for place, effect in turn.writes.items():
         _line("file", f"{one_line(place, 400)}  {len(effect.content):,} bytes, sha256 {effect.digest[:12]}")
     if report:
+        for place in report.removed:
+            _line("removed", one_line(place, 400))
         for remark in report.remarks:
             _line("remark", one_line(remark, 600))
         if report.notes:
@@ -243,6 +245,7 @@ def _turn_as_json(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> d
             {"path": place, "sha256": effect.digest, "bytes": len(effect.content)}
             for place, effect in turn.writes.items()
         ],
+        "removed": report.removed if report else [],
         "remarks": report.remarks if report else [],
         "notes": report.notes if report else "",
         "calls": len(turn.calls),

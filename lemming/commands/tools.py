@@ -301,7 +301,10 @@ def _show_result(result: ToolResult, *, written: bool) -> None:
         tell(f"{result.outcome} {OUTCOME_CODES[result.outcome]}", style="yellow")
     does = "wrote" if written else "would write"
     for effect in result.effects:
-        tell(f"{does} {effect.place}: {counted(len(effect.content), 'byte')}")
+        if effect.removes:
+            tell(f"{'took' if written else 'would take'} {effect.place} away")
+        else:
+            tell(f"{does} {effect.place}: {counted(len(effect.content), 'byte')}")
     for entry in result.entries:
         tell(f"{does} an entry of kind {entry.kind}: {one_line(compact(entry.payload).decode())}")
     if (result.effects or result.entries) and not written:
