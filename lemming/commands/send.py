@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from hashlib import file_digest
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -55,6 +57,10 @@ def send(
         str | None,
         typer.Option("--payload", metavar="JSON", help="Further keys of the payload, as a JSON object."),
     ] = None,
+    attach: Annotated[
+        list[Path] | None,
+        typer.Option("--attach", metavar="FILE", help="A file of the organisation. May be repeated."),
+    ] = None,
     at: Annotated[
         str | None,
         typer.Option("--at", metavar="WHEN", help='Not before: "tomorrow 9:00", 17:30, "fri 8:15", ISO.'),
@@ -83,6 +89,7 @@ def send(
       lemming send "Write about the ferry, please."
       lemming send --to editor --kind request "Shorter headlines, please."
       lemming send --payload '{"text": "see the file", "file": "shared/plan.md"}'
+      lemming send --to editor --attach shared/chart.png "What does it show?"
       lemming send --to editor --at "tomorrow 9:00" "Is the page ready?"
     """
     base = find_org(ctx)
@@ -96,7 +103,7 @@ def send(
         add_job(base, to or "", " ".join(text or ()), every)
         return
     spoken = _said(" ".join(text or ()))  # may wait for standard input, while ticks go by
-    sendable = _sendable(_payload(spoken, to, payload) | waits_until)
+    sendable = _sendable(_payload(spoken, to, payload) | _attached(base, attach or []) | waits_until)
     entry = messages.send(
         base,
         author,
@@ -156,6 +163,24 @@ def _payload(said: str, to: str | None, extra: str | None) -> dict[str, Any]:
         raise UsageError("nothing to send", hint='lemming send "some text", or --payload')
     plain = {"text": said or None, "target": to}
     return {**{key: value for key, value in plain.items() if value is not None}, **_parsed(extra)}
+
+
+def _attached(base: OrgPath, files: list[Path]) -> dict[str, Any]:
+    """Return the key of the payload that names files and what is in them."""
+    named = []
+    there = [Path(base) / file for file in files]
+    for file in (inside if inside.exists() else file for inside, file in zip(there, files, strict=True)):
+        try:
+            place = file.resolve(strict=True).relative_to(Path(base).resolve())
+            with file.open("rb") as content:
+                digest = file_digest(content, "sha256").hexdigest()
+        except ValueError as error:
+            hint = "copy it below shared/, where agents may read it"
+            raise UsageError(f"{file} is no file of the organisation", hint=hint) from error
+        except OSError as error:
+            raise UsageError(f"{file} cannot be attached: {error.strerror}") from error
+        named.append({"path": place.as_posix(), "sha256": digest})
+    return {"attachments": named} if named else {}
 
 
 def _sendable(payload: dict[str, Any]) -> dict[str, Any]:
