@@ -51,7 +51,8 @@ class ToolContext:
 
     `used_up`: credits gone from the agent's allowance up to now (None: its ledger tells). `worked` says
     how many calls of each tool have worked in this turn. `limit_s`: how long the call may take; `stop` is
-    set when the engine is to end. `index` counts the calls of the turn from 0.
+    set when the engine is to end. `index` counts the calls of the turn from 0. `answered`: what was asked
+    for what the turn is about, and has an answer: both entries, by identity.
     """
 
     agent: Agent
@@ -69,6 +70,7 @@ class ToolContext:
     limit_s: float = math.inf
     stop: threading.Event | None = None
     asked: Asked = field(default_factory=Asked)
+    answered: tuple[tuple[str, str], ...] = ()
 
     @property
     def base(self) -> Path:

@@ -16,6 +16,7 @@ from lemming.errors import ConfigError, InvalidArguments, Problem, TimedOut, Too
 from lemming.files.jsontext import compact, nearest, to_line
 from lemming.mcp.contents import as_text
 from lemming.mcp.known import Known, KnownServer, KnownTool, known_servers
+from lemming.mcp.questions import Unanswerable, answered, request_for, why_not_asked
 from lemming.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, servers_named
 from lemming.organisation import Organisation, OrgPath
 from lemming.resume import is_named
@@ -68,8 +69,11 @@ class McpTool(Tool):
         """Call the server. Raises `ToolError`."""
         from lemming.mcp.servers import McpServers, ServerEnded
 
+        answers, state = answered(context.org, context.answered, self.name, arguments) or (None, None)
         try:
-            answered = context.org.own(McpServers).call(self.server_name, self.tool_name, arguments)
+            found = context.org.own(McpServers).call(
+                self.server_name, self.tool_name, arguments, answers=answers, state=state
+            )
         except TimedOut as error:
             if self.repeatable:
                 return ToolResult(False, error.message, outcome="timed_out")
@@ -78,7 +82,22 @@ class McpTool(Tool):
             if self.repeatable:
                 raise
             return interrupted(error.message)
-        return ToolResult(not answered.is_error, as_text(answered.content, answered.structured))
+        if found.questions is not None:
+            return self._asked_back(context, arguments, found.questions, found.state)
+        return ToolResult(not found.is_error, as_text(found.content, found.structured))
+
+    def _asked_back(
+        self, context: ToolContext, arguments: dict[str, Any], questions: Mapping[str, Any], state: str | None
+    ) -> ToolResult:
+        """Return that the call waits for a person, with the request to them; refuse where nobody can be."""
+        target = mcp_config(context.org).require(self.server_name).ask
+        try:
+            request = request_for(self.name, arguments, questions, state, target=target)
+            if why := why_not_asked(context.org, context.agent.name, target):
+                raise Unanswerable(why)
+        except Unanswerable as error:
+            return ToolResult(False, f"the server asks something back: {error}", outcome="refused")
+        return ToolResult(False, f"{target} is asked first", outcome="pending", entries=(request,))
 
     def execute(self, agent_name: str, base_path: Path, **arguments: Any) -> ToolResult:
         """Refuse: only an engine, or `lemming mcp test`, has sessions with servers."""

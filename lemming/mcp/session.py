@@ -77,12 +77,13 @@ class Session:
     async def call(
         self, tool: str, arguments: dict[str, Any], *, answers: Any = None, state: str | None = None
     ) -> Answered:
-        """Call a tool; `answers` and `state` are those of an earlier call that asked back."""
-        from mcp_types import InputRequiredResult
+        """Call a tool; `answers`, by the server's keys, and `state` are for a call that asked back."""
+        from mcp_types import ElicitResult, InputRequiredResult
 
+        given = {key: ElicitResult(action="accept", content=it) for key, it in (answers or {}).items()}
         async with self._used() as client:
             result = await client.session.call_tool(
-                tool, arguments, input_responses=answers, request_state=state, allow_input_required=True
+                tool, arguments, input_responses=given or None, request_state=state, allow_input_required=True
             )
         if isinstance(result, InputRequiredResult):
             asked = result.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -132,7 +133,9 @@ class Session:
             async with contextlib.AsyncExitStack() as stack:
                 transport = await self._transport(stack)
                 async with asyncio.timeout(limit_s):
-                    client = await stack.enter_async_context(Client(transport, cache=None))
+                    client = await stack.enter_async_context(
+                        Client(transport, cache=None, elicitation_callback=_decline)
+                    )
                 ready.set_result(client)
                 await over.wait()
         except TimeoutError:
@@ -211,6 +214,13 @@ class Session:
             encoding_error_handler="replace",
         )
         return stdio_client(parameters, errlog=told)
+
+
+async def _decline(context: Any, params: Any) -> Any:
+    """Refuse a question that cannot wait. That there is this tells servers that a person can be asked."""
+    from mcp_types import ElicitResult
+
+    return ElicitResult(action="decline")
 
 
 def _said_of(tool: Any) -> dict[str, Any]:

@@ -170,6 +170,7 @@ class JournaledAnswers:
             tick=self._inputs.tick,
             index=index,
             limit_s=self._ends - time.monotonic(),
+            answered=_answered(self._inputs),
         )
 
     def _ask_live(self, call: int, messages: list[Message], model: str) -> ModelReplied | ModelFailed:
@@ -264,6 +265,15 @@ class JournaledAnswers:
     def _sync(self) -> None:
         with self._runtime.waiting():
             self._journal.sync()
+
+
+def _answered(inputs: TurnInputs) -> tuple[tuple[str, str], ...]:
+    """Return what calls asked for what a turn is about, and has an answer: both entries, by identity.
+
+    A request that the model wrote is none of them: nobody has said yes to a call by answering it.
+    """
+    asked = inputs.task.begun.asked if inputs.task else ()
+    return tuple((it.request, it.answer) for it in asked if it.call and it.end == "answered")
 
 
 _facts_of = attrgetter(*Answer._fields)

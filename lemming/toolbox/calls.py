@@ -7,6 +7,7 @@ import threading
 from dataclasses import replace
 from typing import Any
 
+from lemming.contract import NewEntry
 from lemming.deadlines import LeftBehind, run_on_thread
 from lemming.errors import (
     OUTCOME_CODES,
@@ -106,8 +107,13 @@ def _readable(tool: Tool, result: Any) -> ToolResult:
     return (
         replace(result, output=output)
         if isinstance(tool, EngineTool)
-        else ToolResult(result.success, output, outcome=result.outcome)
+        else ToolResult(result.success, output, outcome=result.outcome, entries=_asks(result))
     )
+
+
+def _asks(result: ToolResult) -> tuple[NewEntry, ...]:
+    """Return the entries of a call that waits for an answer; other entries are for tools that stage them."""
+    return result.entries if result.outcome == "pending" else ()
 
 
 def _cut(text: str, limit_bytes: int) -> str:

@@ -279,13 +279,13 @@ class Draft:
             self.outside.append(self.results[-1])
             if result.outcome == "interrupted":
                 self.remarks.append(f"{call.tool}: {result.output}")
-        for effect in result.effects:
-            self.staged[effect.place] = effect
-            if result.passed_on:
-                self.passed_on[effect.place] = result.passed_on
+        self.staged |= {effect.place: effect for effect in result.effects}
+        if result.passed_on:
+            self.passed_on |= {effect.place: result.passed_on for effect in result.effects}
         proposed = proposal_in(call) if result.success else None
-        for new in (*result.entries[: self.room], *([proposed] if proposed else [])):
-            self.write(new, at)
+        for new in filter(None, (*result.entries[: self.room], proposed)):
+            if (entry := self.write(new, at)) and result.outcome == "pending":  # answered in its place
+                self.asked[entry.identity] = len(self.results)
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:
         """Add a result to those that the model is shown next; `call` is the call's id, if it has one."""

@@ -80,6 +80,9 @@ def _made(kind: type[TeamTool], name: str, description: str, target: str) -> Tea
     return made()
 
 
+CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this answer.)"
+
+
 def answered_results(results: Sequence[Mapping[str, Any]], asked: Sequence[Ended]) -> list[Mapping[str, Any]]:
     """Return the results of a turn's calls with the answers in their places that have come since."""
     by_call = {ended.asked.call - 1: ended for ended in asked if ended.asked.call}
@@ -94,7 +97,8 @@ def _result_of(ended: Ended) -> ToolResult:
     said, end = text_of(ended.payload or {}), ended.asked.end
     match end:
         case "answered":
-            return ToolResult(True, said[:RESULTS_CHARS])
+            goes_on = CALL_AGAIN if ended.entry is not None and "call" in ended.entry.payload else ""
+            return ToolResult(True, f"{said[:RESULTS_CHARS]}{goes_on}")
         case "":
             return ToolResult(True, f"{ended.asked.to} has not answered yet; you need not wait for it")
         case "expired" if ended.payload is not None:

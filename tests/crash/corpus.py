@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -16,6 +17,7 @@ from functions_corpus import functions
 from models_corpus import stand_in
 from parts import by_hand, call, remembers
 from planned_corpus import planned
+from served_corpus import served
 from skilled_corpus import skilled
 
 from lemming.files import fs
@@ -370,6 +372,7 @@ CASES = [
     Case(skilled, 3, at_once=3),
     Case(keeping, 2, at_once=2),
     Case(functions, 2, at_once=2),
+    *([Case(served, 2, at_once=2)] if find_spec("mcp") else ()),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

@@ -3,7 +3,7 @@
 As a program (`python mischief.py [WORD...]`) it speaks by standard input and output. `by_http` answers on a
 port of this process, for organisations that are opened hundreds of times. Words: `mute` says nothing at all;
 `dead` ends at once; `other` has another description of `add`; `more` has one more tool; `endless` begins a
-line that never ends.
+line that never ends; `asks` speaks the newer protocol, in which a tool may ask back, and has some that do.
 """
 
 from __future__ import annotations
@@ -18,12 +18,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
+DONE = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
 UNKNOWN = {"code": -32601, "message": "Method not found"}
 
 
 def tool(name: str, description: str, **properties: dict[str, Any]) -> dict[str, Any]:
     schema = {"type": "object", "properties": properties, "required": sorted(properties)}
     return {"name": name, "description": description, "inputSchema": schema}
+
+
+BOOK = {**tool("book", "Book a table.", table=NUMBER), "annotations": {"idempotentHint": True}}
+SURE = {"properties": {"sure": {"type": "boolean"}, "name": {"type": "string"}}, "required": ["sure"]}
 
 
 def tools(words: set[str]) -> list[dict[str, Any]]:
@@ -40,6 +45,7 @@ def tools(words: set[str]) -> list[dict[str, Any]]:
         tool("secret", "Tell the variable MISCHIEF_TOKEN."),
         tool("slash/es", "A name that cannot be used."),
         *([tool("extra", "One more.")] if "more" in words else ()),
+        *([BOOK, tool("sample", "Ask for a model.")] if "asks" in words else ()),
     ]
 
 
@@ -51,8 +57,12 @@ def answer(request: dict[str, Any], words: set[str]) -> Any:
                 "capabilities": {"tools": {}},
                 "serverInfo": {"name": "mischief", "version": "1"},
             }
+        case "server/discover" if "asks" in words:
+            return {**DONE, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
         case "tools/list":
-            return {"tools": tools(words)}
+            return {**(DONE if "asks" in words else {}), "tools": tools(words)}
+        case "tools/call" if request["params"]["name"] in ("book", "sample"):
+            return asked_back(request["params"])
         case "tools/call":
             return call(request["params"]["name"], request["params"].get("arguments") or {})
     return None
@@ -91,6 +101,20 @@ def call(name: str, args: dict[str, Any]) -> Any:
     return None
 
 
+def asked_back(params: dict[str, Any]) -> Any:
+    """Ask whether it is meant, or for what nobody gives; with the answer, say what came of it."""
+    table, responses = params["arguments"].get("table"), params.get("inputResponses")
+    if responses:
+        text = f"table {table}: {json.dumps(responses['sure']['content'])}, {params['requestState']}"
+        return {**said(text), "resultType": "complete"}
+    schema = {"type": "object", **SURE}
+    question = {"mode": "form", "message": f"Book\ntable {table}?", "requestedSchema": schema}
+    request = {"method": "elicitation/create", "params": question}
+    if params["name"] == "sample":
+        request = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 1}}
+    return {"resultType": "input_required", "inputRequests": {"sure": request}, "requestState": "state of 1"}
+
+
 def said(text: str) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text}]}
 
@@ -102,9 +126,11 @@ def replied(request: dict[str, Any], words: set[str]) -> str:
 
 
 class _Handler(BaseHTTPRequestHandler):
+    words: set[str]
+
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        body = replied(request, set()).encode() if "id" in request else b""
+        body = replied(request, self.words).encode() if "id" in request else b""
         self.send_response(200 if body else 202)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
@@ -119,9 +145,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @cache
-def by_http() -> str:
+def by_http(*words: str) -> str:
     """Return the address at which the server answers, on a thread, until the process ends."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+    handler = type("Handler", (_Handler,), {"words": {*words}})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return f"http://127.0.0.1:{server.server_address[1]}/mcp"
 
