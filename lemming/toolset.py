@@ -196,7 +196,7 @@ def require_one_of_each(
 def _twice(message: str, origin: str) -> Problem:
     file, _, line = origin.partition(":")
     hint = "give one of them another name: @tool(name=...)"
-    return Problem(message, file, int(line) if line.isdigit() else 0, hint=hint)
+    return Problem(message, file, *((int(line), 1) if line.isdigit() else (0, 0)), hint=hint)
 
 
 def _of_the_team(agent: Agent | None) -> set[str]:

@@ -111,7 +111,7 @@ def _added(into: dict[str, Tool], tools: Sequence[Tool]) -> Iterator[Problem]:
             file, _, line = tool.origin.partition(":")
             both = f"that of {tool.origin}, and that of {into[tool.name].origin}"
             hint = "give one of them another name: @tool(name=...)"
-            yield Problem(f'two tools are called "{tool.name}": {both}', file, int(line or 0), hint=hint)
+            yield Problem(f'two tools are called "{tool.name}": {both}', file, int(line or 0), 1, hint=hint)
         into[tool.name] = tool
 
 
@@ -124,5 +124,7 @@ def _unloadable(base: Path, file: str, error: BaseException) -> ConfigError:
             file if not error.filename.startswith(str(base)) else str(Path(error.filename).relative_to(base))
         )
     message = redact(f"cannot be loaded: {words_of(error)}{f'; {steps}' if steps else ''}")
-    problem = Problem(message, file, line, hint="mend it there, or take the file out of `tool_files`")
+    problem = Problem(
+        message, file, line, min(line, 1), hint="mend it there, or take the file out of `tool_files`"
+    )
     return ConfigError(str(problem), problems=(problem,))

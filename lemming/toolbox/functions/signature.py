@@ -15,10 +15,10 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic.errors import PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
-from pydantic_core import PydanticSerializationError, to_json
+from pydantic_core import to_json
 
-from lemming.errors import ConfigError
-from lemming.files.jsontext import nearest
+from lemming.errors import ConfigError, Problem
+from lemming.files.jsontext import compact, nearest
 from lemming.tool_context import ToolContext
 
 _BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -27,6 +27,11 @@ _PROBLEMS_TOLD, _GOT_CHARS = 20, 80
 
 class BadFunction(ConfigError):
     """A function that cannot be a tool; the message says why, `where` is `file:line`."""
+
+    def __init__(self, message: str, *, where: str, hint: str = "") -> None:
+        file, _, line = where.rpartition(":")
+        problem = Problem(message, file, int(line), 1, hint=hint, code=self.code)
+        super().__init__(message, where=where, hint=hint, problems=(problem,))
 
 
 class Signature:
@@ -51,8 +56,8 @@ class Signature:
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments as the function's own types; raise `ValueError` that names each that is wrong."""
         try:
-            raw = to_json(arguments)
-        except (ValueError, PydanticSerializationError) as error:
+            raw = compact(arguments)
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"not JSON: {error}") from error
         try:
             checked = self._model.model_validate_json(raw)
@@ -100,7 +105,7 @@ class Signature:
             model.model_json_schema(schema_generator=_Plain)
         except PydanticUserError as error:
             what = f"a parameter of {self._name} has a type that cannot come from JSON: {error.message}"
-            raise BadFunction(what.partition("\n")[0], where=self._where) from error
+            raise BadFunction(what.partition("\n")[0].partition(". Set ")[0], where=self._where) from error
         return model
 
 

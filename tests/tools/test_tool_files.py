@@ -1,0 +1,251 @@
+"""Files of tools: which are loaded, for whom, and what is said of those that are not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from workshop import Workshop
+
+from lemming.cli import run
+from lemming.config import load_config
+from lemming.errors import ConfigError
+from lemming.inspect.reach import reaches
+from lemming.testing import make_org
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Workshop]:
+    shop = Workshop(tmp_path / "org")
+    yield shop
+    shop.org.close()
+
+
+@pytest.mark.parametrize(
+    ("code", "line", "said"),
+    [
+        ("@tool\ndef f(x) -> str: ...\n", 4, 'parameter "x" of f has no type'),
+        ("@tool\ndef f(*args: int) -> str: ...\n", 4, "*args of f takes any number of arguments"),
+        ("@tool\ndef f(**more: int) -> str: ...\n", 4, "**more of f takes any number of arguments"),
+        ("@tool\ndef f(x: int, /) -> str: ...\n", 4, "x of f cannot be given by name"),
+        ("@tool\ndef f(x: Unheard) -> str: ...\n", 4, "name 'Unheard' is not defined"),
+        ("import threading\n@tool\ndef f(x: threading.Lock) -> str: ...\n", 5, "cannot come from JSON"),
+        (
+            "import io\n@tool\ndef f(x: io.StringIO) -> str: ...\n",
+            5,
+            "a type that cannot come from JSON",
+        ),
+        ("@tool\ndef f(: int): ...\n", 5, "SyntaxError"),
+        (
+            "def g():\n    return 1 / 0\ng()\n",
+            5,
+            "ZeroDivisionError: division by zero; tools/mine.py:6 in <module>",
+        ),
+        ("import not_there_at_all\n", 4, "ModuleNotFoundError"),
+        ("sys.exit(3)\n", 4, "SystemExit: 3"),
+        ("@tool(tool_class='raed')\ndef f() -> str: ...\n", 4, 'did you mean "read"?'),
+        ("@tool(repeatabel=True)\ndef f() -> str: ...\n", 4, 'did you mean "repeatable"?'),
+        ("@tool(timeout_s=0)\ndef f() -> str: ...\n", 4, "it must be more than 0"),
+        ("@tool(name='a b')\ndef f() -> str: ...\n", 4, "a tool's name has"),
+        ("@tool(reads='shared')\ndef f() -> str: ...\n", 4, 'write ["shared"]'),
+        ("@tool\nclass F: ...\n", 4, "makes a function a tool"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_told_with_its_line(
+    shop: Workshop, code: str, line: int, said: str
+) -> None:
+    shop.file(code)
+    with pytest.raises(ConfigError) as raised:
+        _ = shop.toolset
+    (problem,) = raised.value.problems
+    assert said in problem.message, problem.message
+    assert problem.where.startswith(f"tools/mine.py:{line}")
+
+
+def test_all_that_is_wrong_in_all_files_is_told_at_once(shop: Workshop) -> None:
+    shop.file("@tool\ndef f(x) -> str: ...\n")
+    shop.file("1 / 0\n", "tools/other.py")
+    with pytest.raises(ConfigError) as raised:
+        _ = shop.toolset
+    assert [problem.file for problem in raised.value.problems] == ["tools/mine.py", "tools/other.py"]
+
+
+def test_files_in_one_folder_may_import_each_other(shop: Workshop) -> None:
+    shop.file("def twice(text: str) -> str:\n    return text * 2\n", "tools/common.py")
+    shop.file("from .common import twice\n@tool\ndef double(text: str) -> str:\n    return twice(text)\n")
+    assert shop.call("double", text="a").output == "aa"
+    shop.file("def twice(text: str) -> str:\n    return text * 3\n", "tools/common.py")
+    assert shop.call("double", text="a").output == "aa"
+
+
+def test_a_tool_of_an_agents_own_folder_is_there_for_that_agent_only(shop: Workshop) -> None:
+    make_org(shop.base, shop.resume(), shop.resume("bob"), script=[], org=shop.settings)
+    shop.file("@tool\ndef mine() -> str:\n    return 'of bob'\n", "agents/bob/tools/mine.py")
+    assert "mine" not in shop.toolset
+    assert "mine" in shop.toolset.of("bob")
+    assert shop.call("mine").outcome == "not_found"
+    assert "bob" not in shop.call("mine").output
+
+
+def test_two_agents_may_have_each_a_tool_of_one_name(shop: Workshop) -> None:
+    make_org(shop.base, shop.resume(), shop.resume("bob"), script=[], org=shop.settings)
+    for name in ("ada", "bob"):
+        shop.file(f"@tool\ndef mine() -> str:\n    return 'of {name}'\n", f"agents/{name}/tools/mine.py")
+    assert shop.call("mine").output == "of ada"
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "name", "both"),
+    [
+        ("tools/a.py", "tools/b.py", "twin", ("tools/a.py:4", "tools/b.py:4")),
+        ("tools/a.py", "agents/ada/tools/b.py", "twin", ("tools/a.py:4", "agents/ada/tools/b.py:4")),
+        ("tools/a.py", "tools/b.py", "file_read", ("tools/a.py:4", "lemming.toolbox.files.FileRead")),
+    ],
+)
+def test_one_name_twice_is_an_error_that_names_both(
+    shop: Workshop, first: str, second: str, name: str, both: tuple[str, str]
+) -> None:
+    for file in (first, second):
+        shop.file(f"@tool\ndef {name}() -> str: ...\n", file)
+    if name == "file_read":
+        (shop.base / second).unlink()
+    with pytest.raises(ConfigError) as raised:
+        _ = shop.toolset
+    assert all(where in str(raised.value) for where in both), str(raised.value)
+    assert f'two tools are called "{name}"' in str(raised.value)
+
+
+def test_a_tool_that_is_called_as_one_of_the_team_is_an_error(shop: Workshop) -> None:
+    shop.file("@tool\ndef ask_bob() -> str: ...\n")
+    ada = shop.resume(team={"ask": ["bob"]})
+    make_org(shop.base, ada, shop.resume("bob"), script=[], org=shop.settings)
+    with pytest.raises(ConfigError, match="the team of ada"):
+        _ = shop.toolset
+
+
+@pytest.mark.parametrize(
+    ("files", "pattern", "grant"),
+    [
+        ("tools/mine.py", "tools/*.py", "{base}"),
+        ("tools/mine.py", "tools/*.py", "{base}/tools"),
+        ("shared/mine.py", "shared/*.py", "./shared"),
+        ("agents/ada/workspace/mine.py", "agents/*/workspace/*.py", "./shared"),
+    ],
+)
+def test_a_file_that_an_agent_may_write_is_refused_by_name(
+    tmp_path: Path, files: str, pattern: str, grant: str
+) -> None:
+    shop = Workshop(tmp_path / "org", tool_files=[pattern])
+    shop.file("@tool\ndef mine() -> str: ...\n", files)
+    access = {"allow_read": [], "allow_write": [grant.format(base=shop.base)]}
+    make_org(shop.base, shop.resume(permissions={"file_access": access}), script=[], org=shop.settings)
+    with pytest.raises(ConfigError) as raised:
+        _ = shop.toolset
+    assert raised.value.problems[0].file in (files, str(Path(files).parent))
+    assert "ada may write it" in str(raised.value)
+
+
+@pytest.mark.parametrize("pattern", ["/etc/*.py", "../*.py", "tools/../../x.py", "tools/*"])
+def test_a_pattern_that_leads_elsewhere_is_refused(tmp_path: Path, pattern: str) -> None:
+    with pytest.raises(ConfigError, match="names no Python files in here"):
+        _ = Workshop(tmp_path / "org", tool_files=[pattern]).toolset
+
+
+def test_a_link_is_refused(shop: Workshop, tmp_path: Path) -> None:
+    (tmp_path / "other.py").write_text("")
+    (shop.base / "tools").mkdir()
+    (shop.base / "tools/linked.py").symlink_to(tmp_path / "other.py")
+    with pytest.raises(ConfigError, match="symbolic link refused"):
+        _ = shop.toolset
+
+
+def test_no_bytecode_is_left_beside_the_files(shop: Workshop) -> None:
+    shop.file("@tool\ndef mine() -> str:\n    return 'x'\n")
+    assert shop.call("mine").output == "x"
+    assert sorted(path.name for path in (shop.base / "tools").rglob("*")) == ["mine.py"]
+
+
+def test_nothing_is_loaded_that_no_setting_names(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org", tool_files=[])
+    shop.file("raise SystemExit\n")
+    assert "mine" not in shop.toolset
+
+
+def test_patterns_in_a_resume_stand_for_all_tools_that_fit(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org", tools=["weather_*", "file_rea"])
+    shop.file(
+        "@tool\ndef weather_now() -> str:\n    return 'rain'\n@tool\ndef climate() -> str:\n    return 'x'\n"
+    )
+    assert shop.call("weather_now").output == "rain"
+    assert shop.call("climate").outcome == "denied"
+    assert run(["-C", str(shop.base), "validate"]) == 3
+    shop.org.close()
+
+
+def test_a_pattern_that_fits_nothing_is_told_with_the_nearest_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shop = Workshop(tmp_path / "org", tools=["wether_*"])
+    shop.file("@tool\ndef weather_now() -> str:\n    return 'rain'\n")
+    assert run(["-C", str(shop.base), "validate", "--json"]) == 3
+    problems = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    (problem,) = [it for it in problems if it.get("pointer") == "/permissions/tools/0"]
+    assert problem["message"] == 'no tool "wether_*"'
+
+
+def test_trust_says_which_code_runs(shop: Workshop) -> None:
+    shop.file("@tool\ndef mine() -> str: ...\n")
+    assert "runs the Python code in tools/mine.py" in reaches(shop.base, load_config(shop.base), [])
+
+
+def test_what_nobody_agreed_to_is_not_loaded_to_look_at_it(
+    shop: Workshop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shop.file(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    for look in (["tools", "list"], ["validate"], ["plan"]):
+        run(["-C", str(shop.base), *look])
+    assert "not imported: tools/*.py" in capsys.readouterr().err
+    assert not (tmp_path / "ran").exists()
+    run(["-C", str(shop.base), "trust", "--yes"])
+    run(["-C", str(shop.base), "tools", "list"])
+    assert (tmp_path / "ran").exists()
+
+
+def test_a_class_in_a_file_of_tools_belongs_to_its_organisation(shop: Workshop, tmp_path: Path) -> None:
+    shop.file(
+        """
+        from lemming.tools import Tool, ToolRegistry
+        class Old(Tool):
+            name = "old_style"
+            description = "Works beside functions."
+            def execute(self, agent_name: str, base_path: str) -> ToolResult:
+                return ToolResult(True, agent_name)
+        ToolRegistry.register(Old())
+        """
+    )
+    assert shop.call("old_style").output == "ada"
+    other = Workshop(tmp_path / "other")
+    assert "old_style" not in other.toolset
+
+
+def test_functions_of_a_plugin_register_themselves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    code = "from lemming.tools import tool\nimport os\n@tool\ndef of_a_plugin() -> str:\n"
+    code += "    return str(os.getpid())\n"
+    (tmp_path / "plugin_with_a_function.py").write_text(code)
+    shop = Workshop(tmp_path / "org", tool_files=[], plugins=["plugin_with_a_function"])
+    from lemming.plugins.registry import load_plugins
+    from lemming.tools import ToolRegistry
+
+    load_plugins(("plugin_with_a_function",))
+    import os
+
+    try:
+        assert shop.call("of_a_plugin").output not in ("", str(os.getpid()))
+        assert "of_a_plugin" not in Workshop(tmp_path / "two").toolset
+    finally:
+        shop.org.close()
+        ToolRegistry.unregister("of_a_plugin")
