@@ -65,10 +65,14 @@ def _failed(why: str, outcome: Outcome = "failed") -> ToolResult:
 def limit_of(tool: Tool, context: ToolContext) -> float:
     """Return how long a call may take, in seconds: the tightest of all limits there are.
 
-    A class of somebody's own may say more than the organisation does: it may always have.
+    A class of somebody's own may say more than the organisation does: it may always have. Tools that ship and
+    end in time by themselves have settings of their own.
     """
     own = tool.timeout_s if tool.timeout_s is not None else math.inf
-    of_org = context.settings.tool_timeout_s if tool.timeout_s is None or tool.stages_files else math.inf
+    has_own = (
+        tool.keeps_deadline if isinstance(tool, EngineTool) else own < math.inf and not tool.stages_files
+    )
+    of_org = math.inf if has_own else context.settings.tool_timeout_s
     of_agent = context.agent.turn.tool_timeout_s or math.inf
     return min(own, of_org, of_agent, context.limit_s)
 

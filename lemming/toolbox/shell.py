@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from lemming import paths
@@ -44,9 +45,10 @@ class Shell(EngineTool):
 
         if "\0" in command or len(command.encode("utf-8", "replace")) > COMMAND_LIMIT_BYTES:
             raise ToolError(f"{self.name}: a command has no NUL and at most {COMMAND_LIMIT_BYTES} bytes")
-        settings = context.settings.shell
+        shell = context.settings.shell
+        settings = replace(shell, timeout_s=min(shell.timeout_s, context.limit_s))
         workspace = paths.workspace_folder(context.agent.name)
-        outcome = run_confined(command, context.base, workspace, context.settings)
+        outcome = run_confined(command, context.base, workspace, replace(context.settings, shell=settings))
         verdict = outcome.verdict
         how = {
             "exit": f"exit status {verdict.status}",
@@ -60,7 +62,10 @@ class Shell(EngineTool):
         text = outcome.output.decode("utf-8", "replace")
         cut = f"\n[output cut: the first {len(outcome.output)} of {outcome.output_bytes} bytes are shown]"
         is_cut = outcome.output_bytes > len(outcome.output)
-        return ToolResult(how == "exit status 0", f"{how}\n{text}{cut if is_cut else ''}".rstrip())
+        said = f"{how}\n{text}{cut if is_cut else ''}".rstrip()
+        if verdict.ended == "timeout":
+            return ToolResult(False, said, outcome="timed_out")
+        return ToolResult(how == "exit status 0", said)
 
 
 def _is_open(settings: Org) -> bool:

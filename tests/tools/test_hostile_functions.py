@@ -46,7 +46,6 @@ GIVES = {
     "inf": lambda: {"x": float("inf")}, "bytes": lambda: b"\\xff\\xfe", "text bytes": lambda: b"hello",
     "set": lambda: {1}, "generator": lambda: (n for n in range(3)), "lambda": lambda: (lambda: 1),
     "class": lambda: Odd, "module": lambda: sys, "surrogate": lambda: "\\ud800",
-   
     "surrogates": lambda: ["\\ud800"],
     "nul": lambda: "\\x00", "complex": lambda: 1j, "odd": lambda: Odd(""), "raises": lambda: Odd("raises"),
     "number": lambda: Odd("number"), "keys": lambda: {(1, 2): 3}, "none key": lambda: {None: 1},
