@@ -47,7 +47,7 @@ def call_tool(
     except LeftBehind:
         raise
     except DiskError as error:
-        if isinstance(tool, EngineTool) and not error.concerns_one_file:
+        if tool.stages_files and not error.concerns_one_file:
             raise  # it says nothing about the call
         return _failed(str(error))
     except ToolError as error:

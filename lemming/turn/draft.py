@@ -46,6 +46,7 @@ class Draft:
         self.results: list[dict[str, Any]] = []
         self.calls: list[str] = []  # of the results, what the backend calls the tool calls
         self.used: list[ToolUsed] = []
+        self.untold = 0  # calls that failed, of which nobody is told
         self.outside: list[dict[str, Any]] = []
         self.passed_on: dict[str, float] = {}  # by the resume that says so
         self.shown = self.accepted = 0
@@ -266,26 +267,38 @@ class Draft:
             self.memory[place] = self.staged[place] = effect
 
     def use(self, call: ToolCall, at: str) -> None:
-        """Call a tool, and stage the files that it wants written."""
+        """Call a tool, and stage the files that it wants written.
+
+        Raises `ToolError` when it failed and that is to end the turn.
+        """
         if call.tool in self.team:
             self.delegate(call, at)
             return
-        index, staged = len(self.results), dict(self.staged)
+        index, staged = len(self.results) + self.untold, dict(self.staged)
         result = self.source.use(index, call, at, staged)
-        self.add_result(call.tool, call.args, result, call.id)
+        is_untold = result.on_error == "skip" and not result.success
+        if is_untold:
+            self.untold += 1
+            self.used.append(tool_used(call.tool, result))
+        else:
+            self.add_result(call.tool, call.args, result, call.id)
         if self.source.reached_outside(index):  # they are written, and were the tool's to change
             self.settled.update(staged)
             self.staged.clear()
-            self.outside.append(self.results[-1])
+            self.outside += [] if is_untold else self.results[-1:]
             if result.outcome == "interrupted":
                 self.remarks.append(f"{call.tool}: {result.output}")
         self.staged |= {effect.place: effect for effect in result.effects}
         if result.passed_on:
             self.passed_on |= {effect.place: result.passed_on for effect in result.effects}
         proposed = proposal_in(call) if result.success else None
+        if (beyond := len(result.entries) - self.room) > 0:
+            self.remarks.append(f"{call.tool}: {beyond} entries beyond the turn's limit were not written")
         for new in filter(None, (*result.entries[: self.room], proposed)):
             if (entry := self.write(new, at)) and result.outcome == "pending":  # answered in its place
                 self.asked[entry.identity] = len(self.results)
+        if result.on_error == "stop" and not result.success:
+            raise ToolError(f"{call.tool} ends the turn when it fails: {result.output}"[:2000])
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:
         """Add a result to those that the model is shown next; `call` is the call's id, if it has one."""

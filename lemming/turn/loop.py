@@ -6,7 +6,7 @@ give back the recorded answer where there is one.
 
 from __future__ import annotations
 
-from lemming.errors import ContractError, OutOfCredits, ProviderError
+from lemming.errors import ContractError, OutOfCredits, ProviderError, ToolError
 from lemming.report import End
 from lemming.turn.draft import Draft
 from lemming.turn.ending import add_up
@@ -59,6 +59,8 @@ def finish(draft: Draft, strategy: Strategy = react) -> TurnOutcome:
             return add_up(draft, "out_of_credits", error)
         draft.remarks.append(str(error))
         return add_up(draft, "out_of_credits")
+    except ToolError as error:
+        return add_up(draft, "failed", error)
     except ContractError as error:
         return add_up(draft, "bad_reply", error)
     except ProviderError as error:

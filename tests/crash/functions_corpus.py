@@ -29,6 +29,14 @@ def count(ctx: ToolContext, step: int = 1) -> dict:
 def much() -> str:
     return "line\\n" * 8000
 
+@tool(repeatable=True, process=False, independent=True, on_error="skip")
+def whisper() -> str:
+    raise ValueError("nobody hears")
+
+@tool(repeatable=True, process=False, independent=True, on_error="stop")
+def stop() -> str:
+    raise ValueError("no more")
+
 @tool(repeatable=True, process=False, independent=True)
 def refuse(how: str) -> ToolResult:
     if how == "recoverable":
@@ -40,7 +48,7 @@ def refuse(how: str) -> ToolResult:
 
 
 def functions(base: Path, org: dict[str, Any]) -> None:
-    """Two agents that call functions, one of them over two steps."""
+    """Agents that call functions: one over two steps, one whose turn a function ends."""
     calls = [
         call("look", name="README.txt"),
         call("count", step="2"),
@@ -49,18 +57,21 @@ def functions(base: Path, org: dict[str, Any]) -> None:
         call("refuse", how="error"),
         call("refuse", how="otherwise"),
         call("count", steps=1),
+        call("whisper"),
         call("count"),
         call("cout"),
     ]
-    may = {"read_outboxes": [], "tools": ["look", "count", "much", "ref*"]}
+    may = {"read_outboxes": [], "tools": ["look", "count", "much", "ref*", "whisper", "stop"]}
     make_org(
         base,
         resume("ada", permissions=may, turn={"max_steps": 2}),
         resume("bob", permissions={**may, "tools": ["count"]}),
+        resume("cyd", permissions=may),
         org={**org, "tool_files": ["tools/*.py"]},
         script=[
             {"agent": "ada", "step": 0, "reply": say("calling", tool_calls=calls)},
             {"agent": "ada", "step": 1, "reply": remembers("called", tool_calls=calls[:2])},
+            {"agent": "cyd", "reply": say("calling", tool_calls=[call("count"), call("stop"), call("much")])},
             {"agent": "bob", "reply": say("calling too", tool_calls=calls[1:3])},
         ],
     )

@@ -16,6 +16,7 @@ from workshop import Workshop, call
 from lemming.cli import run
 from lemming.clock import FrozenClock
 from lemming.engine import run_once
+from lemming.journal.ledger import read_state
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.tools import ToolResult
 
@@ -84,6 +85,7 @@ import sys
 from pathlib import Path
 from lemming.clock import FrozenClock
 from lemming.engine import run_once
+from lemming.journal.ledger import read_state
 run_once(Path(sys.argv[1]), clock=FrozenClock())
 """
 
@@ -151,6 +153,42 @@ def test_an_edit_counts_from_the_next_tick_and_a_broken_one_leaves_the_tools_as_
     log = (shop.base / "logs/engine.log").read_text()
     assert "the tools from before hold until it is mended" in log
     assert "tools/mine.py:6" in log
+
+
+FAILS = """
+@tool(on_error="{on_error}", repeatable={repeatable})
+def fails() -> str:
+    raise ValueError("no")
+
+@tool(repeatable=True)
+def works() -> str:
+    return "worked"
+"""
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+@pytest.mark.parametrize(("on_error", "told"), [("return", ["fails", "works"]), ("skip", ["works"])])
+def test_a_failure_is_told_to_the_model_unless_the_tool_says_that_it_is_not(
+    tmp_path: Path, on_error: str, told: list[str], repeatable: bool
+) -> None:
+    shop = Workshop(tmp_path / "org")
+    shop.file(FAILS.format(on_error=on_error, repeatable=repeatable))
+    (turn,) = shop.run(call("fails"), call("works")).turns
+    assert [used["tool"] for used in turn.tools] == ["fails", "works"]
+    assert [result["tool"] for result in read_state(shop.base, "ada").results] == told
+    assert [record["index"] for record in shop.finished()] == [0, 1]
+    assert run(["-C", str(shop.base), "verify"]) == 0
+
+
+@pytest.mark.parametrize("repeatable", [True, False])
+def test_a_tool_may_end_the_turn_when_it_fails(tmp_path: Path, repeatable: bool) -> None:
+    shop = Workshop(tmp_path / "org")
+    shop.file(FAILS.format(on_error="stop", repeatable=repeatable))
+    (turn,) = shop.run(call("works"), call("fails"), call("works")).turns
+    assert (turn.status, turn.entries) == ("failed", [])
+    assert "fails ends the turn when it fails: fails failed: ValueError: no" in turn.reason
+    assert len(shop.finished()) == 2
+    assert run(["-C", str(shop.base), "verify"]) == 0
 
 
 def test_two_organisations_in_one_process_have_each_its_own_tools(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.errors import Outcome, ProviderError, RecoverableError, ToolError
+from lemming.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
 from lemming.llm.retrying import try_again
 from lemming.plugins.errors import is_own, provider_error, words_of
 from lemming.tool_context import Asked, ToolContext
@@ -35,7 +35,10 @@ class Done:
 
 
 def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> Done:
-    """Run a call. Whatever goes wrong in it becomes its result; what it asked for is then dropped."""
+    """Run a call. Whatever goes wrong in it becomes its result; what it asked for is then dropped.
+
+    Raises `DiskError` when the organisation's disk fails under it, which says nothing about the call.
+    """
     tried = 0
 
     def once() -> tuple[ToolResult, Asked]:
@@ -52,6 +55,8 @@ def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> 
         result, asked = (
             try_again(once, is_transient=is_transient, attempts=most, **pauses) if most > 1 else once()
         )
+    except DiskError:
+        raise
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of a tool call
         return _failed(tool, error, tried)
     return Done(_with_attempts(result, tried), asked)

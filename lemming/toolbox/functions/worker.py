@@ -17,7 +17,7 @@ from typing import Any
 from pydantic_core import from_json, to_json
 
 from lemming.declared import declared
-from lemming.errors import ToolError
+from lemming.errors import LemmingError, ToolError
 from lemming.tool_context import Asked
 from lemming.toolbox.functions.body import Done, run, trace_of
 from lemming.toolbox.functions.homes import Home, found_in
@@ -44,7 +44,7 @@ def _answer(request: dict[str, Any], tools: dict[Home, FunctionTool], sources: S
         if home not in tools:
             tools[home] = _found(home, Path(request["base"]), sources)
         done = run(tools[home], request["args"], context_in(request))
-    except ToolError as error:
+    except LemmingError as error:
         done = Done(ToolResult(False, str(error)), Asked())
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: loading somebody's code
         why = f"{home.qualname} cannot be loaded: {type(error).__name__}: {error}"
