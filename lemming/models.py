@@ -56,10 +56,11 @@ class ModelEntry:
             "JSON; null: native where the backend prefers it (openai, anthropic)."
         ),
     )
-    prompt: Literal["full", "brief", "values"] = field(
+    prompt: Literal["full", "brief", "tools", "values"] = field(
         default="full",
         metadata=about(
-            '"brief": short, for very small models. "values": JSON instead of prose, for programs.'
+            '"brief": short, for very small models. "tools": one action a step, for small models that call '
+            'tools. "values": JSON instead of prose, for programs.'
         ),
     )
     per_call: float = field(default=1.0, metadata=about("Credits a call costs.", ge=0, le=LARGEST_AMOUNT))

@@ -24,6 +24,9 @@ from lemming.providers import Request
 INSTEAD = {
     "json_schema": 'is asked for JSON without a schema; `"options": {"json": "object"}` says so',
     "json_object": 'is asked for JSON in the prompt alone; `"options": {"json": "text"}` says so',
+    "schema_beside_tools": "is given no schema where it is given tools",
+    "tools": 'is told of tools in the prompt; `"tools": "contract"` says so',
+    "encrypted_content": "forgets what it thought from one step of a turn to the next",
     "stream": "is not watched: its answers come whole",
     "seed": "is asked without a seed",
     "temperature": "is asked without a temperature",

@@ -14,28 +14,42 @@ from lemming.clock import Clock
 from lemming.config import Org
 from lemming.contract import brief_schema, parse_reply, reply_schema
 from lemming.errors import ContractError, Problem, UsageError
+from lemming.kinds import MessageKind
 from lemming.llm.prices import price_of
 from lemming.llm.pricing import usage_of
 from lemming.llm.servers import INSTEAD
 from lemming.models import ModelEntry
-from lemming.providers import Message, Request, is_channel, is_person, require_reply
+from lemming.providers import Message, Reply, Request, is_channel, is_person, require_reply
 from lemming.tick.backends import Backends
+from lemming.turn.actions import action_schema, actions_of, as_reply
+from lemming.turn.opening import calls_natively
 from lemming.turn.prompt import OPENINGS
 
 NO_MODELS = ("plan", "clock", "replay")
 TESTER = Agent(name="tester", title="Tester", instructions="You try out whether a model is of use here.")
+KINDS: tuple[MessageKind, ...] = ("message",)
+PING = {
+    "name": "ping",
+    "description": "Says that you are there.",
+    "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+}
+ASK_TO_CALL = "First call the tool ping with the text: ready. Then: "
 QUESTION = 'Write one entry of kind "message" whose text is: ready'
 
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """What came of it. `problem`: why the answer is not the contract; `left_out`: what its server refused."""
+    """What came of it. `problem`: why the answer is not the contract; `left_out`: what its server refused.
+
+    `calls_tools`: whether it called the tool that its backend told it of; None where it was told of none.
+    """
 
     provider: str
     model: str
     text: str
     problem: str
     takes_schema: bool
+    calls_tools: bool | None
     left_out: list[str] = field(default_factory=list)
     input_tokens: int = 0
     output_tokens: int = 0
@@ -56,7 +70,13 @@ class Trial:
     def lines(self, key: str) -> Iterator[tuple[str, str]]:
         """Yield what a person is shown: a label, and what is said of it."""
         yield "model", f'"{key}" is {self.provider} {self.model}'.strip()
-        yield "contract", f"no: {self.problem}" if self.problem else "yes, at the first answer"
+        if not self.calls_tools:
+            yield "contract", f"no: {self.problem}" if self.problem else "yes, at the first answer"
+        if self.calls_tools is not None:
+            yield (
+                "tools",
+                "it calls them by its backend" if self.calls_tools else "told of one, it did not call",
+            )
         yield "schema", "held to one by the backend" if self.takes_schema else "in the prompt only"
         for part in self.left_out:
             yield "without", f"{part}: the server {INSTEAD[part]}"
@@ -82,8 +102,9 @@ def try_out(base: Path, entry: ModelEntry, settings: Org, clock: Clock, stop: th
     refused: list[Problem] = []
     backends = Backends(base, clock, stop, refused.append, settings)
     provider = backends.bare(entry)
+    natively = calls_natively(entry, provider)
     began = time.perf_counter()
-    request = _request(entry, takes_schema=provider.takes_schema)
+    request = _request(entry, takes_schema=provider.takes_schema, natively=natively)
     server = backends.server(entry)
     server.forget(entry.model)
     reply = backends.ask_once(entry, request)
@@ -93,8 +114,9 @@ def try_out(base: Path, entry: ModelEntry, settings: Org, clock: Clock, stop: th
         provider=entry.provider,
         model=reply.model or entry.model,
         text=reply.text,
-        problem=_problem(reply.text, reply.finish),
+        problem="" if reply.calls else _problem(entry, reply),
         takes_schema=provider.takes_schema and "json_schema" not in left_out,
+        calls_tools=bool(reply.calls) if natively else None,
         left_out=left_out,
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -105,27 +127,31 @@ def try_out(base: Path, entry: ModelEntry, settings: Org, clock: Clock, stop: th
     )
 
 
-def _request(entry: ModelEntry, *, takes_schema: bool) -> Request:
-    schema = brief_schema(kinds=("message",)) if entry.prompt == "brief" else _SCHEMA
-    question: Message = {"role": "user", "content": QUESTION}
+def _request(entry: ModelEntry, *, takes_schema: bool, natively: bool) -> Request:
+    question: Message = {"role": "user", "content": f"{ASK_TO_CALL if natively else ''}{QUESTION}"}
+    messages = [*OPENINGS[entry.prompt](TESTER, ()), question]
+    if natively:
+        messages[0]["tools"] = [PING]
     return Request(
         model_name=entry.model,
-        messages=[*OPENINGS[entry.prompt](TESTER, ()), question],
+        messages=messages,
         temperature=entry.temperature,
-        schema=schema if takes_schema else None,
+        schema=_SCHEMAS.get(entry.prompt, _SCHEMA) if takes_schema else None,
         max_output_tokens=entry.max_output_tokens,
         deadline_s=entry.deadline_s,
         agent=TESTER.name,
     )
 
 
-def _problem(text: str, finish: str) -> str:
+def _problem(entry: ModelEntry, reply: Reply) -> str:
+    text = as_reply(reply.text, KINDS) if entry.prompt == "tools" else reply.text
     try:
-        require_reply(finish)
-        parse_reply(text, kinds=("message",), max_entries=1)
+        require_reply(reply.finish)
+        parse_reply(text, kinds=KINDS, max_entries=1)
     except ContractError as error:
         return error.message
     return ""
 
 
-_SCHEMA = reply_schema(kinds=("message",), tools={}, max_entries=1)
+_SCHEMA = reply_schema(kinds=KINDS, tools={}, max_entries=1)
+_SCHEMAS = {"brief": brief_schema(kinds=KINDS), "tools": action_schema(actions_of(TESTER, ()))}

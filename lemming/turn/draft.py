@@ -20,6 +20,7 @@ from lemming.providers import Message, require_reply
 from lemming.report import STATUS_OF, End, Status, ToolUsed
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
+from lemming.turn.actions import as_reply
 from lemming.turn.attachments import attach
 from lemming.turn.prompt import native_tools
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
@@ -150,7 +151,9 @@ class Draft:
 
     def _parsed(self, answer: Answer, kinds: Iterable[str], keep: Keep) -> TurnReply:
         """Return what an answer asks for by text and calls; beside calls, other text is a note."""
-        limit = self.inputs.agent.turn.max_entries
+        limit, kinds = self.inputs.agent.turn.max_entries, tuple(kinds)
+        if self.inputs.model.prompt == "tools":
+            return parse_reply(as_reply(answer.text, kinds), kinds=kinds, max_entries=limit, keep=keep)
         if not answer.calls:
             return parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep)
         try:

@@ -18,9 +18,10 @@ from lemming.kinds import MessageKind
 from lemming.mail.visibility import Mail
 from lemming.models import ModelEntry
 from lemming.organisation import Organisation
-from lemming.providers import Message, make_provider, provider_class
+from lemming.providers import LLMProvider, Message, make_provider, provider_class
 from lemming.tools import Tool
 from lemming.toolset import Toolset
+from lemming.turn.actions import STEPS, action_schema, actions_of
 from lemming.turn.prompt import OPENINGS
 from lemming.turn.team import team_tools
 
@@ -150,12 +151,14 @@ def _make_opening(
     if can.takes_schema:
         in_json = () if can.calls_tools else tools
         schema = _schema(entry.prompt, tuple(limits.kinds), in_json, limits.max_entries)
+        if entry.prompt == "tools":
+            schema = action_schema(actions_of(agent, tools))
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
         "model": vars(entry),
         "allocation": vars(allocation),
-        "max_steps": limits.max_steps or defaults.max_steps,
+        "max_steps": limits.max_steps or max(defaults.max_steps, STEPS if entry.prompt == "tools" else 1),
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
     }
     return Opening(
@@ -179,8 +182,13 @@ def _abilities_of(entry: ModelEntry, base: Path, plugins: list[str]) -> _Abiliti
         why = "its provider takes none" if entry.prompt == "full" else f'its prompt is "{entry.prompt}"'
         what = f'{entry.provider} {entry.model}: "tools": "native" is not possible: {why}'
         raise Unusable(what, where=MODELS_FILE)
+    return _Abilities(provider.takes_schema, calls_natively(entry, provider))
+
+
+def calls_natively(entry: ModelEntry, provider: LLMProvider) -> bool:
+    """Return whether a model calls tools by its backend, not by the JSON of its reply."""
     prefers = entry.tools is None and provider.prefers_tools and entry.prompt == "full"
-    return _Abilities(provider.takes_schema, entry.tools == "native" or prefers)
+    return entry.tools == "native" or prefers
 
 
 def _told_natively(tool: Tool) -> dict[str, Any]:

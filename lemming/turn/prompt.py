@@ -21,6 +21,7 @@ from lemming.messages import OutboxEntry
 from lemming.providers import Message
 from lemming.quoting import fenced, mark_for, quoted
 from lemming.tools import Tool
+from lemming.turn.actions import tools_opening
 
 BRIEF_LINE_CHARS = 600
 
@@ -345,11 +346,13 @@ def _message(role: str, content: str) -> Message:
 OPENINGS: Mapping[str, Callable[[Agent, Iterable[Tool]], list[Message]]] = {
     "full": full_opening,
     "brief": brief_opening,
+    "tools": tools_opening,
     "values": lambda agent, _: [],
 }
 SITUATIONS: Mapping[str, Callable[[Seen], Message]] = {
     "full": full_situation,
     "brief": brief_situation,
+    "tools": brief_situation,
     "values": values_situation,
 }
 """The forms of a prompt, by `ModelEntry.prompt`: how it begins, and what is new in a turn."""

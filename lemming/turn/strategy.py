@@ -14,6 +14,7 @@ from lemming.contract import TurnReply
 from lemming.errors import ContractError, OutOfCredits
 from lemming.providers import Message
 from lemming.report import End
+from lemming.turn.actions import responses
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import correction, native_results, results_message, results_values
 from lemming.turn.values import Answer
@@ -113,6 +114,8 @@ class Turn:
         """Return the messages that show the model what its tools gave, after those up to now."""
         if self._draft.inputs.model.prompt == "values":
             return [results_values(self.results)]
+        if self._draft.inputs.model.prompt == "tools":
+            return [responses(self.results)]
         calls = messages[-1].get("calls", ())
         given = {call: result for result, call in zip(self.results, self._draft.unshown_calls, strict=True)}
         others = [

@@ -6,10 +6,19 @@ from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from lemming.llm.backends.anthropic_wire import Batch, Message, Page, holds, progress_of
+from lemming.llm.backends.anthropic_wire import (
+    Batch,
+    Message,
+    Page,
+    holds,
+    progress_of,
+    wire_messages,
+    wire_tool,
+)
 from lemming.llm.backends.batching import BatchingBackend, whole_of
 from lemming.llm.backends.bounded import batch_sized, client_settings
 from lemming.llm.backends.http import split_system
+from lemming.llm.backends.native import tools_of
 from lemming.llm.batch.api import BatchProgress
 from lemming.llm.streaming import Hear, MessageStream
 from lemming.providers import Reply, Request
@@ -32,6 +41,8 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
     without_schema = 'options.extra to {"output_config": null}'
     takes_extra = True
     takes_schema = True
+    takes_tools = True
+    prefers_tools = True
 
     def __init__(
         self,
@@ -82,8 +93,10 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
         fields: dict[str, Any] = {
             "model": request.model_name,
             "max_tokens": request.max_output_tokens,
-            "messages": messages,
+            "messages": [*wire_messages(messages)],
         }
+        if tools := tools_of(request.messages):
+            fields["tools"] = [wire_tool(tool) for tool in tools]
         if system:
             fields["system"] = system
         if request.schema is not None and "json_schema" not in request.without:
@@ -99,7 +112,7 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
 
     def _parts(self, request: Request) -> list[str]:
         own, sent = super()._further(request), self._body(request)
-        wanted = {"json_schema": "output_config", "temperature": "temperature"}
+        wanted = {"json_schema": "output_config", "tools": "tools", "temperature": "temperature"}
         return [part for part, field in wanted.items() if field in sent and field not in own]
 
     # --- batches -----------------------------------------------------------------------------------

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from lemming.errors import ProviderError
+from lemming.llm.backends.native import ANTHROPIC, arguments_of, in_runs, kept_of, made
 from lemming.llm.batch.api import CLOCKS_DIFFER_BY, BatchProgress
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Finish, Reply
@@ -20,10 +21,58 @@ _FINISHES: dict[str, Finish] = {
 }
 
 
+Json = dict[str, Any]
+
+
+def wire_tool(tool: Json) -> Json:
+    """Return a tool in the API's form."""
+    return {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+
+
+def wire_messages(messages: Sequence[Json]) -> Iterator[Json]:
+    """Yield messages in the API's form, in which results that follow each other are one message."""
+    for run in in_runs(messages):
+        first = run[0]
+        if first["role"] == "tool":
+            yield {"role": "user", "content": [_result(message) for message in run]}
+        elif kept := kept_of(first, ANTHROPIC):
+            yield {"role": "assistant", "content": kept}
+        elif calls := first.get("calls"):
+            text = [{"type": "text", "text": first["content"]}] if first["content"].strip() else []
+            yield {"role": "assistant", "content": [*text, *map(_use, calls)]}
+        else:
+            yield {"role": first["role"], "content": first["content"]}
+
+
+def _result(message: Json) -> Json:
+    error = {} if message.get("success", True) else {"is_error": True}
+    return {"type": "tool_result", "tool_use_id": message["call"], "content": message["content"], **error}
+
+
+def _use(call: Json) -> Json:
+    return {"type": "tool_use", "id": call["id"], "name": call["tool"], "input": arguments_of(call)}
+
+
 @dataclass(frozen=True)
 class _Block:
     type: str
     text: str = ""
+    id: Any = None
+    name: Any = None
+    input: Any = None
+    thinking: str = ""
+    signature: Any = None
+    data: Any = None
+
+    def again(self, call: Json | None) -> list[Json]:
+        """Return the block as the next request of the turn has it; `call` is the call that it makes."""
+        if call is not None:
+            return [_use(call)]
+        if self.type == "text" and self.text.strip():  # an empty one would be refused
+            return [{"type": "text", "text": self.text}]
+        if self.type == "thinking":
+            return [{"type": "thinking", "thinking": self.thinking, "signature": self.signature}]
+        return [{"type": self.type, "data": self.data}] if self.type == "redacted_thinking" else []
 
 
 @dataclass(frozen=True)
@@ -46,7 +95,24 @@ class Message:
             finish=_FINISHES.get(str(self.stop_reason), "stop"),
             model=str(self.model or model_name),
             request_id=str(request_id or self.id or ""),
+            **self._native(),
         )
+
+    def _native(self) -> Json:
+        """Return the fields of a `Reply` that are about tool calls and thinking.
+
+        What the model thought is signed, and has to come back as it was while its calls are answered.
+        """
+        uses = [block for block in self.content if block.type == "tool_use" and isinstance(block.name, str)]
+        calls = made((block.id, block.name, block.input) for block in uses)
+        by_block = {id(block): call for block, call in zip(uses, calls, strict=True)}
+        kept = [again for block in self.content for again in block.again(by_block.get(id(block)))]
+        thoughts = [block.thinking for block in self.content if block.type == "thinking" and block.thinking]
+        return {
+            "calls": calls,
+            "thinking": "\n\n".join(thoughts),
+            "kept": {ANTHROPIC: kept} if calls else None,
+        }
 
     def _input_tokens(self) -> int | None:
         """Return the whole prompt's tokens: this API counts those read from a cache, or put there, apart."""

@@ -30,6 +30,7 @@ from lemming.errors import (
 from lemming.files.documents import adapter
 from lemming.llm.backends.background import AsyncClient, SharedClient, run
 from lemming.llm.backends.bounded import host_of
+from lemming.llm.backends.native import told_in_text
 from lemming.llm.streaming import Hear, Told
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt, name_variables
@@ -47,10 +48,17 @@ _ABOUT_SCHEMA = re.compile(
     r"|guided.(?:json|decoding)|\.format\b",
     re.I,
 )
+_ABOUT = {
+    "schema_beside_tools": re.compile(r"(?=.*\btools?\b)(?=.*(?:grammar|schema|format))", re.I | re.S),
+    "json_schema": _ABOUT_SCHEMA,
+    "json_object": _ABOUT_SCHEMA,
+    "tools": re.compile(r"\btools?\b|tool.(?:choice|call)|function.call", re.I),
+    "encrypted_content": re.compile(r"encrypted.content|\binclude\b", re.I),
+}
 _REFUSED = re.compile(
     r"not (?:be )?(?:supported|permitted|allowed|available|recogni[sz]ed|implemented)|unsupported|unknown"
     r"|unrecogni[sz]ed|unexpected|extra|forbidden|deprecated|does ?n.t (?:take|support)|does not support"
-    r"|unavailable|must be|cannot unmarshal|invalid",
+    r"|unavailable|must be|cannot (?:unmarshal|use|be used)|requires?|invalid",
     re.I,
 )
 
@@ -95,6 +103,8 @@ class HttpBackend(Backend, Generic[C]):
         self, request: Request, ask: Callable[[C, Request], Coroutine[Any, Any, Reply]], further: list[str]
     ) -> Reply:
         """Ask; `further` are parts that a server may refuse beside those of the request."""
+        if "tools" in request.without:
+            request = request._replace(messages=told_in_text(request.messages), schema=None)
         try:
             return self._run(lambda client: ask(client, request), request.deadline_s)
         except RequestRejected as error:
@@ -198,7 +208,7 @@ def refused_part(message: str, parts: Sequence[str]) -> str:
     if _TOO_LONG.search(message) or not _REFUSED.search(message):
         return ""
     for part in parts:
-        pattern = _ABOUT_SCHEMA if part.startswith("json_") else re.compile(rf"\b{part}")
+        pattern = _ABOUT.get(part) or re.compile(rf"\b{part}")
         if pattern.search(message):
             return part
     return ""

@@ -18,9 +18,10 @@ from lemming.errors import ConfigError, ProviderError, TimedOut
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.llm.backends.bounded import client_settings, listened_to, rewritten
 from lemming.llm.backends.http import HttpBackend
+from lemming.llm.backends.native import arguments_of, chat_calls, function_tools, made, tools_of
 from lemming.llm.streaming import Hear, LinesOfAnswer
 from lemming.llm.tokens import tokens_at
-from lemming.providers import Reply, Request
+from lemming.providers import Message, Reply, Request
 from lemming.redaction import name_variables, without_userinfo
 
 if TYPE_CHECKING:
@@ -35,6 +36,17 @@ _hearing: ContextVar[LinesOfAnswer | None] = ContextVar("_hearing", default=None
 @dataclass(frozen=True)
 class _Message:
     content: str | None = None
+    thinking: Any = None
+    tool_calls: Any = None
+
+    def right(self) -> dict[str, Any]:
+        """Return the message as the SDK takes it, with arguments that are objects."""
+        calls = [
+            {"function": {"name": call["tool"], "arguments": arguments_of(call)}}
+            for call in chat_calls(self.tool_calls)
+        ]
+        thinking = {"thinking": self.thinking} if isinstance(self.thinking, str) else {}
+        return {"content": self.content, **thinking, **({"tool_calls": calls} if calls else {})}
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
     name = "ollama"
     takes_extra = True
     takes_schema = True
+    takes_tools = True
 
     def __init__(
         self,
@@ -109,6 +122,11 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             output_tokens=answer.eval_count,
             finish="length" if answer.done_reason == "length" else "stop",
             model=answer.model or request.model_name,
+            thinking=answer.message.thinking or "",
+            calls=made(
+                (None, call.function.name, dict(call.function.arguments))
+                for call in answer.message.tool_calls or ()
+            ),
         )
 
     async def _chat(self, client: AsyncClient, request: Request, *, stream: bool = False) -> ChatResponse:
@@ -120,7 +138,8 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             chat: Any = client.chat
             answer: ChatResponse = await chat(
                 model=request.model_name,
-                messages=request.messages,
+                messages=[_wire_message(message) for message in request.messages],
+                tools=function_tools(request.messages) or None,
                 format=_format(request),
                 options={**options, **temperature, **self._options, **(request.extra or {})},
                 keep_alive=self._keep_alive,
@@ -136,7 +155,8 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
 
     def _parts(self, request: Request) -> list[str]:
         wanted = _format(request)
-        return [] if wanted is None else ["json_object" if wanted == "json" else "json_schema"]
+        tools = ["tools"] if tools_of(request.messages) else []
+        return tools if wanted is None else [*tools, "json_object" if wanted == "json" else "json_schema"]
 
     async def _look_at(self, response: Response) -> None:
         """Refuse an error; have an answer put right before the SDK reads it. An event hook."""
@@ -158,7 +178,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
         counts = vars(answer)
         right = {
             "model": str(answer.model or model_name),
-            "message": {"role": "assistant", "content": answer.message.content},
+            "message": {"role": "assistant", **answer.message.right()},
             "done_reason": "length" if answer.done_reason == "length" else "stop",
             "prompt_eval_count": tokens_at(counts, "prompt_eval_count"),
             "eval_count": tokens_at(counts, "eval_count"),
@@ -196,10 +216,25 @@ def address_of(host: str) -> str:
 
 
 def _format(request: Request) -> Any:
-    """Return the format that an answer is to have: a schema, "json", or None where neither is taken."""
-    if request.schema is None or "json_object" in request.without:
+    """Return the format that an answer is to have: a schema, "json", or None where neither is taken.
+
+    Beside tools there is none: held to a format, no model can call one.
+    """
+    if request.schema is None or "json_object" in request.without or tools_of(request.messages):
         return None
     return "json" if "json_schema" in request.without else request.schema
+
+
+def _wire_message(message: Message) -> dict[str, Any]:
+    """Return a message as Ollama has it, whose calls have no ids."""
+    plain = {"role": message["role"], "content": message["content"]}
+    if message["role"] == "tool":
+        return {**plain, "tool_name": message["tool"]}
+    calls = [
+        {"function": {"name": call["tool"], "arguments": arguments_of(call)}}
+        for call in message.get("calls", ())
+    ]
+    return {**plain, "tool_calls": calls} if calls else plain
 
 
 def _problem(response: Response) -> object:

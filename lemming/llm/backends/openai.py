@@ -11,6 +11,7 @@ from lemming.errors import Unavailable
 from lemming.llm.backends import openai_batch
 from lemming.llm.backends.batching import BatchingBackend, whole_of
 from lemming.llm.backends.bounded import batch_sized, client_settings
+from lemming.llm.backends.native import tools_of
 from lemming.llm.backends.openai_wire import (
     Completion,
     JsonMode,
@@ -43,6 +44,8 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
     without_schema = 'options.json to "object" or "text"'
     takes_extra = True
     takes_schema = True
+    takes_tools = True
+    prefers_tools = True
 
     def __init__(
         self,
@@ -91,7 +94,8 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
 
     def _fields(self, request: Request) -> dict[str, Any]:
         fields = chat_fields if self._api == "chat" else responses_fields
-        return fields(request, stepped_down(self._json, request.without))
+        has_tools = bool(tools_of(request.messages))
+        return fields(request, stepped_down(self._json, request.without, has_tools=has_tools))
 
     def _parts(self, request: Request) -> list[str]:
         fields = self._fields(request)

@@ -9,18 +9,33 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from lemming.llm.backends.http import split_system
+from lemming.llm.backends.native import (
+    CHAT,
+    RESPONSES,
+    argument_text,
+    chat_calls,
+    chat_messages,
+    function_tools,
+    kept_of,
+    made,
+    tools_of,
+)
 from lemming.llm.tokens import tokens_at
-from lemming.providers import Finish, Reply, Request
+from lemming.providers import Finish, Message, Reply, Request
+
+ENCRYPTED = "encrypted_content"
 
 JsonMode = Literal["schema", "object", "text"]
 
 
-def stepped_down(json: JsonMode, without: Collection[str]) -> JsonMode:
+def stepped_down(json: JsonMode, without: Collection[str], *, has_tools: bool = False) -> JsonMode:
     """Return how a server is asked for JSON that refused some ways.
 
     >>> stepped_down("schema", ["json_schema"]), stepped_down("schema", ["json_object", "json_schema"])
     ('object', 'text')
     """
+    if has_tools and "schema_beside_tools" in without:
+        return "text"
     if json == "schema" and "json_schema" in without:
         json = "object"
     return "text" if json == "object" and "json_object" in without else json
@@ -32,7 +47,7 @@ def chat_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     limit = "max_tokens" if "max_completion_tokens" in without else "max_completion_tokens"
     fields: dict[str, Any] = {
         "model": request.model_name,
-        "messages": request.messages,
+        "messages": [*chat_messages(request.messages)],
         limit: request.max_output_tokens,
     }
     if "seed" not in without:
@@ -44,6 +59,8 @@ def chat_fields(request: Request, json: JsonMode) -> dict[str, Any]:
         fields["response_format"] = {"type": "json_schema", "json_schema": wanted}
     elif request.schema is not None and json == "object":
         fields["response_format"] = {"type": "json_object"}
+    if tools := function_tools(request.messages):
+        fields["tools"] = tools
     return fields
 
 
@@ -52,7 +69,7 @@ def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     system, messages = split_system(request.messages)
     fields: dict[str, Any] = {
         "model": request.model_name,
-        "input": messages,
+        "input": [item for message in messages for item in _input_items(message)],
         "max_output_tokens": request.max_output_tokens,
         "store": False,
     }
@@ -65,7 +82,31 @@ def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
         fields["text"] = {"format": wanted}
     elif request.schema is not None and json == "object":
         fields["text"] = {"format": {"type": "json_object"}}
+    if tools := tools_of(request.messages):
+        fields["tools"] = [{"type": "function", "strict": False, **tool} for tool in tools]
+        if ENCRYPTED not in request.without:  # without it, what the model thought is lost between two calls
+            fields["include"] = ["reasoning.encrypted_content"]
     return fields
+
+
+def _input_items(message: Message) -> list[dict[str, Any]]:
+    """Return a message as items of the responses API."""
+    if message["role"] == "tool":
+        result = {"call_id": message["call"], "output": message["content"]}
+        return [{"type": "function_call_output", **result}]
+    if kept := kept_of(message, RESPONSES):
+        return list(kept)
+    plain = {"role": message["role"], "content": message["content"]}
+    calls = [
+        {
+            "type": "function_call",
+            "call_id": call["id"],
+            "name": call["tool"],
+            "arguments": argument_text(call),
+        }
+        for call in message.get("calls", ())
+    ]
+    return [*([plain] if message["content"] or not calls else []), *calls]
 
 
 def parts_of(fields: Mapping[str, Any]) -> Iterator[str]:
@@ -75,8 +116,14 @@ def parts_of(fields: Mapping[str, Any]) -> Iterator[str]:
     ['json_object', 'seed']
     """
     wanted = fields.get("response_format") or fields.get("text", {}).get("format")
+    if wanted and fields.get("tools"):
+        yield "schema_beside_tools"
     if wanted:
         yield wanted["type"]
+    if fields.get("include"):
+        yield ENCRYPTED
+    if fields.get("tools"):
+        yield "tools"
     yield from (name for name in ("seed", "temperature", "max_completion_tokens") if name in fields)
 
 
@@ -87,6 +134,22 @@ _FINISHES: dict[str, Finish] = {"length": "length", "content_filter": "refusal"}
 class _ChatMessage:
     content: str | None = None
     refusal: str | None = None
+    tool_calls: Any = None
+    reasoning_content: Any = None  # servers differ in what they call it; each wants its own back
+    reasoning: Any = None
+    reasoning_details: Any = None
+
+    def native(self) -> dict[str, Any]:
+        """Return the fields of a `Reply` that are about tool calls and thinking."""
+        names = ("reasoning_content", "reasoning", "reasoning_details")
+        kept = {name: found for name in names if (found := getattr(self, name)) is not None}
+        calls = chat_calls(self.tool_calls)
+        thought = self.reasoning_content or self.reasoning
+        return {
+            "calls": calls,
+            "thinking": thought if isinstance(thought, str) else "",
+            "kept": {CHAT: kept} if calls and kept else None,
+        }
 
 
 @dataclass(frozen=True)
@@ -116,6 +179,7 @@ class Completion:
             finish="refusal" if choice.message.refusal else _FINISHES.get(str(choice.finish_reason), "stop"),
             model=str(self.model or ""),
             request_id=str(request_id or self.id or ""),
+            **choice.message.native(),
         )
 
 
@@ -127,10 +191,35 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Item:
-    """One item of a response; reasoning and other kinds have no content to read."""
+    """One item of a response."""
 
     type: str
     content: list[_Part] | None = None
+    summary: list[_Part] | None = None
+    call_id: Any = None
+    name: Any = None
+    arguments: Any = None
+    encrypted_content: Any = None
+    id: Any = None
+
+    def again(self, call: Mapping[str, Any] | None) -> list[dict[str, Any]]:
+        """Return the item as the next request of the turn has it; `call` is the call that it makes."""
+        if call is not None:
+            named = {"call_id": call["id"], "name": call["tool"], "arguments": argument_text(call)}
+            return [{"type": "function_call", **named}]
+        if self.type == "message":
+            return [{"role": "assistant", "content": "".join(part.text for part in self.content or [])}]
+        if self.type == "reasoning" and self.encrypted_content:
+            summary = [{"type": part.type, "text": part.text} for part in self.summary or []]
+            return [
+                {
+                    "type": "reasoning",
+                    "id": self.id,
+                    "summary": summary,
+                    "encrypted_content": self.encrypted_content,
+                }
+            ]
+        return []
 
 
 @dataclass(frozen=True)
@@ -164,7 +253,23 @@ class Response:
             finish=self.finish(),
             model=str(self.model or ""),
             request_id=str(request_id or self.id or ""),
+            **self._native(),
         )
+
+    def _native(self) -> dict[str, Any]:
+        """Return the fields of a `Reply` that are about tool calls and thinking."""
+        asked = [item for item in self.output if item.type == "function_call" and isinstance(item.name, str)]
+        calls = made((item.call_id, item.name, item.arguments) for item in asked)
+        by_item = {id(item): call for item, call in zip(asked, calls, strict=True)}
+        kept = [again for item in self.output for again in item.again(by_item.get(id(item)))]
+        thoughts = [
+            part.text for item in self.output if item.type == "reasoning" for part in item.summary or []
+        ]
+        return {
+            "calls": calls,
+            "thinking": "\n\n".join(thoughts),
+            "kept": {RESPONSES: kept} if calls else None,
+        }
 
     def parts(self, kind: str) -> list[_Part]:
         """Return the parts of the messages that are of one kind."""

@@ -1,0 +1,151 @@
+"""Tool calls in the forms of the providers, and back: what a `Message` and a `Reply` hold of them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lemming.files.jsontext import JsonProblem, parse, to_line
+from lemming.providers import Message
+
+HOW_TO_CALL = (
+    'Call them in your JSON object: "tool_calls": [{"tool": "its name", "args": {"its": "arguments"}}].'
+)
+
+CHAT, RESPONSES, ANTHROPIC = "chat", "responses", "anthropic"
+"""Whose form it is that something was kept in, as its key: after a fallback it may be another one's."""
+
+Call = dict[str, Any]
+"""`{"id", "tool", "args"}`; arguments that are not JSON stay text."""
+
+
+def tools_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return the tools that a model is told of: name, description and the parameters' JSON Schema."""
+    told = [tool for message in messages for tool in message.get("tools", ())]
+    return [{key: tool[key] for key in ("name", "description", "parameters")} for tool in told]
+
+
+def function_tools(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    """Return the tools in the form of OpenAI's chat completions, which others have too."""
+    return [{"type": "function", "function": tool} for tool in tools_of(messages)]
+
+
+def told_in_text(messages: Iterable[Message]) -> list[Message]:
+    """Return messages for a model that gets no tools from its server: tools, calls and results as text.
+
+    Its calls come in the reply's JSON then, under the tools' own names.
+    """
+    return [_in_text(message) for message in messages]
+
+
+def _in_text(message: Message) -> Message:
+    content = message["content"]
+    if message["role"] == "tool":
+        result = {"tool": message["tool"], "success": message.get("success", True), "output": content}
+        return {"role": "user", "content": f"Result of a tool call:\n{to_line(result)}"}
+    if tools := message.get("tools"):
+        lines = [
+            f"- {_own(tool)}: {tool['description']} Arguments: {to_line(tool['parameters'])}"
+            for tool in tools
+        ]
+        content = "\n".join([content, "", "# Tools", HOW_TO_CALL, *lines])
+    if calls := message.get("calls"):
+        asked = [{"tool": call["tool"], "args": call["args"]} for call in calls]
+        content = f"{content}\n{to_line({'tool_calls': asked})}".strip()
+    return {"role": message["role"], "content": content}
+
+
+def _own(tool: Mapping[str, Any]) -> str:
+    return str(tool.get("tool", tool["name"]))
+
+
+def made(calls: Iterable[tuple[object, object, object]]) -> tuple[Call, ...]:
+    """Return calls that a model made, given as id, name and arguments; each gets an id of its own.
+
+    >>> made([("a", "see", '{"x": 1}'), ("a", "see", '{"x":'), (None, "see", "")])
+    ({'id': 'a', 'tool': 'see', 'args': {'x': 1}}, {'id': 'a-2', 'tool': 'see', 'args': '{"x":'}, \
+{'id': 'call-3', 'tool': 'see', 'args': {}})
+    """
+    found: list[Call] = []
+    for identity, name, arguments in calls:
+        if isinstance(name, str):
+            found.append({"id": _own_id(identity, found), "tool": name, "args": _read(arguments)})
+    return tuple(found)
+
+
+def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a call's arguments as an object, for providers that take back nothing else."""
+    return call["args"] if isinstance(call["args"], dict) else {"arguments": call["args"]}
+
+
+def argument_text(call: Mapping[str, Any]) -> str:
+    """Return a call's arguments as the text that a model wrote, or its like."""
+    return call["args"] if isinstance(call["args"], str) else to_line(call["args"])
+
+
+def kept_of(message: Message, kind: str) -> Any:
+    """Return what a backend of this kind asked to be kept with an answer; None where another one gave it."""
+    kept = message.get("kept")
+    return kept.get(kind) if isinstance(kept, dict) else None
+
+
+def chat_messages(messages: Iterable[Message]) -> Iterator[dict[str, Any]]:
+    """Yield messages as OpenAI's chat completions have them."""
+    for message in messages:
+        plain = {"role": message["role"], "content": message["content"]}
+        if message["role"] == "tool":
+            yield {"role": "tool", "tool_call_id": message["call"], "content": message["content"]}
+        elif calls := message.get("calls"):
+            yield {
+                **plain,
+                "content": message["content"] or None,
+                "tool_calls": [_function_call(call) for call in calls],
+                **(kept_of(message, CHAT) or {}),
+            }
+        else:
+            yield plain
+
+
+def _function_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = {"name": call["tool"], "arguments": argument_text(call)}
+    return {"id": call["id"], "type": "function", "function": function}
+
+
+def chat_calls(plain: object) -> tuple[Call, ...]:
+    """Return the calls of an answer in the form of chat completions; what is no call is passed over."""
+    calls = [call for call in plain if isinstance(call, dict)] if isinstance(plain, list) else []
+    functions = [(call.get("id"), call.get("function")) for call in calls]
+    return made(
+        (identity, function.get("name"), function.get("arguments"))
+        for identity, function in functions
+        if isinstance(function, dict)
+    )
+
+
+def in_runs(messages: Sequence[Message]) -> Iterator[list[Message]]:
+    """Yield messages one by one, but results of tools that follow each other together."""
+    run: list[Message] = []
+    for message in messages:
+        if run and not (message["role"] == run[-1]["role"] == "tool"):
+            yield run
+            run = []
+        run.append(message)
+    if run:
+        yield run
+
+
+def _own_id(identity: object, before: Sequence[Call]) -> str:
+    number = len(before) + 1
+    if not isinstance(identity, str) or not identity:
+        return f"call-{number}"
+    return f"{identity}-{number}" if any(call["id"] == identity for call in before) else identity
+
+
+def _read(arguments: object) -> object:
+    """Return arguments as a value; text that is no JSON stays text, and no arguments are an empty object."""
+    if not isinstance(arguments, str):
+        return {} if arguments is None else arguments
+    try:
+        return parse(arguments) if arguments.strip() else {}
+    except JsonProblem:
+        return arguments
