@@ -66,11 +66,19 @@ def recorded_answers(base: Path) -> Answers:
     for tick in newest_journals(base, TICKS_REMEMBERED):
         for record in read_journal(base, tick):
             if isinstance(record, ModelReplied):
-                turns.setdefault((record.agent, tick), {})[record.call] = record.text
+                turns.setdefault((record.agent, tick), {})[record.call] = _text_of(record)
     answers: Answers = {}
     for (agent, _), texts in turns.items():
         answers.setdefault(agent, []).append(texts)
     return answers
+
+
+def _text_of(record: ModelReplied) -> str:
+    """Return what a model said, with calls of its backend's own as the reply's JSON has them."""
+    if not record.calls:
+        return record.text
+    calls = [{"tool": call["tool"], "args": call["args"]} for call in record.calls]
+    return compact({"tool_calls": calls, "notes": record.text}).decode()
 
 
 def _files_below(base: Path) -> Iterator[str]:
@@ -100,7 +108,7 @@ def _keep_within(copy: Path) -> None:
         fs.publish(copy, file, pretty(plain))
 
 
-NO_PACE = {"max_concurrency": None, "requests_per_minute": None, "tokens_per_minute": None}
+NOT_KEPT = dict.fromkeys(("max_concurrency", "requests_per_minute", "tokens_per_minute", "tools"))
 
 
 def _put_stand_in(copy: Path, kills: int) -> None:
@@ -124,7 +132,7 @@ def _stand_in(entry: ModelEntry, config: Config, options: dict[str, Any]) -> dic
         return asdict(entry)
     if is_channel(entry.provider, config.org.plugins):
         return asdict(ModelEntry(provider="human"))
-    return {**asdict(entry), "provider": "stand-in", "options": options, **NO_PACE}
+    return {**asdict(entry), "provider": "stand-in", "options": options, **NOT_KEPT}
 
 
 def _lines(answers: Answers, first: int, count: int) -> Iterator[dict[str, Any]]:

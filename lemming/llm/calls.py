@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from lemming.deadlines import LeftBehind, run_on_thread
 from lemming.errors import LemmingError, ProviderError, RequestRejected, TimedOut
+from lemming.llm.in_words import in_words
 from lemming.plugins.errors import provider_error
 from lemming.providers import LLMProvider, Reply, Request
 from lemming.redaction import excerpt, redact_reply
@@ -28,8 +29,10 @@ def ask(provider: LLMProvider, request: Request, hear: Callable[[str], object] |
     `hear` gets the answer's text as it comes.
     """
 
+    told = request if provider.takes_tools else in_words(request)
+
     def complete() -> Reply:
-        return provider.complete(request) if hear is None else provider.complete_heard(request, hear)
+        return provider.complete(told) if hear is None else provider.complete_heard(told, hear)
 
     def answer() -> Reply:
         if provider.keeps_deadline:

@@ -202,7 +202,8 @@ class _DaskProvider(Backend):
     keeps_deadline = True
 
     def __init__(self, calls: DaskCalls, line: Line, inner: LLMProvider) -> None:
-        self.takes_schema, self.is_person = inner.takes_schema, inner.is_person
+        self.takes_schema, self.takes_tools = inner.takes_schema, inner.takes_tools
+        self.is_person = inner.is_person
         self.can_be_down, self.leaves_out = inner.can_be_down, inner.leaves_out
         self._calls, self._line = calls, line
 

@@ -66,7 +66,8 @@ class RetryingLLMProvider(Backend):
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.takes_extra = getattr(provider, "takes_extra", True)
-        self.takes_schema, self.is_person = provider.takes_schema, provider.is_person
+        self.takes_schema, self.takes_tools = provider.takes_schema, provider.takes_tools
+        self.is_person = provider.is_person
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
         self._pace, self._limits, self._server = pace, limits, server
         self._stop = stop or threading.Event()

@@ -15,6 +15,7 @@ from doors import dropped
 from files_corpus import filing, keeping
 from functions_corpus import functions
 from models_corpus import stand_in
+from native_corpus import native
 from parts import by_hand, call, remembers
 from planned_corpus import planned
 from served_corpus import served
@@ -373,6 +374,7 @@ CASES = [
     Case(keeping, 2, at_once=2),
     Case(functions, 2, at_once=2),
     *([Case(served, 2, at_once=2)] if find_spec("mcp") else ()),
+    Case(native, 2, at_once=2),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

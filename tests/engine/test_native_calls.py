@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import pytest
 
 from lemming.engine import run_once
+from lemming.errors import RequestRejected
 from lemming.journal.ledger import read_state
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.testing import Crash as Killed
@@ -150,3 +151,32 @@ def test_an_entry_whose_backend_takes_no_tools_is_told_so(base: Path) -> None:
     (turn,) = run_once(base).turns
     assert turn.status == "failed"
     assert '"tools": "native" is not possible: its prompt is "brief"' in turn.reason
+
+
+def test_a_fallback_that_calls_no_tools_itself_is_told_of_them_in_words(overheard: Path) -> None:
+    class Down(Overheard):
+        """A backend that answers once, and is down then."""
+
+        def complete(self, request: Request) -> Reply:
+            """Give the first reply, and nothing after it."""
+            if request.step:
+                raise RequestRejected("down")
+            return super().complete(request)
+
+    class Plain(Overheard):
+        """A backend that calls no tools itself."""
+
+        takes_tools = prefers_tools = False
+
+    register_provider("down", Down)
+    register_provider("plain", Plain)
+    ada = resume("ada", model={"key": "d", "fallback": ["p"]}, turn={"max_steps": 3})
+    make_org(overheard, ada, models={"d": {"provider": "down"}, "p": {"provider": "plain"}})
+    call = json.dumps({"tool_calls": [KEYS]})
+    Overheard.replies[:] = [calling(KEYS), Reply(call), Reply(json.dumps(say("done")))]
+    (turn,) = run_once(overheard).turns
+    told, *_, result = Overheard.heard[1]
+    assert {key for message in Overheard.heard[1] for key in message} == {"role", "content"}
+    assert "memory_read: Read one of your memories" in told["content"]
+    assert result["content"].startswith('Result of a tool call: {"tool": "memory_read"')
+    assert (turn.status, turn.calls, [use["tool"] for use in turn.tools]) == ("done", 3, ["memory_read"] * 2)

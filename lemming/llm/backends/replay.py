@@ -20,6 +20,7 @@ class ReplayProvider(Backend):
 
     keeps_deadline = True
     can_be_down = False
+    takes_tools = True
 
     def __init__(self, *, journals: str, base: Path | None = None) -> None:
         folder = Path((base or Path()) / journals)
@@ -67,4 +68,7 @@ def replayed(record: ModelReplied | ModelFailed) -> Reply:
         at=record.at,
         batched=record.batched,
         key=record.key,
+        calls=tuple(record.calls),
+        thinking=record.thinking,
+        kept=record.kept,
     )
