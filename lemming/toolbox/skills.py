@@ -8,7 +8,7 @@ from lemming.access.grants import components, kept_at, why_unsafe
 from lemming.access.open import read_text
 from lemming.agents import Agent
 from lemming.config import Org
-from lemming.errors import ToolError
+from lemming.errors import PermissionDenied, ToolError
 from lemming.files.fitting import about
 from lemming.files.jsontext import nearest
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult
@@ -64,8 +64,7 @@ class SkillRead(EngineTool):
         if why := why_unsafe(file, parts) or (
             file.startswith("/") and "a path from the skill's folder is needed"
         ):
-            raise ToolError(
-                f'{self.name}: "{file[:200]}": {why}', hint=f"files: {', '.join(others) or 'none'}"
-            )
+            hint = f"files of the skill: {', '.join(others) or 'none'}"
+            raise PermissionDenied(f'{self.name}: "{file[:200]}" refused: {why}', hint=hint)
         place = kept_at(context.base, f"{skill.folder}/{'/'.join(parts)}", caller=self.name)
         return ToolResult(True, read_text(place, context.staged))

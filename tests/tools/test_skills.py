@@ -147,6 +147,7 @@ def test_no_file_outside_the_skill_is_read(base: Path, file: str) -> None:
     (base / "skills/pdf/folder").mkdir()
     result = read(base, name="pdf", file=file)
     assert not result.success
+    assert result.outcome in ("refused", "failed")
     assert "root:" not in result.output
     assert "secret" not in result.output
 
