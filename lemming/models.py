@@ -56,6 +56,10 @@ class ModelEntry:
             "JSON; null: native where the backend prefers it (openai, anthropic)."
         ),
     )
+    images: bool = field(
+        default=False,
+        metadata=about("Whether the model takes images: those attached to the entries it is shown."),
+    )
     prompt: Literal["full", "brief", "tools", "values"] = field(
         default="full",
         metadata=about(

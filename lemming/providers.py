@@ -58,11 +58,19 @@ docs/architecture.md, "Tools that a backend calls itself"."""
 Finish = Literal["stop", "length", "refusal", "too_large"]
 
 
+class Image(NamedTuple):
+    """A picture for a model: its media type, and the bytes in base64."""
+
+    media_type: str
+    base64: str
+
+
 class Request(NamedTuple):
     """One question to a model. `schema` is the JSON Schema the answer should satisfy, if any.
 
     `extra` are further fields in the backend's own words, such as `top_p`. `without` names what is to be left
-    out because the server does not take it: the keys of `lemming.llm.servers.INSTEAD`.
+    out because the server does not take it: the keys of `lemming.llm.servers.INSTEAD`. `images` belong to the
+    message whose text is `images_with`.
     """
 
     model_name: str
@@ -77,6 +85,8 @@ class Request(NamedTuple):
     step: int = 0
     extra: dict[str, Any] | None = None
     without: tuple[str, ...] = ()
+    images: tuple[Image, ...] = ()
+    images_with: str = ""
 
 
 class Reply(NamedTuple):
@@ -124,6 +134,9 @@ class LLMProvider(ABC):
 
     takes_tools = False
     """Whether the backend takes tools by their schemas, and answers with calls (`Message`)."""
+
+    takes_images = False
+    """Whether the backend passes `Request.images` on."""
 
     prefers_tools = False
     """Whether it does where the model's entry does not say: `tools` in `config/models.json`."""

@@ -18,11 +18,11 @@ from lemming.inspect.next_turn import next_turn
 from lemming.inspect.preview import Preview, preview_tick
 from lemming.inspect.waiting import said_of_waiting, waiting
 from lemming.organisation import Organisation, OrgPath
-from lemming.plans.format import files_of_plans
 from lemming.report import Reason
 from lemming.schedule import fire_point, in_order
 from lemming.tick.counter import load_tick
 from lemming.tick.dependencies import Waits, find_waits, longest_chain, why_waits
+from lemming.tick.looked_at import looked_at_by
 from lemming.tick.plan import Plan, make_plan, takes_turns
 from lemming.times.spoken import parse_moment
 from lemming.times.words import said, said_until
@@ -87,7 +87,7 @@ def plan(
         points = {
             name: fire_point(survey.agents[name].schedule) for name in planned.order if name in survey.agents
         }
-        looked_at = files_of_plans(Organisation.at(base), survey, config)
+        looked_at = looked_at_by(Organisation.at(base), survey, config)
         waits = find_waits(
             planned.order, survey.agents, config.org, toolset_of(config.org, base), base, looked_at
         )
@@ -210,7 +210,7 @@ def explain(base: OrgPath, one: str, other: str, *, as_json: bool) -> None:
     if one == other:
         raise UsageError("an agent does not wait for itself", hint="name two agents")
     earlier, later = in_order([agents[one], agents[other]])
-    looked_at = files_of_plans(Organisation.at(base), survey_agents(base), config)
+    looked_at = looked_at_by(Organisation.at(base), survey_agents(base), config)
     reasons = why_waits(later, earlier, config.org, toolset_of(config.org, base), base, looked_at)
     if as_json:
         plain = {"agent": later.name, "before_it": earlier.name, "reasons": reasons}

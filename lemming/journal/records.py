@@ -39,6 +39,7 @@ from lemming.journal.parts import (
     EffectJson,
     EmittedJson,
     FailedAttempt,
+    ImageJson,
     Inputs,
     Item,
     MessageJson,
@@ -119,6 +120,7 @@ class TurnStarted(Record):
     task: Annotated[Json, TaskJson] | None = None
     out_of_reach: dict[str, str] = {}  # noqa: RUF012
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
+    images: Annotated[list[dict[str, str]], list[ImageJson]] = []  # noqa: RUF012
 
     if not TYPE_CHECKING:
 

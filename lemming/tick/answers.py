@@ -208,6 +208,14 @@ class JournaledAnswers:
             duration_ms=elapsed_ms(started + reply.waited_s),
         )
 
+    def _with_images(self, request: Request) -> Request:
+        """Return a request with the images that belong to the end of the turn's prompt."""
+        from lemming.turn.images import load_images
+
+        inputs, held = self._inputs, self._commits.held_files
+        images = load_images(inputs.images, inputs.agent, self._runtime.base, held)
+        return request._replace(images=images, images_with=inputs.prompt[-1]["content"])
+
     def _reply(self, call: int, messages: list[Message], key: str, entry: ModelEntry) -> Reply:
         """Ask one model; `key` is that of a fallback, which is asked live."""
         inputs = self._inputs
@@ -227,6 +235,8 @@ class JournaledAnswers:
             tick=inputs.tick,
             step=call,
         )
+        if inputs.images and entry.images:
+            request = self._with_images(request)
         try:
             with self._runtime.waiting():
                 return self._runtime.complete(entry, request, live=bool(key))

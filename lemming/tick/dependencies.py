@@ -163,7 +163,7 @@ def touch_of(
     read = [(item.file, f"context {item.file}") for item in agent.context]
     for file in guide_files(agent):
         touch.reads[(*home, *components(file))] = f"guides: {file}"
-    read += [(file, f"its plan waits for {file}") for file in looked_at]
+    read += [(file, f"it looks at {file}") for file in looked_at]
     for file, why in read:
         try:
             place = resolve(agent, Path(base), file, "read", caller="context")

@@ -35,12 +35,12 @@ from lemming.journal.records import (
 from lemming.logging_config import EngineLog
 from lemming.mail.index import EntryIndex
 from lemming.organisation import Organisation
-from lemming.plans.format import files_of_plans
 from lemming.report import Reason, TickReport, ToolUsed, TurnReport
 from lemming.tick.answers import JournaledAnswers, reached_outside, recorded_answer, written_ahead
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.executors.threads import run_all
+from lemming.tick.looked_at import looked_at_by
 from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
@@ -97,7 +97,7 @@ class Tick:
 
     def _waits(self, order: list[str]) -> dict[str, Waits]:
         now = self.snapshot
-        looked_at = files_of_plans(now.org, now.survey, now.config)
+        looked_at = looked_at_by(now.org, now.survey, now.config)
         return find_waits(order, self._agents(), now.config.org, now.toolset, now.org, looked_at)
 
     def _at_once(self) -> int:

@@ -25,7 +25,7 @@ _UNPACKS = ("gzip", "x-gzip", "deflate")
 _ACCEPTS = "text/html, text/markdown, text/plain, application/json, application/xml;q=0.9, */*;q=0.1"
 
 
-class Order(NamedTuple):
+class WebRequest(NamedTuple):
     """What is asked: the method, the address, what is sent, and further headers."""
 
     method: str
@@ -50,14 +50,14 @@ class NobodyKnows(ToolError):
     """A request was on its way, and its answer did not come: it may or may not have had an effect."""
 
 
-def fetch(order: Order, rules: Http, *, caller: str) -> Page:
+def fetch(request: WebRequest, rules: Http, *, caller: str) -> Page:
     """Return the answer to a request. Raises `PermissionDenied` for an address that is not allowed.
 
     Raises `ToolError` when there is no answer, and `NobodyKnows` when the request may have arrived.
     """
     from lemming.llm.backends.background import run
 
-    asked = _Asked(order, rules, caller)
+    asked = _Asked(request, rules, caller)
     try:
         return run(asked.answer, rules.timeout_s)
     except (PermissionDenied, ToolError):
@@ -69,13 +69,13 @@ def fetch(order: Order, rules: Http, *, caller: str) -> Page:
 class _Asked:
     """A request under way. `may_have_arrived`: from then on a failure tells nothing about the effect."""
 
-    def __init__(self, order: Order, rules: Http, caller: str) -> None:
-        self._order, self._rules, self._caller = order, rules, caller
+    def __init__(self, request: WebRequest, rules: Http, caller: str) -> None:
+        self._request, self._rules, self._caller = request, rules, caller
         self.may_have_arrived = False
 
     def failed(self, why: str) -> ToolError:
         """Return the error for a request that came to nothing."""
-        kind = NobodyKnows if self.may_have_arrived and self._order.method != "GET" else ToolError
+        kind = NobodyKnows if self.may_have_arrived and self._request.method != "GET" else ToolError
         return kind(f"{self._caller}: {why}")
 
     async def answer(self) -> Page:
@@ -83,13 +83,13 @@ class _Asked:
         import httpx2
 
         try:
-            url = httpx2.URL(self._order.url)
+            url = httpx2.URL(self._request.url)
             # No proxy of the environment: it would resolve names itself, and reach what it likes.
             verify = httpx2.create_ssl_context()  # SSL_CERT_FILE names an authority of one's own
             async with httpx2.AsyncClient(trust_env=False, timeout=None, verify=verify) as client:
                 for _ in range(self._rules.max_redirects + 1):
                     page = await self._hop(client, url)
-                    if page.status not in _REDIRECTS or not page.location or self._order.method != "GET":
+                    if page.status not in _REDIRECTS or not page.location or self._request.method != "GET":
                         return page
                     url = url.join(page.location)
                     client.cookies.clear()
@@ -104,15 +104,15 @@ class _Asked:
         addresses = await self._addresses(url)
         for place, address in enumerate(addresses):
             request = client.build_request(
-                self._order.method,
+                self._request.method,
                 url.copy_with(host=address, fragment=None),
-                content=self._order.body,
+                content=self._request.body,
                 headers={
                     "Host": url.netloc.decode("ascii"),
                     "User-Agent": "lemming",
                     "Accept": _ACCEPTS,
                     "Accept-Encoding": "gzip",
-                    **dict(self._order.headers),
+                    **dict(self._request.headers),
                 },
                 extensions={"sni_hostname": url.raw_host.decode("ascii").strip("[]")},
             )

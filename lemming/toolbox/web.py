@@ -54,9 +54,12 @@ class HttpGet(_Web):
         url: Annotated[str, about("The address, with https://.", min_length=1, max_length=4000)],
     ) -> ToolResult:
         """Return status and address of what was found, and its text."""
-        from lemming.toolbox.fetching import Order, fetch  # brings asyncio along: only where a call is made
+        from lemming.toolbox.fetching import (
+            WebRequest,
+            fetch,
+        )  # brings asyncio along: only where a call is made
 
-        page = fetch(Order("GET", url), context.settings.http, caller=self.name)
+        page = fetch(WebRequest("GET", url), context.settings.http, caller=self.name)
         return _shown(page, self.name)
 
 
@@ -78,7 +81,7 @@ class HttpPost(_Web):
         text: Annotated[str, about("Text to be sent, in place of `json`.", max_length=200_000)] = "",
     ) -> ToolResult:
         """Return status and text of the answer."""
-        from lemming.toolbox.fetching import NobodyKnows, Order, fetch
+        from lemming.toolbox.fetching import NobodyKnows, WebRequest, fetch
 
         if text and json is not None:
             raise ToolError(f"{self.name}: give either json or text")
@@ -86,7 +89,7 @@ class HttpPost(_Web):
         kind = "text/plain; charset=utf-8" if text else "application/json"
         headers = (("Content-Type", kind), ("Idempotency-Key", context.idempotency_key))
         try:
-            page = fetch(Order("POST", url, body, headers), context.settings.http, caller=self.name)
+            page = fetch(WebRequest("POST", url, body, headers), context.settings.http, caller=self.name)
         except NobodyKnows as error:
             return interrupted(error.message)
         return _shown(page, self.name)

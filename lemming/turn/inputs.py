@@ -118,10 +118,24 @@ def gather(
         task=serving_of(task, at=now.at, may_hand_on=may_hand_on) if task else None,
         open_requests={request.identity: request.agent for request in asked},
         out_of_reach=_out_of_reach(now, agent, task),
+        images=_images(now, agent, task, inbox, held) if entry.images else [],
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
     )
     shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, shown, (*memories.problems, *inbox.problems))
+
+
+def _images(
+    now: Surroundings, agent: Agent, task: Task | None, inbox: Inbox, held: Mapping[str, bytes]
+) -> list[dict[str, str]]:
+    """Return the images attached to the entries that the prompt shows."""
+    from lemming.turn.images import images_in  # only for models that take images
+
+    shown = [*inbox.unread, *inbox.known]
+    if task:
+        answers = [ended.entry for ended in task.asked if ended.entry]
+        shown = [*([task.request] if task.request else []), *task.thread, *answers]
+    return images_in(shown, agent, now.org.base, held)
 
 
 def _added(
@@ -277,7 +291,11 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
     """Return what the journal says of the inputs, and, as JSON, what all turns of the agent begin with."""
     inputs, opening = gathered.inputs, gathered.opening
     task = {"task": inputs.task.as_json()} if inputs.task else {}
-    optional = {"out_of_reach": inputs.out_of_reach, "open_requests": inputs.open_requests}
+    optional = {
+        "out_of_reach": inputs.out_of_reach,
+        "open_requests": inputs.open_requests,
+        "images": inputs.images,
+    }
     record = TurnStarted(
         agent=inputs.agent.name,
         entries=gathered.entries,
@@ -313,6 +331,7 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         task=Serving.from_json(record.task) if record.task else None,
         out_of_reach=record.out_of_reach,
         open_requests=record.open_requests,
+        images=record.images,
     )
 
 

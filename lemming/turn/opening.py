@@ -123,7 +123,8 @@ class Openings:
         if len(self._known) >= OPENINGS_REMEMBERED:
             self._known.clear()
             self._abilities.clear()
-        key = provider, entry.provider, entry.tools, entry.prompt, compact(entry.options), tuple(plugins)
+        how = entry.tools, entry.prompt, entry.images
+        key = provider, entry.provider, how, compact(entry.options), tuple(plugins)
         if key not in self._abilities:
             self._abilities[key] = _abilities_of(entry, self._base, plugins)
         opening = _make_opening(basis, added, now, agent, entry, allocation, self._abilities[key])
@@ -156,7 +157,7 @@ def _make_opening(
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
-        "model": vars(entry),
+        "model": {key: value for key, value in vars(entry).items() if key != "images" or value},
         "allocation": vars(allocation),
         "max_steps": limits.max_steps or max(defaults.max_steps, STEPS if entry.prompt == "tools" else 1),
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
@@ -181,6 +182,9 @@ def _abilities_of(entry: ModelEntry, base: Path, plugins: list[str]) -> _Abiliti
     if entry.tools == "native" and not (provider.takes_tools and entry.prompt == "full"):
         why = "its provider takes none" if entry.prompt == "full" else f'its prompt is "{entry.prompt}"'
         what = f'{entry.provider} {entry.model}: "tools": "native" is not possible: {why}'
+        raise Unusable(what, where=MODELS_FILE)
+    if entry.images and not provider.takes_images:
+        what = f'{entry.provider} {entry.model}: "images": true is not possible: its provider takes none'
         raise Unusable(what, where=MODELS_FILE)
     return _Abilities(provider.takes_schema, calls_natively(entry, provider))
 

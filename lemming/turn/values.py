@@ -44,6 +44,8 @@ class TurnInputs:
     """Who asked, by the identity of the open requests that the prompt shows beside others."""
     out_of_reach: dict[str, str] = field(default_factory=dict)
     """Why tools that ask the team cannot reach it, by their names."""
+    images: list[dict[str, str]] = field(default_factory=list)
+    """Images attached to what the prompt shows, `{"path", "sha256"}`, for a model that takes them."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 

@@ -19,6 +19,7 @@ from lemming.llm.backends.batching import BatchingBackend, whole_of
 from lemming.llm.backends.bounded import batch_sized, client_settings
 from lemming.llm.backends.http import split_system
 from lemming.llm.backends.native import tools_of
+from lemming.llm.backends.pictures import with_images
 from lemming.llm.batch.api import BatchProgress
 from lemming.llm.streaming import Hear, MessageStream
 from lemming.providers import Reply, Request
@@ -43,6 +44,7 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
     takes_schema = True
     takes_tools = True
     prefers_tools = True
+    takes_images = True
 
     def __init__(
         self,
@@ -93,7 +95,7 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
         fields: dict[str, Any] = {
             "model": request.model_name,
             "max_tokens": request.max_output_tokens,
-            "messages": [*wire_messages(messages)],
+            "messages": with_images([*wire_messages(messages)], request, "anthropic"),
         }
         if tools := tools_of(request.messages):
             fields["tools"] = [wire_tool(tool) for tool in tools]

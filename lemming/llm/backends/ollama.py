@@ -19,6 +19,7 @@ from lemming.files.jsontext import JsonProblem, parse
 from lemming.llm.backends.bounded import client_settings, listened_to, rewritten
 from lemming.llm.backends.http import HttpBackend
 from lemming.llm.backends.native import arguments_of, chat_calls, function_tools, made, tools_of
+from lemming.llm.backends.pictures import with_images
 from lemming.llm.streaming import Hear, LinesOfAnswer
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Message, Reply, Request
@@ -71,6 +72,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
     takes_extra = True
     takes_schema = True
     takes_tools = True
+    takes_images = True
 
     def __init__(
         self,
@@ -138,7 +140,7 @@ class OllamaProvider(HttpBackend["AsyncClient"]):
             chat: Any = client.chat
             answer: ChatResponse = await chat(
                 model=request.model_name,
-                messages=[_wire_message(message) for message in request.messages],
+                messages=with_images([*map(_wire_message, request.messages)], request, "ollama"),
                 tools=function_tools(request.messages) or None,
                 format=_format(request),
                 options={**options, **temperature, **self._options, **(request.extra or {})},

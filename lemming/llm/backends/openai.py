@@ -46,6 +46,7 @@ class OpenAIProvider(BatchingBackend["AsyncOpenAI"]):
     takes_schema = True
     takes_tools = True
     prefers_tools = True
+    takes_images = True
 
     def __init__(
         self,

@@ -20,6 +20,7 @@ from lemming.llm.backends.native import (
     made,
     tools_of,
 )
+from lemming.llm.backends.pictures import with_images
 from lemming.llm.tokens import tokens_at
 from lemming.providers import Finish, Message, Reply, Request
 
@@ -47,7 +48,7 @@ def chat_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     limit = "max_tokens" if "max_completion_tokens" in without else "max_completion_tokens"
     fields: dict[str, Any] = {
         "model": request.model_name,
-        "messages": [*chat_messages(request.messages)],
+        "messages": with_images([*chat_messages(request.messages)], request, "chat"),
         limit: request.max_output_tokens,
     }
     if "seed" not in without:
@@ -69,7 +70,9 @@ def responses_fields(request: Request, json: JsonMode) -> dict[str, Any]:
     system, messages = split_system(request.messages)
     fields: dict[str, Any] = {
         "model": request.model_name,
-        "input": [item for message in messages for item in _input_items(message)],
+        "input": with_images(
+            [item for message in messages for item in _input_items(message)], request, "responses"
+        ),
         "max_output_tokens": request.max_output_tokens,
         "store": False,
     }

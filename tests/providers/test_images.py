@@ -1,0 +1,175 @@
+"""Images that are attached to what a turn is shown, for models that take them."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fault_server import FaultServer
+
+from lemming.clock import FrozenClock
+from lemming.engine import run_once
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.providers import Backend, Image, Reply, Request, register_provider
+from lemming.testing import Crash, crash_at, journal_lines, make_org, resume, say, tree
+from lemming.timeline.replay.replay import replay
+
+CHART = b"\x89PNG\r\n chart"
+BASE64 = b64encode(CHART).decode()
+READS = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace"]}
+
+
+class Looking(Backend):
+    """A model that keeps what it was asked."""
+
+    keeps_deadline = True
+    takes_images = True
+    asked: list[Request] = []  # noqa: RUF012
+
+    def complete(self, request: Request) -> Reply:
+        Looking.asked.append(request)
+        return Reply(json.dumps(say("I see")))
+
+
+register_provider("looking", Looking)
+
+
+@pytest.fixture(autouse=True)
+def asked() -> Iterator[list[Request]]:
+    Looking.asked.clear()
+    yield Looking.asked
+    Looking.asked.clear()
+
+
+def shown(base: Path, *paths: str, entry: dict[str, Any] | None = None, **agent: Any) -> Path:
+    """Make an organisation in which a person shows files to an agent."""
+    may = {"read_outboxes": ["human"], "file_access": agent.pop("file_access", READS)}
+    make_org(
+        base,
+        resume("ada", model={"key": "eye"}, permissions=may, **agent),
+        resume("human", model={"key": "human"}),
+        models={"eye": entry or {"provider": "looking", "images": True}, "human": {"provider": "human"}},
+    )
+    fs.publish(base, "shared/chart.png", CHART)
+    fs.publish(base, "shared/notes.txt", b"words")
+    fs.publish(base, "agents/human/workspace/own.png", b"own")
+    files = [{"path": path, "sha256": sha256((base / path).read_bytes()).hexdigest()} for path in paths]
+    said = {"id": "a", "tick": 0, "agent": "human", "kind": "message", "tags": [], "created_at": ""}
+    said["payload"] = {"text": "look", "attachments": files}
+    fs.publish(base, "agents/human/outbox/00000000_a.json", pretty(said))
+    return base
+
+
+def test_an_image_that_is_attached_is_shown_to_the_model(tmp_path: Path, asked: list[Request]) -> None:
+    base = shown(tmp_path / "org", "shared/chart.png", "shared/notes.txt", "agents/human/workspace/own.png")
+    run_once(base, clock=FrozenClock())
+    [request] = asked
+    assert request.images == (Image("image/png", BASE64),)
+    assert request.images_with == request.messages[-1]["content"]
+    started = next(line for line in journal_lines(base, 1) if line["type"] == "turn_started")
+    assert started["images"] == [{"path": "shared/chart.png", "sha256": sha256(CHART).hexdigest()}]
+    assert BASE64 not in (base / "logs/ticks/00000001.jsonl").read_text()
+
+
+def test_an_image_that_has_changed_since_is_not_shown(tmp_path: Path, asked: list[Request]) -> None:
+    base = shown(tmp_path / "org", "shared/chart.png")
+    (base / "shared/chart.png").write_bytes(b"another")
+    run_once(base, clock=FrozenClock())
+    assert asked[0].images == ()
+
+
+def test_an_image_beyond_the_grants_is_not_shown(tmp_path: Path, asked: list[Request]) -> None:
+    base = shown(tmp_path / "org", "shared/chart.png", file_access={"allow_read": ["./workspace"]})
+    run_once(base, clock=FrozenClock())
+    assert asked[0].images == ()
+
+
+def test_a_model_that_takes_none_is_shown_none_and_its_record_has_no_such_key(
+    tmp_path: Path, asked: list[Request]
+) -> None:
+    base = shown(tmp_path / "org", "shared/chart.png", entry={"provider": "looking"})
+    run_once(base, clock=FrozenClock())
+    assert asked[0].images == ()
+    started = next(line for line in journal_lines(base, 1) if line["type"] == "turn_started")
+    assert "images" not in started
+    assert "images" not in started["model"]
+
+
+def test_images_for_a_backend_that_has_no_way_to_show_them_are_a_mistake(tmp_path: Path) -> None:
+    base = shown(
+        tmp_path / "org",
+        entry={"provider": "scripted", "images": True, "options": {"file": "config/answers.jsonl"}},
+    )
+    report = run_once(base, clock=FrozenClock()).turns[0]
+    assert report.status == "failed"
+    assert '"images": true is not possible: its provider takes none' in report.reason
+
+
+def test_a_turn_that_was_interrupted_is_shown_the_same_image_again(
+    tmp_path: Path, asked: list[Request]
+) -> None:
+    base = shown(tmp_path / "org", "shared/chart.png")
+    with pytest.raises(Crash), crash_at(6):
+        run_once(base, clock=FrozenClock())
+    run_once(base, clock=FrozenClock())
+    assert [request.images for request in asked] == [(Image("image/png", BASE64),)]
+
+
+def test_the_past_agrees_without_the_image(tmp_path: Path, asked: list[Request]) -> None:
+    base = shown(tmp_path / "org", "shared/chart.png")
+    run_once(base, clock=FrozenClock())
+    before = tree(base)
+    (base / "shared/chart.png").unlink()
+    assert [each.tick for each in replay(base, [1])] == [1]
+    assert len(asked) == 1
+    assert tree(base) == {file: raw for file, raw in before.items() if file != "shared/chart.png"}
+
+
+DATA = f"data:image/png;base64,{BASE64}"
+SOURCE = {"type": "base64", "media_type": "image/png", "data": BASE64}
+
+
+@pytest.mark.parametrize(
+    ("entry", "where", "wanted"),
+    [
+        ({"provider": "openai", "options": {"api": "chat"}}, "messages",
+         {"type": "image_url", "image_url": {"url": DATA}}),
+        ({"provider": "openai", "options": {"api": "responses"}}, "input",
+         {"type": "input_image", "image_url": DATA}),
+        ({"provider": "anthropic", "options": {}}, "messages", {"type": "image", "source": SOURCE}),
+        ({"provider": "ollama", "options": {}}, "messages", BASE64),
+    ],
+    ids=["openai chat", "openai responses", "anthropic", "ollama"],
+)  # fmt: skip
+def test_each_api_gets_the_image_in_its_own_form(
+    entry: dict[str, Any],
+    where: str,
+    wanted: Any,
+    tmp_path: Path,
+    faults: FaultServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
+        monkeypatch.setenv(name, "k" * 20)
+    address = "host" if entry["provider"] == "ollama" else "base_url"
+    version = "" if entry["provider"] != "openai" else "/v1"
+    options = {**entry["options"], address: f"{faults.url('ok')}{version}"}
+    base = shown(tmp_path / "org", "shared/chart.png", entry={
+        **entry, "model": "m", "images": True, "options": options,
+    })  # fmt: skip
+    first = len(faults.received)
+    report = run_once(base, clock=FrozenClock()).turns[0]
+    assert report.status == "done", report.reason
+    sent = faults.received[first].body[where][-1]
+    if entry["provider"] == "ollama":
+        assert sent["images"] == [wanted]
+        return
+    text, image = sent["content"]
+    assert "look" in text["text"]
+    assert image == wanted
