@@ -35,7 +35,7 @@ LINES_LIMIT, LINE_CHARS = 200, 2000
 
 
 @dataclass
-class Asked:
+class Wanted:
     """What a call asks for beside its result: memories by key, entries, lines for the log."""
 
     memories: dict[str, Any] = field(default_factory=dict)
@@ -69,7 +69,7 @@ class ToolContext:
     tool: str = ""
     limit_s: float = math.inf
     stop: threading.Event | None = None
-    asked: Asked = field(default_factory=Asked)
+    wanted: Wanted = field(default_factory=Wanted)
     answered: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -105,10 +105,10 @@ class ToolContext:
     @property
     def state(self) -> dict[str, Any]:
         """What this tool keeps for this agent: a dict of JSON values, as the memory `state.<tool>`."""
-        if self.asked.state is None:
+        if self.wanted.state is None:
             kept = self.memory.get(self.state_key, {})
-            self.asked.state = parse(compact(kept)) if isinstance(kept, dict) else {}
-        return self.asked.state
+            self.wanted.state = parse(compact(kept)) if isinstance(kept, dict) else {}
+        return self.wanted.state
 
     @property
     def state_key(self) -> str:
@@ -128,16 +128,16 @@ class ToolContext:
             raise ToolError(f"emit: the payload is not JSON: {error}") from error
         if not isinstance(kept["payload"], dict) or not all(isinstance(tag, str) for tag in kept["tags"]):
             raise ToolError("emit: the payload must be a dict, and tags a list of texts")
-        self.asked.entries.append(NewEntry(kind, kept["payload"], kept["tags"]))
+        self.wanted.entries.append(NewEntry(kind, kept["payload"], kept["tags"]))
 
     @property
     def log(self) -> Log:
         """Lines for the engine's log, such as `ctx.log.info("asked the server", city=city)`."""
-        return Log(self.asked.lines)
+        return Log(self.wanted.lines)
 
-    def asked_for(self) -> Asked:
+    def all_wanted(self) -> Wanted:
         """Return what the call has asked for, its state with the memories where that has changed."""
-        found = self.asked
+        found = self.wanted
         if found.state is not None and found.state != self.memory.get(self.state_key, {}):
             self.memory[self.state_key] = found.state
         return found
@@ -151,8 +151,8 @@ class Memory(Mapping[str, Any]):
 
     def __getitem__(self, key: str) -> Any:
         context = self._context
-        if key in context.asked.memories:
-            return context.asked.memories[key]
+        if key in context.wanted.memories:
+            return context.wanted.memories[key]
         try:
             place = paths.memory_file(context.agent.name, key)
         except (ValueError, TypeError) as error:
@@ -168,7 +168,7 @@ class Memory(Mapping[str, Any]):
         content = memory_effect(context.agent.name, key, value, context.now).content
         with suppress(KeyError):
             _ = self[key]  # a damaged file is not written over
-        context.asked.memories[key] = decode_memory(content, key)
+        context.wanted.memories[key] = decode_memory(content, key)
 
     def __iter__(self) -> Iterator[str]:
         context, folder = self._context, f"{paths.memory_folder(self._context.agent.name)}/"
@@ -178,7 +178,7 @@ class Memory(Mapping[str, Any]):
             if place.startswith(folder)
         }
         there = set(list_memories(context.base, context.agent.name))
-        return iter(sorted({*there, *staged, *context.asked.memories}))
+        return iter(sorted({*there, *staged, *context.wanted.memories}))
 
     def __len__(self) -> int:
         return len(list(iter(self)))

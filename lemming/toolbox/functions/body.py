@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
 from lemming.llm.retrying import try_again
 from lemming.plugins.errors import is_own, provider_error, words_of
-from lemming.tool_context import Asked, ToolContext
+from lemming.tool_context import ToolContext, Wanted
 from lemming.toolbox.functions.values import as_result
 from lemming.tools import ToolResult
 
@@ -29,7 +29,7 @@ class Done:
     """What a call came to: its result, what it asked for, and the steps of what went wrong, for the log."""
 
     result: ToolResult
-    asked: Asked
+    wanted: Wanted
     trace: str = ""
     needs_end: bool = False  # the process is not to be used again
 
@@ -41,25 +41,25 @@ def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> 
     """
     tried = 0
 
-    def once() -> tuple[ToolResult, Asked]:
+    def once() -> tuple[ToolResult, Wanted]:
         nonlocal tried
         tried += 1
         fresh = tool.fresh(context)
         given = {**tool.checked(arguments), **dict.fromkeys(tool.signature.contexts, fresh)}
         result = as_result(_call(tool.function, given), tool.name)
-        return result, fresh.asked_for()
+        return result, fresh.all_wanted()
 
     pauses = {"first_s": FIRST_PAUSE_S, "longest_s": LONGEST_PAUSE_S}
     most = tool.attempts
     try:
-        result, asked = (
+        result, wanted = (
             try_again(once, is_transient=is_transient, attempts=most, **pauses) if most > 1 else once()
         )
     except DiskError:
         raise
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of a tool call
         return _failed(tool, error, tried)
-    return Done(_with_attempts(result, tried), asked)
+    return Done(_with_attempts(result, tried), wanted)
 
 
 def _call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
@@ -86,7 +86,7 @@ def _failed(tool: FunctionTool, error: BaseException, tried: int) -> Done:
     trace = "" if isinstance(error, ToolError) else trace_of(error, tool.base)
     needs_end = isinstance(error, MemoryError)
     why, outcome = _words(tool, error)
-    return Done(_with_attempts(ToolResult(False, why, outcome=outcome), tried), Asked(), trace, needs_end)
+    return Done(_with_attempts(ToolResult(False, why, outcome=outcome), tried), Wanted(), trace, needs_end)
 
 
 def _words(tool: FunctionTool, error: BaseException) -> tuple[str, Outcome]:

@@ -26,9 +26,9 @@ WHOLE_BYTES = 1 << 20
 
 def with_effects(tool: Tool, context: ToolContext, done: Done) -> ToolResult:
     """Return a call's result with the files that it wants written, and its output cut where it is long."""
-    asked = done.asked
-    effects = [*_memories(context, asked.memories)]
-    entries = tuple(entry._replace(payload=redact_json(entry.payload)) for entry in asked.entries)
+    wanted = done.wanted
+    effects = [*_memories(context, wanted.memories)]
+    entries = tuple(entry._replace(payload=redact_json(entry.payload)) for entry in wanted.entries)
     output, kept = shortened(context, done.result.output, tool.name, tool.output_limit_bytes)
     return replace(done.result, output=output, effects=(*effects, *kept), entries=entries)
 

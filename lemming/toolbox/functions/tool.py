@@ -14,7 +14,7 @@ from lemming.declared import TOOL_NAME, TOOL_NAME_RULE, declared
 from lemming.errors import ConfigError, InvalidArguments
 from lemming.files.jsontext import compact
 from lemming.logging_config import EngineLog
-from lemming.tool_context import Asked, ToolContext
+from lemming.tool_context import ToolContext, Wanted
 from lemming.toolbox.functions import caching, keeping
 from lemming.toolbox.functions.body import Done, run
 from lemming.toolbox.functions.docstrings import described
@@ -117,7 +117,7 @@ class FunctionTool(Tool):
 
     def fresh(self, context: ToolContext) -> ToolContext:
         """Return a context of a call of this tool that has asked for nothing yet."""
-        return replace(context, tool=self.name, asked=Asked())
+        return replace(context, tool=self.name, wanted=Wanted())
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         """Run a call, in a process of its own where that can be; give the kept result where there is one."""
@@ -144,11 +144,11 @@ class FunctionTool(Tool):
 
 def _log(tool: FunctionTool, context: ToolContext, done: Done) -> None:
     """Write what a call said, and the steps of what went wrong in it, into the engine's log."""
-    if not done.asked.lines and not done.trace:
+    if not done.wanted.lines and not done.trace:
         return
     facts: dict[str, Any] = {"tick": context.tick, "agent": context.agent.name, "tool": tool.name}
     with EngineLog(context.base) as log:
-        for level, said, told in done.asked.lines:
+        for level, said, told in done.wanted.lines:
             write = log.warning if level == "warning" else log.info
             write("tool_said", **{**told, **facts, "said": said})
         if done.trace:

@@ -10,7 +10,7 @@ from lemming.config import Org
 from lemming.contract import NewEntry
 from lemming.files.fitting import fit
 from lemming.organisation import Organisation
-from lemming.tool_context import Asked, ToolContext
+from lemming.tool_context import ToolContext, Wanted
 from lemming.toolbox.functions.body import Done
 from lemming.toolbox.functions.homes import Home
 from lemming.toolbox.functions.loading import Sources
@@ -70,15 +70,15 @@ def context_in(plain: dict[str, Any]) -> ToolContext:
 
 def reply_of(done: Done) -> dict[str, Any]:
     """Return what a call came to as JSON values."""
-    result, asked = done.result, done.asked
+    result, wanted = done.result, done.wanted
     return {
         "success": result.success,
         "outcome": result.outcome,
         "output": result.output[:OUTPUT_LIMIT_CHARS],
         "attempts": result.attempts,
-        "memories": asked.memories,
-        "entries": [entry._asdict() for entry in asked.entries],
-        "lines": asked.lines,
+        "memories": wanted.memories,
+        "entries": [entry._asdict() for entry in wanted.entries],
+        "lines": wanted.lines,
         "trace": done.trace,
         "needs_end": done.needs_end,
     }
@@ -91,5 +91,5 @@ def done_in(plain: dict[str, Any]) -> Done:
     )
     entries = [NewEntry(**entry) for entry in plain["entries"]]
     lines = [(level, said, told) for level, said, told in plain["lines"]]
-    asked = Asked(memories=plain["memories"], entries=entries, lines=lines)
-    return Done(result, asked, plain["trace"], plain["needs_end"])
+    wanted = Wanted(memories=plain["memories"], entries=entries, lines=lines)
+    return Done(result, wanted, plain["trace"], plain["needs_end"])
