@@ -11,8 +11,8 @@ from lemming import paths
 from lemming.agents import Agent, Survey
 from lemming.channels.addressed import Addressed
 from lemming.channels.channel import Channel
+from lemming.channels.context import ChannelContext
 from lemming.channels.deliveries import deliver_due
-from lemming.channels.desk import Desk
 from lemming.config import MODELS_FILE, Config
 from lemming.errors import LemmingError, Problem, ProviderError
 from lemming.organisation import Organisation
@@ -44,10 +44,10 @@ class Channels:
             return
         self._agents = [one for one in self.of(config, survey, tell) if not one[0].paused]
         for agent, channel in self._agents:
-            desk = self._desk(agent, config, lambda: tick, now)
-            before = desk.log.traffic.counts["received"]
-            self._collect(channel, desk, tell)
-            self.has_taken_in |= desk.log.traffic.counts["received"] > before
+            context = self._context(agent, config, lambda: tick, now)
+            before = context.log.traffic.counts["received"]
+            self._collect(channel, context, tell)
+            self.has_taken_in |= context.log.traffic.counts["received"] > before
 
     def hand_out(
         self, config: Config, survey: Survey, tick: int, now: Callable[[], datetime], tell: Tell
@@ -55,9 +55,9 @@ class Channels:
         """Send out what is addressed to channels, written before `tick`."""
         for agent, channel in self.of(config, survey, tell):
             if channel.sends and not (config.org.paused or agent.paused):
-                desk = self._desk(agent, config, lambda: tick, now)
+                context = self._context(agent, config, lambda: tick, now)
                 pending = self._org.own(Addressed).pending(agent, survey, tick)
-                self._note_wait(deliver_due(channel, desk, pending) if pending else None)
+                self._note_wait(deliver_due(channel, context, pending) if pending else None)
 
     def has_arrived(self) -> str:
         """Return the folder in which something has arrived since the last look; empty when nothing has."""
@@ -88,34 +88,34 @@ class Channels:
                 continue
             yield agent, channel
 
-    def _collect(self, channel: Channel, desk: Desk, tell: Tell) -> None:
+    def _collect(self, channel: Channel, context: ChannelContext, tell: Tell) -> None:
         """Look at a channel, unless it was out of reach a moment ago."""
-        traffic, now = desk.log.traffic, desk.now()
+        traffic, now = context.log.traffic, context.now()
         if traffic.retry_at and now < traffic.retry_at:
             self._note_wait((traffic.retry_at - now).total_seconds())
             return
         try:
-            soon = channel.collect(desk)
+            soon = channel.collect(context)
         except ProviderError as error:
-            desk.log.note("down", desk.now(), why=str(error))
-            tell(_out_of_reach(desk.agent, error))
-            if (retry_at := desk.log.traffic.retry_at) is not None:
-                self._note_wait((retry_at - desk.now()).total_seconds())
+            context.log.note("down", context.now(), why=str(error))
+            tell(_out_of_reach(context.agent, error))
+            if (retry_at := context.log.traffic.retry_at) is not None:
+                self._note_wait((retry_at - context.now()).total_seconds())
             return
         if traffic.down_since:
-            desk.log.note("up", desk.now())
-        self._left[desk.agent.name] = frozenset(channel.arrived(self._org.base))
+            context.log.note("up", context.now())
+        self._left[context.agent.name] = frozenset(channel.arrived(self._org.base))
         self._note_wait(0.0 if soon.waiting else soon.again_s)
 
     def _note_wait(self, seconds: float | None) -> None:
         if seconds is not None:
             self.again_s = seconds if self.again_s is None else min(seconds, self.again_s)
 
-    def _desk(
+    def _context(
         self, agent: Agent, config: Config, tick: Callable[[], int], now: Callable[[], datetime]
-    ) -> Desk:
+    ) -> ChannelContext:
         provider = config.models[agent.model.key].provider
-        return Desk(self._org, agent, provider, tick, now, syncs=config.org.durability != "off")
+        return ChannelContext(self._org, agent, provider, tick, now, syncs=config.org.durability != "off")
 
 
 def undelivered(org: Organisation, survey: Survey, config: Config, tick: int) -> frozenset[str]:

@@ -20,7 +20,7 @@ from lemming.messages import OutboxEntry
 from lemming.providers import LLMProvider
 
 if TYPE_CHECKING:
-    from lemming.channels.desk import Desk
+    from lemming.channels.context import ChannelContext
 
 KINDS = ("request", "message", "report", "status")
 LONGEST_ID = 400
@@ -101,7 +101,7 @@ class Channel(LLMProvider):
         """Raise `RequestRejected`: nobody asks a channel through this interface."""
         raise RequestRejected("a channel is not called like a model", where=model_name)
 
-    def collect(self, desk: Desk) -> Soon:
+    def collect(self, context: ChannelContext) -> Soon:
         """Take in what has arrived, as far as there is room, and return what is left.
 
         Raises `Unavailable` when the other end cannot be reached.
@@ -109,7 +109,7 @@ class Channel(LLMProvider):
         return Soon()
 
     @abstractmethod
-    def deliver(self, desk: Desk, outgoing: Outgoing) -> None:
+    def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
         """Send one entry out; the same one may come again, under the same key.
 
         Raises a `ProviderError`; one that is not retryable gives the entry up.

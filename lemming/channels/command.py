@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from lemming.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
-from lemming.channels.desk import Desk
+from lemming.channels.context import ChannelContext
 from lemming.errors import ConfigError, RateLimited, RequestRejected, Unavailable
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.kinds import MessageKind
@@ -47,43 +47,43 @@ class CommandChannel(Channel):
         self._most = per_sender_an_hour
         self._program = CliProvider(command=command, env=env, cwd=cwd, base=base)
 
-    def collect(self, desk: Desk) -> Soon:
+    def collect(self, context: ChannelContext) -> Soon:
         """Run the program without input, and take in the messages it prints."""
         if self._poll:
-            self._take_in(desk, self._run(desk, ""))
+            self._take_in(context, self._run(context, ""))
         return Soon()
 
-    def deliver(self, desk: Desk, outgoing: Outgoing) -> None:
+    def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
         """Run the program with one entry. Exit status 0 says that it has it, but for a line that says no."""
         line = compact({"type": "entry", "key": outgoing.key, **_told(outgoing)}).decode()
-        printed = self._run(desk, line)
-        self._take_in(desk, printed)
+        printed = self._run(context, line)
+        self._take_in(context, printed)
         for said in printed:
             if isinstance(said, dict) and said.get("type") == "failed":
                 why = str(said.get("why") or "the program says that it failed")
                 raise Unavailable(why) if said.get("retry", True) else RequestRejected(why)
 
-    def _run(self, desk: Desk, text: str) -> list[Any]:
+    def _run(self, context: ChannelContext, text: str) -> list[Any]:
         """Return the lines that the program printed, as JSON values, and what is none as text."""
         asked = Request(
-            "", [{"role": "user", "content": text}], deadline_s=self._timeout_s, agent=desk.agent.name
+            "", [{"role": "user", "content": text}], deadline_s=self._timeout_s, agent=context.agent.name
         )
         reply = self._program.complete(asked)
         if reply.finish == "length":
             raise Unavailable("it printed more than 1 MiB")
         return list(_parsed(reply.text))
 
-    def _take_in(self, desk: Desk, printed: list[Any]) -> None:
+    def _take_in(self, context: ChannelContext, printed: list[Any]) -> None:
         for said in printed:
             if isinstance(said, dict) and said.get("type") in ("delivered", "failed"):
                 continue
             try:
-                desk.receive(self._message(said), most_an_hour=self._most)
+                context.receive(self._message(said), most_an_hour=self._most)
             except RateLimited:
                 continue  # it may come again, as long as the program prints it
             except (RequestRejected, ConfigError) as error:
                 name = said.get("id") if isinstance(said, dict) else said
-                desk.refuse(str(name), error.message)
+                context.refuse(str(name), error.message)
 
     def _message(self, said: Any) -> Message:
         """Return a line as a message; raise `RequestRejected` for one that is none."""

@@ -6,25 +6,25 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from lemming.channels.channel import Channel, Outgoing
-from lemming.channels.desk import Desk
+from lemming.channels.context import ChannelContext
 from lemming.channels.log import ChannelLog, Did
 from lemming.errors import ProviderError
 
 MOST_AT_ONCE = 200
 
 
-def deliver_due(channel: Channel, desk: Desk, pending: Sequence[Outgoing]) -> float | None:
+def deliver_due(channel: Channel, context: ChannelContext, pending: Sequence[Outgoing]) -> float | None:
     """Send out what is due now; return after how many seconds the next one is, None when nothing is left.
 
     A failure that may pass ends it for now; what has failed least often goes first the next time.
     """
-    log = desk.log
+    log = context.log
     for outgoing in sorted(pending, key=lambda each: _attempts(log, each))[:MOST_AT_ONCE]:
-        if _wait_s(log, outgoing, desk.now()) > 0:
+        if _wait_s(log, outgoing, context.now()) > 0:
             break
-        _deliver(channel, desk, outgoing)
+        _deliver(channel, context, outgoing)
     left = [each for each in pending if each.key not in log.traffic.settled]
-    return min((_wait_s(log, each, desk.now()) for each in left), default=None)
+    return min((_wait_s(log, each, context.now()) for each in left), default=None)
 
 
 def _attempts(log: ChannelLog, outgoing: Outgoing) -> int:
@@ -39,13 +39,13 @@ def _wait_s(log: ChannelLog, outgoing: Outgoing, now: datetime) -> float:
     return max([0.0, *((moment - now).total_seconds() for moment in moments)])
 
 
-def _deliver(channel: Channel, desk: Desk, outgoing: Outgoing) -> None:
+def _deliver(channel: Channel, context: ChannelContext, outgoing: Outgoing) -> None:
     """Try one entry and note what came of it."""
     try:
-        channel.deliver(desk, outgoing)
+        channel.deliver(context, outgoing)
     except ProviderError as error:
         did: Did = "failed" if error.is_retryable else "gave_up"
-        desk.log.note(did, desk.now(), entry=outgoing.key, why=str(error))
+        context.log.note(did, context.now(), entry=outgoing.key, why=str(error))
     else:
         about = {"answers": outgoing.asked} if outgoing.asked else {}
-        desk.log.note("delivered", desk.now(), entry=outgoing.key, **about)
+        context.log.note("delivered", context.now(), entry=outgoing.key, **about)

@@ -30,7 +30,7 @@ from lemming.channels.channel import (
     require_kind,
     require_name,
 )
-from lemming.channels.desk import Desk, clean
+from lemming.channels.context import ChannelContext, clean
 from lemming.errors import ConfigError, DiskError, LemmingError, RequestRejected, Unavailable
 from lemming.files import fs
 from lemming.files.refusals import looking, require_about_one_file
@@ -107,39 +107,39 @@ class FolderChannel(Channel):
         except OSError:
             return []
 
-    def collect(self, desk: Desk) -> Soon:
+    def collect(self, context: ChannelContext) -> Soon:
         """Take files, oldest name first, as many as there is room for in this tick."""
-        root = self._made(desk.org.base)
-        with _reachable(root, desk):
-            self._finish(desk, root)
-            names, left = self.arrived(desk.org.base), self._per_tick
+        root = self._made(context.org.base)
+        with _reachable(root, context):
+            self._finish(context, root)
+            names, left = self.arrived(context.org.base), self._per_tick
             taken: list[_Taken] = []
-            again_s, left = None, desk.room(self._per_tick) if names else 0
+            again_s, left = None, context.room(self._per_tick) if names else 0
             for number, name in enumerate(names):
                 if left <= 0:
-                    self._settle(desk, root, taken)
+                    self._settle(context, root, taken)
                     return Soon(len(names) - number, again_s)
                 if not is_at_rest(root / name, self._settle_s):
                     again_s = self._settle_s
-                elif entry := self._take(desk, root, name, {one.kept for one in taken}):
+                elif entry := self._take(context, root, name, {one.kept for one in taken}):
                     taken.append(entry)
                     left -= 1
-            self._settle(desk, root, taken)
+            self._settle(context, root, taken)
         return Soon(0, again_s)
 
-    def deliver(self, desk: Desk, outgoing: Outgoing) -> None:
+    def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
         """Write an answer beside the file it answers: `answers/NAME.md`."""
-        root = self._made(desk.org.base)
+        root = self._made(context.org.base)
         entry = outgoing.entry
         name = f"{entry.tick:08}_{entry.id}.md"
         if outgoing.answers and (kept := _kept_as(outgoing.answers)):
             plain = kept.removesuffix(".md")
             first = f"{plain}.md"
-            name = first if _is_first(desk, outgoing) else f"{plain}.{entry.id}.md"
-        with _reachable(root, desk):
+            name = first if _is_first(context, outgoing) else f"{plain}.{entry.id}.md"
+        with _reachable(root, context):
             text = outgoing.text
             content = (text if text.endswith("\n") else f"{text}\n").encode()
-            fs.publish(root, f"{ANSWERS}/{name}", content, sync=desk.syncs, is_org=False)
+            fs.publish(root, f"{ANSWERS}/{name}", content, sync=context.syncs, is_org=False)
 
     def _is_wanted(self, name: str) -> bool:
         if name.startswith(".") or name.lower().endswith(UNFINISHED):
@@ -154,17 +154,19 @@ class FolderChannel(Channel):
             fs.make_folder(base, str(root.relative_to(base)))
         return root
 
-    def _take(self, desk: Desk, root: Path, name: str, claimed: Collection[str]) -> _Taken | None:
+    def _take(
+        self, context: ChannelContext, root: Path, name: str, claimed: Collection[str]
+    ) -> _Taken | None:
         """Write the entry of a file; one that can be none is set aside with its reason."""
         try:
             dropped = self._read(root, name)
             kept = _free_name(root, DONE, name, claimed)
-            entry = desk.write_next(self._message(desk, dropped, kept))
+            entry = context.write_next(self._message(context, dropped, kept))
         except FileNotFoundError:  # somebody took it back
             return None
         except (OSError, RequestRejected) as error:
             why = error.message if isinstance(error, LemmingError) else (error.strerror or str(error))
-            self._set_aside(desk, root, name, why)
+            self._set_aside(context, root, name, why)
             return None
         return _Taken(dropped.message_id, kept, entry)
 
@@ -192,7 +194,7 @@ class FolderChannel(Channel):
             return None
         return text if len(text) <= self._max_text_chars else None
 
-    def _message(self, desk: Desk, dropped: _Dropped, kept: str) -> Message:
+    def _message(self, context: ChannelContext, dropped: _Dropped, kept: str) -> Message:
         place = f"{self.path.rstrip('/')}/{DONE}/{kept}"
         text = dropped.text
         if text is None:
@@ -207,35 +209,35 @@ class FolderChannel(Channel):
             more={"file": place},
         )
 
-    def _settle(self, desk: Desk, root: Path, taken: list[_Taken]) -> None:
+    def _settle(self, context: ChannelContext, root: Path, taken: list[_Taken]) -> None:
         """Move the files of entries, but where another one stands by now, and then note that they arrived."""
         for one in taken:
             name, _, digest = one.message.rpartition(" ")
             if _digest_of(root / name, self._max_bytes).startswith(digest):
-                move = fs.move_surely if desk.syncs else fs.move
+                move = fs.move_surely if context.syncs else fs.move
                 move(root, name, f"{DONE}/{one.kept}")
-        if taken and desk.syncs:
+        if taken and context.syncs:
             fs.sync_file_system(root)
         for one in taken:
             facts = {"message": one.message, "from": str(one.entry.payload.get("from", ""))}
-            desk.log.note("received", desk.now(), entry=identity_of(one.entry), **facts)
+            context.log.note("received", context.now(), entry=identity_of(one.entry), **facts)
 
-    def _finish(self, desk: Desk, root: Path) -> None:
+    def _finish(self, context: ChannelContext, root: Path) -> None:
         """Finish what was cut short: files whose entries are written, and that were not moved or noted."""
         unfinished = []
-        for name in _after(desk, desk.log.traffic.last_received):
+        for name in _after(context, context.log.traffic.last_received):
             with contextlib.suppress(ConfigError, FileNotFoundError):
-                entry = read_entry(desk.org, name)
-                if entry.payload.get("channel") == desk.channel and (kept := _kept_as(entry)):
+                entry = read_entry(context.org, name)
+                if entry.payload.get("channel") == context.channel and (kept := _kept_as(entry)):
                     unfinished.append(_Taken(str(entry.payload["message_id"]), kept, entry))
-        self._settle(desk, root, unfinished)
+        self._settle(context, root, unfinished)
 
-    def _set_aside(self, desk: Desk, root: Path, name: str, why: str) -> None:
+    def _set_aside(self, context: ChannelContext, root: Path, name: str, why: str) -> None:
         """Move a file that can be no entry to `failed/`, with the reason beside it."""
         kept = f"{FAILED}/{_free_name(root, FAILED, name)}"
         fs.publish(root, f"{kept}.why.txt", f"{name}: {why}\n".encode("utf-8", "replace"), is_org=False)
-        if all(line.get("file") != clean(kept) for line in desk.log.traffic.refused[-1:]):
-            desk.refuse(name, why, file=kept)
+        if all(line.get("file") != clean(kept) for line in context.log.traffic.refused[-1:]):
+            context.refuse(name, why, file=kept)
         fs.move(root, name, kept)
 
 
@@ -264,9 +266,9 @@ def is_at_rest(path: Path, settle_s: float) -> bool:
     return True
 
 
-def _is_first(desk: Desk, outgoing: Outgoing) -> bool:
+def _is_first(context: ChannelContext, outgoing: Outgoing) -> bool:
     """Return whether no other response to the same file has gone out."""
-    return desk.log.traffic.answered.get(outgoing.asked, outgoing.key) == outgoing.key
+    return context.log.traffic.answered.get(outgoing.asked, outgoing.key) == outgoing.key
 
 
 def _kept_as(entry: OutboxEntry) -> str:
@@ -275,9 +277,9 @@ def _kept_as(entry: OutboxEntry) -> str:
     return place.rpartition("/")[2] if isinstance(place, str) and isinstance(message, str) else ""
 
 
-def _after(desk: Desk, identity: str) -> list[EntryName]:
+def _after(context: ChannelContext, identity: str) -> list[EntryName]:
     """Return the agent's entries that come after one, in order; all without one."""
-    names = desk.own_entries()
+    names = context.own_entries()
     last = next(iter(names_of([identity])), None) if identity else None
     return [name for name in names if last is None or (name.tick, name.number) > (last.tick, last.number)]
 
@@ -348,12 +350,12 @@ def _owner(uid: int) -> str:
 
 
 @contextlib.contextmanager
-def _reachable(root: Path, desk: Desk) -> Iterator[None]:
+def _reachable(root: Path, context: ChannelContext) -> Iterator[None]:
     """Say of a refusal in a folder elsewhere that it is out of reach; another one stops the engine."""
     try:
         yield
     except DiskError as error:
-        is_elsewhere = error.where.startswith(str(root)) and not root.is_relative_to(desk.org.base)
+        is_elsewhere = error.where.startswith(str(root)) and not root.is_relative_to(context.org.base)
         if is_elsewhere or error.concerns_one_file:
             raise Unavailable(f"{error.where}: {error.message}", hint=error.hint) from error
         raise

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from lemming.channels.channel import Channel, Message, Outgoing, require_kind, require_name
-from lemming.channels.desk import Desk, Receipt
+from lemming.channels.context import ChannelContext, Receipt
 from lemming.channels.signatures import signature, signing_key, verified_id
 from lemming.errors import ConfigError, PermissionDenied, RequestRejected, TimedOut, Unavailable
 from lemming.files.jsontext import JsonProblem, compact, parse
@@ -70,8 +70,10 @@ class HttpChannel(Channel):
         places += [f"sends to {urlsplit(self._deliver_to).hostname}"] if self.sends else []
         return ", ".join(places)
 
-    def receive_hook(self, desk: Desk, headers: Mapping[str, str], body: bytes, sender: str) -> Receipt:
-        """Take in a signed webhook; raises `PermissionDenied`, and what `Desk.receive` does."""
+    def receive_hook(
+        self, context: ChannelContext, headers: Mapping[str, str], body: bytes, sender: str
+    ) -> Receipt:
+        """Take in a signed webhook; raises `PermissionDenied`, and what `ChannelContext.receive` does."""
         secret = value_of(self._secret_env)
         if not secret:
             hint = 'set "secret_env" in its options to the name of a variable that holds the secret'
@@ -88,7 +90,7 @@ class HttpChannel(Channel):
             target=self.to,
             more={"event": str(event), "body": plain} if event else {"body": plain},
         )
-        return desk.receive(message, most_an_hour=self.most_an_hour)
+        return context.receive(message, most_an_hour=self.most_an_hour)
 
     def knows(self, authorization: str) -> bool:
         """Return whether an `Authorization` header holds this channel's token."""
@@ -97,7 +99,7 @@ class HttpChannel(Channel):
         is_same = hmac.compare_digest(given.strip().encode("utf-8", "replace"), token.encode())
         return bool(token) and scheme.lower() == "bearer" and is_same
 
-    def receive_question(self, desk: Desk, key: str, body: bytes, sender: str) -> Receipt:
+    def receive_question(self, context: ChannelContext, key: str, body: bytes, sender: str) -> Receipt:
         """Take in a question of `POST /ask`; `key` is its idempotency key, which `id` may be as well."""
         plain = _parsed(body)
         if not isinstance(plain, dict):
@@ -111,9 +113,9 @@ class HttpChannel(Channel):
         _check(more)
         ident = plain.get("id") or key
         message = Message(id=str(ident), text=text, sender=sender, kind="request", target=self.to, more=more)
-        return desk.receive(message, most_an_hour=self.most_an_hour)
+        return context.receive(message, most_an_hour=self.most_an_hour)
 
-    def deliver(self, desk: Desk, outgoing: Outgoing) -> None:
+    def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
         """Post an entry, signed as a Standard Webhook; its id is the entry's identity."""
         body, at = compact(_told(outgoing)), str(int(time.time()))
         headers = {

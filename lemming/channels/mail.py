@@ -23,7 +23,7 @@ from typing import ClassVar, Literal
 
 from lemming import paths
 from lemming.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
-from lemming.channels.desk import Desk
+from lemming.channels.context import ChannelContext
 from lemming.channels.http import value_of
 from lemming.channels.mail_text import (
     Attachment,
@@ -107,34 +107,34 @@ class MailChannel(Channel):
         reads = [f"reads {self._mailbox} of {self._user} at {self._imap.host}"] if self._imap.host else []
         return ", ".join([*reads, *([f"sends as {self.address}"] if self.sends else [])])
 
-    def collect(self, desk: Desk) -> Soon:
+    def collect(self, context: ChannelContext) -> Soon:
         """Take in unseen mail, the oldest first, some at a time."""
-        if not self._imap.host or time.monotonic() < self._next_look.get(desk.agent.name, 0.0):
+        if not self._imap.host or time.monotonic() < self._next_look.get(context.agent.name, 0.0):
             return Soon()
-        self._next_look[desk.agent.name] = time.monotonic() + self._poll_s
+        self._next_look[context.agent.name] = time.monotonic() + self._poll_s
         with self._mailbox_open() as imap:
             unseen = self._search(imap)
             for number in unseen[:MOST_AT_ONCE]:
-                self._take(desk, imap, number)
+                self._take(context, imap, number)
         if len(unseen) > MOST_AT_ONCE:
-            self._next_look[desk.agent.name] = 0.0
+            self._next_look[context.agent.name] = 0.0
         return Soon(max(0, len(unseen) - MOST_AT_ONCE))
 
     def _search(self, imap: imaplib.IMAP4) -> list[str]:
         _, found = imap.uid("SEARCH", "UNSEEN")
         return (found[0] or b"").decode().split() if found else []
 
-    def _take(self, desk: Desk, imap: imaplib.IMAP4, number: str) -> None:
+    def _take(self, context: ChannelContext, imap: imaplib.IMAP4, number: str) -> None:
         """Make an entry of one mail and mark it as seen; one of a sender who writes too much is left."""
         try:
             mail = self._fetch(imap, number)
             ident = message_id_of(mail)
-            if ident not in desk.log.traffic.messages:
-                self._receive(desk, mail, ident)
+            if ident not in context.log.traffic.messages:
+                self._receive(context, mail, ident)
         except RateLimited:
             return
         except RequestRejected as error:
-            desk.refuse(f"mail {number}", error.message)
+            context.refuse(f"mail {number}", error.message)
         imap.uid("STORE", number, "+FLAGS", "(\\Seen)")
 
     def _fetch(self, imap: imaplib.IMAP4, number: str) -> EmailMessage:
@@ -148,26 +148,26 @@ class MailChannel(Channel):
             raise Unavailable("the server does not give the mail")
         return email.message_from_bytes(raw, policy=default)
 
-    def _receive(self, desk: Desk, mail: EmailMessage, ident: str) -> None:
+    def _receive(self, context: ChannelContext, mail: EmailMessage, ident: str) -> None:
         sender = sender_of(mail)
         if why := why_refused(mail, sender, self.address, self._allow_from):
             raise RequestRejected(f"{why} (from {sender or 'nobody'})")
         text = text_of_mail(mail)
         if len(text) > self._max_text_chars:
             text = f"{text[: self._max_text_chars]}\n[cut: {len(text):,} characters in all]"
-        kept, left_out = self._save(desk, mail, ident)
+        kept, left_out = self._save(context, mail, ident)
         more: dict[str, object] = {"subject": str(mail.get("Subject", ""))[:500]}
         if references := references_of(mail):
             more["conversation"] = references[0][:200]
         else:
             more["conversation"] = ident[:200]
         more |= {key: value for key, value in (("files", kept), ("left_out", left_out)) if value}
-        desk.receive(
+        context.receive(
             Message(id=ident, text=text, sender=sender, kind=self.kind, target=self.to, more=more),
             most_an_hour=self._most_an_hour,
         )
 
-    def _save(self, desk: Desk, mail: EmailMessage, ident: str) -> tuple[list[str], list[str]]:
+    def _save(self, context: ChannelContext, mail: EmailMessage, ident: str) -> tuple[list[str], list[str]]:
         """Save attachments into the agent's workspace; return their paths, and what was too large."""
         kept, left_out, room = [], [], self._max_attachment_bytes
         for attachment in attachments_of(mail, ident):
@@ -175,15 +175,15 @@ class MailChannel(Channel):
                 left_out.append(f"{attachment.name} ({len(attachment.content):,} bytes)")
                 continue
             room -= len(attachment.content)
-            kept.append(self._saved(desk, attachment))
+            kept.append(self._saved(context, attachment))
         return kept, left_out
 
-    def _saved(self, desk: Desk, attachment: Attachment) -> str:
-        path = f"{paths.workspace_folder(desk.agent.name)}/mail/{attachment.folder}/{attachment.name}"
-        fs.publish(desk.org.base, path, attachment.content, sync=desk.syncs)
+    def _saved(self, context: ChannelContext, attachment: Attachment) -> str:
+        path = f"{paths.workspace_folder(context.agent.name)}/mail/{attachment.folder}/{attachment.name}"
+        fs.publish(context.org.base, path, attachment.content, sync=context.syncs)
         return path
 
-    def deliver(self, desk: Desk, outgoing: Outgoing) -> None:
+    def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
         """Send an entry as a mail: an answer to who wrote, anything else to `payload.to` if it is allowed."""
         mail = self._mail_of(outgoing)
         try:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 
 from lemming.agents import survey_agents
 from lemming.channels.between import Tell, make_channel
-from lemming.channels.desk import Desk
+from lemming.channels.context import ChannelContext
 from lemming.channels.http import HttpChannel
 from lemming.clock import Clock
 from lemming.config import load_config
@@ -49,12 +49,12 @@ class Refused(Exception):
         self.status, self.message, self.hint = status, message, hint
 
 
-class Door(NamedTuple):
+class Endpoint(NamedTuple):
     """An http channel, as it is now, and its place in the organisation."""
 
     agent: Agent
     channel: HttpChannel
-    desk: Desk
+    context: ChannelContext
 
 
 @contextlib.contextmanager
@@ -81,7 +81,7 @@ class _Server(ThreadingHTTPServer):
         self.org, self.clock, self.stop, self.tell = Organisation(base), clock, stop, tell
         self._looking = threading.Lock()
 
-    def doors(self) -> list[Door]:
+    def endpoints(self) -> list[Endpoint]:
         """Return the http channels, as resumes and settings are now."""
         with self._looking:
             config, survey = load_config(self.org), survey_agents(self.org)
@@ -93,8 +93,8 @@ class _Server(ThreadingHTTPServer):
                 channel = make_channel(entry.provider, entry.options, self.org.base, config)
                 assert isinstance(channel, HttpChannel), "its provider is http"
                 syncs = config.org.durability != "off"
-                desk = Desk(self.org, agent, "http", self._tick, self.clock.now, syncs)
-                found.append(Door(agent, channel, desk))
+                context = ChannelContext(self.org, agent, "http", self._tick, self.clock.now, syncs)
+                found.append(Endpoint(agent, channel, context))
         return found
 
     def _tick(self) -> int:
@@ -150,14 +150,14 @@ class _Handler(BaseHTTPRequestHandler):
         place, _, reference = address.path.removeprefix("/").partition("/")
         if place != "requests" or not reference:
             self._no_such_place()
-        door = self._door_by_token()
+        endpoint = self._endpoint_by_token()
         asked = parse_qs(address.query).get("wait", ["0"])[-1]
         try:
             ends = time.monotonic() + min(max(float(asked), 0.0), LONGEST_WAIT_S)
         except ValueError:
             raise Refused(HTTPStatus.BAD_REQUEST, '"wait" must be a number of seconds') from None
         while True:
-            request = self.server.request(unquote(reference), {door.agent.name})
+            request = self.server.request(unquote(reference), {endpoint.agent.name})
             if request is None:
                 raise Refused(HTTPStatus.NOT_FOUND, "there is no such request of yours")
             if request.end is not None or time.monotonic() >= ends or self.server.stop.wait(LOOK_S):
@@ -168,24 +168,28 @@ class _Handler(BaseHTTPRequestHandler):
         place, _, name = urlsplit(self.path).path.removeprefix("/").partition("/")
         sender = str(self.client_address[0])
         if place == "ask" and not name:
-            door = self._door_by_token()
+            endpoint = self._endpoint_by_token()
             key = self.headers.get("Idempotency-Key", "") or secrets.token_hex(12)
-            receipt = door.channel.receive_question(door.desk, key, self._body(door.channel), sender)
+            receipt = endpoint.channel.receive_question(
+                endpoint.context, key, self._body(endpoint.channel), sender
+            )
             facts = {"id": receipt.id, "status": "open", "href": f"/requests/{receipt.identity}"}
             self._answer(HTTPStatus.ACCEPTED, facts)
             return
-        found = [it for it in self.server.doors() if place == "hooks" and it.agent.name == name]
+        found = [it for it in self.server.endpoints() if place == "hooks" and it.agent.name == name]
         if not found:
             self._no_such_place()
         headers = {key.lower(): value for key, value in self.headers.items()}
-        receipt = found[0].channel.receive_hook(found[0].desk, headers, self._body(found[0].channel), sender)
+        receipt = found[0].channel.receive_hook(
+            found[0].context, headers, self._body(found[0].channel), sender
+        )
         self._answer(HTTPStatus.ACCEPTED, {"id": receipt.id, "status": "accepted"})
 
-    def _door_by_token(self) -> Door:
+    def _endpoint_by_token(self) -> Endpoint:
         given = self.headers.get("Authorization", "")
-        for door in self.server.doors():
-            if door.channel.knows(given):
-                return door
+        for endpoint in self.server.endpoints():
+            if endpoint.channel.knows(given):
+                return endpoint
         message = "the token is wrong" if given else "there is no token"
         raise PermissionDenied(message, hint="send the header Authorization: Bearer TOKEN")
 

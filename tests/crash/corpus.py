@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from asked_corpus import asked, by_the_clock, team
-from doors import dropped
+from dropped_corpus import dropped
 from files_corpus import filing, keeping
 from functions_corpus import functions
 from models_corpus import stand_in

@@ -46,7 +46,7 @@ class Receipt(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Desk:
+class ChannelContext:
     """One channel's place in an organisation. `tick` and `now` tell the next tick and the time."""
 
     org: Organisation
