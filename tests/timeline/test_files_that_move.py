@@ -97,3 +97,9 @@ def state(base: Path, tick: int, folder: Path) -> dict[str, bytes]:
     history = History(base)
     fork(history, history.state_after(tick), folder, [])
     return {**tree(folder / "shared"), **tree(folder / "agents/ada/workspace")}
+
+
+def test_why_says_who_moved_a_file_away(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    base = made(tmp_path / "org", tmp_path / "outside")
+    assert run(["-C", str(base), "why", "shared/in/a.txt"]) == 0
+    assert "moved away by bob in tick 1" in capsys.readouterr().out

@@ -93,11 +93,19 @@ def _find_target(writings: Writings, target: str) -> Thing:
         return unwritten(writings, thing)
     thing.by, thing.moment, thing.author = "turn", write.moment, write.agent
     if here is None:
-        expired = writings.expired_in(path)
-        thing.remark = "gone since" if expired is None else f"removed by retention in tick {expired}"
+        thing.remark = _why_gone(writings, path, write.moment[0])
     elif sha256(here).hexdigest() != write.digest:
         thing.remark = ", or ".join([CHANGED, *_other_hands(writings, thing, write)])
     return thing
+
+
+def _why_gone(writings: Writings, path: str, written: int) -> str:
+    """Return what became of a file that is not there any more."""
+    if (expired := writings.expired_in(path)) is not None:
+        return f"removed by retention in tick {expired}"
+    if removed := writings.removed_in(path, written):
+        return f"moved away by {removed[0]} in tick {removed[1]}"
+    return "gone since"
 
 
 def _other_hands(writings: Writings, thing: Thing, write: Write) -> list[str]:

@@ -49,6 +49,7 @@ class _Tick:
 
     writes: dict[str, list[Write]] = field(default_factory=dict)
     expired: frozenset[str] = frozenset()
+    removed: dict[str, str] = field(default_factory=dict)
     persons: frozenset[str] = frozenset()
     after: int | None = None
 
@@ -156,6 +157,13 @@ class Writings:
         named = (tick for tick in since if self._search.names(tick, path))
         return next((tick for tick in named if path in self._of(tick).expired), None)
 
+    def removed_in(self, path: str, after: int) -> tuple[str, int] | None:
+        """Return who took a file away, from a tick on, and in which; None when no turn is known to have."""
+        since = self._ticks[bisect_left(self._ticks, after) :]
+        named = (tick for tick in since if self._search.names(tick, path))
+        found = ((self._of(tick).removed[path], tick) for tick in named if path in self._of(tick).removed)
+        return next(found, None)
+
     def lost(self, *, after: int = 0, before: int | None = None) -> str:
         """Name the ticks between two whose journals are gone or cannot be read; empty when there are none.
 
@@ -231,6 +239,8 @@ def _place_of(path: str) -> tuple[str, str, str]:
 
 def _indexed(record: RecordedTick) -> _Tick:
     index = _Tick(expired=frozenset(record.expired), persons=record.people, after=record.begin.after)
+    for agent, ended in record.ended.items():
+        index.removed.update(dict.fromkeys(ended.report.removed, agent))
     for place, agent in enumerate(record.begin.order):
         for path, digest in _written(record, agent):
             write = Write((record.tick, place), agent, path, digest)
