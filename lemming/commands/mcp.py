@@ -261,7 +261,8 @@ def _test(base: Organisation, name: str, *, as_json: bool) -> bool:
 def _call(base: Organisation, name: str, tool: str, arguments: dict[str, Any], *, as_json: bool) -> bool:
     from lemming.mcp.servers import McpServers
 
-    answered = base.own(McpServers).call(name, tool.removeprefix(f"{PREFIX}{name}."), arguments)
+    server = mcp_config(base).require(name)
+    answered = base.own(McpServers).call(name, server, tool.removeprefix(f"{PREFIX}{name}."), arguments)
     text = as_text(answered.content, answered.structured)
     if as_json:
         show_json(

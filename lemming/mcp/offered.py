@@ -28,6 +28,7 @@ class McpTool(Tool):
     """A tool of a server. What it may do is taken to be the worst, unless the settings trust its hints."""
 
     server_name: str
+    server: McpServer
     tool_name: str
     schema: dict[str, Any]
     places: tuple[Places, Places]
@@ -72,7 +73,7 @@ class McpTool(Tool):
         answers, state = answered(context.org, context.answered, self.name, arguments) or (None, None)
         try:
             found = context.org.own(McpServers).call(
-                self.server_name, self.tool_name, arguments, answers=answers, state=state
+                self.server_name, self.server, self.tool_name, arguments, answers=answers, state=state
             )
         except TimedOut as error:
             if self.repeatable:
@@ -90,7 +91,7 @@ class McpTool(Tool):
         self, context: ToolContext, arguments: dict[str, Any], questions: Mapping[str, Any], state: str | None
     ) -> ToolResult:
         """Return that the call waits for a person, with the request to them; refuse where nobody can be."""
-        target = mcp_config(context.org).require(self.server_name).ask
+        target = self.server.ask
         try:
             request = request_for(self.name, arguments, questions, state, target=target)
             if why := why_not_asked(context.org, context.agent.name, target):
@@ -118,6 +119,7 @@ def _made(server_name: str, server: McpServer, tool_name: str, known: KnownTool)
         "name": f"{PREFIX}{server_name}.{tool_name}",
         "description": f"Of the MCP server {server_name}, which says of it: {said}.",
         "server_name": server_name,
+        "server": server,
         "tool_name": tool_name,
         "schema": known.schema,
         "tool_class": "read" if reads_only else "execute" if server.command else "send",

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from lemming.agents import survey_agents
+from lemming.agents import latest_survey
 from lemming.contract import NewEntry
 from lemming.errors import ConfigError
 from lemming.files.jsontext import compact
@@ -66,7 +66,7 @@ def _schema(schemas: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
 
 def why_not_asked(org: Organisation, asker: str, target: str) -> str:
     """Return why an agent cannot ask another, or get its answer; empty when it can."""
-    agents = survey_agents(org).agents
+    agents = latest_survey(org).agents
     if target not in agents or target == asker:
         return f'there is no agent "{target}" to ask (`ask` in config/mcp.json)'
     for reader, author in ((target, asker), (asker, target)):

@@ -62,9 +62,10 @@ class McpServers:
                 self._failed[name] = time.monotonic(), found[name].problem
         return {name: found[name] for name in wanted}
 
-    def call(self, name: str, tool: str, arguments: dict[str, Any], **further: Any) -> Answered:
+    def call(
+        self, name: str, server: McpServer, tool: str, arguments: dict[str, Any], **further: Any
+    ) -> Answered:
         """Call a tool of a server. Raises `ToolError`, and `TimedOut` when it takes too long."""
-        server = mcp_config(self._org).require(name)
         if problem := self._left_alone(name):
             raise ToolError(f"MCP server {name}: {problem}")
         require_sdk()

@@ -18,7 +18,7 @@ from models_corpus import stand_in
 from native_corpus import native
 from parts import by_hand, call, remembers
 from planned_corpus import planned
-from served_corpus import served
+from served_corpus import asked_back, served
 from skilled_corpus import skilled
 
 from lemming.files import fs
@@ -373,7 +373,7 @@ CASES = [
     Case(skilled, 3, at_once=3),
     Case(keeping, 2, at_once=2),
     Case(functions, 2, at_once=2),
-    *([Case(served, 2, at_once=2)] if find_spec("mcp") else ()),
+    *([Case(served, 2, at_once=2), Case(asked_back, 2)] if find_spec("mcp") else ()),
     Case(native, 2, at_once=2),
 ]
 SLOW = [Case(kept, 2)]

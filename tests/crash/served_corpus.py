@@ -1,4 +1,4 @@
-"""The organisation of the corpus whose agents call the tools of an MCP server."""
+"""The organisations of the corpus whose agents call the tools of an MCP server."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from mischief import by_http
-from parts import call, remembers
+from parts import by_hand, call, remembers
 
 from lemming.files import fs
 from lemming.files.jsontext import pretty
+from lemming.messages import entry_id
 from lemming.testing import make_org, resume, say
 
 
@@ -32,3 +33,23 @@ def served(base: Path, org: dict[str, Any]) -> None:
     )
     settings = {"url": by_http(), "tools": ["add"], "trust_hints": True, "timeout_s": 600}
     fs.publish(base, "config/mcp.json", pretty({"servers": {"sums": settings}}))
+
+
+def asked_back(base: Path, org: dict[str, Any]) -> None:
+    """A server that asks a person before it does what it was called for; the answer is there in time."""
+    book = call("mcp.desk.book", table=3)
+    make_org(
+        base,
+        resume("ada", permissions={"read_outboxes": ["human"], "tools": ["mcp.desk.*"]}),
+        resume("human", model={"key": "human"}, permissions={"read_outboxes": ["ada"]}),
+        org=org,
+        models={"human": {"provider": "human"}},
+        script=[
+            {"tick": 1, "reply": say("booking", tool_calls=[book])},
+            {"contains": "Call it again", "reply": remembers("booked", tool_calls=[book])},
+            {"reply": say("nothing more")},
+        ],
+    )
+    settings = {"url": by_http("asks"), "tools": ["book"], "trust_hints": True, "timeout_s": 600}
+    fs.publish(base, "config/mcp.json", pretty({"servers": {"desk": settings}}))
+    by_hand(base, "human", 1, "yes", kind="response", reply_to=entry_id(1, "ada", 1), sure=True)
