@@ -16,9 +16,13 @@ class Watched:
     """What agents have written of lines that are not yet shown."""
 
     _held: dict[str, str] = field(default_factory=dict)
+    _calls: dict[str, int] = field(default_factory=dict)
 
     def hear(self, event: ModelWrote, name_width: int) -> None:
         """Take a piece of an answer; show the lines that are full or ended."""
+        if self._calls.get(event.agent) != event.call:  # another answer of the same turn
+            self.end(event.agent, name_width)
+            self._calls[event.agent] = event.call
         *lines, rest = (self._held.get(event.agent, "") + event.text).split("\n")
         room = self._room(name_width)
         while len(rest) > room:
@@ -30,6 +34,7 @@ class Watched:
 
     def end(self, agent: str, name_width: int) -> None:
         """Show what is left of an agent's answer."""
+        self._calls.pop(agent, None)
         self._show(agent, [self._held.pop(agent, "")], name_width)
 
     def _show(self, agent: str, lines: list[str], name_width: int) -> None:

@@ -20,7 +20,7 @@ Json = dict[str, Any]
 LONGEST_HELD = 400
 
 
-class Told:
+class WholeWords:
     """Hands text on in whole words, so that no secret is told in two halves."""
 
     def __init__(self, hear: Hear) -> None:

@@ -14,7 +14,7 @@ from asked_corpus import asked, by_the_clock, team
 from dropped_corpus import dropped
 from files_corpus import filing, keeping
 from functions_corpus import functions
-from models_corpus import stand_in
+from models_corpus import acting, stand_in
 from native_corpus import native
 from parts import by_hand, call, remembers
 from planned_corpus import planned
@@ -357,6 +357,7 @@ CASES = [
     Case(broken, 2),
     Case(failing, 2),
     Case(stand_in, 2),
+    Case(acting, 2),
     Case(crowd, 2, at_once=3),
     Case(letters, 3),
     Case(missed, 6),

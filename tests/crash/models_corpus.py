@@ -36,6 +36,29 @@ class SecondTry(LLMProvider):
 register_provider("second_try", SecondTry)
 
 
+def acting(base: Path, org: dict[str, Any]) -> None:
+    """A small model that does one thing a step: reads, writes, remembers, tells."""
+    small = {"provider": "scripted", "prompt": "tools", "options": {"file": "config/answers.jsonl"}}
+
+    def act(step: int, name: str, **arguments: Any) -> dict[str, Any]:
+        return {"step": step, "reply": {"name": name, "arguments": arguments}}
+
+    tools = {"tools": ["file_read", "file_write"], "read_outboxes": ["*"]}
+    make_org(
+        base,
+        resume("ada", model={"key": "small"}, permissions=tools),
+        resume("bob", model={"key": "small"}, permissions={**tools, "tools": ["file_list"]}),
+        org=org,
+        models={"small": small},
+        script=[
+            act(0, "file_write", path="n.txt", content="42"),
+            act(1, "file_read", path="n.txt"),
+            act(2, "memory_write", key="last", value="42"),
+            act(3, "send_message", text="it is 42"),
+        ],
+    )
+
+
 def stand_in(base: Path, org: dict[str, Any]) -> None:
     """Another model answers where one does not; one agent's others do not either."""
     down = {"provider": "scripted", "attempts": 1, "options": {"file": "config/down.jsonl"}}

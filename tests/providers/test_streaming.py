@@ -21,7 +21,7 @@ from lemming.llm.backends.ollama import OllamaProvider
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
 from lemming.llm.servers import Servers
-from lemming.llm.streaming import Told
+from lemming.llm.streaming import WholeWords
 from lemming.providers import LLMProvider, Request, RetryingLLMProvider
 from lemming.testing import journal_lines, make_org, resume, tree
 
@@ -109,7 +109,7 @@ def test_words_are_told_whole_so_that_no_secret_comes_in_two_halves(monkeypatch:
     monkeypatch.setenv("MY_API_KEY", "sk-very-secret-value")
     redaction.refresh()
     heard: list[str] = []
-    told = Told(heard.append)
+    told = WholeWords(heard.append)
     for piece in ["the key is sk-very", "-secret-", "value, keep it", " well"]:
         told.hear(piece)
     told.end()

@@ -31,7 +31,7 @@ from lemming.files.documents import adapter
 from lemming.llm.backends.background import AsyncClient, SharedClient, run
 from lemming.llm.backends.bounded import host_of
 from lemming.llm.backends.native import told_in_text
-from lemming.llm.streaming import Hear, Told
+from lemming.llm.streaming import Hear, WholeWords
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt, name_variables
 
@@ -93,7 +93,7 @@ class HttpBackend(Backend, Generic[C]):
         """Return the answer with its usage; its text is heard as it comes."""
         if "stream" in request.without:
             return self.complete(request)
-        told = Told(hear)
+        told = WholeWords(hear)
         try:
             return self._complete(request, partial(self._ask_heard, hear=told.hear), ["stream"])
         finally:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.errors import RequestRejected, Unavailable, UnknownModel, Unusable
 from lemming.llm import calls
 from lemming.llm.backends.weights import checked_weights
-from lemming.llm.streaming import Hear, Told
+from lemming.llm.streaming import Hear, WholeWords
 from lemming.providers import Backend, Finish, Reply, Request
 from lemming.redaction import excerpt
 
@@ -52,7 +52,7 @@ class LocalProvider(Backend):
 
     def complete_heard(self, request: Request, hear: Hear) -> Reply:
         """Return the answer with its usage; its text is heard as it comes."""
-        told = Told(hear)
+        told = WholeWords(hear)
         try:
             return self._complete(request, told.hear)
         finally:

@@ -1,0 +1,94 @@
+"""Small models that act, for real: under a grammar, in the prompt form "tools".
+
+The organisation of three on Qwen2.5-Coder 0.5B is asked for by LEMMING_TEST_QWEN=1, and needs its weights
+(`lemming models pull qwen2.5-coder-0.5b-instruct`): it takes minutes.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.contract import parse_reply
+from lemming.engine import run_once
+from lemming.errors import UnknownModel
+from lemming.llm.backends.local import LocalProvider
+from lemming.llm.backends.weights import find_weights
+from lemming.models import LOCAL_MODEL
+from lemming.providers import Request
+from lemming.resume import Agent
+from lemming.testing import make_org, resume
+from lemming.timeline.replay.replay import replay
+from lemming.turn.actions import action_schema, actions_of, as_reply, tools_opening
+
+QWEN = "qwen2.5-coder-0.5b-instruct"
+ASKED_FOR = "LEMMING_TEST_QWEN"
+
+
+@pytest.mark.model
+def test_a_grammar_holds_the_embedded_model_to_one_action() -> None:
+    pytest.importorskip("xllamacpp", reason="xllamacpp is not installed")
+    try:
+        find_weights(LOCAL_MODEL)
+    except UnknownModel as error:
+        pytest.skip(str(error))
+    agent = Agent(name="ada", instructions="Say hello.")
+    messages = [*tools_opening(agent, ()), {"role": "user", "content": "Say hello to Bob."}]
+    request = Request(
+        LOCAL_MODEL, messages, schema=action_schema(actions_of(agent, ())), max_output_tokens=120
+    )
+    reply = LocalProvider(n_ctx=1024).complete(request)
+    assert as_reply(reply.text, ["message"]) != reply.text or reply.finish == "length"
+    parse_reply(as_reply(reply.text, ["message"]), kinds=["message"])
+
+
+@pytest.mark.model
+@pytest.mark.skipif(not os.environ.get(ASKED_FOR), reason=f"{ASKED_FOR} is not set")
+def test_three_agents_on_the_smallest_qwen_read_compute_and_write(base: Path) -> None:
+    find_weights(QWEN)
+    model = {
+        "provider": "local",
+        "model": QWEN,
+        "prompt": "tools",
+        "max_output_tokens": 200,
+        "deadline_s": 600,
+    }
+    grants = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
+
+    def worker(name: str, tools: list[str], read: list[str], task: str) -> dict[str, Any]:
+        permissions = {"tools": tools, "read_outboxes": read, "file_access": grants}
+        return resume(
+            name, model={"key": "qwen"}, permissions=permissions, instructions=task, turn={"max_steps": 4}
+        )
+
+    org = make_org(
+        base,
+        worker(
+            "reader",
+            ["file_read"],
+            [],
+            "Read the file shared/n.txt, then send a message with the number in it.",
+        ),
+        worker(
+            "counter", [], ["reader"], "Take the number that reader sends, double it, and send the result."
+        ),
+        worker(
+            "writer",
+            ["file_write"],
+            ["counter"],
+            "Write the number that counter sends into the file shared/out.txt.",
+        ),
+        models={"qwen": model},
+    )
+    (base / "shared").mkdir(exist_ok=True)
+    (base / "shared/n.txt").write_text("The number is 21.\n")
+    reports = [run_once(org) for _ in range(3)]
+    used = {
+        tool["tool"] for report in reports for turn in report.turns for tool in turn.tools if tool["success"]
+    }
+    assert {"file_read", "file_write"} <= used
+    assert (base / "shared/out.txt").read_text().strip()
+    assert [replayed.tick for replayed in replay(org, [1, 2, 3])] == [1, 2, 3]
