@@ -5,6 +5,9 @@ A fallback, or a model that a strategy asks, may be such a one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from lemming.files.jsontext import to_line
 from lemming.providers import Message, Request
 
@@ -33,9 +36,11 @@ def _in_words(message: Message) -> Message:
         made = [{"tool": call["tool"], "args": call["args"]} for call in calls]
         content = f"{content}\n{to_line({'tool_calls': made})}".strip()
     if tools := message.get("tools"):
-        lines = [
-            f"- {tool['name']}: {tool['description']} Arguments: {to_line(tool['parameters'])}"
-            for tool in tools
-        ]
-        content = "\n".join([content, "", _HOW, *lines])
+        content = "\n".join([content, "", _HOW, *map(_line, tools)])
     return {"role": message["role"], "content": content}
+
+
+def _line(tool: Mapping[str, Any]) -> str:
+    """Return what is told of a tool, by its own name: a backend may know it by another."""
+    name = tool.get("tool", tool["name"])
+    return f"- {name}: {tool['description']} Arguments: {to_line(tool['parameters'])}"

@@ -38,7 +38,7 @@ from lemming.models import ModelEntry
 from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_json, redact_reply, redact_values
 from lemming.tick.commits import Commits
-from lemming.tick.fallback import ask_in_turn, understood
+from lemming.tick.fallback import ask_in_turn
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import INFERRED, EngineTool, ToolContext, ToolResult, is_unknown_outcome
@@ -220,14 +220,13 @@ class JournaledAnswers:
         """Ask one model; `key` is that of a fallback, which is asked live."""
         inputs = self._inputs
         check_credits(entry, inputs.allocation, self._spent)
-        messages, schema = understood(messages, inputs.schema, entry, self._settings.plugins)
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
         request = Request(
             model_name=entry.model,
             messages=messages,
             temperature=entry.temperature if (own := inputs.agent.model.temperature) is None else own,
-            schema=schema,
+            schema=inputs.schema,
             max_output_tokens=entry.max_output_tokens,
             seed=_seed(self._name, inputs.tick, call),
             deadline_s=entry.deadline_s,

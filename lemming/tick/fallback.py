@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 from lemming.config import Config
 from lemming.errors import LemmingError, OutOfCredits, ProviderError
-from lemming.llm.backends.native import told_in_text
 from lemming.models import ModelEntry
-from lemming.providers import Message, Reply, provider_class
+from lemming.providers import Reply
 from lemming.turn.values import TurnInputs
 
 
@@ -45,17 +44,3 @@ def ask_in_turn(
     last = next(failure for failure in reversed(failures) if isinstance(failure, ProviderError))
     last.earlier = tuple(failure for failure in failures if failure is not last)
     raise last
-
-
-def understood(
-    messages: list[Message], schema: dict[str, Any] | None, entry: ModelEntry, plugins: Sequence[str]
-) -> tuple[list[Message], dict[str, Any] | None]:
-    """Return messages, and the schema of the answer, as a model can take them.
-
-    One that gets no tools from its backend, and stands in for one that does, is told of them in the text.
-    """
-    if not any(message.get("tools") or message.get("calls") for message in messages):
-        return messages, schema
-    if entry.tools != "contract" and provider_class(entry.provider, plugins).takes_tools:
-        return messages, schema
-    return told_in_text(messages), None

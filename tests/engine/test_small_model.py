@@ -37,9 +37,8 @@ def test_a_grammar_holds_the_embedded_model_to_one_action() -> None:
         pytest.skip(str(error))
     agent = Agent(name="ada", instructions="Say hello.")
     messages = [*tools_opening(agent, ()), {"role": "user", "content": "Say hello to Bob."}]
-    request = Request(
-        LOCAL_MODEL, messages, schema=action_schema(actions_of(agent, ())), max_output_tokens=120
-    )
+    schema = action_schema(actions_of(agent, ()))
+    request = Request(LOCAL_MODEL, messages, schema=schema, max_output_tokens=120)
     reply = LocalProvider(n_ctx=1024).complete(request)
     assert as_reply(reply.text, ["message"]) != reply.text or reply.finish == "length"
     parse_reply(as_reply(reply.text, ["message"]), kinds=["message"])
@@ -49,46 +48,28 @@ def test_a_grammar_holds_the_embedded_model_to_one_action() -> None:
 @pytest.mark.skipif(not os.environ.get(ASKED_FOR), reason=f"{ASKED_FOR} is not set")
 def test_three_agents_on_the_smallest_qwen_read_compute_and_write(base: Path) -> None:
     find_weights(QWEN)
-    model = {
-        "provider": "local",
-        "model": QWEN,
-        "prompt": "tools",
-        "max_output_tokens": 200,
-        "deadline_s": 600,
-    }
+    qwen = {"provider": "local", "model": QWEN, "prompt": "tools", "max_output_tokens": 200}
     grants = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
 
     def worker(name: str, tools: list[str], read: list[str], task: str) -> dict[str, Any]:
-        permissions = {"tools": tools, "read_outboxes": read, "file_access": grants}
-        return resume(
-            name, model={"key": "qwen"}, permissions=permissions, instructions=task, turn={"max_steps": 4}
-        )
+        may = {"tools": tools, "read_outboxes": read, "file_access": grants}
+        blocks = {"permissions": may, "instructions": task, "turn": {"max_steps": 4}}
+        return resume(name, model={"key": "qwen"}, **blocks)
 
+    read = "Read the file shared/n.txt, then send a message with the number in it."
+    count = "Take the number that reader sends, double it, and send the result."
+    write = "Write the number that counter sends into the file shared/out.txt."
     org = make_org(
         base,
-        worker(
-            "reader",
-            ["file_read"],
-            [],
-            "Read the file shared/n.txt, then send a message with the number in it.",
-        ),
-        worker(
-            "counter", [], ["reader"], "Take the number that reader sends, double it, and send the result."
-        ),
-        worker(
-            "writer",
-            ["file_write"],
-            ["counter"],
-            "Write the number that counter sends into the file shared/out.txt.",
-        ),
-        models={"qwen": model},
+        worker("reader", ["file_read"], [], read),
+        worker("counter", [], ["reader"], count),
+        worker("writer", ["file_write"], ["counter"], write),
+        models={"qwen": {**qwen, "deadline_s": 600}},
     )
     (base / "shared").mkdir(exist_ok=True)
     (base / "shared/n.txt").write_text("The number is 21.\n")
     reports = [run_once(org) for _ in range(3)]
-    used = {
-        tool["tool"] for report in reports for turn in report.turns for tool in turn.tools if tool["success"]
-    }
-    assert {"file_read", "file_write"} <= used
+    tools = [tool for report in reports for turn in report.turns for tool in turn.tools]
+    assert {"file_read", "file_write"} <= {tool["tool"] for tool in tools if tool["success"]}
     assert (base / "shared/out.txt").read_text().strip()
     assert [replayed.tick for replayed in replay(org, [1, 2, 3])] == [1, 2, 3]

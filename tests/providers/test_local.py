@@ -212,6 +212,15 @@ def test_openai_s_client_gets_an_answer_that_fits_the_schema(server: str, small:
 
 
 @pytest.mark.model
+def test_a_model_whose_template_knows_no_tools_answers_with_text(server: str, small: Request) -> None:
+    """llama.cpp passes tools over without a word where the model's chat template has no place for them."""
+    tool = {"name": "see", "description": "See.", "parameters": {"type": "object", "properties": {}}}
+    told = [{"role": "system", "content": "Be brief.", "tools": [tool]}, *small.messages]
+    reply = ask(OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), small._replace(messages=told))
+    assert (bool(reply.text), reply.calls) == (True, ())
+
+
+@pytest.mark.model
 def test_openai_s_responses_are_understood(server: str, small: Request) -> None:
     provider = OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV, api="responses")
     reply = ask(provider, small._replace(temperature=0.0))

@@ -30,7 +30,7 @@ from lemming.errors import (
 from lemming.files.documents import adapter
 from lemming.llm.backends.background import AsyncClient, SharedClient, run
 from lemming.llm.backends.bounded import host_of
-from lemming.llm.backends.native import told_in_text
+from lemming.llm.in_words import in_words
 from lemming.llm.streaming import Hear, WholeWords
 from lemming.providers import Backend, Message, Reply, Request
 from lemming.redaction import excerpt, name_variables
@@ -104,7 +104,7 @@ class HttpBackend(Backend, Generic[C]):
     ) -> Reply:
         """Ask; `further` are parts that a server may refuse beside those of the request."""
         if "tools" in request.without:
-            request = request._replace(messages=told_in_text(request.messages), schema=None)
+            request = in_words(request)
         try:
             return self._run(lambda client: ask(client, request), request.deadline_s)
         except RequestRejected as error:

@@ -8,10 +8,6 @@ from typing import Any
 from lemming.files.jsontext import JsonProblem, parse, to_line
 from lemming.providers import Message
 
-HOW_TO_CALL = (
-    'Call them in your JSON object: "tool_calls": [{"tool": "its name", "args": {"its": "arguments"}}].'
-)
-
 CHAT, RESPONSES, ANTHROPIC = "chat", "responses", "anthropic"
 """Whose form it is that something was kept in, as its key: after a fallback it may be another one's."""
 
@@ -28,35 +24,6 @@ def tools_of(messages: Iterable[Message]) -> list[dict[str, Any]]:
 def function_tools(messages: Iterable[Message]) -> list[dict[str, Any]]:
     """Return the tools in the form of OpenAI's chat completions, which others have too."""
     return [{"type": "function", "function": tool} for tool in tools_of(messages)]
-
-
-def told_in_text(messages: Iterable[Message]) -> list[Message]:
-    """Return messages for a model that gets no tools from its server: tools, calls and results as text.
-
-    Its calls come in the reply's JSON then, under the tools' own names.
-    """
-    return [_in_text(message) for message in messages]
-
-
-def _in_text(message: Message) -> Message:
-    content = message["content"]
-    if message["role"] == "tool":
-        result = {"tool": message["tool"], "success": message.get("success", True), "output": content}
-        return {"role": "user", "content": f"Result of a tool call:\n{to_line(result)}"}
-    if tools := message.get("tools"):
-        lines = [
-            f"- {_own(tool)}: {tool['description']} Arguments: {to_line(tool['parameters'])}"
-            for tool in tools
-        ]
-        content = "\n".join([content, "", "# Tools", HOW_TO_CALL, *lines])
-    if calls := message.get("calls"):
-        asked = [{"tool": call["tool"], "args": call["args"]} for call in calls]
-        content = f"{content}\n{to_line({'tool_calls': asked})}".strip()
-    return {"role": message["role"], "content": content}
-
-
-def _own(tool: Mapping[str, Any]) -> str:
-    return str(tool.get("tool", tool["name"]))
 
 
 def made(calls: Iterable[tuple[object, object, object]]) -> tuple[Call, ...]:
