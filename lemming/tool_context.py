@@ -51,8 +51,9 @@ class ToolContext:
 
     `used_up`: credits gone from the agent's allowance up to now (None: its ledger tells). `worked` says
     how many calls of each tool have worked in this turn. `limit_s`: how long the call may take; `stop` is
-    set when the engine is to end. `index` counts the calls of the turn from 0. `answered`: what was asked
-    for what the turn is about, and has an answer: both entries, by identity.
+    set when the engine is to end. `began_at`: the tick's reading of the clock. `index` counts the calls of
+    the turn from 0. `answered`: what was asked for what the turn is about, and has an answer: both entries,
+    by identity.
     """
 
     agent: Agent
@@ -65,6 +66,7 @@ class ToolContext:
     used_up: float | None = None
     worked: Mapping[str, int] = field(default_factory=dict)
     tick: int = 0
+    began_at: str = ""
     index: int = 0
     tool: str = ""
     limit_s: float = math.inf
@@ -88,7 +90,7 @@ class ToolContext:
 
         For services that do a thing once for each key.
         """
-        return sha256(f"{self.call_id} {self.tool} {self.now}".encode()).hexdigest()[:32]
+        return sha256(f"{self.call_id} {self.tool} {self.began_at}".encode()).hexdigest()[:32]
 
     @property
     def workspace(self) -> Path:

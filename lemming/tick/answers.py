@@ -56,6 +56,7 @@ class JournaledAnswers:
     ) -> None:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
         self._config, self._settings, self._toolset = snapshot.config, snapshot.config.org, snapshot.toolset
+        self._began_at = snapshot.at
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
@@ -168,6 +169,7 @@ class JournaledAnswers:
             used_up=self._spent,
             worked=self._worked,
             tick=self._inputs.tick,
+            began_at=self._began_at,
             index=index,
             limit_s=self._ends - time.monotonic(),
             answered=_answered(self._inputs),

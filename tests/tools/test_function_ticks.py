@@ -117,6 +117,34 @@ def test_a_kill_ends_the_processes_of_functions_and_the_call_is_unknown(tmp_path
     assert (record["outcome"], record["success"]) == ("interrupted", False)
 
 
+def test_a_call_that_a_person_has_run_again_has_the_same_key(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org")
+    shop.file(
+        """
+        @tool
+        def pay(ctx: ToolContext) -> str:
+            with (ctx.base / "shared.txt").open("a") as file:
+                file.write(f"{ctx.call_id} {ctx.idempotency_key} ")
+            if not (ctx.base / "online.txt").exists():
+                import threading
+                os.kill(int((ctx.base / "engine.txt").read_text()), 9)
+                threading.Event().wait()
+            ctx.emit("report", {"text": "paid"})
+            return "paid"
+        """
+    )
+    script = [{"agent": "ada", "reply": say("x", tool_calls=[call("pay")])}]
+    make_org(shop.base, shop.resume(), script=script, org=shop.settings)
+    note = "import os, sys; open(sys.argv[1] + '/engine.txt', 'w').write(str(os.getpid()))" + ENGINE
+    assert subprocess.run([sys.executable, "-c", note, str(shop.base)]).returncode == -signal.SIGKILL
+    run_once(shop.base, clock=FrozenClock())
+    (shop.base / "online.txt").touch()
+    assert run(["-C", str(shop.base), "repair", "--retry", "1/ada/0", "--yes"]) == 0
+    first, key, again, same = (shop.base / "shared.txt").read_text().split()
+    assert (first, key) == (again, same) == ("1/ada/0", key)
+    assert "paid" in "".join(path.read_text() for path in (shop.base / "agents/ada/outbox").iterdir())
+
+
 def _wait_for_the_end_of(process: int) -> None:
     descriptor = os.pidfd_open(process) if os.path.exists(f"/proc/{process}") else -1
     if descriptor >= 0:

@@ -9,14 +9,19 @@ so again.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from lemming.agents import Agent, load_agent
 from lemming.config import Org
 from lemming.contract import ToolCall
 from lemming.errors import ToolError, UsageError
 from lemming.files.effects import apply_effect
+from lemming.journal.file import read_journal
+from lemming.journal.records import plan_in
+from lemming.messages import send
 from lemming.plugins.registry import load_installed_plugins
 from lemming.redaction import redact_values
+from lemming.tick.counter import load_tick
 from lemming.tick.runtime import Runtime
 from lemming.timeline.repair.unknown import RETRY, UnknownCall, tell_agent, unknown_call
 from lemming.tools import ToolContext, ToolResult, toolset_of
@@ -70,13 +75,24 @@ def run_again(runtime: Runtime, retry: Retry) -> ToolResult:
     began = f"A person has had this call of tick {call.tick} run again."
     tell_agent(base, call, success=False, output=f"{began} {INTERRUPTED.output}", **{RETRY: "started"})
     settings, toolset = retry.settings, toolset_of(retry.settings, runtime.org)
+    plan = plan_in(read_journal(base, call.tick))
     context = ToolContext(
-        agent=retry.agent, org=runtime.org, settings=settings, toolset=toolset, now=runtime.now()
+        agent=retry.agent,
+        org=runtime.org,
+        settings=settings,
+        toolset=toolset,
+        now=runtime.now(),
+        tick=call.tick,
+        began_at=plan.at if plan else "",
+        index=call.index,
     )
     given = runtime.use_tool(call.index, ToolCall(call.tool, call.args), context)
     result = replace(given, output=redact_values(given.output))
     for effect in result.effects:
         apply_effect(base, effect, again=True, sync=True)
+    for new in result.entries:
+        about: dict[str, Any] = {"kind": new.kind, "payload": new.payload, "tags": new.tags}
+        send(base, call.agent, tick=load_tick(base), created_at=context.now, sync=True, **about)
     if result.outcome == "interrupted":  # that is what the agent has been told
         return result
     told = f"{began}\n{result.output}"

@@ -32,6 +32,7 @@ def request_of(home: Home, arguments: dict[str, Any], context: ToolContext) -> d
         "base": str(context.base),
         "agent": context.agent.plain,
         "tick": context.tick,
+        "began_at": context.began_at,
         "index": context.index,
         "now": context.now,
         "staged": memories,
@@ -64,6 +65,7 @@ def context_in(plain: dict[str, Any]) -> ToolContext:
         worked=plain["worked"],
         used_up=plain["used_up"],
         tick=plain["tick"],
+        began_at=plain["began_at"],
         index=plain["index"],
     )
 
