@@ -6,6 +6,7 @@ Everything is taken from files, so that who only looks starts no server; a call 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from lemming.files.jsontext import compact, nearest, to_line
 from lemming.mcp.contents import as_text
 from lemming.mcp.known import Known, KnownServer, KnownTool, known_servers
 from lemming.mcp.questions import Unanswerable, answered, request_for, why_not_asked
-from lemming.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, servers_named
+from lemming.mcp.settings import MCP_FILE, PREFIX, McpConfig, McpServer, mcp_config, servers_named
 from lemming.organisation import Organisation, OrgPath
 from lemming.resume import is_named
 from lemming.tools import ANYWHERE, NOWHERE, Places, Tool, ToolContext, ToolResult, interrupted
@@ -174,7 +175,11 @@ def _tools(config: McpConfig, known: Known) -> Iterator[McpTool]:
 
 def problems_of_servers(base: OrgPath) -> Iterator[Problem]:
     """Yield what is wrong with the files about servers."""
-    yield from mcp_config(base).problems
+    config = mcp_config(base)
+    yield from config.problems
+    if config.servers and find_spec("mcp") is None:
+        hint = "pip install 'lemming-engine[mcp]'"
+        yield Problem("the MCP SDK is not installed", MCP_FILE, hint=hint, severity="warning", code="LMG-307")
     try:
         known_servers(base)
     except ConfigError as error:

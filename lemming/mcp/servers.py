@@ -14,12 +14,15 @@ from lemming.errors import LemmingError, TimedOut, ToolError
 from lemming.llm.backends.background import SharedClient, run
 from lemming.mcp.known import KnownServer, known_tool
 from lemming.mcp.session import Answered, Session, SessionEnded
-from lemming.mcp.settings import McpServer, mcp_config, require_sdk
+from lemming.mcp.settings import PREFIX, McpServer, mcp_config, require_sdk
 from lemming.organisation import Organisation
 from lemming.resume import is_named
 
 LEFT_ALONE_S = 30.0
 """A server that could not be started is not started again for so long: calls fail at once."""
+
+LONGEST_NAME = 64
+"""Longest name of a tool that the backends of models take."""
 
 _MARGIN_S = 2.0
 
@@ -52,7 +55,10 @@ class McpServers:
         found = {name: Listed(problem=self._left_alone(name)) for name in wanted}
         ready = {name: config.require(name) for name in wanted if not found[name].problem}
         if ready:
-            require_sdk()
+            try:
+                require_sdk()
+            except ToolError as error:
+                return {name: Listed(problem=str(error)) for name in wanted}
             sessions = {name: self._session(name, server) for name, server in ready.items()}
             longest_s = max(server.start_timeout_s for server in ready.values())
             found |= run(lambda: _list_all(sessions, ready), longest_s + 2 * _MARGIN_S)
@@ -103,11 +109,11 @@ class McpServers:
 async def _list_all(sessions: Mapping[str, Session], servers: Mapping[str, McpServer]) -> dict[str, Listed]:
     import asyncio
 
-    found = await asyncio.gather(*(_list(sessions[name], servers[name]) for name in sessions))
+    found = await asyncio.gather(*(_list(name, sessions[name], servers[name]) for name in sessions))
     return dict(zip(sessions, found, strict=True))
 
 
-async def _list(session: Session, server: McpServer) -> Listed:
+async def _list(name: str, session: Session, server: McpServer) -> Listed:
     import asyncio
 
     try:
@@ -118,15 +124,21 @@ async def _list(session: Session, server: McpServer) -> Listed:
         return Listed(problem=f"it did not list its tools within {server.start_timeout_s:g} s")
     except LemmingError as error:
         return Listed(problem=str(error))
-    return _of_what_was_said(said, server)
+    return _of_what_was_said(said, name, server)
 
 
-def _of_what_was_said(said: Iterable[Mapping[str, Any]], server: McpServer) -> Listed:
+def _of_what_was_said(said: Iterable[Mapping[str, Any]], server_name: str, server: McpServer) -> Listed:
     used = [tool for tool in said if any(is_named(tool["name"], pattern) for pattern in server.tools)]
-    known = {tool["name"]: known_tool(tool) for tool in used}
+    known = {tool["name"]: _too_long(server_name, tool["name"]) or known_tool(tool) for tool in used}
     left_out = {name[:80]: why for name, why in known.items() if isinstance(why, str)}
     tools = {name: tool for name, tool in known.items() if not isinstance(tool, str)}
     return Listed(KnownServer(tools=dict(sorted(tools.items()))), left_out)
+
+
+def _too_long(server_name: str, tool_name: str) -> str:
+    """Return why backends take no tool of this name; empty when they do. Dots are two characters there."""
+    name = f"{PREFIX}{server_name}.{tool_name}".replace(".", "__")
+    return "" if len(name) <= LONGEST_NAME else f"{name[:80]} is longer than {LONGEST_NAME} characters"
 
 
 async def _call(

@@ -83,11 +83,11 @@ def test_a_call_that_takes_too_long_is_given_up(tmp_path: Path) -> None:
 
 
 def test_what_a_server_has_is_in_the_journal_and_in_the_lock_file(tmp_path: Path) -> None:
-    base = org_with(tmp_path, {"mis": server(tools=["a*", "slash*"])})
+    base = org_with(tmp_path, {"mis": server(tools=["a*", "slash*", "long*"])})
     run(base)
     begun = journal_lines(base, 1)[0]
     assert begun["mcp"] == {"mis": {"tools": {name: it["hash"] for name, it in known(base)["mis"].items()}}}
-    assert list(begun["mcp"]["mis"]["tools"]) == ["add", "append"]  # no other is wanted, one cannot be used
+    assert list(begun["mcp"]["mis"]["tools"]) == ["add", "append"]  # no other is wanted, two cannot be used
 
 
 def test_what_a_server_says_of_a_tool_stands_quoted_on_one_line_of_the_prompt(tmp_path: Path) -> None:
@@ -143,6 +143,19 @@ def test_a_server_that_cannot_be_used_costs_its_calls_and_nothing_else(
     outcome, output = outcomes(base, 2)[0]
     assert outcome == "failed"
     assert why in output
+
+
+def test_without_the_sdk_the_calls_fail_and_say_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = org_with(tmp_path, {"mis": server()}, call("mcp.mis.add", a=1, b=2))
+    run(base)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    run(base)
+    why = "the MCP SDK is not installed (pip install 'lemming-engine[mcp]')"
+    assert journal_lines(base, 2)[0]["mcp"]["mis"]["problem"] == why
+    assert outcomes(base, 2)[0][0] == "failed"
+    assert "the MCP SDK is not installed" in outcomes(base, 2)[0][1]
 
 
 def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
