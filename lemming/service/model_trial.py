@@ -73,10 +73,7 @@ class Trial:
         if not self.calls_tools:
             yield "contract", f"no: {self.problem}" if self.problem else "yes, at the first answer"
         if self.calls_tools is not None:
-            yield (
-                "tools",
-                "it calls them by its backend" if self.calls_tools else "told of one, it did not call",
-            )
+            yield "tools", "called by its backend" if self.calls_tools else "told of one, it called none"
         yield "schema", "held to one by the backend" if self.takes_schema else "in the prompt only"
         for part in self.left_out:
             yield "without", f"{part}: the server {INSTEAD[part]}"
