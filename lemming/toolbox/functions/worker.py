@@ -34,6 +34,7 @@ def main() -> None:
     tools: dict[Home, FunctionTool] = {}
     with open(requests, "rb") as lines, FileIO(answers, "w") as replies:
         sources = sources_in(from_json(lines.readline() or "{}"))
+        replies.write(b"ready\n")
         for line in lines:
             replies.write(_answer(from_json(line), tools, sources))
 

@@ -30,6 +30,8 @@ from lemming.toolbox.functions.wire import REPLY_LIMIT_BYTES, done_in, request_o
 from lemming.tools import Tool, ToolResult
 
 AT_ONCE = 4
+START_S = 60.0
+"""How long a process may take to begin."""
 _LOOK_S, _END_S = 0.1, 10.0
 _PIECE_BYTES = 1 << 16
 
@@ -142,9 +144,20 @@ class Worker:
         return self._memory_bytes == memory_bytes and self._sources is sources
 
     def ask(self, request: bytes, context: ToolContext) -> bytes:
-        """Return the line that answers a request. Raises `_Ended`, and `LeftBehind` at a stop."""
-        deadline, to_write = time.monotonic() + context.limit_s, memoryview(self._unsent + request)
-        answer, self._unsent = bytearray(), b""
+        """Return the line that answers a request. Raises `_Ended`, and `LeftBehind` at a stop.
+
+        The call's time begins when the process is ready: how long that takes is no matter of the function's.
+        """
+        if self._unsent:
+            unsent, self._unsent = self._unsent, b""
+            try:
+                self._exchange(unsent, START_S, context)
+            except _Ended as error:
+                raise _Ended(error.why or f"its process did not begin within {START_S:g} s") from error
+        return self._exchange(request, context.limit_s, context)
+
+    def _exchange(self, request: bytes, limit_s: float, context: ToolContext) -> bytes:
+        deadline, to_write, answer = time.monotonic() + limit_s, memoryview(request), bytearray()
         assert self._process.stdin, "a pipe"
         assert self._process.stdout, "a pipe"
         write_to, read_from = self._process.stdin.fileno(), self._process.stdout.fileno()
@@ -157,12 +170,14 @@ class Worker:
                 if stopping:
                     raise LeftBehind
                 raise _Ended
-            ready, writable, _ = select.select(
-                [read_from], [write_to] if to_write else [], [], min(left, _LOOK_S)
-            )
-            if writable:
+            poll = select.poll()
+            poll.register(read_from, select.POLLIN)
+            if to_write:
+                poll.register(write_to, select.POLLOUT)
+            ready = {descriptor for descriptor, _ in poll.poll(1000 * min(left, _LOOK_S))}
+            if write_to in ready:
                 to_write = to_write[self._wrote(write_to, to_write) :]
-            if ready:
+            if read_from in ready:
                 answer += self._read(read_from)
                 if len(answer) > REPLY_LIMIT_BYTES:
                     raise _Ended(f"what it gave is more than {REPLY_LIMIT_BYTES} bytes")
