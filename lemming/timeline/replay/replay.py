@@ -86,6 +86,15 @@ def replay(base: OrgPath, ticks: list[int]) -> Iterator[Replayed]:
         yield Replayed(tick, len(names) - len(lost), lost)
 
 
+def _as_recorded(report: TurnReport, recorded: TurnReport) -> dict[str, Any]:
+    """Return a report as JSON, of what the journal's has: version 0.1.0 did not say how things ended."""
+    plain = report.as_json()
+    if not recorded.end:
+        del plain["end"]
+        plain["tools"] = [{"tool": used["tool"], "success": used["success"]} for used in report.tools]
+    return plain
+
+
 def _retake(recorded: RecordedTick, name: str) -> dict[str, Any]:
     """Take one recorded turn again; return the agent's state after it."""
     started, ended, tick = recorded.started[name], recorded.ended[name], recorded.tick
@@ -94,7 +103,8 @@ def _retake(recorded: RecordedTick, name: str) -> dict[str, Any]:
         outcome = take_turn(from_record(started, tick), answers)
     except RecordEnds as end:
         raise missing(recorded, name, str(end)) from None
-    require_same(ended.as_json(), outcome.report.as_json(), tick=tick, agent=name, what="turn")
+    now = _as_recorded(outcome.report, ended.report)
+    require_same(ended.as_json(), now, tick=tick, agent=name, what="turn")
     state = outcome.state.as_json()
     require_same(ended.state or {}, state, tick=tick, agent=name, what="state")
     return state
@@ -297,7 +307,7 @@ class Rerun(Runtime):
             but = ["reason", "duration_ms"]
             require_same(
                 ended.as_json(),
-                {**report.as_json(), "files": files, "written_ahead": ahead}
+                {**_as_recorded(report, ended.report), "files": files, "written_ahead": ahead}
                 | ({"removed": removed} if removed else {}),
                 tick=self.recorded.tick,
                 agent=agent,
