@@ -26,10 +26,15 @@ _SCHEMAS: dict[Any, dict[str, Any]] = {
     int: {"type": "integer"},
     float: {"type": "number"},
     bool: {"type": "boolean"},
+    list[Any]: {"items": {}, "type": "array"},
     list[str]: {"items": {"type": "string"}, "type": "array"},
+    str | None: {"anyOf": [{"type": "string"}, {"type": "null"}]},
 }
 _KEYWORDS = {
-    "description": ("description", (Any, str, int, float, bool, list[str], dict[str, Any])),
+    "description": (
+        "description",
+        (Any, str, int, float, bool, list[Any], list[str], dict[str, Any], str | None),
+    ),
     "ge": ("minimum", (int, float)),
     "min_length": ("minLength", (str,)),
     "max_length": ("maxLength", (str,)),
@@ -129,7 +134,7 @@ def _is_plain(parameter: inspect.Parameter) -> bool:
         return False
     default = parameter.default
     has_plain_default = default is parameter.empty or type(default) is kind
-    has_plain_default |= kind == list[str] and default == []
+    has_plain_default |= (kind is Any and default is None) or (kind == list[str] and default == [])
     return has_plain_default and all(name in _KEYWORDS and kind in _KEYWORDS[name][1] for name in told)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from lemming import paths
 from lemming.errors import UsageError
 from lemming.timeline.why.seen import turn_of_tree
-from lemming.timeline.why.things import CHANGED, Thing, Turn, lost_ticks, read_file, thing_at, unwritten
+from lemming.timeline.why.things import CHANGED, Thing, TracedTurn, lost_ticks, read_file, thing_at, unwritten
 from lemming.timeline.why.writings import Write, Writings
 
 TURNS_TOLD = 200
@@ -58,9 +58,9 @@ def keep_only(root: Thing, text: str) -> bool:
     return holds(root)
 
 
-def sources(root: Thing) -> list[tuple[Thing, Turn]]:
+def sources(root: Thing) -> list[tuple[Thing, TracedTurn]]:
     """Return what no turn is known to have written, each once, with the nearest turn that saw it."""
-    found: dict[tuple[str, ...], tuple[Thing, Turn]] = {}
+    found: dict[tuple[str, ...], tuple[Thing, TracedTurn]] = {}
     queue = deque([root])
     while queue:
         thing = queue.popleft()

@@ -16,7 +16,7 @@ from lemming.timeline.why.things import (
     CHANGED,
     PERSON,
     Thing,
-    Turn,
+    TracedTurn,
     entry_text,
     lost_ticks,
     memory_text,
@@ -30,12 +30,12 @@ from lemming.tools import shipped_tools
 COMPARED_CHARS = 2000  # what tools give of a long file is cut
 
 
-def turn_of_tree(writings: Writings, turn: TurnRecord, place: str) -> Turn:
+def turn_of_tree(writings: Writings, turn: TurnRecord, place: str) -> TracedTurn:
     """Return a turn with everything it could see when it wrote what is at a place."""
     tick = writings.tick(turn.tick)
     assert tick is not None
     sight = sight_of(turn, _names(tick))
-    told = Turn(turn.tick, turn.agent, turn.at or tick.begin.at, turn.status)
+    told = TracedTurn(turn.tick, turn.agent, turn.at or tick.begin.at, turn.status)
     told.saw += [_seen_entry(writings, turn, seen) for seen in sight.entries]
     told.saw += _seen_memories(writings, turn, sight)
     told.saw += [_seen_file(writings, turn, path, text, sight.is_brief) for path, text in sight.files.items()]

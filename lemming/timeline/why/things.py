@@ -38,7 +38,7 @@ class Thing:
     by: By = "person"
     remark: str = ""
     moment: Moment | None = None
-    turn: Turn | None = None
+    turn: TracedTurn | None = None
     cut: str = ""
     is_new: bool = True
 
@@ -58,7 +58,7 @@ class Thing:
 
 
 @dataclass
-class Turn:
+class TracedTurn:
     """A turn of the tree: what it could see, in the order of its prompt, then what its tools gave."""
 
     tick: int
