@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 from lemming.files.jsontext import parse
 from lemming.models import ModelEntry
 
+VENDORS = ("openai", "anthropic")
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
 
 
@@ -61,7 +62,7 @@ def shutdown_of(entry: ModelEntry) -> str:
 
 def _looked_up(what: str, entry: ModelEntry) -> Any:
     """Return what the list says of a model, which may be named with its day of release."""
-    if entry.options.get("base_url"):
+    if entry.provider not in VENDORS or entry.options.get("base_url"):  # for others the list is not opened
         return None
     known = _shipped()[what].get(entry.provider, {})
     return known.get(entry.model) or known.get(_DATED.sub("", entry.model))
