@@ -93,7 +93,7 @@ def parse_reply(
     'nothing to do'
     """
     remarks: list[str] = []
-    plain = _find_object(text, remarks)
+    plain = object_in(text, remarks)
     reader = _Reader(tuple(kinds), remarks, may_be_large=MOST_GROWTH * len(text) > MAX_ENTRY_BYTES)
     reader.drops_wrong_parts = keep != "all"
     reader.keys(plain)
@@ -311,8 +311,8 @@ class _Reader:
             return None
 
 
-def _find_object(text: str, remarks: list[str]) -> dict[str, Any]:
-    """Return the one JSON object of a reply: bare, in a code fence, or in prose."""
+def object_in(text: str, remarks: list[str], keys: KeysView[str] = KEYS) -> dict[str, Any]:
+    """Return the one JSON object of a reply: bare, or with one of the keys in a code fence or in prose."""
     stripped = text.strip()
     if not stripped:
         raise ContractError("the reply is empty")
@@ -323,7 +323,7 @@ def _find_object(text: str, remarks: list[str]) -> dict[str, Any]:
         return _require_object(parse(stripped, max_depth=MAX_REPLY_DEPTH))
     except JsonProblem as error:
         fenced = _FENCE.findall(stripped)
-        found = [item for block in fenced for item in _objects_in(block)] or _objects_in(stripped)
+        found = [item for block in fenced for item in _objects_in(block, keys)] or _objects_in(stripped, keys)
         if len(found) == 1:
             remarks.append("the JSON stood in a code fence" if fenced else "the JSON stood in prose")
             return found[0]
@@ -348,8 +348,8 @@ def _require_object(value: Any) -> dict[str, Any]:
     raise ContractError("the reply must be a JSON object")
 
 
-def _objects_in(text: str) -> list[dict[str, Any]]:
-    """Return the outermost JSON objects in a text that have a key of the contract."""
+def _objects_in(text: str, keys: KeysView[str]) -> list[dict[str, Any]]:
+    """Return the outermost JSON objects in a text that have one of the keys."""
     found: list[dict[str, Any]] = []
     decoder, position = json.JSONDecoder(), text.find("{")
     for _ in range(_CANDIDATES):
@@ -358,7 +358,7 @@ def _objects_in(text: str) -> list[dict[str, Any]]:
         try:
             _, end = decoder.raw_decode(text, position)
             value = parse(text[position:end], max_depth=MAX_REPLY_DEPTH)
-            if isinstance(value, dict) and any(key in value for key in KEYS):
+            if isinstance(value, dict) and any(key in value for key in keys):
                 found.append(value)
             position = text.find("{", end)
         except (ValueError, RecursionError):

@@ -167,6 +167,12 @@ class ContractError(LemmingError):
     code = "LMG-401"
 
 
+class StrategyFailed(LemmingError):
+    """The strategy of a turn broke, or did what none may."""
+
+    code = "LMG-402"
+
+
 class ToolError(LemmingError):
     """A tool could not do what was asked. The agent reads this as the result of its call.
 

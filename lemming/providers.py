@@ -70,7 +70,7 @@ class Request(NamedTuple):
 
     `extra` are further fields in the backend's own words, such as `top_p`. `without` names what is to be left
     out because the server does not take it: the keys of `lemming.llm.servers.INSTEAD`. `images` belong to the
-    message whose text is `images_with`.
+    message whose text begins with `images_with`.
     """
 
     model_name: str

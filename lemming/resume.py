@@ -93,7 +93,9 @@ class TurnLimits:
 
     max_steps: int | None = field(
         default=None,
-        metadata=about("Model calls a turn may make to use tool results. Default 1.", ge=1, le=50),
+        metadata=about(
+            "Model calls a turn may make to use tool results. Default 1; 8 with a strategy.", ge=1, le=50
+        ),
     )
     repairs: int | None = field(
         default=None,
@@ -123,6 +125,16 @@ class TurnLimits:
             "requests are part of the inbox. Default: one, of those who wait for the answer (`lemming ask`, "
             "programs, agents whose team has this one); all, of the others."
         ),
+    )
+    strategy: str | None = field(
+        default=None,
+        metadata=about(
+            'How a turn asks and acts: "react", "plan_execute", "reflexion", or one of a plugin; null: '
+            "react, with one step where max_steps says nothing."
+        ),
+    )
+    options: dict[str, Any] = field(
+        default_factory=dict, metadata=about("Options of the strategy: docs/strategies.md.")
     )
 
 
@@ -286,6 +298,6 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
     "": {"clock": False, "guides": False, "paused": "", "skills": [], "team": None},
     "model": {"fallback": []},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
-    "turn": {"take": None, "tool_timeout_s": None, "deadline_s": None},
+    "turn": {"take": None, "tool_timeout_s": None, "deadline_s": None, "strategy": None, "options": {}},
 }
 """Keys that came after version 0.1.0, by the block they stand in: at their defaults no journal holds them."""

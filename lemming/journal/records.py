@@ -121,6 +121,7 @@ class TurnStarted(Record):
     out_of_reach: dict[str, str] = {}  # noqa: RUF012
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
     images: Annotated[list[dict[str, str]], list[ImageJson]] = []  # noqa: RUF012
+    given: Annotated[Json, {"description": "What its strategy needs beside the prompt."}] = {}  # noqa: RUF012
 
     if not TYPE_CHECKING:
 

@@ -1,4 +1,4 @@
-"""Plugins: modules an organisation names, and what they register for it: tools, providers.
+"""Plugins: modules an organisation names, and what they register for it: tools, providers, strategies.
 
 A process imports a module once, and keeps what it registered with the name of the plugin that was loaded.
 What an organisation has is a value made of that: what ships, what its plugins registered, and what is for
@@ -30,7 +30,7 @@ MARK = "__lemming_tool__"
 EVERYBODY = ""
 """Stands in the place of a plugin's name for what every organisation has."""
 
-Kind = Literal["tool", "provider"]
+Kind = Literal["tool", "provider", "strategy"]
 V = TypeVar("V")
 
 

@@ -73,12 +73,20 @@ class JournaledAnswers:
                 case ToolFinished():
                     self._finished[record.index] = record
 
-    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
+    def ask(
+        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Answer:
         """Return the model's answer number `call`, recorded or live."""
-        record = self._from_outside(self._answers, call, lambda: self._ask_live(call, messages, model))
+        record = self._from_outside(
+            self._answers, call, lambda: self._ask_live(call, messages, model, schema)
+        )
         answer = recorded_answer(record)
         self._spent += answer.credits
         return answer
+
+    def knows(self, call: int) -> bool:
+        """Return whether the model's answer number `call` is recorded."""
+        return call in self._answers
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`, recorded or live."""
@@ -131,7 +139,7 @@ class JournaledAnswers:
         if context.limit_s <= 0:
             limit = self._inputs.agent.turn.deadline_s
             why = f"{call.tool} was not called: the turn's time for tools, {limit:g} s, is over"
-            return ToolResult(False, why, outcome="timed_out")
+            return ToolResult(False, why, outcome="skipped", on_error="stop")
         if tool is not None and not tool.repeatable:
             if index in self._started:
                 return INTERRUPTED
@@ -175,14 +183,19 @@ class JournaledAnswers:
             answered=_answered(self._inputs),
         )
 
-    def _ask_live(self, call: int, messages: list[Message], model: str) -> ModelReplied | ModelFailed:
+    def _ask_live(
+        self, call: int, messages: list[Message], model: str, schema: dict[str, Any] | None
+    ) -> ModelReplied | ModelFailed:
         """Ask, and return the record of what came of it."""
         inputs, started = self._inputs, time.perf_counter()
         try:
             if inputs.problem:
                 raise inputs.problem
             key, entry, reply = ask_in_turn(
-                inputs, self._config, model, lambda key, entry: self._reply(call, messages, key, entry)
+                inputs,
+                self._config,
+                model,
+                lambda key, entry: self._reply(call, messages, key, entry, schema),
             )
         except (OutOfCredits, ProviderError) as error:
             return self._no_answer(call, error)
@@ -218,9 +231,18 @@ class JournaledAnswers:
         images = load_images(inputs.images, inputs.agent, self._runtime.base, held)
         return request._replace(images=images, images_with=inputs.prompt[-1]["content"])
 
-    def _reply(self, call: int, messages: list[Message], key: str, entry: ModelEntry) -> Reply:
-        """Ask one model; `key` is that of a fallback, which is asked live."""
+    def _reply(
+        self,
+        call: int,
+        messages: list[Message],
+        key: str,
+        entry: ModelEntry,
+        schema: dict[str, Any] | None,
+    ) -> Reply:
+        """Ask one model; `key` is that of another than the agent's own, which is asked live."""
         inputs = self._inputs
+        takes_schema = inputs.schema is not None  # which the agent's own model does or does not
+        wanted = inputs.schema if schema is None else (schema or None) if takes_schema else None
         check_credits(entry, inputs.allocation, self._spent)
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
@@ -228,7 +250,7 @@ class JournaledAnswers:
             model_name=entry.model,
             messages=messages,
             temperature=entry.temperature if (own := inputs.agent.model.temperature) is None else own,
-            schema=inputs.schema,
+            schema=wanted,
             max_output_tokens=entry.max_output_tokens,
             seed=_seed(self._name, inputs.tick, call),
             deadline_s=entry.deadline_s,

@@ -77,6 +77,10 @@ class Tick:
         return cls(runtime, journal, snapshot, Commits(runtime, journal, mail, snapshot.config.org))
 
     @property
+    def _plugins(self) -> tuple[str, ...]:
+        return tuple(self.snapshot.config.org.plugins)
+
+    @property
     def plan(self) -> Plan:
         """Who takes a turn, in what order."""
         return self.snapshot.plan
@@ -235,7 +239,7 @@ class Tick:
                 write_state(self.runtime.org, report.agent, AgentState.from_json(ended.state))
         elif started:
             inputs = from_record(started, self.plan.tick)
-            outcome = take_turn(inputs, self._answers(inputs))
+            outcome = take_turn(inputs, self._answers(inputs), self._plugins)
             if self.may_have_lost_files:
                 self.commits.write_again(self._without_refused(outcome, started))
             else:
@@ -267,7 +271,9 @@ class Tick:
                 inputs = replace(
                     from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
                 )
-                outcome = take_turn(inputs, self._answers(inputs))  # all answers are there: nothing goes live
+                outcome = take_turn(
+                    inputs, self._answers(inputs), self._plugins
+                )  # all answers are there: nothing goes live
                 self.commits.write_again(self._without_refused(outcome, started))
 
     @cached_property
@@ -285,7 +291,7 @@ class Tick:
         return is_lost(self.runtime.org, self.plan.tick, starts)
 
     def _take(self, inputs: TurnInputs, *, again: bool) -> None:
-        outcome = take_turn(inputs, self._answers(inputs))
+        outcome = take_turn(inputs, self._answers(inputs), self._plugins)
         self.commits.add(outcome, again=again, warned=inputs.warned)
 
     def _given_up(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
+from typing import Any
 
 from lemming.contract import Keep, ToolCall, TurnReply
 from lemming.errors import ContractError, ProviderError
@@ -42,11 +43,17 @@ class RecordedAnswers:
                 case ToolFinished():
                     self._finished[record.index] = record
 
-    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
+    def ask(
+        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Answer:
         """Return the model's answer number `call`; raise `RecordEnds` when there is none."""
         if call not in self._answers:
             raise RecordEnds(f"call {call} of its model")
         return recorded_answer(self._answers[call])
+
+    def knows(self, call: int) -> bool:
+        """Return whether the model's answer number `call` is recorded."""
+        return call in self._answers
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of tool call number `index`; raise `RecordEnds` when there is none."""
@@ -94,11 +101,11 @@ class Retaken(Draft):
             self.problems.setdefault(len(self.answers) - 1, str(error))
             raise
 
-    def act(self, reply: TurnReply) -> None:
+    def act(self, reply: TurnReply, *, has_seen: bool = True) -> None:
         """Stage what a reply asks for, and note what it had been shown."""
         before, first = {**self.settled, **self.staged}, len(self.entries)
-        shown = self.results_shown[""] = len(self.args)
-        super().act(reply)
+        shown = self.results_shown[""] = len(self.args) if has_seen else self.results_shown.get("", 0)
+        super().act(reply, has_seen=has_seen)
         staged = {**self.settled, **self.staged}.items()
         written = [place for place, effect in staged if before.get(place) is not effect]
         self.results_shown |= dict.fromkeys(

@@ -23,6 +23,7 @@ from lemming.tools import ToolResult
 from lemming.turn.actions import as_reply
 from lemming.turn.attachments import attach
 from lemming.turn.prompt import native_tools
+from lemming.turn.repeats import Repeats
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, answering
 from lemming.turn.team import TeamTool, team_tools
@@ -34,7 +35,8 @@ class Draft:
 
     `answers`: those of the model. `staged`: files to be written, by place; `settled`: those written already,
     before a call that reached outside. `results`: those of tool calls, the first `shown` of which the model
-    has seen. `accepted`: how many replies were acted on.
+    has seen; what is `untold` it is never shown. `accepted`: how many replies were acted on. `over`: how
+    the turn has to end now, whatever its strategy. `left`: what it leaves for the next turn.
     """
 
     def __init__(self, inputs: TurnInputs, source: Answers) -> None:
@@ -47,7 +49,6 @@ class Draft:
         self.results: list[dict[str, Any]] = []
         self.calls: list[str] = []  # of the results, what the backend calls the tool calls
         self.used: list[ToolUsed] = []
-        self.untold = 0  # calls that failed, of which nobody is told
         self.outside: list[dict[str, Any]] = []
         self.passed_on: dict[str, float] = {}  # by the resume that says so
         self.shown = self.accepted = 0
@@ -57,16 +58,26 @@ class Draft:
         self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
         self.is_handed_on = False
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
+        self.untold: set[int] = set()
+        self.repeats = Repeats()
+        self.over: End | None = None
+        self.left = ""
+        self.stopped_by: ToolError | None = None
 
     @property
     def unshown(self) -> list[dict[str, Any]]:
         """The results that the model has not been shown."""
-        return self.results[self.shown :]
+        return [self.results[place] for place in self.unshown_places]
 
     @property
-    def unshown_calls(self) -> list[str]:
-        """What the backend calls the tool calls whose results the model has not been shown."""
-        return self.calls[self.shown :]
+    def unshown_places(self) -> list[int]:
+        """Which of the results the model has not been shown, and is to be."""
+        return [place for place in range(self.shown, len(self.results)) if place not in self.untold]
+
+    @property
+    def has_results_to_tell(self) -> bool:
+        """Whether there is a result to show, or a call of the backend's own that wants one."""
+        return self.shown < len(self.results)
 
     @property
     def is_answered(self) -> bool:
@@ -84,7 +95,7 @@ class Draft:
         if task is None or not task.request or status == "skipped":
             return end
         if status == "failed":
-            self.gave_nothing = isinstance(error, ContractError) and bool(self.answers)
+            self.gave_nothing = isinstance(error, (ContractError, ToolError)) and bool(self.answers)
             if not (self.gave_nothing and task.begun.failures + 1 >= MOST_FAILURES):
                 return end
             self.staged, self.memory = {}, {}
@@ -125,11 +136,11 @@ class Draft:
         self.entries = self._given_up(f"its budget of {self.task.budget:g} credits is used up")
         return "done"
 
-    def ask(self, messages: list[Message], model: str = "") -> Answer:
+    def ask(self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`."""
         if self.task and self.task.budget is not None and self.task.spent + self.cost >= self.task.budget:
             raise OutOfCredits(f"the request's budget of {self.task.budget:g} credits is used up")
-        self.answers.append(self.source.ask(len(self.answers), messages, model))
+        self.answers.append(self.source.ask(len(self.answers), messages, model, schema))
         return self.answers[-1]
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
@@ -164,17 +175,20 @@ class Draft:
         calls = [ToolCall(named.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls]
         return reply._replace(tool_calls=(*calls, *reply.tool_calls)[:MAX_TOOL_CALLS])
 
-    def act(self, reply: TurnReply) -> None:
-        """Stage what a reply asks for: entries, tool calls, memories. It was shown all results so far."""
-        self.shown, self.accepted = len(self.results), self.accepted + 1
+    def act(self, reply: TurnReply, *, has_seen: bool = True) -> None:
+        """Stage what a reply asks for: entries, tool calls, memories. `has_seen`: it knew all results."""
+        if has_seen:
+            self.shown, self.accepted = len(self.results), self.accepted + 1
+        self.repeats.begin_reply()
         first, at, room = len(self.entries), self.answers[-1].at, self.room
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
             self.write(new, at)
         for call in reply.tool_calls:
-            if self.is_handed_on:
-                self.remarks.append(f"{call.tool}: not called, the request was handed on")
+            if self.is_handed_on or self.over:
+                why = "the request was handed on" if self.is_handed_on else "the turn was over"
+                self.remarks.append(f"{call.tool}: not called, {why}")
             else:
                 self.use(call, at)
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
@@ -270,25 +284,18 @@ class Draft:
             self.memory[place] = self.staged[place] = effect
 
     def use(self, call: ToolCall, at: str) -> None:
-        """Call a tool, and stage the files that it wants written.
-
-        Raises `ToolError` when it failed and that is to end the turn.
-        """
+        """Call a tool, and stage the files that it wants written."""
         if call.tool in self.team:
             self.delegate(call, at)
             return
-        index, staged = len(self.results) + self.untold, dict(self.staged)
+        index, staged = len(self.results), dict(self.staged)
         result = self.source.use(index, call, at, staged)
-        is_untold = result.on_error == "skip" and not result.success
-        if is_untold:
-            self.untold += 1
-            self.used.append(tool_used(call.tool, result))
-        else:
-            self.add_result(call.tool, call.args, result, call.id)
+        self.add_result(call.tool, call.args, result, call.id)
+        self._notice(index, call, result)
         if self.source.reached_outside(index):  # they are written, and were the tool's to change
             self.settled.update(staged)
             self.staged.clear()
-            self.outside += [] if is_untold else self.results[-1:]
+            self.outside += [] if index in self.untold else self.results[-1:]
             if result.outcome == "interrupted":
                 self.remarks.append(f"{call.tool}: {result.output}")
         self.staged |= {effect.place: effect for effect in result.effects}
@@ -300,8 +307,19 @@ class Draft:
         for new in filter(None, (*result.entries[: self.room], proposed)):
             if (entry := self.write(new, at)) and result.outcome == "pending":  # answered in its place
                 self.asked[entry.identity] = len(self.results)
-        if result.on_error == "stop" and not result.success:
-            raise ToolError(f"{call.tool} ends the turn when it fails: {result.output}"[:2000])
+
+    def _notice(self, index: int, call: ToolCall, result: ToolResult) -> None:
+        """Notice what a result means for the turn: that it is over, or that it goes round in circles."""
+        if not result.success and result.on_error == "skip":
+            self.untold.add(index)
+        elif not result.success and result.on_error == "stop":
+            self.over = "deadline" if result.outcome == "skipped" else "failed"
+            if self.over == "failed":
+                why = f"{call.tool} ends the turn when it fails: {result.output}"
+                self.stopped_by = ToolError(why[:2000])
+        elif self.repeats.is_stuck(index, call, result) and not self.source.knows(len(self.answers)):
+            self.over = "repeats"
+            self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:
         """Add a result to those that the model is shown next; `call` is the call's id, if it has one."""

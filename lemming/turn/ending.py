@@ -11,8 +11,9 @@ from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.messages import OutboxEntry, entry_effect
 from lemming.report import USUAL_ENDS, End, Status, TurnReport
+from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
-from lemming.turn.results import newest
+from lemming.turn.results import as_shown, newest
 from lemming.turn.serving import OWN_ACCOUNT
 from lemming.turn.spending import spending, state_after_spending
 from lemming.turn.values import TurnOutcome
@@ -76,6 +77,8 @@ def _waiting_reason(draft: Draft, status: Status) -> str:
         return ""
     if open_asked := [asked for begun in _requests_after(draft)[1][-1:] for asked in begun.open]:
         return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
+    if draft.left:
+        return draft.left
     if not draft.unshown:
         return "the request is not answered yet"
     count = len(draft.unshown)
@@ -93,7 +96,7 @@ def _state_after(
     if is_applied:
         state.turns += 1
         state.read = inputs.read
-        state.results = () if draft.task or draft.asked else tuple(draft.unshown)
+        state.results = () if draft.task or draft.asked else (*draft.unshown, *_left(draft))
         state.serving, state.requests = _requests_after(draft)
         state.inputs = _fingerprint_after(draft)
         state.expired_unread = 0
@@ -106,6 +109,11 @@ def _state_after(
     if state.soft_cap_warned or inputs.warned:
         state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
     return state
+
+
+def _left(draft: Draft) -> list[dict[str, Any]]:
+    """Return what a strategy leaves for the agent's next turn, as a result that it is to be told of."""
+    return [as_shown("strategy", {}, ToolResult(True, draft.left))] if draft.left else []
 
 
 def _requests_after(draft: Draft) -> tuple[str, tuple[Begun, ...]]:
@@ -136,7 +144,11 @@ def _still_open(draft: Draft, before: tuple[Begun, ...]) -> tuple[Begun, ...]:
 
 def _asked_now(draft: Draft) -> dict[str, int]:
     """Return which of the results not shown yet, from 1, the answers to entries will be."""
-    return {entry: place - draft.shown for entry, place in draft.asked.items() if place > draft.shown}
+    return {
+        entry: sum(number < place for number in draft.unshown_places)
+        for entry, place in draft.asked.items()
+        if place > draft.shown
+    }
 
 
 def _fingerprint_after(draft: Draft) -> dict[str, Any] | None:

@@ -29,15 +29,15 @@ from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.memory import Memories, read_memories
 from lemming.messages import OutboxEntry
 from lemming.models import ModelEntry
-from lemming.plans.format import PROVIDER, is_planner, wake_of
+from lemming.plans.format import is_planner, wake_of
 from lemming.report import Reason
 from lemming.schedule import Wake, due_by_clock
 from lemming.skills.guides import Guide, read_guides
 from lemming.times.words import said_in_full, said_of_due
-from lemming.toolset import Toolset
+from lemming.turn.beforehand import given_to, memory_shown
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
-from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of, own_memories
+from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.serving import Serving, serving_of
 from lemming.turn.team import answered_results, team_tools
@@ -87,7 +87,7 @@ def gather(
         jobs=now.jobs_for(agent.name),
         task=task,
         asked=asked,
-        memory=_memory_shown(now.toolset.of(agent.name), memories.values, entry, task),
+        memory=memory_shown(now.toolset.of(agent.name), agent, memories.values, entry, task),
         outside=outside.as_json(),
         context=context,
         added=added,
@@ -120,6 +120,7 @@ def gather(
         out_of_reach=_out_of_reach(now, agent, task),
         images=_images(now, agent, task, inbox, held) if entry.images else [],
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
+        given=given_to(now, agent, memories, task) if agent.turn.strategy else {},
     )
     shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, shown, (*memories.problems, *inbox.problems))
@@ -149,16 +150,6 @@ def _added(
 
         sections.append(skills_section(skills_of(agent, now.org, held).by_name))
     return tuple(filter(None, sections))
-
-
-def _memory_shown(
-    toolset: Toolset, values: dict[str, Any], entry: ModelEntry, task: Task | None
-) -> dict[str, Any]:
-    if entry.provider == PROVIDER and task is not None and task.request is not None:
-        return own_memories(values, task.request.id)
-    if toolset.own_memories:
-        return {key: value for key, value in values.items() if key not in toolset.own_memories}
-    return values
 
 
 def _inbox(now: Surroundings, agent: Agent, state: AgentState, tasks: Tasks | None) -> Inbox:
@@ -295,6 +286,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
         "out_of_reach": inputs.out_of_reach,
         "open_requests": inputs.open_requests,
         "images": inputs.images,
+        "given": inputs.given,
     }
     record = TurnStarted(
         agent=inputs.agent.name,
@@ -332,6 +324,7 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         out_of_reach=record.out_of_reach,
         open_requests=record.open_requests,
         images=record.images,
+        given=record.given,
     )
 
 

@@ -6,67 +6,106 @@ give back the recorded answer where there is one.
 
 from __future__ import annotations
 
-from lemming.errors import ContractError, OutOfCredits, ProviderError, ToolError
+from collections.abc import Callable
+from typing import get_args
+
+from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, StrategyFailed
+from lemming.plugins.errors import place_of, words_of
 from lemming.report import End
 from lemming.turn.draft import Draft
 from lemming.turn.ending import add_up
-from lemming.turn.strategy import Ask, Steps, Strategy, Turn
-from lemming.turn.values import Answers, TurnInputs, TurnOutcome
+from lemming.turn.named import strategy_of
+from lemming.turn.strategies.react import react
+from lemming.turn.strategy import Act, Ask, NoMoreReplies, Step, Strategy, Turn
+from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
+
+MOST_ANSWERS = 1000
+"""So many answers a strategy may ask for; one that wants more does not come to an end."""
 
 
-def react(turn: Turn) -> Steps:
-    """Ask, do what the reply says, and ask again with the results, as often as the agent may in one turn."""
-    messages = turn.prompt
-    for _ in range(turn.max_steps):
-        reply = yield from turn.reply(messages)
-        yield from turn.act(reply)
-        if not turn.results or turn.is_over:
-            return "done"
-        if turn.has_asked:
-            return "waits"
-    return "step_limit"
+def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ...] | None = None) -> End:
+    """Do what a strategy says until it is over, and return how it ended. Raises what it lets through.
 
-
-def drive(draft: Draft, strategy: Strategy) -> End:
-    """Do what a strategy says until it is over, and return how it ended. Raises what it lets through."""
+    Without one it is the agent's own, out of what these plugins bring.
+    """
     if draft.task and draft.task.is_used_up:
         return draft.give_up()
-    steps = strategy(Turn(draft))
+    limits = draft.inputs.agent.turn
+    options = None
+    if strategy is None and limits.strategy is not None:
+        known = strategy_of(limits.strategy, plugins)
+        strategy, options = known.steps, known.options_of(limits.options)
+    steps = (strategy or react)(Turn(draft, options))
+    step = _said(lambda: next(steps))
+    while not isinstance(step, str):
+        try:
+            answer = _do(draft, step)
+        except (OutOfCredits, ProviderError) as error:
+            step = _said(lambda error=error: steps.throw(error))  # type: ignore[misc]
+        else:
+            if draft.over:
+                steps.close()
+                return draft.over
+            step = _said(lambda answer=answer: steps.send(answer))  # type: ignore[misc]
+    return step
+
+
+def _do(draft: Draft, step: Step) -> Answer | None:
+    """Do one thing that a strategy wants, and return what came of it."""
+    if isinstance(step, Ask):
+        if len(draft.answers) >= MOST_ANSWERS:
+            raise StrategyFailed(f"the strategy asked for more than {MOST_ANSWERS} answers")
+        return draft.ask([*step.messages], step.model, step.schema)
+    if not draft.answers:
+        raise StrategyFailed("the strategy acts before it has asked for an answer")
+    draft.act(step.reply, has_seen=step.has_seen)
+    return None
+
+
+def _said(go_on: Callable[[], object]) -> Step | End:
+    """Return what a strategy wants next, or how it says that the turn has ended."""
     try:
-        step = next(steps)
-        while True:
-            if isinstance(step, Ask):
-                try:
-                    answer = draft.ask([*step.messages], step.model)
-                except (OutOfCredits, ProviderError) as error:
-                    step = steps.throw(error)
-                else:
-                    step = steps.send(answer)
-            else:
-                draft.act(step.reply)
-                step = next(steps)
+        step = go_on()
     except StopIteration as over:
+        if over.value not in get_args(End):
+            raise StrategyFailed(
+                f"the strategy ended with {over.value!r}: {', '.join(get_args(End))}"
+            ) from None
         ended: End = over.value
         return ended
+    except NoMoreReplies:
+        return "step_limit"
+    except LemmingError:
+        raise
+    except Exception as error:
+        raise StrategyFailed(f"the strategy broke: {words_of(error)}, at {place_of(error)}") from error
+    if not isinstance(step, (Ask, Act)):
+        raise StrategyFailed(f"the strategy yielded {type(step).__name__}, which is neither Ask nor Act")
+    return step
 
 
-def finish(draft: Draft, strategy: Strategy = react) -> TurnOutcome:
+def finish(
+    draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ...] | None = None
+) -> TurnOutcome:
     """Take a turn to its end. A turn whose credits end on the way keeps what it has come to."""
     try:
-        return add_up(draft, drive(draft, strategy))
+        return add_up(draft, drive(draft, strategy, plugins), draft.stopped_by)
     except OutOfCredits as error:
         if not draft.answers:
             return add_up(draft, "out_of_credits", error)
         draft.remarks.append(str(error))
         return add_up(draft, "out_of_credits")
-    except ToolError as error:
-        return add_up(draft, "failed", error)
     except ContractError as error:
         return add_up(draft, "bad_reply", error)
     except ProviderError as error:
         return add_up(draft, "no_answer", error)
+    except StrategyFailed as error:
+        return add_up(draft, "failed", error)
 
 
-def take_turn(inputs: TurnInputs, answers: Answers) -> TurnOutcome:
-    """Take one turn. Whatever the model does, this returns; a failing disk or a stop is raised."""
-    return finish(Draft(inputs, answers))
+def take_turn(inputs: TurnInputs, answers: Answers, plugins: tuple[str, ...] | None = None) -> TurnOutcome:
+    """Take one turn. Whatever the model does, this returns; a failing disk or a stop is raised.
+
+    A strategy of somebody's own is one that `plugins` bring; None: any plugin of the process.
+    """
+    return finish(Draft(inputs, answers), plugins=plugins)

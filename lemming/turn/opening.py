@@ -9,7 +9,7 @@ from operator import is_
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from lemming.agents import Agent, AgentCredits
+from lemming.agents import Agent, AgentCredits, TurnLimits
 from lemming.config import MODELS_FILE, Config
 from lemming.contract import brief_schema, reply_schema
 from lemming.errors import ConfigError, Unusable
@@ -27,6 +27,8 @@ from lemming.turn.team import team_tools
 
 IN_THE_OPENING = ("instructions", "examples")
 OPENINGS_REMEMBERED = 10_000
+STEPS_OF_A_STRATEGY = 8
+"""Replies that a turn may ask for whose resume names a strategy and no `max_steps`."""
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 
 
@@ -159,7 +161,7 @@ def _make_opening(
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
         "model": {key: value for key, value in vars(entry).items() if key != "images" or value},
         "allocation": vars(allocation),
-        "max_steps": limits.max_steps or max(defaults.max_steps, STEPS if entry.prompt == "tools" else 1),
+        "max_steps": limits.max_steps or max(defaults.max_steps, _steps(entry, limits)),
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
     }
     return Opening(
@@ -200,6 +202,11 @@ def _told_natively(tool: Tool) -> dict[str, Any]:
     name = NOT_IN_NAMES.sub("__", tool.name)
     own = {} if name == tool.name else {"tool": tool.name}
     return {"name": name, **own, "description": tool.description, "parameters": tool.parameters}
+
+
+def _steps(entry: ModelEntry, limits: TurnLimits) -> int:
+    """Return how many replies a turn may ask for where nobody says so."""
+    return STEPS_OF_A_STRATEGY if limits.strategy else STEPS if entry.prompt == "tools" else 1
 
 
 @lru_cache(maxsize=4096)

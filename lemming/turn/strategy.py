@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from lemming.contract import TurnReply
-from lemming.errors import ContractError, OutOfCredits
+from lemming.answer_schema import misfits
+from lemming.contract import MemoryUpdate, ToolCall, TurnReply, object_in
+from lemming.errors import ContractError, Outcome, OutOfCredits
 from lemming.providers import Message
 from lemming.report import End
 from lemming.turn.actions import responses
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import correction, native_results, results_message, results_values
+from lemming.turn.repeats import HINT
 from lemming.turn.values import Answer
 
 REPLY_CHARS_QUOTED = 4000
@@ -25,27 +27,48 @@ REPLY_CHARS_QUOTED = 4000
 class Ask(NamedTuple):
     """A question to a model, the agent's own unless `model` is a key of `config/models.json`.
 
-    Sent back is the `Answer`; thrown is what stood in its place: a `ProviderError`, or `OutOfCredits`.
+    `schema`: the JSON Schema of the answer, for backends that can keep to one; None: the contract's; empty:
+    none. Sent back is the `Answer`; thrown is what stood in its place: a `ProviderError`, or `OutOfCredits`.
     """
 
     messages: Sequence[Message]
     model: str = ""
+    schema: dict[str, Any] | None = None
 
 
 class Act(NamedTuple):
-    """A reply whose entries are written, whose tools are called and whose memories are kept."""
+    """A reply whose entries are written, whose tools are called and whose memories are kept.
+
+    `has_seen`: whether whoever gave it was shown the results so far; else they are still to be shown.
+    """
 
     reply: TurnReply
+    has_seen: bool = True
 
 
-Steps = Generator[Ask | Act, Any, End]
+class Called(NamedTuple):
+    """What a call that a strategy made came to; `outcome` is one of `lemming.errors.Outcome`."""
+
+    success: bool
+    output: str
+    outcome: Outcome
+
+
+Step = Ask | Act
+Steps = Generator[Step, Any, End]
+
+
+class NoMoreReplies(Exception):
+    """The turn has asked for as many replies as it may; a strategy lets it through."""
 
 
 class Turn:
     """A turn as its strategy sees it: what it starts from, and what it has come to."""
 
-    def __init__(self, draft: Draft) -> None:
+    def __init__(self, draft: Draft, options: Any = None) -> None:
         self._draft = draft
+        self.options = options
+        self.replies_left = draft.inputs.max_steps
 
     @property
     def prompt(self) -> list[Message]:
@@ -56,6 +79,16 @@ class Turn:
     def max_steps(self) -> int:
         """How many replies may be asked for, corrections not counted."""
         return self._draft.inputs.max_steps
+
+    @property
+    def given(self) -> Mapping[str, Any]:
+        """What the strategy said beforehand that it needs beside the prompt. Not to be changed."""
+        return self._draft.inputs.given
+
+    @property
+    def request(self) -> str:
+        """The id of the request that the turn is for; empty when it is for its inbox."""
+        return self._draft.task.id if self._draft.task and self._draft.task.request else ""
 
     @property
     def results(self) -> Sequence[Mapping[str, Any]]:
@@ -72,21 +105,73 @@ class Turn:
         """Whether others were asked, whose answers come in a later turn."""
         return bool(self._draft.asked)
 
-    def ask(self, messages: Sequence[Message], model: str = "") -> Generator[Ask | Act, Any, Answer]:
+    def ask(
+        self, messages: Sequence[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Generator[Step, Any, Answer]:
         """Ask a model, and return its answer as it is."""
-        answer: Answer = yield Ask(messages, model)
+        answer: Answer = yield Ask(messages, model, schema)
         return answer
 
-    def act(self, reply: TurnReply) -> Generator[Ask | Act, Any, None]:
+    def value(
+        self, messages: list[Message], schema: dict[str, Any], model: str = ""
+    ) -> Generator[Step, Any, dict[str, Any]]:
+        """Ask for a JSON object that satisfies a schema, with corrections where the limits allow.
+
+        The messages are those up to now, to which the answers are added. Raises
+        `ContractError` when none does.
+        """
+        for corrections_left in range(self._draft.inputs.repairs, -1, -1):
+            answer = yield from self.ask(messages, model, schema)
+            messages.append({"role": "assistant", "content": answer.text[:REPLY_CHARS_QUOTED]})
+            try:
+                found = object_in(answer.text, [], schema["properties"].keys())
+                if wrong := misfits(schema, found):
+                    raise ContractError("; ".join(wrong))
+            except ContractError as error:
+                if not corrections_left:
+                    raise
+                self._draft.remarks.append(f"asked again: {error}"[:500])
+                messages.append(correction(str(error)[:2000]))
+            else:
+                return found
+        raise AssertionError("unreachable: the last correction returns or raises")
+
+    def act(self, reply: TurnReply) -> Generator[Step, Any, None]:
         """Do what a reply says."""
         yield Act(reply)
 
-    def reply(self, messages: list[Message]) -> Generator[Ask | Act, Any, TurnReply]:
+    def call(self, tool: str, args: dict[str, Any]) -> Generator[Step, Any, Called]:
+        """Call a tool by the agent's permissions; what it gave is for the strategy, the model is not told."""
+        draft = self._draft
+        if tool in draft.team:
+            raise ValueError(f"{tool} asks another agent: that is for a reply")
+        before = len(draft.results)
+        draft.untold.add(before)
+        yield Act(TurnReply(tool_calls=(ToolCall(tool, args),)), has_seen=False)
+        used = draft.used[-1]
+        return Called(used["success"], draft.results[before]["output"], used.get("outcome", "failed"))
+
+    def remember(self, key: str, value: Any) -> Generator[Step, Any, None]:
+        """Keep a memory, as a reply does."""
+        yield Act(TurnReply(memory_updates=(MemoryUpdate(key, value),)), has_seen=False)
+
+    def remark(self, text: str) -> None:
+        """Put a remark into the report of the turn."""
+        self._draft.remarks.append(text[:500])
+
+    def leave(self, text: str) -> None:
+        """Say what is left for the agent's next turn, which it takes whatever else is new."""
+        self._draft.left = text
+
+    def reply(self, messages: list[Message]) -> Generator[Step, Any, TurnReply]:
         """Ask for a reply that is the contract, with corrections where the limits allow.
 
         The messages are those up to now, to which the answers are added. Raises `ContractError` when none is.
         """
-        if self.results:
+        if not self.replies_left:
+            raise NoMoreReplies
+        self.replies_left -= 1
+        if self._draft.has_results_to_tell:
             messages += self.shown(messages)
         problem: ContractError | None = None
         for corrections_left in range(self._draft.inputs.repairs, -1, -1):
@@ -112,19 +197,26 @@ class Turn:
 
     def shown(self, messages: Sequence[Message]) -> list[Message]:
         """Return the messages that show the model what its tools gave, after those up to now."""
-        if self._draft.inputs.model.prompt == "values":
-            return [results_values(self.results)]
-        if self._draft.inputs.model.prompt == "tools":
-            return [responses(self.results)]
+        draft, form = self._draft, self._draft.inputs.model.prompt
         calls = messages[-1].get("calls", ())
-        given = {call: result for result, call in zip(self.results, self._draft.unshown_calls, strict=True)}
-        others = [
-            result
-            for result, call in zip(self.results, self._draft.unshown_calls, strict=True)
-            if call not in {made["id"] for made in calls}
-        ]
+        by_call = {call["id"] for call in calls}
+        places = range(draft.shown, len(draft.results))
+        given = {draft.calls[place]: self._told(place) for place in places if draft.calls[place] in by_call}
+        others = [self._told(place) for place in draft.unshown_places if draft.calls[place] not in by_call]
+        if form in ("values", "tools"):
+            say = results_values if form == "values" else responses
+            return [say(others)] if others else []
         natively = native_results(calls, given)
         return [*natively, *([results_message(others, [*messages, *natively])] if others else [])]
+
+    def _told(self, place: int) -> Mapping[str, Any]:
+        """Return a result as the model is told of it within the turn."""
+        result = self._draft.results[place]
+        if place in self._draft.untold:
+            return {**result, "success": True, "output": "(no result)"}
+        if place in self._draft.repeats.hinted:
+            return {**result, "output": f"{result['output']}\n[{HINT}]"}
+        return result
 
     def _salvage(self, messages: list[Message], why: str = "") -> TurnReply:
         """Read the last answer, which stays as it is, without its wrong parts; raise if nothing remains."""

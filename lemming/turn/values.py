@@ -46,6 +46,8 @@ class TurnInputs:
     """Why tools that ask the team cannot reach it, by their names."""
     images: list[dict[str, str]] = field(default_factory=list)
     """Images attached to what the prompt shows, `{"path", "sha256"}`, for a model that takes them."""
+    given: dict[str, Any] = field(default_factory=dict)
+    """What the turn's strategy needs beside the prompt."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 
@@ -71,12 +73,18 @@ class Answer(NamedTuple):
 class Answers(Protocol):
     """Where the answers of a turn come from: its record first, the world after that."""
 
-    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
+    def ask(
+        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Answer:
         """Return the model's answer number `call`; raise what stood in its place.
 
         That is a `ProviderError`, or `OutOfCredits` when the call could not be paid for. `model` is a key of
-        `config/models.json`, empty for the agent's own.
+        `config/models.json`, empty for the agent's own; `schema` as in `lemming.turn.strategy.Ask`.
         """
+        ...
+
+    def knows(self, call: int) -> bool:
+        """Return whether the model's answer number `call` is recorded."""
         ...
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:

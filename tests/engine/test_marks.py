@@ -132,7 +132,9 @@ class Told:
     def __init__(self, asked: list[list[dict[str, str]]], call: dict[str, Any]) -> None:
         self.asked, self.call = asked, call
 
-    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
+    def ask(
+        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Answer:
         import json
 
         self.asked.append(list(messages))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,8 @@ from lemming.providers import Message
 from lemming.testing import make_org, resume, say
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
-from lemming.turn.loop import finish, react
+from lemming.turn.loop import finish
+from lemming.turn.strategies.react import react
 from lemming.turn.strategy import Steps, Turn
 from lemming.turn.values import Answer, TurnInputs
 
@@ -33,12 +35,18 @@ class Said:
         self.texts = texts
         self.asked: list[list[Message]] = []
 
-    def ask(self, call: int, messages: list[Message], model: str = "") -> Answer:
+    def ask(
+        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Answer:
         """Return the next text."""
         if call == len(self.texts):
             raise OutOfCredits("3 of 3 spent")
         self.asked.append(list(messages))
         return Answer(self.texts[call], AT, credits=1.0)
+
+    def knows(self, call: int) -> bool:
+        """Return whether the answer is recorded: none is."""
+        return False
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return what every tool gives."""

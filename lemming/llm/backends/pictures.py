@@ -28,13 +28,16 @@ _PARTS: dict[Form, tuple[str, Callable[[Image], dict[str, Any]]]] = {
 
 
 def with_images(messages: list[Any], request: Request, form: Form) -> list[Any]:
-    """Return the messages of a request, its images in the first one whose text is `request.images_with`.
+    """Return the messages of a request, its images in the first whose text begins with `request.images_with`.
 
     The very same list where there are none.
     """
     if not request.images:
         return messages
-    place = next((n for n, it in enumerate(messages) if it.get("content") == request.images_with), None)
+    place = next(
+        (n for n, it in enumerate(messages) if str(it.get("content", "")).startswith(request.images_with)),
+        None,
+    )
     if place is None:
         return messages
     message = messages[place]

@@ -1,0 +1,28 @@
+"""Strategies of your own: what a module needs that brings one. Format and examples: docs/strategies.md."""
+
+from __future__ import annotations
+
+from lemming.contract import MemoryUpdate, NewEntry, ToolCall, TurnReply
+from lemming.providers import Message
+from lemming.report import End
+from lemming.turn.named import Beforehand, strategy
+from lemming.turn.strategy import Act, Ask, Called, Step, Steps, Turn
+from lemming.turn.values import Answer
+
+__all__ = [
+    "Act",
+    "Answer",
+    "Ask",
+    "Beforehand",
+    "Called",
+    "End",
+    "MemoryUpdate",
+    "Message",
+    "NewEntry",
+    "Step",
+    "Steps",
+    "ToolCall",
+    "Turn",
+    "TurnReply",
+    "strategy",
+]

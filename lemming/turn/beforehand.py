@@ -1,0 +1,46 @@
+"""What of an agent's files a turn's prompt and its strategy are given as it begins."""
+
+from __future__ import annotations
+
+import re
+from pathlib import PurePosixPath
+from typing import Any
+
+from lemming.agents import Agent
+from lemming.mail.tasks import Task
+from lemming.memory import Memories
+from lemming.models import ModelEntry
+from lemming.plans.format import PROVIDER
+from lemming.toolset import Toolset
+from lemming.turn.named import Beforehand, strategy_of
+from lemming.turn.opening import Surroundings
+from lemming.turn.planned import own_memories
+
+_PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
+"""Where `plan_execute` keeps plans: its questions show the one that counts."""
+
+
+def given_to(now: Surroundings, agent: Agent, memories: Memories, task: Task | None) -> dict[str, Any]:
+    """Return what a turn's strategy needs beside the prompt; raise `ConfigError` for a wrong one."""
+    assert agent.turn.strategy, "who has none is not asked"
+    strategy = strategy_of(agent.turn.strategy, tuple(now.config.org.plugins))
+    options = strategy.options_of(agent.turn.options)
+    if strategy.given is None:
+        return {}
+    request = (task.request.payload.get("hands_on") or task.request.id) if task and task.request else ""
+    damaged = frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems)
+    seen = Beforehand(agent, options, str(request), memories.values, damaged, now.mail.resumes)
+    return strategy.given(seen)
+
+
+def memory_shown(
+    toolset: Toolset, agent: Agent, values: dict[str, Any], entry: ModelEntry, task: Task | None
+) -> dict[str, Any]:
+    """Return the memories that a prompt shows: not those that stand elsewhere in it, or are a tool's own."""
+    if entry.provider == PROVIDER and task is not None and task.request is not None:
+        return own_memories(values, task.request.id)
+    if agent.turn.strategy == "plan_execute":  # it is told of its plan beside them
+        return {key: value for key, value in values.items() if not _PLAN.fullmatch(key)}
+    if toolset.own_memories:
+        return {key: value for key, value in values.items() if key not in toolset.own_memories}
+    return values

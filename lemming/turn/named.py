@@ -1,0 +1,96 @@
+"""Strategies by name: those that ship, and those that plugins bring with `@strategy`."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from lemming.errors import ConfigError
+from lemming.files.documents import value_of
+from lemming.files.jsontext import nearest
+from lemming.plugins.offered import Offered
+from lemming.plugins.registry import offered, register
+from lemming.resume import Agent
+from lemming.turn.strategy import Strategy
+
+SHIPPED = {
+    "react": "lemming.turn.strategies.named:REACT",
+    "plan_execute": "lemming.turn.strategies.named:PLAN_EXECUTE",
+    "reflexion": "lemming.turn.strategies.named:REFLEXION",
+}
+F = TypeVar("F", bound=Strategy)
+
+
+@dataclasses.dataclass(frozen=True)
+class NoOptions:
+    """The options of a strategy that has none."""
+
+
+class Beforehand(NamedTuple):
+    """What a turn's strategy may look at as the turn is put together, beside the prompt.
+
+    `request`: the id of the request that the turn is for, empty for its inbox. `memories`: values by key, of
+    which `damaged` ones cannot be read. `agents`: the resumes of the organisation, by name.
+    """
+
+    agent: Agent
+    options: Any
+    request: str
+    memories: Mapping[str, Any]
+    damaged: frozenset[str]
+    agents: Mapping[str, Agent]
+
+
+Given = Callable[[Beforehand], dict[str, Any]]
+
+
+class NamedStrategy(NamedTuple):
+    """A strategy, the dataclass of its options, and what it needs beside the prompt."""
+
+    name: str
+    steps: Strategy
+    options: type[Any] = NoOptions
+    given: Given | None = None
+
+    def options_of(self, plain: Mapping[str, Any]) -> Any:
+        """Return the options that a resume gives; raise `ConfigError` that names what is wrong with them."""
+        known = [field.name for field in dataclasses.fields(self.options)]
+        for key in plain:
+            if key not in known:
+                hint = nearest(key, known) or (f"it has {', '.join(known)}" if known else "it has none")
+                raise ConfigError(f'turn.options: strategy "{self.name}" has no option "{key}"', hint=hint)
+        try:
+            return value_of(self.options, dict(plain))
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f'turn.options of strategy "{self.name}": {error}') from error
+
+
+def strategy(name: str, *, options: type[Any] = NoOptions, given: Given | None = None) -> Callable[[F], F]:
+    """Make a generator over a `Turn` the strategy that resumes call `name`; for modules that are plugins.
+
+    `options` is a dataclass of what `turn.options` may say, `given` returns, as JSON values, what it needs
+    beside the prompt: that is recorded as the turn begins. Raises `ValueError` for a name that is taken.
+    """
+
+    def registered(steps: F) -> F:
+        register(
+            "strategy", name, NamedStrategy(name, steps, options, given), defined_by=steps, shipped=SHIPPED
+        )
+        return steps
+
+    return registered
+
+
+def strategies_of(plugins: tuple[str, ...] | None) -> Mapping[str, NamedStrategy]:
+    """Return the strategies of an organisation that names these plugins; None: of the process."""
+    return offered("strategy", plugins, lambda found: Offered(SHIPPED, found, lambda known: known))
+
+
+def strategy_of(name: str, plugins: tuple[str, ...] | None) -> NamedStrategy:
+    """Return a strategy by its name; raise `ConfigError` with the nearest one there is."""
+    known = strategies_of(plugins)
+    if name not in known:
+        hint = nearest(name, list(known)) or f"there are {', '.join(known)}"
+        raise ConfigError(f'there is no strategy "{name}"', hint=hint)
+    return known[name]
