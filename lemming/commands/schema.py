@@ -12,8 +12,8 @@ from lemming.files.jsontext import compact
 from lemming.inspect.schemas import schema_of
 
 FormatName = Literal[
-    "resume", "outbox", "memory", "store", "models", "org", "credits", "calendar", "tick", "plan", "turn",
-    "journal",
+    "resume", "outbox", "memory", "store", "models", "org", "credits", "calendar", "mcp", "mcp_lock",
+    "tick", "plan", "turn", "journal",
 ]  # fmt: skip
 
 
@@ -23,8 +23,8 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a file format.
 
-    FORMAT is one of resume, outbox, memory, store, models, org, credits, calendar, tick, plan, turn (a
-    reply) and journal (one line of it). With --json it is on one line.
+    FORMAT is one of resume, outbox, memory, store, models, org, credits, calendar, mcp, mcp_lock, tick, plan,
+    turn (a reply) and journal (one line of it). With --json it is on one line.
 
     \b
     Example:
