@@ -154,6 +154,7 @@ def serve(
     person: Annotated[
         str, typer.Option("--as", metavar="PERSON", help="Who it speaks for, where there are several people.")
     ] = "",
+    as_json: AsJson = False,
 ) -> None:
     """Be an MCP server: clients see status, plan, outboxes, ticks, requests, costs, and why.
 
@@ -180,6 +181,10 @@ def serve(
     token, is_new = token_for_today()
 
     def said(port: int) -> None:
+        if as_json:
+            url = f"http://127.0.0.1:{port}/mcp"
+            show_json("mcp_listening", {"url": url, "token": token if is_new else None})
+            return
         tell(f"http://127.0.0.1:{port}/mcp")
         tell(f"Authorization: Bearer {token}" if is_new else f"the token is that of {TOKEN_VARIABLE}")
 
