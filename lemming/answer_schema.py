@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 MOST_PROBLEMS = 5
+MOST_PARTS = 10_000
 Json = dict[str, Any]
+
+
+class Wrong(NamedTuple):
+    """What is wrong with a value, and the JSON pointer to it."""
+
+    pointer: str
+    why: str
 
 
 def misfits(schema: Json, value: Any) -> list[str]:
@@ -14,14 +22,52 @@ def misfits(schema: Json, value: Any) -> list[str]:
     >>> misfits({"type": "object", "required": ["verdict"]}, {})
     ["'verdict' is a required property"]
     """
+    return [f"{'/'.join(path)}: {why}" if path else why for path, _, why in _errors(schema, value)]
+
+
+def wrong_in(schema: Json, value: Any) -> list[Wrong]:
+    """Return what is wrong with a value by a sound schema, each with the JSON pointer to it.
+
+    >>> wrong_in({"type": "object", "required": ["verdict"]}, {})
+    [Wrong(pointer='/verdict', why='this key is required')]
+    """
+    found = []
+    for path, missing, why in _errors(schema, value):
+        pointer = "".join(f"/{part.replace('~', '~0').replace('/', '~1')}" for part in (*path, *missing))
+        found.append(Wrong(pointer, "this key is required" if missing else why))
+    return found
+
+
+def part_of(schema: Json, reference: Any) -> Any:
+    """Return the part of a schema that a `$ref` within it names; None when there is none.
+
+    >>> part_of({"$defs": {"line": {"type": "string"}}}, "#/$defs/line")
+    {'type': 'string'}
+    """
+    found: Any = schema if str(reference).startswith("#") else None
+    for part in str(reference).split("/")[1:]:
+        found = found.get(part.replace("~1", "/").replace("~0", "~")) if isinstance(found, dict) else None
+    return found
+
+
+def _errors(schema: Json, value: Any) -> list[tuple[list[str], list[str], str]]:
+    """Return of each error the path to it, the key that is missing there, if that is it, and the words."""
     from jsonschema.exceptions import SchemaError
     from referencing.exceptions import Unresolvable
 
     try:
         found = sorted(_validator(schema).iter_errors(value), key=lambda error: list(map(str, error.path)))
-    except (SchemaError, Unresolvable, RecursionError) as error:
-        return [f"the schema cannot be used: {str(error)[:200]}"]
-    return [_in_words(list(error.path), error.message) for error in found[:MOST_PROBLEMS]]
+    except (SchemaError, Unresolvable, RecursionError, ValueError) as error:
+        return [([], [], f"the schema cannot be used: {str(error)[:200]}")]
+    return [
+        (list(map(str, error.path)), _missing(error), error.message[:200]) for error in found[:MOST_PROBLEMS]
+    ]
+
+
+def _missing(error: Any) -> list[str]:
+    if error.validator != "required":
+        return []
+    return [key for key in error.validator_value if error.message.startswith(f"{key!r} is")][:1]
 
 
 def flaw_of(schema: Json) -> tuple[str, str]:
@@ -40,8 +86,3 @@ def _validator(schema: Json) -> Any:
     from referencing import Registry
 
     return Draft202012Validator(schema, registry=Registry())
-
-
-def _in_words(path: list[Any], message: str) -> str:
-    place = "/".join(map(str, path))
-    return f"{place}: {message[:200]}" if place else message[:200]

@@ -6,14 +6,14 @@ can be quoted back to the model.
 
 Backends that constrain their output to a schema cannot express free-form objects, so they are given a
 *wire* form in which free-form parts are JSON inside a string (`data_json`, `value_json`, `args_json`).
-`parse_reply` turns either form into the same values.
+`parse_reply` turns either form into the same values; `lemming.reply_schemas` has the schemas.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, KeysView, Mapping
+from collections.abc import Callable, Iterable, Iterator, KeysView
 from typing import Any, Literal, NamedTuple
 
 from lemming.errors import ContractError
@@ -64,6 +64,10 @@ class ToolCall(NamedTuple):
     id: str = ""
 
 
+Fit = Callable[[list[NewEntry]], list[NewEntry | list[str]]]
+"""Holds entries against what they must be: each is given back, or what is wrong in its payload."""
+
+
 class MemoryUpdate(NamedTuple):
     """A memory as the model wants it kept."""
 
@@ -83,7 +87,12 @@ class TurnReply(NamedTuple):
 
 
 def parse_reply(
-    text: str, *, kinds: Iterable[str], max_entries: int = MAX_ENTRIES, keep: Keep = "all"
+    text: str,
+    *,
+    kinds: Iterable[str],
+    max_entries: int = MAX_ENTRIES,
+    keep: Keep = "all",
+    fit: Fit | None = None,
 ) -> TurnReply:
     """Return what a model's reply asks for; raise `ContractError` that lists what is wrong with it.
 
@@ -97,7 +106,7 @@ def parse_reply(
     reader = _Reader(tuple(kinds), remarks, may_be_large=MOST_GROWTH * len(text) > MAX_ENTRY_BYTES)
     reader.drops_wrong_parts = keep != "all"
     reader.keys(plain)
-    entries = reader.entries(plain.get("outbox_entries"))
+    entries = reader.entries(plain.get("outbox_entries"), fit)
     calls = reader.calls(plain.get("tool_calls"))
     updates = reader.updates(plain.get("memory_updates"))
     notes = reader.notes(plain.get("notes"))
@@ -110,58 +119,6 @@ def parse_reply(
         notes,
         tuple(_shortened(remarks)),
         tuple(reader.problems),
-    )
-
-
-def reply_schema(
-    *, kinds: Iterable[str], tools: Mapping[str, dict[str, Any]], max_entries: int = MAX_ENTRIES
-) -> dict[str, Any]:
-    """Return the wire schema, narrowed to what one agent may do.
-
-    Every object is closed and every property required, as hosted structured output demands; `tools` maps
-    the names of allowed tools to the JSON Schema of their arguments.
-    """
-    text: dict[str, Any] = {"type": "string"}
-    optional = {"anyOf": [text, {"type": "null"}]}
-    entry = _closed(
-        {
-            "kind": {"type": "string", "enum": list(kinds)},
-            "payload": _closed({"text": text, "target": optional, "data_json": optional}),
-            "tags": {"type": "array", "items": text},
-        }
-    )
-    call = {"anyOf": [_wire_call(name, schema) for name, schema in tools.items()]}
-    update = _closed({"key": text, "value_json": text})
-    return _closed(
-        {
-            "outbox_entries": {"type": "array", "items": entry, "maxItems": max_entries},
-            "tool_calls": {"type": "array", "items": call}
-            if tools
-            else {"type": "array", "items": text, "maxItems": 0},
-            "memory_updates": {"type": "array", "items": update},
-            "notes": text,
-        }
-    )
-
-
-def brief_schema(*, kinds: Iterable[str], max_chars: int = 160) -> dict[str, Any]:
-    """Return the narrowest schema, exactly one entry with a text: rails for a very small model."""
-    nothing = {"type": "array", "items": {"type": "string"}, "maxItems": 0}
-    kinds = list(kinds)
-    entry = _closed(
-        {
-            "kind": {"type": "string", "enum": kinds},
-            "payload": _closed({"text": {"type": "string", "minLength": 1, "maxLength": max_chars}}),
-            "tags": nothing,
-        }
-    )
-    return _closed(
-        {
-            "outbox_entries": {"type": "array", "items": entry, "minItems": 1, "maxItems": 1},
-            "tool_calls": nothing,
-            "memory_updates": nothing,
-            "notes": {"type": "string", "enum": [""]},
-        }
     )
 
 
@@ -187,16 +144,24 @@ class _Reader:
         if plain.keys().isdisjoint(KEYS):
             self.problems.append(f"the object has none of the keys {', '.join(KEYS)}")
 
-    def entries(self, value: Any) -> list[NewEntry]:
-        entries = []
+    def entries(self, value: Any, fit: Fit | None) -> list[NewEntry]:
+        entries: dict[str, NewEntry] = {}
         for place, item in self._objects(value, "/outbox_entries", ENTRY_KEYS):
             if self._entry_is_sound(place, item):
                 payload = item["payload"]
                 if "data_json" in payload:
                     payload = self._with_embedded(place, payload)
                 if payload is not None:
-                    entries.append(NewEntry(item["kind"], payload, item.get("tags") or []))
-        return entries
+                    entries[place] = NewEntry(item["kind"], payload, item.get("tags") or [])
+        found = [*entries.values()]
+        return [*self._fitting(entries, fit(found))] if fit and found else found
+
+    def _fitting(self, places: Iterable[str], looked_at: list[NewEntry | list[str]]) -> Iterator[NewEntry]:
+        for place, found in zip(places, looked_at, strict=True):
+            if isinstance(found, NewEntry):
+                yield found
+            elif self._is_worth_saying():
+                self.problems += [f"{place}/payload{wrong}" for wrong in found]
 
     def calls(self, value: Any) -> list[ToolCall]:
         calls = []
@@ -364,37 +329,3 @@ def _objects_in(text: str, keys: KeysView[str]) -> list[dict[str, Any]]:
         except (ValueError, RecursionError):
             position = text.find("{", position + 1)
     return found
-
-
-def _closed(properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def _wire_call(name: str, schema: dict[str, Any]) -> dict[str, Any]:
-    tool = {"type": "string", "const": name}
-    properties: dict[str, Any] = schema.get("properties", {})
-    if schema.get("additionalProperties", True) is not False or not all(map(_is_plain, properties.values())):
-        return _closed({"tool": tool, "args_json": {"type": "string"}})
-    required = schema.get("required", [])
-    args = {key: _wire_value(value, key in required) for key, value in properties.items()}
-    return _closed({"tool": tool, "args": _closed(args)})
-
-
-def _is_plain(schema: dict[str, Any]) -> bool:
-    """Whether a value's schema may appear in a closed wire schema as it is."""
-    kind = schema.get("type")
-    if kind == "array":
-        return _is_plain(schema.get("items", {}))
-    return kind in ("string", "integer", "number", "boolean")
-
-
-def _wire_value(schema: dict[str, Any], is_required: bool) -> dict[str, Any]:
-    kept: dict[str, Any] = {
-        key: schema[key] for key in ("type", "description", "enum", "items") if key in schema
-    }
-    return kept if is_required else {"anyOf": [kept, {"type": "null"}]}

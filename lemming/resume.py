@@ -11,6 +11,7 @@ from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about
 from lemming.files.jsontext import compact, parse
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.schedule import AgentSchedule
+from lemming.when import problems_of
 
 _TOOL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
 
@@ -157,6 +158,28 @@ class Example:
     output: str = field(metadata=about("The text of the one entry it wrote."))
 
 
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What the agent's entries must be."""
+
+    schema: dict[str, Any] = field(
+        metadata=about("The JSON Schema of the payload, the engine's own keys in it left out.")
+    )
+    when: list[dict[str, Any]] = field(
+        default_factory=list,
+        metadata=about(
+            "Conditions over an entry (kind, payload, tags): where one holds, it must satisfy the schema. "
+            "Default: entries of kind report and response.",
+            max_length=20,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        for place, condition in enumerate(self.when):
+            for wrong in problems_of(condition, f"output.when.{place}"):
+                raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
+
+
 class Member(NamedTuple):
     """One whom an agent may ask: `name` is what its tool is called by, ask_<name>."""
 
@@ -235,6 +258,9 @@ class Agent:
     credits: AgentCredits = field(default_factory=AgentCredits)
     team: Team | None = field(default=None, metadata=about("Whom it may ask and hand on to; null: nobody."))
     turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
+    output: Output | None = field(
+        default=None, metadata=about("What its entries must be; null: any payload will do.")
+    )
     context: list[ContextFile] = field(
         default_factory=list, metadata=about("Files that are put into every prompt.")
     )
@@ -295,7 +321,14 @@ def _why_no_skills(pattern: str) -> str:
 
 _BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
 LATER_KEYS: dict[str, dict[str, Any]] = {
-    "": {"clock": False, "guides": False, "paused": "", "skills": [], "team": None},
+    "": {
+        "clock": False,
+        "guides": False,
+        "output": None,
+        "paused": "",
+        "skills": [],
+        "team": None,
+    },
     "model": {"fallback": []},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
     "turn": {"take": None, "tool_timeout_s": None, "deadline_s": None, "strategy": None, "options": {}},

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lemming import engine
+from lemming.answer_payloads import answer_in
 from lemming.asking.entries import write_request
 from lemming.asking.people import holder_of_conversation, note_as_read, person_for
 from lemming.clock import Clock
@@ -21,7 +22,7 @@ from lemming.events import Event, Observer, TickBegins, ignore
 from lemming.inspect.requests import RequestsNow, requests_now
 from lemming.inspect.under_way import running_engine
 from lemming.journal.records import TurnEnded, TurnStarted
-from lemming.mail.requests import End, Requests, RequestView, answer_in
+from lemming.mail.requests import End, Requests, RequestView
 from lemming.organisation import Organisation
 from lemming.report import TurnReport
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lemming import messages
+from lemming.answer_payloads import answer_in
 from lemming.answer_schema import misfits
 from lemming.asking.fields import properties_of, schema_for
 from lemming.asking.people import holders_of, person_for, require_reach
@@ -13,7 +14,7 @@ from lemming.errors import UsageError
 from lemming.files.jsontext import pretty
 from lemming.inspect.requests import RequestsNow, find_request, requests_now
 from lemming.kinds import MessageKind
-from lemming.mail.requests import RequestView, answer_in
+from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from lemming.answer_payloads import answer_in
 from lemming.asking.ask import AskOutcome, AtWork, ask
 from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE
 from lemming.commands.screen import one_line, show_pretty, show_text, tell
@@ -14,7 +15,7 @@ from lemming.errors import is_of_a_provider
 from lemming.events import Event, ProblemFound
 from lemming.inspect.under_way import running_engine
 from lemming.journal.records import TurnEnded
-from lemming.mail.requests import RequestView, answer_in
+from lemming.mail.requests import RequestView
 from lemming.organisation import OrgPath
 
 NOT_ANSWERED, NO_ANSWER_YET = 1, 9

@@ -18,6 +18,7 @@ from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem,
 from lemming.files import fs
 from lemming.files.jsontext import locate
 from lemming.inspect.model_checks import fallbacks_that_help_nobody
+from lemming.inspect.output_checks import problems_of_output
 from lemming.inspect.plan_checks import problems_of_plan
 from lemming.inspect.readiness import seen_on_the_way
 from lemming.inspect.skill_checks import problems_of_skills
@@ -196,6 +197,7 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
         yield from problems_of_skills(base, agent, config)
+        yield from problems_of_output(agent, config)
 
 
 def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:

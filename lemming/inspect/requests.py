@@ -9,13 +9,14 @@ from operator import is_
 from typing import Any
 
 from lemming.agents import Survey, agent_folders, survey_agents
+from lemming.answer_payloads import answer_in
 from lemming.config import Config, load_config
 from lemming.errors import ConfigError, UsageError
 from lemming.files.jsontext import nearest
 from lemming.inspect.request_costs import RequestCosts
 from lemming.mail.request_entries import RequestEntries
 from lemming.mail.request_rules import requests_of
-from lemming.mail.requests import Requests, RequestView, answer_in
+from lemming.mail.requests import Requests, RequestView
 from lemming.messages import EntryName, OutboxEntry
 from lemming.organisation import Organisation
 from lemming.resume import Agent

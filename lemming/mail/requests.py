@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -214,22 +214,6 @@ def normal(reference: str) -> str:
     author, _, rest = reference.strip().partition("/")
     tick, _, id_ = rest.partition("_")
     return f"{author}/{int(tick):08}_{id_}" if tick.isascii() and tick.isdigit() else reference
-
-
-ENVELOPE = frozenset({"reply_to", "status", "target", "owed_to", "parent", "conversation", "spent"})
-"""Keys of an answer's payload that are not the answer."""
-
-
-def answer_in(payload: Mapping[str, Any], schema: Mapping[str, Any] | None = None) -> Any:
-    """Return what a payload answers: its text where that is all it has, else an object.
-
-    Beside a schema that does not name it, `text` is what is said to the answer, and no part of it.
-    """
-    fields = {key: value for key, value in payload.items() if key not in ENVELOPE}
-    properties = schema.get("properties") if schema else None
-    if not isinstance(properties, Mapping):
-        return fields["text"] if fields.keys() == {"text"} else fields
-    return {key: value for key, value in fields.items() if key != "text" or key in properties}
 
 
 def _text(value: object) -> str:

@@ -11,10 +11,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from lemming.agents import latest_survey
+from lemming.answer_payloads import answer_in
 from lemming.contract import NewEntry
 from lemming.errors import ConfigError
 from lemming.files.jsontext import compact
-from lemming.mail.requests import answer_in
 from lemming.mcp.known import plain_text
 from lemming.messages import names_of, read_entry
 from lemming.organisation import Organisation

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from lemming.answer_payloads import Outcome
 from lemming.files.jsontext import compact
 from lemming.plans.asking import request_for, said_of, wait_for, with_context
 from lemming.plans.format import END, FAIL, AgentPlan, Member, Step, Verify, kind_of
 from lemming.plans.known import ANSWERS_KEY, agents_referred_to, kept_answer, what_is_known
 from lemming.plans.outcomes import (
     VERDICT,
-    Outcome,
     chosen,
     of_asking,
     of_calling,

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming import when
-from lemming.answer_schema import misfits
-from lemming.files.jsontext import JsonProblem, parse
+from lemming.answer_payloads import Outcome, bare_word, fields_in, fitting
 from lemming.plans.format import Choice, Member, Step, Verify
 
 Json = dict[str, Any]
@@ -29,13 +28,6 @@ VERDICT: Json = {
 }
 
 
-class Outcome(NamedTuple):
-    """An answer, or why there is none."""
-
-    answer: Json | None
-    why: str = ""
-
-
 def of_asking(member: Member, asked: Mapping[str, Any], who: str) -> Outcome:
     """Return what came of a request that has ended, as the values of a turn tell of it."""
     end, payload = asked.get("end"), asked.get("answer")
@@ -55,60 +47,6 @@ def plain_answer(payload: Mapping[str, Any]) -> Json:
     """
     own = {key: value for key, value in payload.items() if key not in OF_THE_ENGINE}
     return {**fields_in(own.get("text")), **own}
-
-
-def fields_in(text: Any) -> Json:
-    """Return the object that a text is, in a code fence or not; an empty one when it is none."""
-    if not isinstance(text, str):
-        return {}
-    bare = text.strip()
-    if bare.startswith("```"):
-        bare = bare.removeprefix("```json").strip("`").strip()
-    if not bare.startswith("{"):
-        return {}
-    try:
-        found = parse(bare)
-    except JsonProblem:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def fitting(answer: Json, schema: Json | None) -> Outcome:
-    """Return an answer if it satisfies what it was to satisfy.
-
-    A word that a schema lists may be written in another case, and may be all that an answer's text says.
-    """
-    if schema is None or not (wrong := misfits(schema, answer)):
-        return Outcome(answer)
-    for attempt in (answer, _as_listed(answer, schema)):
-        if not misfits(schema, attempt) or ("text" in attempt and not misfits(schema, without_text(attempt))):
-            return Outcome(attempt)
-    return Outcome(None, f"the answer is not what was asked for: {'; '.join(wrong)}")
-
-
-def _as_listed(answer: Json, schema: Json) -> Json:
-    """Return an answer with the words that its schema lists spelled as there."""
-    properties, required = schema.get("properties"), schema.get("required")
-    if not isinstance(properties, dict):
-        return answer
-    alone = required[0] if isinstance(required, list) and len(required) == 1 else None
-    listed = dict(answer)
-    for name, field in properties.items():
-        said = answer.get("text") if name == alone and name not in answer else answer.get(name)
-        values = field.get("enum") if isinstance(field, dict) else None
-        for value in values if isinstance(values, list) and isinstance(said, str) else ():
-            if isinstance(value, str) and _bare(value) == _bare(str(said)):
-                listed[name] = value
-    return listed
-
-
-def _bare(word: str) -> str:
-    return word.strip(" .!:,*\n\"'").casefold()
-
-
-def without_text(answer: Mapping[str, Any]) -> Json:
-    """Return an answer's fields but for its text, which a schema need not know."""
-    return {key: value for key, value in answer.items() if key != "text"}
 
 
 def of_calling(member: Member, result: Mapping[str, Any]) -> Outcome:
@@ -147,7 +85,7 @@ def chosen(choice: Choice, answer: Any) -> str:
     word = str(found).strip() if not isinstance(found, bool) else str(found).lower()
     if word in choice.to:
         return choice.to[word]
-    return {_bare(value): to for value, to in choice.to.items()}.get(_bare(word), "")
+    return {bare_word(value): to for value, to in choice.to.items()}.get(bare_word(word), "")
 
 
 def of_verifying(verify: Verify, outcome: Outcome, known: Mapping[str, Any]) -> str:
@@ -162,7 +100,7 @@ def of_verifying(verify: Verify, outcome: Outcome, known: Mapping[str, Any]) -> 
     if verify.tool:
         return ""
     first_word = next(iter(text.split()), "")
-    match _bare(str(answer.get("verdict", first_word))):
+    match bare_word(str(answer.get("verdict", first_word))):
         case "pass":
             return ""
         case "fail":

@@ -12,7 +12,7 @@ from typing import Any
 from lemming.agents import Agent
 from lemming.clock import Clock
 from lemming.config import Org
-from lemming.contract import brief_schema, parse_reply, reply_schema
+from lemming.contract import parse_reply
 from lemming.errors import ContractError, Problem, UsageError
 from lemming.kinds import MessageKind
 from lemming.llm.prices import price_of
@@ -20,6 +20,7 @@ from lemming.llm.pricing import usage_of
 from lemming.llm.servers import INSTEAD
 from lemming.models import ModelEntry
 from lemming.providers import Message, Reply, Request, is_channel, is_person, require_reply
+from lemming.reply_schemas import brief_schema, reply_schema
 from lemming.tick.backends import Backends
 from lemming.turn.actions import action_schema, actions_of, as_reply
 from lemming.turn.opening import calls_natively

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from lemming.agents import survey_agents
+from lemming.answer_payloads import answer_in
 from lemming.channels.between import Tell, make_channel
 from lemming.channels.context import ChannelContext
 from lemming.channels.http import HttpChannel
@@ -25,7 +26,7 @@ from lemming.config import load_config
 from lemming.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
 from lemming.files.jsontext import compact
 from lemming.inspect.requests import requests_now
-from lemming.mail.requests import RequestView, answer_in
+from lemming.mail.requests import RequestView
 from lemming.organisation import Organisation
 from lemming.redaction import redact_json
 from lemming.resume import Agent

@@ -25,13 +25,14 @@ from typing import Any, TypeVar
 
 from lemming import paths
 from lemming.agents import agent_folders, survey_agents
+from lemming.answer_payloads import answer_in
 from lemming.clock import FrozenClock, timestamp
 from lemming.config import load_config
 from lemming.files import fs
 from lemming.files.jsontext import parse
 from lemming.mail.request_entries import RequestEntries
 from lemming.mail.request_rules import requests_of
-from lemming.mail.requests import Requests, RequestView, answer_in
+from lemming.mail.requests import Requests, RequestView
 from lemming.messages import OutboxEntry, send
 from lemming.organisation import Organisation
 from lemming.providers import is_person

@@ -28,6 +28,7 @@ from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, answering
 from lemming.turn.team import TeamTool, team_tools
 from lemming.turn.values import Answer, Answers, TurnInputs
+from lemming.turn.wanted import Wanted
 
 
 class Draft:
@@ -56,6 +57,7 @@ class Draft:
         self.notes = ""
         self.team = team_tools(inputs.agent)
         self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
+        self.wanted = None if self.may_rest else Wanted.of(inputs)
         self.is_handed_on = False
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
         self.untold: set[int] = set()
@@ -85,6 +87,11 @@ class Draft:
         return self.task is not None and self.task.is_answered(self.entries)
 
     @property
+    def misfit(self) -> str:
+        """Why the answer in the last reply is not what was asked for; empty when it is, or there is none."""
+        return self.wanted.misfit if self.wanted else ""
+
+    @property
     def may_rest(self) -> bool:
         """Whether the turn may say nothing, and wait for something outside: a plan does."""
         return self.inputs.model.provider == PROVIDER
@@ -100,6 +107,8 @@ class Draft:
                 return end
             self.staged, self.memory = {}, {}
             self.entries = self._given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
+        if self.misfit and not (self.is_handed_on or self.is_answered or task.is_at_work(self.entries)):
+            self.entries = self._given_up(f"the answer is not what was asked for: {self.misfit}")
         if not (self.is_handed_on or self.may_rest):
             if not self.is_answered and status == "done" and not task.is_at_work(self.entries):
                 self.entries = task.with_answer(self.entries) or self._given_up("no answer was given")
@@ -163,12 +172,14 @@ class Draft:
     def _parsed(self, answer: Answer, kinds: Iterable[str], keep: Keep) -> TurnReply:
         """Return what an answer asks for by text and calls; beside calls, other text is a note."""
         limit, kinds = self.inputs.agent.turn.max_entries, tuple(kinds)
+        fit = self.wanted.fit if self.wanted else None
         if self.inputs.model.prompt == "tools":
-            return parse_reply(as_reply(answer.text, kinds), kinds=kinds, max_entries=limit, keep=keep)
+            said = as_reply(answer.text, kinds)
+            return parse_reply(said, kinds=kinds, max_entries=limit, keep=keep, fit=fit)
         if not answer.calls:
-            return parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep)
+            return parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep, fit=fit)
         try:
-            reply = parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep)
+            reply = parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep, fit=fit)
         except ContractError:
             reply = TurnReply(notes=answer.text.strip())
         named = {tool["name"]: tool.get("tool", tool["name"]) for tool in native_tools(self.inputs.prompt)}

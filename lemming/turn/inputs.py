@@ -42,6 +42,7 @@ from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.serving import Serving, serving_of
 from lemming.turn.team import answered_results, team_tools
 from lemming.turn.values import TurnInputs
+from lemming.turn.wanted import told, wanted_of
 
 NOTHING: Mapping[str, bytes] = {}
 
@@ -77,7 +78,9 @@ def gather(
     if agent.turn.take == "all" and tasks and not task:
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
     added = _added(now, agent, entry, guides, held)
-    opening = now.org.own(Openings).of(now, agent, entry, allocation, added)
+    wanted = wanted_of([task.request] if task else asked)
+    awaited = wanted.get(task.begun.request) if task else None
+    opening = now.org.own(Openings).of(now, agent, entry, allocation, added, awaited)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
     seen = Seen(
         agent=agent,
@@ -100,6 +103,7 @@ def gather(
         uses_wire_form=opening.takes_schema,
         calls_tools=opening.calls_tools,
     )
+    seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
     situation = SITUATIONS[entry.prompt](seen)
     may_hand_on = agent.team is not None and bool(agent.team.hand_to)
     inputs = TurnInputs(
@@ -117,6 +121,7 @@ def gather(
         fingerprint=fingerprint,
         task=serving_of(task, at=now.at, may_hand_on=may_hand_on) if task else None,
         open_requests={request.identity: request.agent for request in asked},
+        wanted=wanted,
         out_of_reach=_out_of_reach(now, agent, task),
         images=_images(now, agent, task, inbox, held) if entry.images else [],
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
@@ -287,6 +292,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
         "open_requests": inputs.open_requests,
         "images": inputs.images,
         "given": inputs.given,
+        "wanted": inputs.wanted,
     }
     record = TurnStarted(
         agent=inputs.agent.name,
@@ -325,6 +331,7 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         open_requests=record.open_requests,
         images=record.images,
         given=record.given,
+        wanted=record.wanted,
     )
 
 

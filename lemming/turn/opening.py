@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from operator import is_
@@ -11,19 +12,21 @@ from typing import Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits, TurnLimits
 from lemming.config import MODELS_FILE, Config
-from lemming.contract import brief_schema, reply_schema
 from lemming.errors import ConfigError, Unusable
 from lemming.files.jsontext import compact
 from lemming.kinds import MessageKind
 from lemming.mail.visibility import Mail
 from lemming.models import ModelEntry
 from lemming.organisation import Organisation
+from lemming.paths import resume_file
 from lemming.providers import LLMProvider, Message, make_provider, provider_class
+from lemming.reply_schemas import Form, brief_schema, reply_schema
 from lemming.tools import Tool
 from lemming.toolset import Toolset
 from lemming.turn.actions import STEPS, action_schema, actions_of
 from lemming.turn.prompt import OPENINGS
 from lemming.turn.team import team_tools
+from lemming.turn.wanted import forms_of, require_sound
 
 IN_THE_OPENING = ("instructions", "examples")
 OPENINGS_REMEMBERED = 10_000
@@ -92,6 +95,7 @@ class Opening(NamedTuple):
 
     basis: tuple[object, ...]
     added: tuple[str, ...]
+    wanted: dict[str, Any] | None
     takes_schema: bool
     calls_tools: bool
     fields: dict[str, Any]
@@ -114,13 +118,17 @@ class Openings:
         entry: ModelEntry,
         allocation: AgentCredits,
         added: tuple[str, ...] = (),
+        wanted: dict[str, Any] | None = None,
     ) -> Opening:
-        """Return the agent's opening, made anew when anything that it follows from is not the very same."""
+        """Return the agent's opening, made anew when anything that it follows from is not the very same.
+
+        `wanted`: the schema of the answer that the turn is for.
+        """
         plugins = now.config.org.plugins
         provider = provider_class(entry.provider, plugins)
         basis = agent, now.config, now.toolset, provider
         known = self._known.get(agent.name)
-        if known and all(map(is_, known.basis, basis)) and known.added == added:
+        if known and all(map(is_, known.basis, basis)) and (known.added, known.wanted) == (added, wanted):
             return known
         if len(self._known) >= OPENINGS_REMEMBERED:
             self._known.clear()
@@ -129,7 +137,7 @@ class Openings:
         key = provider, entry.provider, how, compact(entry.options), tuple(plugins)
         if key not in self._abilities:
             self._abilities[key] = _abilities_of(entry, self._base, plugins)
-        opening = _make_opening(basis, added, now, agent, entry, allocation, self._abilities[key])
+        opening = _make_opening(basis, added, wanted, now, agent, entry, allocation, self._abilities[key])
         self._known[agent.name] = opening
         return opening
 
@@ -137,6 +145,7 @@ class Openings:
 def _make_opening(
     basis: tuple[object, ...],
     added: tuple[str, ...],
+    wanted: dict[str, Any] | None,
     now: Surroundings,
     agent: Agent,
     entry: ModelEntry,
@@ -150,12 +159,17 @@ def _make_opening(
     messages = OPENINGS[entry.prompt](told, () if can.calls_tools else tools)
     if can.calls_tools and tools:
         messages[0]["tools"] = [_told_natively(tool) for tool in tools]
+    if agent.output:
+        require_sound(agent.output, resume_file(agent.name))
     schema = None
     if can.takes_schema:
         in_json = () if can.calls_tools else tools
-        schema = _schema(entry.prompt, tuple(limits.kinds), in_json, limits.max_entries)
         if entry.prompt == "tools":
             schema = action_schema(actions_of(agent, tools))
+        elif wanted or agent.output:
+            schema = _formed(entry.prompt, agent, in_json, forms_of(agent, wanted))
+        else:
+            schema = _schema(entry.prompt, tuple(limits.kinds), in_json, limits.max_entries)
     fields = {
         "schema": schema,
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
@@ -167,6 +181,7 @@ def _make_opening(
     return Opening(
         basis=basis,
         added=added,
+        wanted=wanted,
         takes_schema=can.takes_schema,
         calls_tools=can.calls_tools,
         fields=fields,
@@ -207,6 +222,17 @@ def _told_natively(tool: Tool) -> dict[str, Any]:
 def _steps(entry: ModelEntry, limits: TurnLimits) -> int:
     """Return how many replies a turn may ask for where nobody says so."""
     return STEPS_OF_A_STRATEGY if limits.strategy else STEPS if entry.prompt == "tools" else 1
+
+
+def _formed(prompt: str, agent: Agent, tools: Iterable[Tool], forms: list[Form]) -> dict[str, Any]:
+    kinds = [
+        *agent.turn.kinds,
+        *({kind for form in forms for kind in form.kinds}.difference(agent.turn.kinds)),
+    ]
+    if prompt == "brief":
+        return brief_schema(kinds=agent.turn.kinds, form=forms[0] if forms else None)
+    arguments = {tool.name: tool.parameters for tool in tools}
+    return reply_schema(kinds=kinds, tools=arguments, max_entries=agent.turn.max_entries, forms=forms)
 
 
 @lru_cache(maxsize=4096)

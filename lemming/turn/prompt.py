@@ -7,7 +7,7 @@ backends can cache the front. Text that others wrote stands between marks that i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cache
 from typing import Any
 
@@ -46,6 +46,7 @@ class Seen:
     memory_chars: int = 16_000
     uses_wire_form: bool = False
     calls_tools: bool = False
+    wanted: str = ""
 
 
 def full_opening(agent: Agent, tools: Iterable[Tool]) -> list[Message]:
@@ -98,6 +99,7 @@ def values_situation(seen: Seen) -> Message:
         "warnings": [*seen.warnings],
         **({"jobs": [*seen.jobs]} if seen.jobs else {}),
         **({"told": [*seen.added]} if seen.added else {}),
+        **({"output": asdict(seen.agent.output)} if seen.agent.output else {}),
         **seen.outside,
     }
     return _message("user", to_line(values))
@@ -219,7 +221,8 @@ def _situation(seen: Seen) -> str:
             *[_section(*section, mark) for section in below],
             _contract_text(
                 "response" if seen.task else seen.agent.turn.kinds[0], seen.uses_wire_form, seen.calls_tools
-            ),
+            )
+            + (f"\n{seen.wanted}" if seen.wanted else ""),
         ]
     )
 

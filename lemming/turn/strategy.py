@@ -222,7 +222,9 @@ class Turn:
         """Read the last answer, which stays as it is, without its wrong parts; raise if nothing remains."""
         answer = self._draft.answers[-1]
         try:
-            read = self._draft.read(answer, keep="any" if self._draft.accepted else "some")
+            read = self._draft.read(
+                answer, keep="any" if self._draft.accepted or self._draft.misfit else "some"
+            )
         except ContractError as error:
             raise ContractError(f"{error.message}{why}") from error
         messages.append(said_in(answer))

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from lemming.answer_payloads import ENVELOPE
 from lemming.errors import ToolError
 from lemming.files.jsontext import to_line
-from lemming.mail.requests import ENVELOPE
 from lemming.mail.tasks import Ended
 from lemming.resume import Agent
 from lemming.tools import Tool, ToolResult

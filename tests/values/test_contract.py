@@ -15,13 +15,12 @@ from lemming.contract import (
     MAX_ENTRY_BYTES,
     MOST_GROWTH,
     brief_reply,
-    brief_schema,
     parse_reply,
-    reply_schema,
 )
 from lemming.errors import ContractError
 from lemming.files.jsontext import parse, to_line
 from lemming.kinds import MESSAGE_KINDS
+from lemming.reply_schemas import brief_schema, reply_schema
 from lemming.testing import say
 
 

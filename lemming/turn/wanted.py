@@ -1,0 +1,183 @@
+"""What the payloads of a turn's entries must be: by the agent's `output`, by the requests it answers. Pure.
+
+The same is told to the model, given to backends that constrain answers, and held to once it has answered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lemming import when
+from lemming.agents import Agent
+from lemming.answer_payloads import fitted
+from lemming.answer_schema import Wrong, flaw_of
+from lemming.contract import NewEntry
+from lemming.errors import Unusable
+from lemming.files.jsontext import to_line
+from lemming.kinds import MessageKind
+from lemming.mail.tasks import Task
+from lemming.messages import OutboxEntry
+from lemming.reply_schemas import Form
+from lemming.resume import Output
+from lemming.turn.serving import MAY_ANSWER
+from lemming.turn.values import TurnInputs
+
+Json = dict[str, Any]
+CHECKED_KINDS = ("report", "response")
+"""The kinds of entries that must satisfy `output.schema` where no conditions say which."""
+GIVES_NONE = ("failed", "refused")
+
+
+class Wanted:
+    """Holds a turn's entries against what they must be. `misfit`: why the last answer was none."""
+
+    def __init__(self, inputs: TurnInputs) -> None:
+        self._inputs, self._output, self._task = inputs, inputs.agent.output, inputs.task
+        self.misfit = ""
+
+    @classmethod
+    def of(cls, inputs: TurnInputs) -> Wanted | None:
+        """Return what a turn's entries are held against; None when anything will do."""
+        return cls(inputs) if inputs.agent.output or inputs.wanted else None
+
+    def fit(self, entries: list[NewEntry]) -> list[NewEntry | list[str]]:
+        """Return each entry as it is kept, or what is wrong in its payload: a JSON pointer and words."""
+        self.misfit = ""
+        answers = self._answers_among(entries)
+        looked_at: list[NewEntry | list[str]] = []
+        for place, new in enumerate(entries):
+            schema = self._schema_of(new, is_answer=place in answers)
+            if schema is None:
+                looked_at.append(new)
+                continue
+            payload, wrong = fitted(new.payload, schema)
+            looked_at.append([f"{it.pointer}: {it.why}" for it in wrong] or new._replace(payload=payload))
+            if wrong and place in answers:
+                self.misfit = "; ".join(map(_in_words, wrong))
+        return looked_at
+
+    def _answers_among(self, entries: list[NewEntry]) -> list[int]:
+        """Return the places of the entries that answer what the turn is for, as it will be understood."""
+        task = self._task
+        if task is None or not task.request:
+            return []
+        meant = (None, task.id, task.request)
+        said = [
+            at
+            for at, it in enumerate(entries)
+            if it.kind == "response" and it.payload.get("reply_to") in meant
+        ]
+        others = [at for at, it in enumerate(entries) if it.kind in MAY_ANSWER and _is_to(it, task.asker)]
+        return said or others[-1:]
+
+    def _schema_of(self, new: NewEntry, *, is_answer: bool) -> Json | None:
+        """Return what the payload of an entry must satisfy; None when anything will do."""
+        if new.kind == "response" and new.payload.get("status") in GIVES_NONE:
+            return None
+        schema = self._asked_for(new, is_answer=is_answer)
+        if schema is None and self._output:
+            entry = new._replace(kind="response") if is_answer else new
+            return self._output.schema if is_selected(self._output.when, entry) else None
+        return schema
+
+    def _asked_for(self, new: NewEntry, *, is_answer: bool) -> Json | None:
+        """Return the schema of the request that an entry answers, if it has one."""
+        wanted: dict[str, Json] = self._inputs.wanted
+        if is_answer and self._task:
+            return wanted.get(self._task.request)
+        return self._asked_beside_others(new) if new.kind == "response" else None
+
+    def _asked_beside_others(self, new: NewEntry) -> Json | None:
+        reply_to, shown = new.payload.get("reply_to"), self._inputs.open_requests
+        meant = [it for it in shown if reply_to in (None, it, it.rpartition("_")[2])]
+        wanted: dict[str, Json] = self._inputs.wanted
+        return wanted.get(meant[0]) if len(meant) == 1 else None
+
+
+def _is_to(new: NewEntry, asker: str) -> bool:
+    return new.payload.get("target") in (None, asker, [], [asker])
+
+
+def _in_words(wrong: Wrong) -> str:
+    return f"{wrong.pointer}: {wrong.why}" if wrong.pointer else wrong.why
+
+
+def is_selected(conditions: Sequence[Json], new: NewEntry) -> bool:
+    """Return whether an entry must satisfy the agent's schema."""
+    if not conditions:
+        return new.kind in CHECKED_KINDS
+    entry = {"kind": new.kind, "payload": new.payload, "tags": new.tags}
+    return any(when.predicate(condition)(entry) for condition in conditions)
+
+
+def may_select(conditions: Sequence[Json], kind: MessageKind) -> bool:
+    """Return whether entries of a kind may have to satisfy the schema, whatever else is in them."""
+    bare = NewEntry(kind, {}, [])
+    return is_selected(conditions, bare) or any(not _is_about_kind(it) for it in conditions)
+
+
+def wanted_of(requests: Iterable[OutboxEntry | None]) -> dict[str, Json]:
+    """Return the schemas of the answers to requests that have a sound one, by their identity."""
+    return {it.identity: schema for it in requests if it and (schema := _asked_for(it))}
+
+
+def _asked_for(request: OutboxEntry) -> Json | None:
+    handed_on = request.payload.get("asked")
+    asked = handed_on if isinstance(handed_on, dict) and "hands_on" in request.payload else request.payload
+    schema = asked.get("schema")
+    return schema if isinstance(schema, dict) and not flaw_of(schema)[0] else None
+
+
+def require_sound(output: Output, resume: str) -> None:
+    """Raise `Unusable`, with the place in the resume, for a schema that is none."""
+    flaw, inside = flaw_of(output.schema)
+    if flaw:
+        raise Unusable(f"no JSON Schema: {flaw}", where=f"{resume} /output/schema{inside}", hint="mend it")
+
+
+def forms_of(agent: Agent, wanted: Json | None) -> list[Form]:
+    """Return the forms of the payloads of an agent's entries, for a backend that constrains what it answers.
+
+    `wanted`: the schema of the answer that the turn is for.
+    """
+    forms = [Form(("response",), ("response",), wanted)] if wanted else []
+    if agent.output:
+        kinds = [kind for kind in agent.turn.kinds if not (wanted and kind == "response")]
+        may_be = tuple(kind for kind in kinds if may_select(agent.output.when, kind))
+        always = tuple(kind for kind in may_be if _selects_all(agent.output.when, kind))
+        forms += [Form(may_be, always, agent.output.schema)] if may_be else []
+    return forms
+
+
+def _selects_all(conditions: Sequence[Json], kind: MessageKind) -> bool:
+    return is_selected([it for it in conditions if _is_about_kind(it)], NewEntry(kind, {}, [])) and (
+        not conditions or any(map(_is_about_kind, conditions))
+    )
+
+
+def _is_about_kind(condition: Json) -> bool:
+    return condition.get("field") == "kind"
+
+
+def told(agent: Agent, wanted: Iterable[Json], task: Task | None, *, uses_wire_form: bool) -> str:
+    """Return what an ordinary model is told of all that; empty when anything will do."""
+    return " ".join(_lines(agent, [*wanted], is_for_one=task is not None, uses_wire_form=uses_wire_form))
+
+
+def _lines(agent: Agent, wanted: list[Json], *, is_for_one: bool, uses_wire_form: bool) -> Iterator[str]:
+    if wanted:
+        which = "your response" if is_for_one else 'a response to a request that has a "schema"'
+        yield f'The payload of {which} must also have the fields that the request\'s "schema" asks for.'
+    if agent.output:
+        which = _which(agent.output.when)
+        yield f"The payload of {which} must also satisfy this JSON Schema, beside its text:"
+        yield to_line(agent.output.schema)
+    if uses_wire_form and (wanted or agent.output):
+        yield "(Fields that have no place of their own go into data_json.)"
+
+
+def _which(conditions: Sequence[Mapping[str, Any]]) -> str:
+    if not conditions:
+        return f"entries of kind {' and '.join(CHECKED_KINDS)}"
+    return f"entries for which one of these holds, {to_line([*conditions])},"

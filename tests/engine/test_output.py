@@ -1,0 +1,151 @@
+"""What an agent's entries must be, by its own resume and by the requests that it answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.config import load_config
+from lemming.engine import run_once
+from lemming.inspect.checks import problems_of_agents
+from lemming.messages import read_outbox_entries
+from lemming.testing import journal_lines, make_org, resume, say
+from lemming.timeline.replay.replay import replay
+
+PRICED = {
+    "type": "object",
+    "properties": {"price": {"type": "number", "minimum": 0}, "item": {"type": "string"}},
+    "required": ["price"],
+}
+SAYS_PRICE = {"kind": "report", "payload": {"text": "apples", "price": 3}, "tags": []}
+SAYS_NONE = {"kind": "report", "payload": {"text": "apples", "price": "three"}, "tags": []}
+GREETS = {"kind": "message", "payload": {"text": "hello"}, "tags": []}
+
+
+def reply(*entries: dict[str, Any], **more: Any) -> str:
+    return json.dumps({"outbox_entries": [*entries], **more})
+
+
+def payloads(base: Path) -> list[dict[str, Any]]:
+    return [entry.payload for entry in read_outbox_entries(base, "ada")]
+
+
+def test_an_entry_that_is_not_what_the_output_must_be_is_corrected_by_its_field(base: Path) -> None:
+    script = [
+        {
+            "contains": "/outbox_entries/0/payload/price: 'three' is not of type 'number'",
+            "reply": reply(SAYS_PRICE),
+        },
+        {"reply": reply(SAYS_NONE, GREETS)},
+    ]
+    make_org(base, resume("ada", output={"schema": PRICED}), script=script)
+    (turn,) = run_once(base).turns
+    assert (turn.status, turn.calls) == ("done", 2)
+    assert payloads(base) == [SAYS_PRICE["payload"]]
+    assert [replayed.turns for replayed in replay(base, [1])] == [1]
+
+
+def test_what_stays_wrong_is_left_out_and_the_rest_is_kept(base: Path) -> None:
+    wrong = {**SAYS_NONE, "payload": {"text": "apples"}}
+    make_org(
+        base, resume("ada", output={"schema": PRICED}), script=[{"reply": reply(wrong, SAYS_PRICE, GREETS)}]
+    )
+    (turn,) = run_once(base).turns
+    assert [payload["text"] for payload in payloads(base)] == ["apples", "hello"]
+    assert "left out: /outbox_entries/0/payload/price: this key is required" in turn.remarks
+
+
+def test_conditions_say_which_entries_it_is_about(base: Path) -> None:
+    priced = {"field": "tags", "op": "contains", "value": "priced"}
+    tagged = {**GREETS, "tags": ["priced"]}
+    script = [{"reply": reply(SAYS_NONE, tagged)}]
+    make_org(
+        base, resume("ada", turn={"repairs": 0}, output={"schema": PRICED, "when": [priced]}), script=script
+    )
+    (turn,) = run_once(base).turns
+    assert payloads(base) == [SAYS_NONE["payload"]]
+    assert "left out: /outbox_entries/1/payload/price: this key is required" in turn.remarks
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"text": '{"price": 3, "item": "apple"}'},
+        {"text": "x", "target": None, "data_json": '{"price": 3}'},
+        {"text": "x", "price": 3, "item": None, "target": None, "data_json": None},
+    ],
+)
+def test_the_right_answer_in_another_form_is_put_right(base: Path, payload: dict[str, Any]) -> None:
+    script = [{"reply": reply({**SAYS_PRICE, "payload": payload})}]
+    make_org(base, resume("ada", output={"schema": PRICED}), script=script)
+    (turn,) = run_once(base).turns
+    assert (turn.calls, payloads(base)[0]["price"]) == (1, 3)
+    assert payloads(base)[0].get("item", "") is not None
+
+
+def test_a_backend_that_takes_schemas_is_given_the_fields_and_others_are_told(base: Path) -> None:
+    make_org(base, resume("ada", output={"schema": PRICED}), resume("bob"), script=[{"reply": say("on")}])
+    run_once(base)
+    started = {it["agent"]: it for it in journal_lines(base, 1) if it["type"] == "turn_started"}
+    told = started["ada"]["prompt"][-1]["content"]
+    assert "must also satisfy this JSON Schema" in told
+    assert '"minimum":' in told
+    assert "JSON Schema" not in started["bob"]["prompt"][-1]["content"]
+    assert {"output", "memory"}.isdisjoint(started["bob"]["resume"])
+    assert "wanted" not in started["bob"]
+
+
+def test_a_condition_that_is_none_takes_the_agent_out_and_says_where(base: Path) -> None:
+    when = [{"field": "kind", "op": "iss", "value": "report"}]
+    make_org(base, resume("ada", output={"schema": PRICED, "when": when}))
+    (turn,) = run_once(base).turns
+    assert turn.status == "failed"
+    assert 'output.when.0.op: no operation "iss"' in turn.reason
+
+
+def test_an_answer_to_a_request_with_a_schema_is_corrected_and_then_failed_with_words(base: Path) -> None:
+    asks = {"kind": "request", "payload": {"text": "how much?", "target": "ada", "schema": PRICED}}
+    wrong = {"kind": "response", "payload": {"text": "not much"}}
+    script = [{"agent": "bob", "tick": 1, "reply": reply(asks)}, {"agent": "ada", "reply": reply(wrong)}]
+    quiet = {"schedule": {"wake": "addressed"}}
+    make_org(
+        base,
+        resume("bob", turn={"kinds": ["request"]}),
+        resume("ada", turn={"take": "one"}, **quiet),
+        script=[*script, {"reply": reply()}],
+    )
+    run_once(base)
+    (turn,) = (it for it in run_once(base).turns if it.agent == "ada")
+    assert (turn.status, turn.calls) == ("done", 2)
+    (answer,) = payloads(base)
+    assert answer["status"] == "failed"
+    assert answer["text"] == "the answer is not what was asked for: /price: this key is required"
+    begun = [it for it in journal_lines(base, 2) if it["type"] == "turn_started"]
+    assert [[*it["wanted"].values()] for it in begun if "wanted" in it] == [[PRICED]]
+    assert [replayed.turns for replayed in replay(base, [2])] == [2]
+
+
+def test_a_refusal_is_held_to_no_schema(base: Path) -> None:
+    refusal = {"kind": "response", "payload": {"text": "I may not say", "status": "refused"}}
+    make_org(base, resume("ada", output={"schema": PRICED}), script=[{"reply": reply(refusal)}])
+    (turn,) = run_once(base).turns
+    assert (turn.calls, len(payloads(base))) == (1, 1)
+
+
+def test_validate_names_what_is_wrong_with_an_output(base: Path) -> None:
+    output = {"schema": {"properties": {"a": {"type": "numbr"}, "b": {"$ref": "https://example.org/b"}}}}
+    make_org(
+        base,
+        resume("ada", output=output, turn={"kinds": ["message"]}),
+        resume("bob", output={"schema": {"properties": {"b": {"$ref": "https://example.org/b"}}}}),
+    )
+    found = [str(problem) for problem in problems_of_agents(base, load_config(base), None)]
+    assert any("/output/schema/properties/a/type: no JSON Schema: 'numbr'" in it for it in found), found
+    assert any("no entry must satisfy it" in it for it in found)
+    assert any("b/$ref: https://example.org/b is not in the schema" in it for it in found)
+    assert any("backends that constrain answers are not given it" in it for it in found)
+    (ada, _) = run_once(base).turns
+    assert (ada.status, "no JSON Schema" in ada.reason) == ("failed", True)

@@ -1,0 +1,89 @@
+"""Schemas that people write, as backends take them: closed, every property required."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from lemming.answer_payloads import fitted
+from lemming.kinds import MESSAGE_KINDS
+from lemming.reply_schemas import Form, brief_schema, reply_schema, why_not_carried
+
+ORDER = {
+    "type": "object",
+    "properties": {
+        "lines": {"type": "array", "minItems": 1, "items": {"$ref": "#/$defs/line"}},
+        "urgent": {"type": "boolean"},
+        "by": {"type": ["string", "null"]},
+        "way": {"enum": ["post", "hand"]},
+    },
+    "required": ["lines"],
+    "$defs": {
+        "line": {
+            "type": "object",
+            "properties": {"what": {"type": "string"}, "count": {"type": "integer", "minimum": 1}},
+            "required": ["what"],
+            "additionalProperties": False,
+        }
+    },
+}
+FORM = Form(("report", "response"), ("report", "response"), ORDER)
+
+
+def objects_in(schema: Any) -> list[dict[str, Any]]:
+    if isinstance(schema, list):
+        return [found for item in schema for found in objects_in(item)]
+    if not isinstance(schema, dict):
+        return []
+    own = [schema] if schema.get("type") == "object" else []
+    return [*own, *(found for item in schema.values() for found in objects_in(item))]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [reply_schema(kinds=MESSAGE_KINDS, tools={}, forms=[FORM]), brief_schema(kinds=MESSAGE_KINDS, form=FORM)],
+)
+def test_every_object_is_closed_and_every_property_required(schema: dict[str, Any]) -> None:
+    Draft202012Validator.check_schema(schema)
+    for found in objects_in(schema):
+        assert found["additionalProperties"] is False
+        assert found["required"] == [*found["properties"]]
+
+
+def test_what_the_wire_form_admits_satisfies_the_schema_it_stands_for() -> None:
+    wire = {
+        "text": "an order", "target": None, "data_json": None, "urgent": None, "by": None, "way": None,
+        "lines": [{"what": "apples", "count": None}],
+    }  # fmt: skip
+    reply = {
+        "outbox_entries": [{"kind": "report", "payload": wire, "tags": []}],
+        "tool_calls": [], "memory_updates": [], "notes": "",
+    }  # fmt: skip
+    schema = reply_schema(kinds=MESSAGE_KINDS, tools={}, forms=[FORM])
+    assert Draft202012Validator(schema).is_valid(reply)
+    payload, wrong = fitted(wire, ORDER)
+    assert wrong == []
+    assert payload["lines"] == [{"what": "apples"}]
+    free = {**reply, "outbox_entries": [{"kind": "report", "payload": {"text": "no order"}, "tags": []}]}
+    assert not Draft202012Validator(schema).is_valid(free)
+    refused = {"kind": "response", "payload": {"text": "no", "status": "refused"}, "tags": []}
+    assert Draft202012Validator(schema).is_valid({**reply, "outbox_entries": [refused]})
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"type": "object"}, "its keys are not laid down"),
+        ({"properties": {"a": {}}}, "/properties/a: it has no type"),
+        ({"properties": {"a": {"oneOf": []}}}, "/properties/a/oneOf cannot be said there"),
+        ({"properties": {"a": {"$ref": "#"}}}, "refers to itself"),
+        ({"properties": {"a": {"$ref": "https://example.org/a.json"}}}, "is not in it"),
+        ({"type": "string"}, "it is not that of an object"),
+    ],
+)
+def test_what_cannot_be_carried_says_why_and_stays_out(schema: dict[str, Any], why: str) -> None:
+    assert why in why_not_carried(schema)
+    form = Form(("report",), ("report",), schema)
+    assert reply_schema(kinds=["report"], tools={}, forms=[form]) == reply_schema(kinds=["report"], tools={})
