@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from lemming.files.jsontext import to_line
@@ -26,14 +25,15 @@ def tokens_in(messages: list[Message]) -> int:
     >>> tokens_in([{"role": "user", "content": "Say hello."}])
     3
     """
-    return sum([_estimate(text) for message in messages for text in _texts_of(message)])
+    return sum(
+        [_estimate(message["content"] if len(message) == 2 else _all_of(message)) for message in messages]
+    )
 
 
-def _texts_of(message: Message) -> Iterator[str]:
-    yield message["content"]
+def _all_of(message: Message) -> str:
+    """Return the text of a message with what it has of tools and calls."""
     further = [message[key] for key in ("tools", "calls", "kept") if message.get(key)]
-    if further:
-        yield to_line(further)
+    return f"{message['content']}{to_line(further)}" if further else message["content"]
 
 
 def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
@@ -41,7 +41,9 @@ def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
     counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
     return Tokens(
         tokens_in(messages) if counted_in is None else counted_in,
-        tokens_in([{"content": reply.text, "calls": reply.calls}]) if counted_out is None else counted_out,
+        _estimate(f"{reply.text}{to_line([*reply.calls])}" if reply.calls else reply.text)
+        if counted_out is None
+        else counted_out,
         _counted(reply.cached_tokens) or 0,
         counted_in is None or counted_out is None,
     )
