@@ -22,6 +22,7 @@ from lemming.inspect.output_checks import problems_of_output
 from lemming.inspect.plan_checks import problems_of_plan
 from lemming.inspect.readiness import seen_on_the_way
 from lemming.inspect.skill_checks import problems_of_skills
+from lemming.inspect.strategy_checks import problems_of_strategy
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.mcp.offered import problems_of_servers, why_no_tool
@@ -194,6 +195,7 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     yield from _about_tools(place, agent, config, base)
     yield from _about_files(place, agent, base)
     yield from problems_of_plan(base, agent, config)
+    yield from problems_of_strategy(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
         yield from problems_of_skills(base, agent, config)

@@ -45,10 +45,25 @@ def inputs_of(started: TurnStarted, snapshot: Snapshot) -> TurnInputs:
             inputs.allocation, max_credits=credits_of(config, now.name, now.credits).max_credits
         ),
     )
+    if why := _why_no_critic(inputs, now, snapshot):
+        return replace(inputs, problem=UnknownModel(why))
     try:
         return replace(inputs, model=config.model(now.model.key))
     except UnknownModel as error:
         return replace(inputs, problem=error)
+
+
+def _why_no_critic(inputs: TurnInputs, now: Agent, snapshot: Snapshot) -> str:
+    """Return why a turn may ask nobody any more, where its strategy could ask whom its agent may not now."""
+    begun = inputs.agent.turn
+    if begun.strategy is None:
+        return ""
+    if (begun.strategy, begun.options) != (now.turn.strategy, now.turn.options):
+        return f"the strategy of {now.name} has changed during its turn: no model is asked"
+    critic = snapshot.survey.agents.get(str(begun.options.get("agent")))
+    if "model" in inputs.given and (critic is None or critic.model.key != inputs.given["model"]):
+        return f"the critic of {now.name} has changed during its turn: no model is asked"
+    return ""
 
 
 def refused_places(snapshot: Snapshot, agent: Agent, records: Iterable[Record]) -> dict[str, str]:

@@ -329,7 +329,7 @@ class Draft:
                 why = f"{call.tool} ends the turn when it fails: {result.output}"
                 self.stopped_by = ToolError(why[:2000])
         elif self.repeats.is_stuck(index, call, result) and not self.source.knows(len(self.answers)):
-            self.over = "repeats"
+            self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:

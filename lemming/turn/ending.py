@@ -80,7 +80,7 @@ def _waiting_reason(draft: Draft, status: Status) -> str:
     if draft.left:
         return draft.left
     if not draft.unshown:
-        return "the request is not answered yet"
+        return "the request is not answered yet" if draft.task else "its credits are used up"
     count = len(draft.unshown)
     return f"{count} tool result{'s' if count > 1 else ''} for its next turn"
 

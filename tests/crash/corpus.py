@@ -20,6 +20,7 @@ from parts import by_hand, call, remembers
 from planned_corpus import planned
 from served_corpus import asked_back, served
 from skilled_corpus import skilled
+from strategies_corpus import strategies
 
 from lemming.files import fs
 from lemming.files.jsontext import pretty
@@ -357,6 +358,7 @@ CASES = [
     Case(broken, 2),
     Case(failing, 2),
     Case(stand_in, 2),
+    Case(strategies, 4, at_once=3),
     Case(acting, 2),
     Case(crowd, 2, at_once=3),
     Case(letters, 3),

@@ -169,6 +169,7 @@ def _step(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any, tuple[P
     end: End | None = None
     while step.status == "open" and not end:
         if step.replies >= options.step_replies:
+            yield from turn.act(TurnReply())  # what its tools gave is nothing for what comes next
             step = replace(step, status="failed", result=f"{FAILED} it took {step.replies} replies")
         elif not turn.replies_left:
             end = "step_limit"
