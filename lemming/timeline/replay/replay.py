@@ -26,7 +26,7 @@ from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, Tu
 from lemming.llm.backends.replay import replayed
 from lemming.models import ModelEntry
 from lemming.organisation import OrgPath
-from lemming.providers import Reply, Request
+from lemming.providers import Message, Reply, Request
 from lemming.report import FileWritten, TurnReport
 from lemming.tick.answers import recorded_result
 from lemming.tick.counter import load_counter, persist_tick
@@ -48,6 +48,7 @@ from lemming.timeline.verify.root import file_digest
 from lemming.tools import ToolContext, ToolResult
 from lemming.turn.inputs import from_record
 from lemming.turn.loop import take_turn
+from lemming.turn.named import SHIPPED
 
 OUTSIDE = ".lemming/outside"
 """Where a replay into a folder puts the files that turns wrote outside their organisation."""
@@ -252,8 +253,12 @@ class Rerun(Runtime):
         record = self.recorded.answers.get((request.agent, request.step))
         if record is None:
             raise missing(self.recorded, request.agent, f"call {request.step} of its model")
-        recorded = self.recorded.started[request.agent].prompt
+        started = self.recorded.started[request.agent]
+        recorded = started.prompt
         now = request.messages[: len(recorded)] if request.step else request.messages
+        if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
+            is_free = request.step or strategy not in SHIPPED
+            now = recorded if is_free else _without_question(now, recorded)
         if now != recorded:
             raise Difference(
                 "the prompt is not the recorded one",
@@ -333,3 +338,11 @@ class Rerun(Runtime):
 
 def _text(file: Path) -> str:
     return fs.read_bytes(file, _SHOWN_BYTES)[:_SHOWN_BYTES].decode("utf-8", "replace")
+
+
+def _without_question(asked: list[Message], prompt: list[Message]) -> list[Message]:
+    """Return the messages of a first question without what a strategy has put after the prompt's end."""
+    shared = asked[: len(prompt)]
+    if not prompt or len(shared) < len(prompt) or not shared[-1]["content"].startswith(prompt[-1]["content"]):
+        return asked
+    return [*shared[:-1], {**shared[-1], "content": prompt[-1]["content"]}]
