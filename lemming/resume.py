@@ -180,6 +180,22 @@ class Output:
                 raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Recollection:
+    """How much of what was said before the prompt holds."""
+
+    strategy: Literal["window", "summary"] = field(
+        default="window",
+        metadata=about(
+            '"window": the newest entries that fit; "summary": of a conversation, what no longer fits is '
+            "summed up by the agent's own model."
+        ),
+    )
+    max_tokens: int = field(
+        metadata=about("So many tokens, as estimated, of entries said before.", ge=50, le=10_000_000)
+    )
+
+
 class Member(NamedTuple):
     """One whom an agent may ask: `name` is what its tool is called by, ask_<name>."""
 
@@ -258,6 +274,9 @@ class Agent:
     credits: AgentCredits = field(default_factory=AgentCredits)
     team: Team | None = field(default=None, metadata=about("Whom it may ask and hand on to; null: nobody."))
     turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
+    memory: Recollection | None = field(
+        default=None, metadata=about("How much of what was said before its prompts hold; null: no limit.")
+    )
     output: Output | None = field(
         default=None, metadata=about("What its entries must be; null: any payload will do.")
     )
@@ -324,6 +343,7 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
     "": {
         "clock": False,
         "guides": False,
+        "memory": None,
         "output": None,
         "paused": "",
         "skills": [],

@@ -75,6 +75,16 @@ class TaskJson(TypedDict):
     begun: BegunJson
 
 
+class RecapJson(TypedDict):
+    """The question for a summary that comes before a turn's first: `lemming.turn.recollection`."""
+
+    key: str
+    through: str
+    before: str
+    most: Count
+    messages: list[MessageJson]
+
+
 Read = Annotated[Json, ReadMarkJson]
 
 Inputs = Annotated[Json, InputsJson]

@@ -45,6 +45,7 @@ from lemming.journal.parts import (
     MessageJson,
     ModelJson,
     Read,
+    RecapJson,
     ResumeJson,
     State,
     TaskJson,
@@ -123,6 +124,7 @@ class TurnStarted(Record):
     images: Annotated[list[dict[str, str]], list[ImageJson]] = []  # noqa: RUF012
     given: Annotated[Json, {"description": "What its strategy needs beside the prompt."}] = {}  # noqa: RUF012
     wanted: dict[str, Json] = {}  # noqa: RUF012
+    recap: Annotated[Json, RecapJson] = {}  # noqa: RUF012
 
     if not TYPE_CHECKING:
 

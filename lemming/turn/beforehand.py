@@ -15,6 +15,7 @@ from lemming.toolset import Toolset
 from lemming.turn.named import Beforehand, strategy_of
 from lemming.turn.opening import Surroundings
 from lemming.turn.planned import own_memories
+from lemming.turn.recollection import PREFIX
 
 _PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
 """Where `plan_execute` keeps plans: its questions show the one that counts."""
@@ -39,6 +40,8 @@ def memory_shown(
     """Return the memories that a prompt shows: not those that stand elsewhere in it, or are a tool's own."""
     if entry.provider == PROVIDER and task is not None and task.request is not None:
         return own_memories(values, task.request.id)
+    if agent.memory and agent.memory.strategy == "summary":  # the one that counts is shown beside them
+        values = {key: value for key, value in values.items() if not key.startswith(PREFIX)}
     if agent.turn.strategy == "plan_execute":  # it is told of its plan beside them
         return {key: value for key, value in values.items() if not _PLAN.fullmatch(key)}
     if toolset.own_memories:

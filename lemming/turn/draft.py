@@ -7,10 +7,11 @@ strategy to say (`lemming.turn.loop`); whatever comes from outside comes from it
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Literal
 
 from lemming.contract import MAX_TOOL_CALLS, Keep, NewEntry, ToolCall, TurnReply, parse_reply
-from lemming.errors import ContractError, LemmingError, OutOfCredits, ToolError
+from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
 from lemming.files.effects import FileEffect
 from lemming.memory import memory_effect
 from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
@@ -23,12 +24,13 @@ from lemming.tools import ToolResult
 from lemming.turn.actions import as_reply
 from lemming.turn.attachments import attach
 from lemming.turn.prompt import native_tools
+from lemming.turn.recollection import recap_message
 from lemming.turn.repeats import Repeats
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, answering
 from lemming.turn.team import TeamTool, team_tools
 from lemming.turn.values import Answer, Answers, TurnInputs
-from lemming.turn.wanted import Wanted
+from lemming.turn.wanted import PayloadCheck
 
 
 class Draft:
@@ -53,11 +55,12 @@ class Draft:
         self.outside: list[dict[str, Any]] = []
         self.passed_on: dict[str, float] = {}  # by the resume that says so
         self.shown = self.accepted = 0
+        self.in_vain = self.beforehand = 0
         self.remarks: list[str] = []
         self.notes = ""
         self.team = team_tools(inputs.agent)
         self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
-        self.wanted = None if self.may_rest else Wanted.of(inputs)
+        self.wanted = None if self.may_rest else PayloadCheck.of(inputs)
         self.is_handed_on = False
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
         self.untold: set[int] = set()
@@ -90,6 +93,11 @@ class Draft:
     def misfit(self) -> str:
         """Why the answer in the last reply is not what was asked for; empty when it is, or there is none."""
         return self.wanted.misfit if self.wanted else ""
+
+    @property
+    def questions(self) -> int:
+        """How many questions were asked, those without an answer included."""
+        return len(self.answers) + self.in_vain
 
     @property
     def may_rest(self) -> bool:
@@ -149,8 +157,31 @@ class Draft:
         """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`."""
         if self.task and self.task.budget is not None and self.task.spent + self.cost >= self.task.budget:
             raise OutOfCredits(f"the request's budget of {self.task.budget:g} credits is used up")
-        self.answers.append(self.source.ask(len(self.answers), messages, model, schema))
-        return self.answers[-1]
+        try:
+            answer = self.source.ask(self.questions, messages, model, schema)
+        except (OutOfCredits, ProviderError):
+            self.in_vain += 1  # what stood in its place has its number
+            raise
+        self.answers.append(answer)
+        return answer
+
+    def sum_up(self) -> None:
+        """Ask for the summary of what the prompt leaves out, keep it, and show it; without one, go on."""
+        recap, prompt = self.inputs.recap, self.inputs.prompt
+        text = recap["before"]
+        try:
+            answer = self.ask(recap["messages"], schema={})
+            require_reply(answer.finish)
+            if not (said := answer.text.strip()):
+                raise ContractError("the answer is empty")
+        except (OutOfCredits, ProviderError, ContractError) as error:
+            self.remarks.append(f"what was said before is not summed up: {error}"[:500])
+        else:
+            text = said[: 4 * recap["most"]]
+            self.stage_memory(recap["key"], {"through": recap["through"], "text": text}, answer.at)
+        self.beforehand = len(self.answers)
+        if text:
+            self.inputs = replace(self.inputs, prompt=[*prompt[:-1], recap_message(text), prompt[-1]])
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply that an answer is; raise `ContractError` for what is none."""
@@ -328,7 +359,7 @@ class Draft:
             if self.over == "failed":
                 why = f"{call.tool} ends the turn when it fails: {result.output}"
                 self.stopped_by = ToolError(why[:2000])
-        elif self.repeats.is_stuck(index, call, result) and not self.source.knows(len(self.answers)):
+        elif self.repeats.is_stuck(index, call, result) and not self.source.knows(self.questions):
             self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
 

@@ -39,12 +39,15 @@ from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
 from lemming.turn.prompt import SITUATIONS, Seen
+from lemming.turn.recollection import recall
 from lemming.turn.serving import Serving, serving_of
 from lemming.turn.team import answered_results, team_tools
 from lemming.turn.values import TurnInputs
 from lemming.turn.wanted import told, wanted_of
 
 NOTHING: Mapping[str, bytes] = {}
+MAY_BE_EMPTY = ("out_of_reach", "open_requests", "images", "given", "wanted", "recap")
+"""Of `TurnInputs`, what a record holds where it says anything."""
 
 
 class Gathered(NamedTuple):
@@ -77,6 +80,8 @@ def gather(
     asked: list[OutboxEntry] = []
     if agent.turn.take == "all" and tasks and not task:
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
+    recalled = recall(agent, entry, task, inbox, memories)
+    task, inbox = recalled.task, recalled.inbox
     added = _added(now, agent, entry, guides, held)
     wanted = wanted_of([task.request] if task else asked)
     awaited = wanted.get(task.begun.request) if task else None
@@ -102,6 +107,8 @@ def gather(
         memory_chars=settings.memory_chars,
         uses_wire_form=opening.takes_schema,
         calls_tools=opening.calls_tools,
+        left_out=recalled.left_out,
+        summary=recalled.summary,
     )
     seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
     situation = SITUATIONS[entry.prompt](seen)
@@ -122,6 +129,7 @@ def gather(
         task=serving_of(task, at=now.at, may_hand_on=may_hand_on) if task else None,
         open_requests={request.identity: request.agent for request in asked},
         wanted=wanted,
+        recap=dict(recalled.recap),
         out_of_reach=_out_of_reach(now, agent, task),
         images=_images(now, agent, task, inbox, held) if entry.images else [],
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
@@ -287,13 +295,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
     """Return what the journal says of the inputs, and, as JSON, what all turns of the agent begin with."""
     inputs, opening = gathered.inputs, gathered.opening
     task = {"task": inputs.task.as_json()} if inputs.task else {}
-    optional = {
-        "out_of_reach": inputs.out_of_reach,
-        "open_requests": inputs.open_requests,
-        "images": inputs.images,
-        "given": inputs.given,
-        "wanted": inputs.wanted,
-    }
+    optional = {key: getattr(inputs, key) for key in MAY_BE_EMPTY}
     record = TurnStarted(
         agent=inputs.agent.name,
         entries=gathered.entries,
@@ -305,7 +307,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
         inputs=inputs.fingerprint,
         damaged=sorted(inputs.damaged),
         **task,  # type: ignore[arg-type]
-        **{key: value for key, value in optional.items() if value},  # type: ignore[arg-type]
+        **{key: value for key, value in optional.items() if value},
     )
     return record, opening.written
 
@@ -327,11 +329,7 @@ def from_record(record: TurnStarted, tick: int) -> TurnInputs:
         fingerprint=record.inputs,
         damaged=frozenset(record.damaged),
         task=Serving.from_json(record.task) if record.task else None,
-        out_of_reach=record.out_of_reach,
-        open_requests=record.open_requests,
-        images=record.images,
-        given=record.given,
-        wanted=record.wanted,
+        **{key: getattr(record, key) for key in MAY_BE_EMPTY},
     )
 
 

@@ -30,6 +30,8 @@ def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ..
     """
     if draft.task and draft.task.is_used_up:
         return draft.give_up()
+    if draft.inputs.recap:
+        draft.sum_up()
     limits = draft.inputs.agent.turn
     options = None
     if strategy is None and limits.strategy is not None:
@@ -93,6 +95,8 @@ def finish(
     except OutOfCredits as error:
         if not draft.answers:
             return add_up(draft, "out_of_credits", error)
+        if len(draft.answers) == draft.beforehand:
+            return add_up(draft, "no_answer", error)
         draft.remarks.append(str(error))
         return add_up(draft, "out_of_credits")
     except ContractError as error:

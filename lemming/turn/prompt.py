@@ -47,6 +47,8 @@ class Seen:
     uses_wire_form: bool = False
     calls_tools: bool = False
     wanted: str = ""
+    left_out: int = 0
+    summary: str = ""
 
 
 def full_opening(agent: Agent, tools: Iterable[Tool]) -> list[Message]:
@@ -73,6 +75,7 @@ def brief_situation(seen: Seen) -> Message:
     lines += [f"{key}: {_plain(value)}" for key, value in seen.memory.items()]
     lines += [f"{entry.agent}: {_text_of(entry)}" for entry in seen.inbox.unread]
     lines += _brief_task(seen.task) if seen.task else []
+    lines += [f"({seen.left_out} older entries are left out)"] if seen.left_out else []
     lines += [f"result of {result['tool']}: {result['output']}" for result in seen.results]
     lines += [f"warning: {warning}" for warning in seen.warnings]
     lines += seen.time
@@ -99,6 +102,7 @@ def values_situation(seen: Seen) -> Message:
         "warnings": [*seen.warnings],
         **({"jobs": [*seen.jobs]} if seen.jobs else {}),
         **({"told": [*seen.added]} if seen.added else {}),
+        **({"left_out": seen.left_out} if seen.left_out else {}),
         **({"output": asdict(seen.agent.output)} if seen.agent.output else {}),
         **seen.outside,
     }
@@ -196,20 +200,22 @@ def _situation(seen: Seen) -> str:
     above = [("Your memory", "\n".join(_memory_lines(seen)), "empty")]
     above += [(f"File: {label}", quoted(text), "empty") for label, text in seen.context]
     if seen.task:
-        below = _task_sections(seen.task)
+        below = _task_sections(seen.task, seen.left_out, seen.summary)
     else:
         below = _asked_sections(seen) if seen.agent.turn.take == "all" else []
         apart = {id(entry) for entry in (*seen.asked, *_answers(seen))}
         new = "\n".join([entry.line for entry in inbox.unread if id(entry) not in apart])
         below.append((f"New entries in your inbox, oldest first{more}", new, "none"))
+    left_out = _left_out(0 if seen.task else seen.left_out)
+    before = f"Entries you have seen before, or addressed to others{left_out}"
     below += [
         (title, "\n".join(lines), "none")
         for title, lines in (
-            ("Entries you have seen before, or addressed to others", [e.line for e in inbox.known]),
+            (before, [e.line for e in inbox.known]),
             ("Your own latest entries", [e.line for e in inbox.own]),
             ("Results of your earlier tool calls", [quoted(to_line(result)) for result in seen.results]),
         )
-        if lines
+        if lines or (left_out and title.endswith(left_out))
     ]
     # One mark for all: no part can hold that of another.
     mark = mark_for([seen.agent.name, str(seen.tick), *[text for _, text, _ in above + below]])
@@ -246,7 +252,12 @@ def _answers(seen: Seen) -> list[OutboxEntry]:
     return [entry for entry in unread if entry.kind == "response" and seen.agent.name in entry.targets]
 
 
-def _task_sections(task: Task) -> list[tuple[str, str, str]]:
+def _left_out(count: int) -> str:
+    """Return what the title of what was said before says of entries that its prompt has no room for."""
+    return f"; {count} older one{' is' if count == 1 else 's are'} left out" if count else ""
+
+
+def _task_sections(task: Task, left_out: int = 0, summary: str = "") -> list[tuple[str, str, str]]:
     """Return what a turn is for, and what belongs to it."""
     sections = []
     if task.request:
@@ -255,10 +266,13 @@ def _task_sections(task: Task) -> list[tuple[str, str, str]]:
     said = "\n".join([entry.line for entry in task.thread])
     answers = "\n".join([quoted(to_line(_asked(ended))) for ended in task.asked if not ended.asked.call])
     more = [
-        ("Said before in this conversation, oldest first", said),
+        ("Said before that, summed up by you", quoted(summary)),
+        (f"Said before in this conversation, oldest first{_left_out(left_out)}", said),
         ("What you asked for it, and the answers", answers),
     ]
-    return [*sections, *((title, text, "none") for title, text in more if text)]
+    said_of_none = _left_out(left_out)
+    told = (it for it in more if it[1] or (said_of_none and it[0].endswith(said_of_none)))
+    return [*sections, *((title, text, "none") for title, text in told)]
 
 
 def _brief_task(task: Task) -> list[str]:

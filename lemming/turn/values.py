@@ -44,6 +44,8 @@ class TurnInputs:
     """Who asked, by the identity of the open requests that the prompt shows beside others."""
     wanted: dict[str, Any] = field(default_factory=dict)
     """The JSON Schemas of the answers, by the identity of the requests that the turn is shown."""
+    recap: dict[str, Any] = field(default_factory=dict)
+    """The question that is asked first, for a summary of what the prompt leaves out (`recollection`)."""
     out_of_reach: dict[str, str] = field(default_factory=dict)
     """Why tools that ask the team cannot reach it, by their names."""
     images: list[dict[str, str]] = field(default_factory=list)

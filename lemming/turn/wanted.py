@@ -29,7 +29,7 @@ CHECKED_KINDS = ("report", "response")
 GIVES_NONE = ("failed", "refused")
 
 
-class Wanted:
+class PayloadCheck:
     """Holds a turn's entries against what they must be. `misfit`: why the last answer was none."""
 
     def __init__(self, inputs: TurnInputs) -> None:
@@ -37,7 +37,7 @@ class Wanted:
         self.misfit = ""
 
     @classmethod
-    def of(cls, inputs: TurnInputs) -> Wanted | None:
+    def of(cls, inputs: TurnInputs) -> PayloadCheck | None:
         """Return what a turn's entries are held against; None when anything will do."""
         return cls(inputs) if inputs.agent.output or inputs.wanted else None
 

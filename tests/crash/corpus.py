@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from asked_corpus import asked, by_the_clock, team
 from dropped_corpus import dropped
 from files_corpus import filing, keeping
+from formed_corpus import formed
 from functions_corpus import functions
 from models_corpus import acting, stand_in
 from native_corpus import native
@@ -378,6 +379,7 @@ CASES = [
     Case(functions, 2, at_once=2),
     *([Case(served, 2, at_once=2), Case(asked_back, 2)] if find_spec("mcp") else ()),
     Case(native, 2, at_once=2),
+    Case(formed, 4, at_once=3),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""
