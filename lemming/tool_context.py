@@ -35,7 +35,7 @@ LINES_LIMIT, LINE_CHARS = 200, 2000
 
 
 @dataclass
-class Wanted:
+class CallEffects:
     """What a call asks for beside its result: memories by key, entries, lines for the log."""
 
     memories: dict[str, Any] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class ToolContext:
     tool: str = ""
     limit_s: float = math.inf
     stop: threading.Event | None = None
-    wanted: Wanted = field(default_factory=Wanted)
+    wanted: CallEffects = field(default_factory=CallEffects)
     answered: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -137,7 +137,7 @@ class ToolContext:
         """Lines for the engine's log, such as `ctx.log.info("asked the server", city=city)`."""
         return Log(self.wanted.lines)
 
-    def all_wanted(self) -> Wanted:
+    def all_wanted(self) -> CallEffects:
         """Return what the call has asked for, its state with the memories where that has changed."""
         found = self.wanted
         if found.state is not None and found.state != self.memory.get(self.state_key, {}):

@@ -32,7 +32,7 @@ class Custom(LLMProvider):
         return f"{self.voice}: {messages[-1]['content']}"
 
 
-register_provider("custom", Custom)
+register_provider("voiced", Custom)
 
 
 def test_the_guides_import_lines_work() -> None:
@@ -48,11 +48,11 @@ def test_every_built_in_name_has_a_class() -> None:
 
 
 def test_a_registered_provider_is_made_with_its_options(request_: Request) -> None:
-    assert ask(make_provider("custom", {"voice": "loud"}), request_).text == "loud: Say hello."
+    assert ask(make_provider("voiced", {"voice": "loud"}), request_).text == "loud: Say hello."
 
 
 def test_a_provider_that_asks_for_the_organisations_folder_gets_it(tmp_path: Path) -> None:
-    provider = make_provider("custom", {}, base=tmp_path)
+    provider = make_provider("voiced", {}, base=tmp_path)
     assert isinstance(provider, Custom)
     assert provider.base == tmp_path
     make_provider("openai", {}, base=tmp_path)
@@ -61,8 +61,8 @@ def test_a_provider_that_asks_for_the_organisations_folder_gets_it(tmp_path: Pat
 @pytest.mark.parametrize(
     ("name", "options", "message", "hint"),
     [
-        ("custom", {"voic": "soft"}, "unexpected keyword argument 'voic'", 'did you mean "voice"?'),
-        ("custom", {"base": "/etc"}, "unexpected keyword argument 'base'", "options of custom: voice"),
+        ("voiced", {"voic": "soft"}, "unexpected keyword argument 'voic'", 'did you mean "voice"?'),
+        ("voiced", {"base": "/etc"}, "unexpected keyword argument 'base'", "options of voiced: voice"),
         ("openai", {"api_key": "sk-1234"}, "a key must not be in a file", "api_key_env"),
         ("openai", {"api": "assistants"}, "option \"api\": Input should be 'chat' or 'responses'", ""),
         ("ollama", {"num_ctx": "8k"}, 'option "num_ctx": Input should be a valid integer', ""),

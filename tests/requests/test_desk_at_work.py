@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -18,6 +19,7 @@ from lemming.tick.counter import load_tick
 
 QUIET = {"schedule": {"wake": "addressed"}}
 AGENTS = ("desk", "researcher", "writer", "second", "critic", "billing", "human")
+EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 PERSON_SLEEPS = 4  # ticks until the person answers
 
 
@@ -106,7 +108,8 @@ def paid_calls(org: Path, ticks: int) -> Counter[tuple[int, str, int]]:
     )
 
 
-@pytest.mark.parametrize("questions", [24, pytest.param(200, marks=pytest.mark.crash)])
+@pytest.mark.crash
+@pytest.mark.parametrize("questions", [200] if EVERYTHING else [24])
 def test_nothing_is_lost_or_done_twice_however_often_the_engine_dies(tmp_path: Path, questions: int) -> None:
     dice = random.Random(7)
     asked = [f"{dice.choice(('easy', 'hard', 'bill'))} {number}" for number in range(questions)]

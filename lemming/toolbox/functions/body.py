@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
 from lemming.llm.retrying import try_again
 from lemming.plugins.errors import is_own, provider_error, words_of
-from lemming.tool_context import ToolContext, Wanted
+from lemming.tool_context import CallEffects, ToolContext
 from lemming.toolbox.functions.values import as_result
 from lemming.tools import ToolResult
 
@@ -29,7 +29,7 @@ class Done:
     """What a call came to: its result, what it asked for, and the steps of what went wrong, for the log."""
 
     result: ToolResult
-    wanted: Wanted
+    wanted: CallEffects
     trace: str = ""
     needs_end: bool = False  # the process is not to be used again
 
@@ -41,7 +41,7 @@ def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> 
     """
     tried = 0
 
-    def once() -> tuple[ToolResult, Wanted]:
+    def once() -> tuple[ToolResult, CallEffects]:
         nonlocal tried
         tried += 1
         fresh = tool.fresh(context)
@@ -86,7 +86,9 @@ def _failed(tool: FunctionTool, error: BaseException, tried: int) -> Done:
     trace = "" if isinstance(error, ToolError) else trace_of(error, tool.base)
     needs_end = isinstance(error, MemoryError)
     why, outcome = _words(tool, error)
-    return Done(_with_attempts(ToolResult(False, why, outcome=outcome), tried), Wanted(), trace, needs_end)
+    return Done(
+        _with_attempts(ToolResult(False, why, outcome=outcome), tried), CallEffects(), trace, needs_end
+    )
 
 
 def _words(tool: FunctionTool, error: BaseException) -> tuple[str, Outcome]:

@@ -14,7 +14,7 @@ from lemming.declared import TOOL_NAME, TOOL_NAME_RULE, declared
 from lemming.errors import ConfigError, InvalidArguments
 from lemming.files.jsontext import compact
 from lemming.logging_config import EngineLog
-from lemming.tool_context import ToolContext, Wanted
+from lemming.tool_context import CallEffects, ToolContext
 from lemming.toolbox.functions import caching, keeping
 from lemming.toolbox.functions.body import Done, run
 from lemming.toolbox.functions.docstrings import described
@@ -117,7 +117,7 @@ class FunctionTool(Tool):
 
     def fresh(self, context: ToolContext) -> ToolContext:
         """Return a context of a call of this tool that has asked for nothing yet."""
-        return replace(context, tool=self.name, wanted=Wanted())
+        return replace(context, tool=self.name, wanted=CallEffects())
 
     def invoke(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         """Run a call, in a process of its own where that can be; give the kept result where there is one."""

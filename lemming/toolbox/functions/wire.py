@@ -10,7 +10,7 @@ from lemming.config import Org
 from lemming.contract import NewEntry
 from lemming.files.fitting import fit
 from lemming.organisation import Organisation
-from lemming.tool_context import ToolContext, Wanted
+from lemming.tool_context import CallEffects, ToolContext
 from lemming.toolbox.functions.body import Done
 from lemming.toolbox.functions.homes import Home
 from lemming.toolbox.functions.loading import Sources
@@ -93,5 +93,5 @@ def done_in(plain: dict[str, Any]) -> Done:
     )
     entries = [NewEntry(**entry) for entry in plain["entries"]]
     lines = [(level, said, told) for level, said, told in plain["lines"]]
-    wanted = Wanted(memories=plain["memories"], entries=entries, lines=lines)
+    wanted = CallEffects(memories=plain["memories"], entries=entries, lines=lines)
     return Done(result, wanted, plain["trace"], plain["needs_end"])

@@ -18,7 +18,7 @@ from pydantic_core import from_json, to_json
 
 from lemming.declared import declared
 from lemming.errors import LemmingError, ToolError
-from lemming.tool_context import Wanted
+from lemming.tool_context import CallEffects
 from lemming.toolbox.functions.body import Done, run, trace_of
 from lemming.toolbox.functions.homes import Home, found_in
 from lemming.toolbox.functions.loading import Sources, load
@@ -46,10 +46,10 @@ def _answer(request: dict[str, Any], tools: dict[Home, FunctionTool], sources: S
             tools[home] = _found(home, Path(request["base"]), sources)
         done = run(tools[home], request["args"], context_in(request))
     except LemmingError as error:
-        done = Done(ToolResult(False, str(error)), Wanted())
+        done = Done(ToolResult(False, str(error)), CallEffects())
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: loading somebody's code
         why = f"{home.qualname} cannot be loaded: {type(error).__name__}: {error}"
-        done = Done(ToolResult(False, why), Wanted(), trace_of(error, Path(request["base"])))
+        done = Done(ToolResult(False, why), CallEffects(), trace_of(error, Path(request["base"])))
     return to_json(reply_of(done)) + b"\n"
 
 

@@ -22,7 +22,7 @@ from lemming.errors import ToolError
 from lemming.files.jsontext import compact, parse
 from lemming.organisation import Organisation
 from lemming.sandbox import keeper
-from lemming.tool_context import ToolContext, Wanted
+from lemming.tool_context import CallEffects, ToolContext
 from lemming.toolbox.functions.body import Done
 from lemming.toolbox.functions.homes import Home
 from lemming.toolbox.functions.loading import Sources
@@ -56,7 +56,7 @@ class Workers:
                 done = done_in(parse(worker.ask(request, context), limit_bytes=REPLY_LIMIT_BYTES))
             except _Ended as error:
                 worker.end()
-                return Done(error.result(tool, context.limit_s), Wanted())
+                return Done(error.result(tool, context.limit_s), CallEffects())
             except BaseException:
                 worker.end()
                 raise
