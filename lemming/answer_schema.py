@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 MOST_PROBLEMS = 5
@@ -76,13 +77,58 @@ def flaw_of(schema: Json) -> tuple[str, str]:
 
     error = next(Draft202012Validator(Draft202012Validator.META_SCHEMA).iter_errors(schema), None)
     if error is None:
-        return "", ""
+        return _flaw_of_use(schema)
     return error.message[:200], "".join(f"/{part}" for part in error.path)
 
 
 def _validator(schema: Json) -> Any:
     """Return the validator of a schema; what it refers to elsewhere is not fetched."""
     from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
     from referencing import Registry
 
-    return Draft202012Validator(schema, registry=Registry())
+    kind: Any = extend(Draft202012Validator, {"pattern": _matches})  # type: ignore[no-untyped-call]
+    return kind(schema, registry=Registry())
+
+
+def _matches(_: Any, pattern: str, value: Any, __: Json) -> Iterator[Any]:
+    """Hold a text against a pattern as jsonschema does, in a time that no pattern can draw out."""
+    from jsonschema import ValidationError
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    if not isinstance(value, str):
+        return
+    try:
+        found = SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+        if not found.isinstance_python(value):
+            yield ValidationError(f"{value[:80]!r} does not match {pattern[:80]!r}")
+    except SchemaError:
+        yield ValidationError(f"the pattern {pattern[:80]!r} cannot be used")
+
+
+def _flaw_of_use(schema: Json) -> tuple[str, str]:
+    """Return what keeps a schema that is one from being used, and the JSON pointer to it."""
+    from pydantic_core import SchemaError, SchemaValidator, core_schema
+
+    for count, (pointer, part) in enumerate(_parts(schema, schema, "", ())):
+        if count > MOST_PARTS:
+            return f"it has more than {MOST_PARTS} parts, what it refers to included", ""
+        if isinstance(pattern := part.get("pattern"), str):
+            try:
+                SchemaValidator(core_schema.str_schema(pattern=pattern, regex_engine="rust-regex"))
+            except SchemaError:
+                return f"the pattern {pattern[:80]!r} cannot be used", f"{pointer}/pattern"
+    return "", ""
+
+
+def _parts(schema: Any, whole: Json, pointer: str, inside: tuple[str, ...]) -> Iterator[tuple[str, Json]]:
+    """Yield the objects of a schema and of what it refers to, as often as it does, with JSON pointers."""
+    if isinstance(schema, dict):
+        yield pointer, schema
+        reference = str(schema.get("$ref", ""))
+        if reference and reference not in inside:
+            yield from _parts(part_of(whole, reference), whole, pointer, (*inside, reference))
+    inner = schema.items() if isinstance(schema, dict) else ()
+    for key, part in enumerate(schema) if isinstance(schema, list) else inner:
+        if key != "$defs":
+            yield from _parts(part, whole, f"{pointer}/{key}", inside)

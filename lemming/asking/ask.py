@@ -8,13 +8,14 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from lemming import engine
 from lemming.answer_payloads import answer_in
 from lemming.asking.entries import write_request
 from lemming.asking.people import holder_of_conversation, note_as_read, person_for
+from lemming.asking.typed import Schema, schema_of
 from lemming.clock import Clock
 from lemming.config import load_config
 from lemming.errors import OrgBusy, UsageError
@@ -73,7 +74,7 @@ def ask(
     person: str | None = None,
     conversation: str = "",
     deadline: int | None = None,
-    schema: dict[str, Any] | None = None,
+    schema: Schema = None,
     budget: float | None = None,
     timeout_s: float | None = None,
     clock: Clock | None = None,
@@ -86,12 +87,15 @@ def ask(
 
     Where another engine runs the organisation, that one is waited for. Where the agent has handed the
     conversation on, whoever holds it is asked. `deadline` is in ticks, `schema` the JSON Schema of the
-    answer, `budget` the credits that it and all that is asked for it may cost. After `timeout_s` seconds, or
+    answer, or a type with fields (pydantic model, dataclass, TypedDict), of which the answer is a value then.
+    `budget`: the credits that it and all that is asked for it may cost. After `timeout_s` seconds, or
     when `stop` is set, the turns under way end and the request stays open. `at_work` is told who holds the
     request when that changes, `asked` its id.
-    Raises `UsageError` when the request would not reach the agent, or its answer not the person.
+    Raises `UsageError` when the request would not reach the agent, or its answer not the person, and
+    `ContractError` when the type refuses an answer that its schema does not.
     """
     base = Organisation.at(org)
+    plain, value_of = schema_of(schema)
     if not text.strip():
         raise UsageError("nothing to ask", hint='lemming ask AGENT "some text"')
     now = requests_now(base)
@@ -105,7 +109,7 @@ def ask(
         person=author,
         conversation=conversation,
         deadline=deadline,
-        schema=schema,
+        schema=plain,
         budget=budget,
     )
     if asked:
@@ -115,7 +119,7 @@ def ask(
         base, identity, timeout_s=timeout_s, clock=clock, notify=notify, stop=stop, at_work=at_work
     )
     note_as_read(base, author, outcome.request.answers)
-    return outcome
+    return replace(outcome, answer=value_of(outcome.answer)) if outcome.has_answer else outcome
 
 
 async def aask(org: str | os.PathLike[str], agent: str, text: str, **options: Any) -> AskOutcome:
