@@ -8,9 +8,11 @@ from typing import Annotated
 
 import typer
 
+from lemming.agents import survey_agents
 from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, show_text, tell
+from lemming.commands.trust import load_settings
 from lemming.journal.file import journal_ticks
 from lemming.organisation import OrgPath
 from lemming.timeline import parse_ticks
@@ -18,6 +20,7 @@ from lemming.timeline.replay.recording import Difference
 from lemming.timeline.replay.replay import Replayed, replay_into, ticks_to_rerun
 from lemming.timeline.replay.replay import replay as replay_in_place
 from lemming.timeline.verify.root import file_digests, root_of
+from lemming.turn.named import SHIPPED
 
 FILES_NAMED = 5
 
@@ -53,6 +56,7 @@ def replay(
     chosen = parse_ticks(ticks, journal_ticks(base))
     try:
         if into is None:
+            _import_strategies(base)
             _follow(replay_in_place(base, chosen), as_json=as_json, quiet=quiet)
         else:
             again = ticks_to_rerun(base, chosen[-1] if chosen else None)
@@ -62,6 +66,13 @@ def replay(
         if difference.diff and not as_json:
             show_text(difference.diff)
         raise
+
+
+def _import_strategies(base: OrgPath) -> None:
+    """Import the plugins where an agent takes its turns by a strategy of theirs."""
+    named = {agent.turn.strategy for agent in survey_agents(base).agents.values()}
+    if not named <= {None, *SHIPPED}:
+        load_settings(base)
 
 
 def _follow(replayed: Iterator[Replayed], *, as_json: bool, quiet: bool) -> None:

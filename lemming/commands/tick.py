@@ -133,7 +133,7 @@ def _show_call(call: ModelCall) -> None:
     if call.error:
         _line("answer", f"{painted('none', 'red')}  {one_line(f'{call.code} {call.error}'.strip(), 600)}")
         return
-    who = f"{call.model} (fallback {call.key})" if call.key else call.model
+    who = f"{call.model} (model key {call.key})" if call.key else call.model
     _line("answer", painted(f"{who}, {call.duration_ms / 1000:.1f}s, {cost}", "dim"))
     show_text(_indented(call.text, 12))
     if call.problem:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from lemming.contract import Keep, ToolCall, TurnReply
-from lemming.errors import ContractError, ProviderError
+from lemming.errors import ConfigError, ContractError, ProviderError
 from lemming.files.effects import FileEffect
 from lemming.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.messages import entry_effect
@@ -80,7 +80,7 @@ class Retaken(Draft):
         self.args: dict[int, object] = {}
         self.not_begun: list[ToolCall] = []
         self.results_shown: dict[str, int] = {}
-        with contextlib.suppress(RecordEnds):
+        with contextlib.suppress(RecordEnds, ConfigError):  # of a strategy that no plugin brings here
             finish(self)
 
     def writes(self, report: TurnReport | None) -> dict[str, FileEffect]:

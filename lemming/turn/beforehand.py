@@ -6,7 +6,9 @@ import re
 from pathlib import PurePosixPath
 from typing import Any
 
+from lemming import paths
 from lemming.agents import Agent
+from lemming.errors import ConfigError
 from lemming.mail.tasks import Task
 from lemming.memory import Memories
 from lemming.models import ModelEntry
@@ -24,14 +26,17 @@ _PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
 def given_to(now: Surroundings, agent: Agent, memories: Memories, task: Task | None) -> dict[str, Any]:
     """Return what a turn's strategy needs beside the prompt; raise `ConfigError` for a wrong one."""
     assert agent.turn.strategy, "who has none is not asked"
-    strategy = strategy_of(agent.turn.strategy, tuple(now.config.org.plugins))
-    options = strategy.options_of(agent.turn.options)
-    if strategy.given is None:
-        return {}
+    plugins = tuple(now.config.org.plugins)
     request = (task.request.payload.get("hands_on") or task.request.id) if task and task.request else ""
     damaged = frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems)
-    seen = Beforehand(agent, options, str(request), memories.values, damaged, now.mail.resumes)
-    return strategy.given(seen)
+    try:
+        strategy = strategy_of(agent.turn.strategy, plugins)
+        options = strategy.options_of(agent.turn.options)
+        seen = Beforehand(agent, options, str(request), memories.values, damaged, now.mail.resumes)
+        return strategy.given(seen) if strategy.given else {}
+    except ConfigError as error:
+        where = error.where or paths.resume_file(agent.name)
+        raise ConfigError(error.message, where=where, hint=error.hint) from error
 
 
 def memory_shown(

@@ -91,6 +91,6 @@ def strategy_of(name: str, plugins: tuple[str, ...] | None) -> NamedStrategy:
     """Return a strategy by its name; raise `ConfigError` with the nearest one there is."""
     known = strategies_of(plugins)
     if name not in known:
-        hint = nearest(name, list(known)) or f"there are {', '.join(known)}"
+        hint = nearest(name, list(known)) or f"there are {', '.join(known)}; a plugin's: `lemming trust`"
         raise ConfigError(f'there is no strategy "{name}"', hint=hint)
     return known[name]

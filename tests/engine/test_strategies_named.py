@@ -188,6 +188,19 @@ def test_a_strategy_of_ones_own_has_options_that_are_checked(base: Path) -> None
 
 
 @pytest.mark.usefixtures("own")
+def test_without_the_plugin_a_tick_is_told_and_a_replay_says_what_is_missing(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    turn_of(base, DRAFT, strategy="aloud")
+    unregister("strategy", "aloud")
+    assert run(["-C", str(base), "tick", "1"]) == 0
+    assert run(["-C", str(base), "replay"]) == 3
+    assert 'there is no strategy "aloud"' in capsys.readouterr().err
+    (turn,) = run_once(base, clock=FrozenClock()).turns
+    assert (turn.status, turn.calls) == ("failed", 0)
+
+
+@pytest.mark.usefixtures("own")
 @pytest.mark.parametrize(("times", "why"), [(9, "KeyError"), (8, "finished")])
 def test_a_strategy_that_breaks_fails_its_turn_and_no_other(base: Path, times: int, why: str) -> None:
     turn = turn_of(base, DRAFT, strategy="aloud", options={"times": times})

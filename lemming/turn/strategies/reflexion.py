@@ -73,7 +73,8 @@ def given(before: Beforehand) -> dict[str, Any]:
     if critic is None:
         hint = nearest(options.agent, list(before.agents)) or "name an agent whose resume is sound"
         raise ConfigError(f'turn.options: there is no agent "{options.agent}"', hint=hint)
-    return {"model": critic.model.key, "instructions": critic.instructions}
+    other = critic.model.key if critic.model.key != before.agent.model.key else ""
+    return {"model": other, "instructions": critic.instructions}
 
 
 def reflexion(turn: Turn) -> Steps:
