@@ -17,6 +17,7 @@ BRIEF_CHARS = 160
 BRIEF_ITEMS = 8
 DEEPEST = 12
 MOST_PARTS = 500
+MOST_LISTED = 20
 NOT_CARRIED = (
     "$dynamicRef", "allOf", "contains", "dependentRequired", "dependentSchemas", "else", "if", "not", "oneOf",
     "patternProperties", "prefixItems", "propertyNames", "then", "unevaluatedProperties",
@@ -176,6 +177,8 @@ class _Carrying:
             return self._object(schema, place, depth)
         if kind == "array":
             return {"type": "array", "items": self.carry(schema.get("items"), f"{place}/items", depth + 1)}
+        if kind == "integer" and (few := _few_numbers(schema)):
+            return {"type": "integer", "enum": few}
         if kind in ("string", "integer", "number", "boolean", "null"):
             return {"type": kind}
         raise NotCarried(f"{place or '/'}: it has no type")
@@ -202,6 +205,14 @@ def _listed(values: list[Any], place: str) -> Json:
     if len(kinds) != 1 or "" in kinds:
         raise NotCarried(f"{place}/enum: its values are not of one simple type")
     return {"type": kinds.pop(), "enum": values}
+
+
+def _few_numbers(schema: Json) -> list[int]:
+    """Return the whole numbers between two limits where they are few: every backend can keep to a list."""
+    low, high = schema.get("minimum"), schema.get("maximum")
+    if not isinstance(low, int) or not isinstance(high, int) or not 0 <= high - low < MOST_LISTED:
+        return []
+    return [*range(low, high + 1)]
 
 
 def _described(schema: Json) -> Json:

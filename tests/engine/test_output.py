@@ -12,7 +12,7 @@ from lemming.config import load_config
 from lemming.engine import run_once
 from lemming.inspect.checks import problems_of_agents
 from lemming.messages import read_outbox_entries
-from lemming.testing import journal_lines, make_org, resume, say
+from lemming.testing import journal_lines, make_org, resume, say, write_script
 from lemming.timeline.replay.replay import replay
 
 PRICED = {
@@ -149,3 +149,23 @@ def test_validate_names_what_is_wrong_with_an_output(base: Path) -> None:
     assert any("backends that constrain answers are not given it" in it for it in found)
     (ada, _) = run_once(base).turns
     assert (ada.status, "no JSON Schema" in ada.reason) == ("failed", True)
+
+
+def test_of_several_requests_in_one_inbox_each_answer_is_held_to_its_own_schema(base: Path) -> None:
+    asks = [
+        {"kind": "request", "payload": {"text": "how much?", "target": "ada", "schema": PRICED}},
+        {"kind": "request", "payload": {"text": "how?", "target": "ada"}},
+    ]
+    make_org(
+        base,
+        resume("bob", turn={"kinds": ["request"]}),
+        resume("ada", turn={"take": "all", "repairs": 0}),
+        script=[{"agent": "bob", "tick": 1, "reply": reply(*asks)}, {"reply": reply()}],
+    )
+    run_once(base)
+    ids = [entry.id for entry in read_outbox_entries(base, "bob")]
+    both = [{"kind": "response", "payload": {"text": "so", "reply_to": it}} for it in ids]
+    write_script(base, [{"agent": "ada", "reply": reply(*both)}, {"reply": reply()}])
+    (turn,) = (it for it in run_once(base).turns if it.agent == "ada")
+    assert [payload["reply_to"] for payload in payloads(base)] == [ids[1]]
+    assert "left out: /outbox_entries/0/payload/price: this key is required" in turn.remarks

@@ -9,7 +9,7 @@ from jsonschema import Draft202012Validator
 
 from lemming.answer_payloads import fitted
 from lemming.kinds import MESSAGE_KINDS
-from lemming.reply_schemas import Form, brief_schema, reply_schema, why_not_carried
+from lemming.reply_schemas import Form, brief_schema, carried, reply_schema, why_not_carried
 
 ORDER = {
     "type": "object",
@@ -70,6 +70,11 @@ def test_what_the_wire_form_admits_satisfies_the_schema_it_stands_for() -> None:
     assert not Draft202012Validator(schema).is_valid(free)
     refused = {"kind": "response", "payload": {"text": "no", "status": "refused"}, "tags": []}
     assert Draft202012Validator(schema).is_valid({**reply, "outbox_entries": [refused]})
+
+
+def test_a_whole_number_between_close_limits_is_one_of_a_list() -> None:
+    stars = {"properties": {"stars": {"type": "integer", "minimum": 1, "maximum": 5}}, "required": ["stars"]}
+    assert carried(stars)["properties"]["stars"]["enum"] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
