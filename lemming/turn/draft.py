@@ -359,9 +359,14 @@ class Draft:
             if self.over == "failed":
                 why = f"{call.tool} ends the turn when it fails: {result.output}"
                 self.stopped_by = ToolError(why[:2000])
-        elif self.repeats.is_stuck(index, call, result) and not self.source.knows(self.questions):
+        elif self.repeats.is_stuck(index, call, result) and self._may_go_on:
             self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
+
+    @property
+    def _may_go_on(self) -> bool:
+        """Whether another reply would be asked for now: a turn that is on record went on as it did."""
+        return self.accepted < self.inputs.max_steps and not self.source.knows(self.questions)
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:
         """Add a result to those that the model is shown next; `call` is the call's id, if it has one."""

@@ -107,3 +107,20 @@ def test_whatever_its_strategy_a_turn_keeps_what_it_has_when_the_credits_end(inp
     assert outcome.report.remarks == ["3 of 3 spent"]
     assert [entry.payload["text"] for entry in outcome.entries] == ["first"]
     assert [result["output"] for result in outcome.state.results] == ["given"]
+
+
+class Recorded(Said):
+    """Answers that a journal holds, all of them."""
+
+    def knows(self, call: int) -> bool:
+        """Return whether there is one."""
+        return call < len(self.texts)
+
+
+def test_a_turn_recorded_before_repeats_ended_turns_goes_on_as_it_did(inputs: TurnInputs) -> None:
+    call = {"tool": "file_list", "args": {}}
+    same = [json.dumps(say("again", tool_calls=[call]))] * 6
+    outcome = finish(Draft(replace(inputs, max_steps=6), Recorded(*same)), react)
+    assert (outcome.report.end, outcome.report.calls) == ("step_limit", 6)
+    outcome = finish(Draft(replace(inputs, max_steps=6), Recorded(*same[:5], json.dumps(say("over")))), react)
+    assert (outcome.report.end, outcome.report.calls) == ("done", 6)
