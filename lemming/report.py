@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, NotRequired, TypedDict
+from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args
 
 from lemming.errors import Outcome, code_of
 from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Place, Price
@@ -21,6 +21,8 @@ End = Literal[
 Waiting: `waits` (others were asked), `step_limit` (results are left for its next turn), `deadline` (its time
 was over), `unanswered` (its request is), `out_of_credits`. Skipped: `out_of_credits`, `skipped`. Failed:
 `bad_reply` (no reply was the contract), `no_answer` (of the model), `failed` (anything else)."""
+
+ENDS = frozenset(get_args(End))
 
 STATUS_OF: Mapping[End, Status] = {
     "done": "done", "handed_on": "done", "repeats": "done", "waits": "waiting", "step_limit": "waiting",

@@ -12,6 +12,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, TypeVar, get_args
@@ -42,6 +43,7 @@ from lemming.tick.fallback import ask_in_turn
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import INFERRED, EngineTool, ToolContext, ToolResult, is_unknown_outcome
+from lemming.toolset import Toolset
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.values import Answer, TurnInputs
 
@@ -55,7 +57,7 @@ class JournaledAnswers:
         self, runtime: Runtime, journal: Journal, snapshot: Snapshot, inputs: TurnInputs, commits: Commits
     ) -> None:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
-        self._config, self._settings, self._toolset = snapshot.config, snapshot.config.org, snapshot.toolset
+        self._snapshot, self._config, self._settings = snapshot, snapshot.config, snapshot.config.org
         self._began_at = snapshot.at
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
         self._started: dict[int, ToolStarted] = {}
@@ -72,6 +74,10 @@ class JournaledAnswers:
                     self._started[record.index] = record
                 case ToolFinished():
                     self._finished[record.index] = record
+
+    @cached_property
+    def _toolset(self) -> Toolset:
+        return self._snapshot.toolset
 
     def ask(
         self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
@@ -202,8 +208,9 @@ class JournaledAnswers:
         usage = usage_of(entry, messages, reply)
         optional: dict[str, Any] = {"batched": True} if reply.batched else {}
         optional |= {"key": key} if key else {}
-        natively = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
-        optional |= {name: redact_json(value) for name, value in natively.items() if value}
+        if reply.calls or reply.thinking or reply.kept:
+            natively = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
+            optional |= {name: redact_json(value) for name, value in natively.items() if value}
         return ModelReplied(
             agent=self._name,
             call=call,

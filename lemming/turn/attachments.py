@@ -24,10 +24,11 @@ def attach(draft: Draft, first: int, at: str) -> None:
 
     What cannot be attached is left out of its entry, and the model is told why.
     """
-    permissions = draft.inputs.agent.permissions
     entries = draft.entries[first:]
+    if not any(KEY in entry.payload for entry in entries):
+        return
     named = [item for entry in entries for item in _attachments(entry)]
-    if not named or not any(is_named(TOOL, pattern) for pattern in permissions.tools):
+    if not named or not any(is_named(TOOL, pattern) for pattern in draft.inputs.agent.permissions.tools):
         return
     index, call = len(draft.results), ToolCall(TOOL, {"files": named})
     has_more_to_show = bool(draft.unshown)

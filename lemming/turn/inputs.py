@@ -95,7 +95,7 @@ def gather(
         jobs=now.jobs_for(agent.name),
         task=task,
         asked=asked,
-        memory=memory_shown(now.toolset.of(agent.name), agent, memories.values, entry, task),
+        memory=memory_shown(opening.toolset.of(agent.name), agent, memories.values, entry, task),
         outside=outside.as_json(),
         context=context,
         added=added,

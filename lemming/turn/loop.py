@@ -7,11 +7,10 @@ give back the recorded answer where there is one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import get_args
 
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, StrategyFailed
 from lemming.plugins.errors import place_of, words_of
-from lemming.report import End
+from lemming.report import ENDS, End
 from lemming.turn.draft import Draft
 from lemming.turn.ending import add_up
 from lemming.turn.named import strategy_of
@@ -69,9 +68,9 @@ def _said(go_on: Callable[[], object]) -> Step | End:
     try:
         step = go_on()
     except StopIteration as over:
-        if over.value not in get_args(End):
+        if over.value not in ENDS:
             raise StrategyFailed(
-                f"the strategy ended with {over.value!r}: {', '.join(get_args(End))}"
+                f"the strategy ended with {over.value!r}: {', '.join(sorted(ENDS))}"
             ) from None
         ended: End = over.value
         return ended

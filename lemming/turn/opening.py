@@ -101,6 +101,7 @@ class Opening(NamedTuple):
     fields: dict[str, Any]
     messages: list[Message]
     written: bytes
+    toolset: Toolset
 
 
 class Openings:
@@ -187,6 +188,7 @@ def _make_opening(
         fields=fields,
         messages=messages,
         written=compact({"prompt": messages, **fields}),
+        toolset=now.toolset,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from hashlib import blake2b
 
 from lemming.contract import ToolCall
@@ -22,7 +21,7 @@ class Repeats:
     """
 
     def __init__(self) -> None:
-        self._counts: Counter[bytes] = Counter()
+        self._counts: dict[bytes, int] = {}
         self._of_reply: set[bytes] = set()
         self.hinted: set[int] = set()
 
@@ -37,7 +36,7 @@ class Repeats:
         if key in self._of_reply:
             return False
         self._of_reply.add(key)
-        self._counts[key] += 1
+        self._counts[key] = self._counts.get(key, 0) + 1
         if self._counts[key] == HINT_AT:
             self.hinted.add(index)
         return self._counts[key] >= STUCK_AT

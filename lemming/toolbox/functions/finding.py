@@ -9,6 +9,8 @@ from lemming.access.grants import resolve
 from lemming.agents import Agent
 from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files import fs
+from lemming.files.documents import unreadable
+from lemming.files.refusals import looking
 
 
 def find_files(base: Path, patterns: Sequence[str]) -> list[str]:
@@ -24,7 +26,10 @@ def find_files(base: Path, patterns: Sequence[str]) -> list[str]:
             raise ConfigError(
                 f'tool_files: "{pattern}" names no Python files in here', where="config/org.json", hint=hint
             )
-        found.update(str(path.relative_to(base)) for path in base.glob(pattern) if path.is_file())
+        try:
+            found |= _matches(base, pattern)
+        except OSError as error:
+            raise unreadable(pattern, error) from error
     files = sorted(file for file in found if not Path(file).name.startswith("_"))
     for file in files:
         if not Path(file).stem.isidentifier():
@@ -33,6 +38,11 @@ def find_files(base: Path, patterns: Sequence[str]) -> list[str]:
         if (base.resolve() / file) != (base / file).resolve():
             raise ConfigError("symbolic link refused: tools are loaded from real files", where=file)
     return files
+
+
+@looking
+def _matches(base: Path, pattern: str) -> set[str]:
+    return {str(path.relative_to(base)) for path in base.glob(pattern) if path.is_file()}
 
 
 def refuse_writable(base: Path, files: Sequence[str], agents: Mapping[str, Agent]) -> None:
