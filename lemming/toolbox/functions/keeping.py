@@ -10,7 +10,7 @@ from lemming.access.effects import require_writable as require_granted_or_memory
 from lemming.access.grants import resolve
 from lemming.access.open import write_effect
 from lemming.agents import FileAccess
-from lemming.errors import LemmingError
+from lemming.errors import DiskError, LemmingError
 from lemming.files.effects import FileEffect
 from lemming.memory import memory_effect
 from lemming.redaction import redact_bytes, redact_json
@@ -53,6 +53,8 @@ def shortened(
         limits = FolderSize(quota.max_bytes, quota.max_files)
         effect = write_effect(place, whole, context.staged, limits=limits, limit_bytes=WHOLE_BYTES)
     except LemmingError as error:
+        if isinstance(error, DiskError) and not error.concerns_one_file:
+            raise  # it says nothing about the file
         return f"{shown}\n{note}; the rest is lost: {error}]", ()
     what = "the whole is" if len(raw) <= WHOLE_BYTES else f"the first {WHOLE_BYTES} are"
     return f"{shown}\n{note}; {what} in {path}]", (effect,)
