@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming.errors import DiskError, Outcome, ProviderError, RecoverableError, ToolError
+from lemming.files.refusals import require_about_one_file
 from lemming.llm.retrying import try_again
 from lemming.plugins.errors import is_own, provider_error, words_of
 from lemming.tool_context import CallEffects, ToolContext
@@ -57,6 +58,10 @@ def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> 
         )
     except DiskError:
         raise
+    except OSError as error:
+        if error.filename and str(error.filename).startswith(f"{context.base}/"):
+            require_about_one_file(error.filename, error)
+        return _failed(tool, error, tried)
     except (Exception, SystemExit, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of a tool call
         return _failed(tool, error, tried)
     return Done(_with_attempts(result, tried), wanted)
