@@ -107,7 +107,7 @@ class TurnReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""
-        plain = dict(vars(self)) | {"end": self.end or USUAL_ENDS[self.status]}
+        plain = {**vars(self), "end": self.end or USUAL_ENDS[self.status]}
         if not self.request:
             del plain["request"]
         if not self.removed:

@@ -36,7 +36,9 @@ def ask_in_turn(
             reply = ask(key, entry)
             if reply.key:  # out of a recording, in which another one had answered
                 key, entry = reply.key, config.model(reply.key)
-            return Answered(key, entry, reply._replace(earlier=(*failures, *reply.earlier)))
+            if failures:
+                reply = reply._replace(earlier=(*failures, *reply.earlier))
+            return Answered(key, entry, reply)
         except (ProviderError, OutOfCredits) as error:
             if key in ("", model) and isinstance(error, OutOfCredits):
                 raise
