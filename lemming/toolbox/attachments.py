@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from lemming.access.grants import granted_places, place_of, resolve
+from lemming.access.grants import place_of, resolve
 from lemming.access.open import file_digest_of
-from lemming.agents import Agent
-from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.files.fitting import about
 from lemming.files.jsontext import compact
-from lemming.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.toolbox.files import ReadsFiles
+from lemming.tools import ToolContext, ToolResult
 
 FILES_LIMIT = 20
 
 
-class Attach(EngineTool):
+class Attach(ReadsFiles):
     """Looks at files that an entry is to carry."""
 
     name = "attach"
@@ -25,14 +24,8 @@ class Attach(EngineTool):
         'To attach files to an entry, write its payload.attachments as [{"path": "shared/chart.png"}]: '
         "the engine fills in the SHA-256. A call only checks them."
     )
-    tool_class = "read"
-    keeps_deadline = True
     success_is_news = False
     output_limit_bytes = 128 << 10
-
-    def reads(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for reading."""
-        return granted_places(agent, "read")
 
     def plan(
         self,

@@ -6,17 +6,14 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from lemming.access.grants import granted_places, place_of, resolve
+from lemming.access.grants import resolve
 from lemming.access.open import read_raw
-from lemming.agents import Agent
-from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.files.fitting import about
-from lemming.toolbox.files import Path
-from lemming.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.toolbox.files import Path, ReadsFile
+from lemming.tools import ToolContext, ToolResult
 
 DOCUMENT_LIMIT_BYTES = 32 << 20
 PART_CHARS = 24_000
@@ -30,23 +27,12 @@ class NotInstalled(ToolError):
     """The packages that read documents are not there."""
 
 
-class ReadDocument(EngineTool):
+class ReadDocument(ReadsFile):
     """Reads a document that is no plain text."""
 
     name = "read_document"
     description = "Read a PDF, a Word document (.docx) or an HTML page as text, a long one in parts."
-    tool_class = "read"
-    keeps_deadline = True
     output_limit_bytes = 128 << 10
-
-    def reads(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for reading."""
-        return granted_places(agent, "read")
-
-    def source(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
-        """Return the file that is read."""
-        path = arguments.get("path")
-        return place_of(agent_name, path) if isinstance(path, str) else ""
 
     def plan(
         self,

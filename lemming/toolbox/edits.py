@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-from lemming.access.grants import granted_places, resolve
+from lemming.access.grants import resolve
 from lemming.access.open import is_taken, read_text, remove_effect
-from lemming.agents import Agent
-from lemming.config import Org
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files.fitting import about
-from lemming.toolbox.files import Path, effect_of
-from lemming.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.toolbox.files import Path, ReadsFiles, WritesFiles, effect_of
+from lemming.tools import ToolContext, ToolResult
 
 _LINES_COMPARED = 5000
 _LINES_NAMED = 10
 _LINE_SHOWN_CHARS = 200
 
 
-class FileEdit(EngineTool):
+class FileEdit(WritesFiles, ReadsFiles):
     """Replaces a passage of a text file."""
 
     name = "file_edit"
@@ -27,17 +25,6 @@ class FileEdit(EngineTool):
         "Replace a passage of a text file. The old text must stand there exactly so, and only once unless "
         "`all` is true."
     )
-    tool_class = "write"
-    keeps_deadline = True
-    success_is_news = False
-
-    def reads(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for reading."""
-        return granted_places(agent, "read")
-
-    def writes(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for writing."""
-        return granted_places(agent, "write")
 
     def plan(
         self,
@@ -64,18 +51,11 @@ class FileEdit(EngineTool):
         return ToolResult(True, f"changed {what} of {path}", (effect,))
 
 
-class FileAppend(EngineTool):
+class FileAppend(WritesFiles):
     """Adds to the end of a text file."""
 
     name = "file_append"
     description = "Add text to the end of a file, beginning on a new line. The file is made if need be."
-    tool_class = "write"
-    keeps_deadline = True
-    success_is_news = False
-
-    def writes(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for writing."""
-        return granted_places(agent, "write")
 
     def plan(
         self,
@@ -98,24 +78,13 @@ class FileAppend(EngineTool):
         return ToolResult(True, f"{path} has {len(effect.content)} bytes now", (effect,))
 
 
-class FileMove(EngineTool):
+class FileMove(WritesFiles, ReadsFiles):
     """Gives a text file another name or folder."""
 
     name = "file_move"
     description = (
         "Move or rename a text file. Nothing that stands there is written over, unless `over` is true."
     )
-    tool_class = "write"
-    keeps_deadline = True
-    success_is_news = False
-
-    def reads(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for reading."""
-        return granted_places(agent, "read")
-
-    def writes(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for writing."""
-        return granted_places(agent, "write")
 
     def plan(
         self,

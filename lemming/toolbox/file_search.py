@@ -12,12 +12,10 @@ from fnmatch import fnmatchcase
 from typing import Annotated
 
 from lemming.access.below import Texts
-from lemming.access.grants import granted_places
-from lemming.agents import Agent
-from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.files.fitting import about
-from lemming.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.toolbox.files import ReadsFiles
+from lemming.tools import ToolContext, ToolResult
 
 TIME_LIMIT_S = 10.0
 LINE_CHARS = 10_000
@@ -27,7 +25,7 @@ _LINE_SHOWN_CHARS = 300
 Test = Callable[[str], bool]
 
 
-class FileSearch(EngineTool):
+class FileSearch(ReadsFiles):
     """Finds lines in text files."""
 
     name = "file_search"
@@ -35,12 +33,6 @@ class FileSearch(EngineTool):
         "Find the lines that hold a text or match a regular expression, as path:line: text, in the text "
         "files below a folder."
     )
-    tool_class = "read"
-    keeps_deadline = True
-
-    def reads(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for reading."""
-        return granted_places(agent, "read")
 
     def plan(
         self,

@@ -13,27 +13,48 @@ from lemming.errors import ToolError
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.sandbox.quota import FolderSize
-from lemming.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.tools import EngineTool, Places, ToolClass, ToolContext, ToolResult
 
 Path = Annotated[str, about("A file: notes.txt in your workspace, shared/notes.txt in the shared folder.")]
 
 
-class FileRead(EngineTool):
-    """Reads a text file."""
+class ReadsFiles(EngineTool):
+    """A tool whose calls read below the folders that the resume grants for reading."""
 
-    name = "file_read"
-    description = "Read a text file."
-    tool_class = "read"
+    tool_class: ToolClass = "read"
     keeps_deadline = True
 
     def reads(self, agent: Agent, settings: Org) -> Places:
         """Return the folders that the resume grants for reading."""
         return granted_places(agent, "read")
 
+
+class ReadsFile(ReadsFiles):
+    """One whose calls give what one file holds, which is the argument `path`."""
+
     def source(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
         """Return the file that is read."""
         path = arguments.get("path")
         return place_of(agent_name, path) if isinstance(path, str) else ""
+
+
+class WritesFiles(EngineTool):
+    """A tool whose calls write below the folders that the resume grants for writing."""
+
+    tool_class: ToolClass = "write"
+    keeps_deadline = True
+    success_is_news = False
+
+    def writes(self, agent: Agent, settings: Org) -> Places:
+        """Return the folders that the resume grants for writing."""
+        return granted_places(agent, "write")
+
+
+class FileRead(ReadsFile):
+    """Reads a text file."""
+
+    name = "file_read"
+    description = "Read a text file."
 
     def plan(self, context: ToolContext, path: Path) -> ToolResult:
         """Return the text of the file."""
@@ -41,18 +62,11 @@ class FileRead(EngineTool):
         return ToolResult(True, read_text(place, context.staged, context.removed))
 
 
-class FileWrite(EngineTool):
+class FileWrite(WritesFiles):
     """Writes a whole text file."""
 
     name = "file_write"
     description = "Write a text file: its whole content. Folders on the way are made."
-    tool_class = "write"
-    keeps_deadline = True
-    success_is_news = False
-
-    def writes(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for writing."""
-        return granted_places(agent, "write")
 
     def plan(
         self,
@@ -65,17 +79,11 @@ class FileWrite(EngineTool):
         return ToolResult(True, f"wrote {len(effect.content)} bytes to {path}", (effect,))
 
 
-class FileList(EngineTool):
+class FileList(ReadsFiles):
     """Lists a folder."""
 
     name = "file_list"
     description = "List a folder. Folders end with /, symbolic links (never followed) with @."
-    tool_class = "read"
-    keeps_deadline = True
-
-    def reads(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for reading."""
-        return granted_places(agent, "read")
 
     def plan(
         self,

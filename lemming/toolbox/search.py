@@ -13,12 +13,10 @@ from itertools import pairwise
 from typing import Annotated, Any, NamedTuple
 
 from lemming.access.below import Texts
-from lemming.access.grants import granted_places
-from lemming.agents import Agent
-from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.files.fitting import about
-from lemming.tools import EngineTool, Places, ToolContext, ToolResult
+from lemming.toolbox.files import ReadsFiles
+from lemming.tools import ToolContext, ToolResult
 
 TIME_LIMIT_S = 10.0
 TERMS_LIMIT = 40
@@ -39,7 +37,7 @@ class Section(NamedTuple):
     text: str
 
 
-class Search(EngineTool):
+class Search(ReadsFiles):
     """Finds sections of files by words."""
 
     name = "search"
@@ -47,12 +45,6 @@ class Search(EngineTool):
         "Find the sections and paragraphs of text files that are most about some words: path:line, a score, "
         "and a piece of the text, best first."
     )
-    tool_class = "read"
-    keeps_deadline = True
-
-    def reads(self, agent: Agent, settings: Org) -> Places:
-        """Return the folders that the resume grants for reading."""
-        return granted_places(agent, "read")
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -6,8 +6,6 @@ give back the recorded answer where there is one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, StrategyFailed
 from lemming.plugins.errors import place_of, words_of
 from lemming.report import ENDS, End
@@ -15,7 +13,7 @@ from lemming.turn.draft import Draft
 from lemming.turn.ending import add_up
 from lemming.turn.named import strategy_of
 from lemming.turn.strategies.react import react
-from lemming.turn.strategy import Act, Ask, NoMoreReplies, Step, Strategy, Turn
+from lemming.turn.strategy import Act, Ask, NoMoreReplies, Step, Steps, Strategy, Turn
 from lemming.turn.values import Answer, Answers, TurnInputs, TurnOutcome
 
 MOST_ANSWERS = 1000
@@ -37,17 +35,17 @@ def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ..
         known = strategy_of(limits.strategy, plugins)
         strategy, options = known.steps, known.options_of(limits.options)
     steps = (strategy or react)(Turn(draft, options))
-    step = _said(lambda: next(steps))
+    step = _next(steps)
     while not isinstance(step, str):
         try:
             answer = _do(draft, step)
         except (OutOfCredits, ProviderError) as error:
-            step = _said(lambda error=error: steps.throw(error))  # type: ignore[misc]
+            step = _next(steps, thrown=error)
         else:
             if draft.over:
                 steps.close()
                 return draft.over
-            step = _said(lambda answer=answer: steps.send(answer))  # type: ignore[misc]
+            step = _next(steps, answer)
     return step
 
 
@@ -63,10 +61,10 @@ def _do(draft: Draft, step: Step) -> Answer | None:
     return None
 
 
-def _said(go_on: Callable[[], object]) -> Step | End:
-    """Return what a strategy wants next, or how it says that the turn has ended."""
+def _next(steps: Steps, answer: Answer | None = None, thrown: Exception | None = None) -> Step | End:
+    """Tell a strategy what came of its step; return its next one, or how it says that the turn ended."""
     try:
-        step = go_on()
+        step = steps.throw(thrown) if thrown else steps.send(answer)
     except StopIteration as over:
         if over.value not in ENDS:
             raise StrategyFailed(
