@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+
+from loopback import Loopback, Quiet
 
 
 @dataclass
-class HubServer:
+class HubServer(Loopback):
     """The server, from `start` to `stop`. `cuts`: after how many bytes each answer breaks off, in order.
 
     `ignores_range`, `status`, `content`: what it does otherwise. `asked` holds the paths and ranges it got.
@@ -23,38 +22,10 @@ class HubServer:
     redirects: bool = True
     asked: list[tuple[str, str]] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.hub = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    hub: HubServer
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-    def do_GET(self) -> None:
-        hub, wanted = self.server.hub, self.headers.get("range", "")
+class _Handler(Quiet):
+    def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
+        hub, wanted = self.server.owner, self.headers.get("range", "")
         hub.asked.append((self.path, wanted))
         if self.path == hub.path and hub.redirects:
             return self._head(302, location=f"{hub.url}/cdn/bytes?signature=x")
@@ -69,7 +40,7 @@ class _Handler(BaseHTTPRequestHandler):
         return None
 
     def _send(self, begin: int) -> None:
-        hub = self.server.hub
+        hub = self.server.owner
         rest = hub.content[begin:]
         whole = len(hub.content)
         ranged = {"content-range": f"bytes {begin}-{whole - 1}/{whole}"} if begin else {}
@@ -86,3 +57,6 @@ class _Handler(BaseHTTPRequestHandler):
         for name, value in {**headers, "content-length": "0"}.items():
             self.send_header(name, value)
         self.end_headers()
+
+
+HubServer.handler = _Handler

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from loopback import Loopback, Quiet
 
 Json = dict[str, Any]
 Called = tuple[str, str, str]
@@ -14,44 +14,16 @@ Called = tuple[str, str, str]
 
 
 @dataclass
-class NativeServer:
+class NativeServer(Loopback):
     """The server, from `start` to `stop`. `answers` are given one after the other, the last one for ever."""
 
     answers: list[Json] = field(default_factory=list)
     received: list[Json] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.native = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    native: NativeServer
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-    def do_POST(self) -> None:
-        native = self.server.native
+class _Handler(Quiet):
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it so
+        native = self.server.owner
         native.received.append(json.loads(self.rfile.read(int(self.headers["content-length"]))))
         answer = native.answers.pop(0) if len(native.answers) > 1 else native.answers[0]
         body = json.dumps(answer).encode()
@@ -118,3 +90,6 @@ def _object(arguments: str) -> Any:
         return json.loads(arguments or "{}")
     except ValueError:
         return {}
+
+
+NativeServer.handler = _Handler

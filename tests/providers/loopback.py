@@ -1,0 +1,45 @@
+"""A server on loopback, from `start` to `stop`: what the servers of these tests have in common."""
+
+from __future__ import annotations
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+class Loopback:
+    """Listens on a free port; `handler` answers, and finds this in `self.server.owner`."""
+
+    handler: type[BaseHTTPRequestHandler]
+
+    def __post_init__(self) -> None:
+        self._http = _Server(("127.0.0.1", 0), self.handler)
+        self._http.owner = self
+        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._http.shutdown()
+        self._http.server_close()
+        self._thread.join()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    owner: Any
+
+
+class Quiet(BaseHTTPRequestHandler):
+    """A handler that keeps connections and says nothing."""
+
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
