@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain, count
 from operator import is_
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -33,6 +34,8 @@ OPENINGS_REMEMBERED = 10_000
 STEPS_OF_A_STRATEGY = 8
 """Replies that a turn may ask for whose resume names a strategy and no `max_steps`."""
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+NAME_CHARS = 64
+"""What backends take in names of tools, and how much of it."""
 
 
 class Surroundings(Protocol):
@@ -159,7 +162,7 @@ def _make_opening(
     told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
     messages = OPENINGS[entry.prompt](told, () if can.calls_tools else tools)
     if can.calls_tools and tools:
-        messages[0]["tools"] = [_told_natively(tool) for tool in tools]
+        messages[0]["tools"] = _told_natively(tools)
     if agent.output:
         require_sound(agent.output, resume_file(agent.name))
     schema = None
@@ -214,11 +217,36 @@ def calls_natively(entry: ModelEntry, provider: LLMProvider) -> bool:
     return entry.tools == "native" or prefers
 
 
-def _told_natively(tool: Tool) -> dict[str, Any]:
-    """Return how a backend is told of a tool. Their names have letters, digits, _ and - only."""
-    name = NOT_IN_NAMES.sub("__", tool.name)
-    own = {} if name == tool.name else {"tool": tool.name}
-    return {"name": name, **own, "description": tool.description, "parameters": tool.parameters}
+def native_names(names: Iterable[str]) -> dict[str, str]:
+    """Return what backends are told tools are called: letters, digits, _ and - only, and no two alike.
+
+    >>> native_names(["mcp.a.b__c", "mcp.a.b.c", "file_list"])
+    {'file_list': 'file_list', 'mcp.a.b.c': 'mcp__a__b__c', 'mcp.a.b__c': 'mcp__a__b__c_2'}
+    """
+    fit = {name: NOT_IN_NAMES.sub("__", name) for name in names}
+    told: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in sorted(fit, key=lambda name: (fit[name] != name, name)):  # first those that keep their names
+        ends = (f"_{number}" for number in count(2))
+        numbered = (f"{fit[name][: NAME_CHARS - len(end)]}{end}" for end in ends)
+        told[name] = next(each for each in chain([fit[name]], numbered) if each not in taken)
+        taken.add(told[name])
+    return told
+
+
+def _told_natively(tools: Iterable[Tool]) -> list[dict[str, Any]]:
+    """Return how a backend is told of tools; `tool` is the real name of one whose name is another here."""
+    by_name = {tool.name: tool for tool in tools}
+    names = native_names(by_name)
+    return [
+        {
+            "name": names[name],
+            **({} if names[name] == name else {"tool": name}),
+            "description": tool.description,
+            "parameters": tool.parameters,
+        }
+        for name, tool in by_name.items()
+    ]
 
 
 def _steps(entry: ModelEntry, limits: TurnLimits) -> int:

@@ -14,6 +14,7 @@ from lemming.journal.ledger import read_state
 from lemming.providers import LLMProvider, Message, Reply, Request, register_provider
 from lemming.testing import Crash as Killed
 from lemming.testing import FrozenClock, crash_at, journal_lines, make_org, resume, say, tree
+from lemming.tools import Tool, ToolRegistry, ToolResult
 
 NATIVE = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "tools": "native"}
 LIST = {"tool": "file_list", "args": {}}
@@ -180,3 +181,37 @@ def test_a_fallback_that_calls_no_tools_itself_is_told_of_them_in_words(overhear
     assert "memory_read: Read one of your memories" in told["content"]
     assert result["content"].startswith('Result of a tool call: {"tool": "memory_read"')
     assert (turn.status, turn.calls, [use["tool"] for use in turn.tools]) == ("done", 3, ["memory_read"] * 2)
+
+
+class Said(Tool):
+    """A tool that says its own name."""
+
+    description = "Say your name."
+    tool_class = "read"
+    always_allowed = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def execute(self, agent_name: str, base_path: Path) -> ToolResult:
+        """Say it."""
+        return ToolResult(True, f"I am {self.name}")
+
+
+def test_tools_whose_names_differ_in_what_backends_do_not_take_are_told_apart(overheard: Path) -> None:
+    names = ["sums.a.b", "sums.a__b", "sums__a__b"]
+    for name in names:
+        ToolRegistry.register(Said(name))
+    try:
+        told = ["sums__a__b", "sums__a__b_2", "sums__a__b_3"]
+        calls = [{"tool": name, "args": {}} for name in told]
+        Overheard.replies[:] = [calling(*calls), Reply(json.dumps(say("done")))]
+        run_once(overheard)
+    finally:
+        for name in names:
+            ToolRegistry.unregister(name)
+    offered = [tool["name"] for tool in Overheard.heard[0][0]["tools"]]
+    assert sorted(set(told) & {*offered}) == told
+    assert len(offered) == len({*offered})
+    results = [message["content"] for message in Overheard.heard[1] if message["role"] == "tool"]
+    assert results == ["I am sums__a__b", "I am sums.a.b", "I am sums.a__b"]
