@@ -108,6 +108,17 @@ def _validated(kind: Any, plain: Any) -> Any:
         raise ValueError(f"{place}: {first['msg']}" if place else first["msg"]) from error
 
 
+def problems_of(kind: Any, plain: Any) -> list[Problem]:
+    """Return all that is wrong with JSON values as a value of a type, in plain words, by their pointers."""
+    from pydantic import ValidationError
+
+    try:
+        adapter(kind).validate_json(compact(plain), strict=True)
+    except ValidationError as error:
+        return [*_problems(error, kind, "", "{}")]
+    return []
+
+
 def read_text(
     raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 20, any_integer: bool = False
 ) -> Document[T]:

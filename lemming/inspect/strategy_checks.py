@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from lemming import paths
 from lemming.agents import Agent, survey_agents
@@ -35,7 +36,7 @@ def problems_of_strategy(base: OrgPath, agent: Agent, config: Config) -> Iterato
     try:
         said = known.options_of(options)
     except ConfigError as error:
-        yield Problem(error.message, file, pointer="/turn/options", hint=error.hint)
+        yield from (replace(problem, file=file) for problem in error.problems)
         return
     entry = config.models.get(agent.model.key)
     if entry and entry.prompt != "full" and name in ("plan_execute", "reflexion"):

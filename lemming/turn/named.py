@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar
 
-from lemming.errors import ConfigError
-from lemming.files.documents import value_of
+from lemming.errors import ConfigError, Problem
+from lemming.files.documents import problems_of, value_of
 from lemming.files.jsontext import nearest
 from lemming.plugins.offered import Offered
 from lemming.plugins.registry import offered, register
@@ -19,6 +19,7 @@ SHIPPED = {
     "plan_execute": "lemming.turn.strategies.named:PLAN_EXECUTE",
     "reflexion": "lemming.turn.strategies.named:REFLEXION",
 }
+_POINTER = "/turn/options"
 F = TypeVar("F", bound=Strategy)
 
 
@@ -54,16 +55,32 @@ class NamedStrategy(NamedTuple):
     given: Given | None = None
 
     def options_of(self, plain: Mapping[str, Any]) -> Any:
-        """Return the options that a resume gives; raise `ConfigError` that names what is wrong with them."""
+        """Return the options that a resume gives; raise `ConfigError` with all that is wrong with them."""
+        problems = [*self._unknown(plain)]
+        try:
+            if not problems:
+                return value_of(self.options, dict(plain))
+        except TypeError as error:  # a plugin's own class
+            problems = [Problem(f'turn.options of strategy "{self.name}": {error}', pointer=_POINTER)]
+        except ValueError:
+            problems = [self._told(problem) for problem in problems_of(self.options, dict(plain))]
+        first = problems[0]
+        raise ConfigError(first.message, hint=first.hint, problems=tuple(problems))
+
+    def _unknown(self, plain: Mapping[str, Any]) -> Iterator[Problem]:
         known = [field.name for field in dataclasses.fields(self.options)]
         for key in plain:
             if key not in known:
                 hint = nearest(key, known) or (f"it has {', '.join(known)}" if known else "it has none")
-                raise ConfigError(f'turn.options: strategy "{self.name}" has no option "{key}"', hint=hint)
-        try:
-            return value_of(self.options, dict(plain))
-        except (ValueError, TypeError) as error:
-            raise ConfigError(f'turn.options of strategy "{self.name}": {error}') from error
+                message = f'turn.options: strategy "{self.name}" has no option "{key}"'
+                yield Problem(message, pointer=f"{_POINTER}/{key}", hint=hint)
+
+    def _told(self, problem: Problem) -> Problem:
+        """Return what is wrong with one option, said so that it is clear without its place."""
+        option = problem.pointer.lstrip("/").replace("/", ".")
+        place = f"turn.options.{option}" if option else "turn.options"
+        message = f'{place} of strategy "{self.name}": {problem.message}'
+        return dataclasses.replace(problem, message=message, pointer=f"{_POINTER}{problem.pointer}")
 
 
 def strategy(name: str, *, options: type[Any] = NoOptions, given: Given | None = None) -> Callable[[F], F]:

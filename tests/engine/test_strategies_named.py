@@ -232,6 +232,32 @@ def test_validate_names_what_is_wrong_with_a_strategy(
     assert said in told.out + told.err
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"rounds": 0},
+            ["/turn/options/rounds: turn.options.rounds", "expected a number of at least 1, found 0"],
+        ),
+        ({"rounds": "2"}, ['expected a whole number, found "2"', "write 2"]),
+        (
+            {"rounds": 0, "model": 7},
+            ["/turn/options/rounds", "/turn/options/model", "expected text, found 7"],
+        ),
+        ({"agent": "a", "model": "b"}, ["turn.options of strategy", "the critic is one of"]),
+        ({"round": 1, "agnet": "a"}, ["/turn/options/round:", "/turn/options/agnet:", 'mean "agent"?']),
+    ],
+)
+def test_validate_says_of_options_what_is_wrong_where_and_what_to_write(
+    base: Path, capsys: pytest.CaptureFixture[str], options: dict[str, Any], said: list[str]
+) -> None:
+    make_org(base, resume("ada", turn={"strategy": "reflexion", "options": options}))
+    assert run(["-C", str(base), "validate"]) == 3
+    told = "".join(capsys.readouterr())
+    assert [words for words in said if words not in told] == []
+    assert "Input should" not in told
+
+
 def test_a_call_that_gives_the_same_again_and_again_is_hinted_at_and_then_ends_the_turn(base: Path) -> None:
     turn = turn_of(base, {"reply": say("again", tool_calls=[LIST])}, strategy="react")
     assert (turn.status, turn.end, turn.calls) == ("done", "repeats", 4)
