@@ -26,6 +26,8 @@ from lemming.turn.actions import action_schema, actions_of, as_reply
 from lemming.turn.opening import calls_natively
 from lemming.turn.prompt import OPENINGS
 
+EMBEDDED = "local"
+"""The provider whose models run inside the engine, and cost nothing unless their line says so."""
 NO_MODELS = ("plan", "clock", "replay")
 TESTER = Agent(name="tester", title="Tester", instructions="You try out whether a model is of use here.")
 KINDS: tuple[MessageKind, ...] = ("message",)
@@ -78,7 +80,7 @@ class Trial:
         yield "schema", "held to one by the backend" if self.takes_schema else "in the prompt only"
         for part in self.left_out:
             yield "without", f"{part}: the server {INSTEAD[part]}"
-        cost = "unknown" if self.cost_usd is None else f"${self.cost_usd:.6f}"
+        cost = "unknown" if self.cost_usd is None else f"${self.cost_usd:.6f}" if self.cost_usd else "$0"
         price = f"; {self.price}" if self.price else ""
         yield "cost", f"{self.input_tokens} tokens in, {self.output_tokens} out: {cost}{price}"
         yield "time", f"{self.duration_s:.1f} s"
@@ -119,7 +121,7 @@ def try_out(base: Path, entry: ModelEntry, settings: Org, clock: Clock, stop: th
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
         credits=usage.credits,
-        cost_usd=usage.cost_usd,
+        cost_usd=0.0 if usage.cost_usd is None and entry.provider == EMBEDDED else usage.cost_usd,
         price=str(price_of(entry) or ""),
         duration_s=time.perf_counter() - began,
     )

@@ -12,13 +12,16 @@ from pathlib import Path
 
 import pytest
 
+from lemming.config import Org
 from lemming.errors import AuthenticationFailed, RequestRejected, TimedOut, UnknownModel
 from lemming.llm.backends.anthropic import AnthropicProvider
 from lemming.llm.backends.local import LocalProvider
 from lemming.llm.backends.openai import OpenAIProvider
 from lemming.llm.calls import ask
-from lemming.models import LOCAL_MODEL
+from lemming.models import LOCAL_MODEL, ModelEntry
 from lemming.providers import Request, make_provider
+from lemming.service.model_trial import try_out
+from lemming.testing import FrozenClock
 
 KEY_ENV = "LOCAL_SERVER_KEY"
 SCHEMA = {
@@ -248,3 +251,23 @@ def test_a_wrong_key_and_a_long_prompt_are_told_apart(
     with pytest.raises(RequestRejected) as caught:
         ask(OpenAIProvider(base_url=f"{server}/v1", api_key_env=KEY_ENV), long)
     assert "too long" in caught.value.hint
+
+
+@pytest.mark.usefixtures("weights")
+@pytest.mark.parametrize(
+    ("price", "cost", "told"), [(None, 0.0, "1 out: $0"), (10.0, 1e-5, "1 out: $0.000010")]
+)
+def test_a_trial_of_the_embedded_model_costs_nothing_unless_its_line_says_so(
+    base: Path, price: float | None, cost: float, told: str
+) -> None:
+    entry = ModelEntry(
+        provider="local",
+        model=LOCAL_MODEL,
+        prompt="brief",
+        max_output_tokens=1,
+        usd_per_million_input_tokens=None if price is None else 0.0,
+        usd_per_million_output_tokens=price,
+    )
+    found = try_out(base, entry, Org(), FrozenClock(), threading.Event())
+    assert found.cost_usd == pytest.approx(cost)
+    assert told in dict(found.lines("default"))["cost"]
