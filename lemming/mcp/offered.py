@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import Agent
+from lemming.agents import Agent, survey_agents
 from lemming.answer_schema import misfits
 from lemming.config import Org
 from lemming.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
@@ -184,6 +184,26 @@ def problems_of_servers(base: OrgPath) -> Iterator[Problem]:
         known_servers(base)
     except ConfigError as error:
         yield from error.problems
+    yield from _about_who_is_asked(Organisation.at(base), config)
+
+
+def _about_who_is_asked(org: Organisation, config: McpConfig) -> Iterator[Problem]:
+    """Yield a warning for each server whose questions some agent could not pass on.
+
+    Who is asked by default need not be there: most servers ask nothing.
+    """
+    agents = survey_agents(org).agents
+    for name, server in config.servers.items():
+        if server.ask == McpServer.ask and server.ask not in agents:
+            continue
+        key = "servers" if config.files[name] == MCP_FILE else "mcpServers"
+        for agent in agents.values():
+            if not servers_named(agent.permissions.tools, [name]):
+                continue
+            if why := why_not_asked(org, agent.name, server.ask):
+                said = f"what MCP server {name} asks {agent.name} back goes nowhere: {why}"
+                place = f"/{key}/{name}{'/ask' if key == 'servers' else ''}"
+                yield Problem(said, config.files[name], pointer=place, severity="warning", code="LMG-307")
 
 
 def why_no_tool(base: OrgPath, pattern: str) -> tuple[str, str] | None:

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from connected import org_with
+from connected import configure, org_with
 
 from lemming.cli import run
 from lemming.mcp.settings import environment_of, headers_of, mcp_config
+from lemming.testing import make_org, resume
 
 
 def problems(base: Path, servers: dict[str, Any], file: str = "config/mcp.json") -> list[str]:
@@ -115,6 +116,37 @@ def test_validate_says_which_pattern_reaches_no_server(
     shown = capsys.readouterr()
     assert status == (3 if said else 0), shown
     assert said in shown.out + shown.err
+
+
+@pytest.mark.parametrize(
+    ("ask", "human_reads", "ada_reads", "said"),
+    [
+        ("human", ["ada"], ["human"], ""),
+        ("human", [], ["human"], 'human cannot read ada: add "ada"'),
+        ("human", ["ada"], [], 'ada cannot read human: add "human"'),
+        ("hilda", ["ada"], ["human"], 'there is no agent "hilda" to ask'),
+    ],
+)
+def test_validate_says_whose_questions_nobody_gets(
+    base: Path,
+    capsys: pytest.CaptureFixture[str],
+    ask: str,
+    human_reads: list[str],
+    ada_reads: list[str],
+    said: str,
+) -> None:
+    make_org(
+        base,
+        resume("ada", permissions={"read_outboxes": ada_reads, "tools": ["mcp.desk.*"]}),
+        resume("bob", permissions={"read_outboxes": [], "tools": []}),
+        resume("human", model={"key": "human"}, permissions={"read_outboxes": human_reads}),
+        models={"human": {"provider": "human"}},
+    )
+    configure(base, {"desk": {**PROGRAM, "ask": ask}})
+    assert run(["-C", str(base), "validate"]) == 0
+    shown = "".join(capsys.readouterr())
+    assert ("/servers/desk/ask: what MCP server desk asks ada back" in shown) == bool(said), shown
+    assert said in shown
 
 
 def test_trust_says_which_servers_are_started_and_what_they_are_told(
