@@ -170,12 +170,12 @@ class TickReport:
         known = [cost for cost in costs if cost is not None]
         return {
             **{status: len(self.by_status(status)) for status in STATUSES},
-            "entries": sum(len(turn.entries) for turn in self.turns),
-            "calls": sum(turn.calls for turn in self.turns),
-            "credits": sum(turn.credits for turn in self.turns),
+            "entries": sum([len(turn.entries) for turn in self.turns]),
+            "calls": sum([turn.calls for turn in self.turns]),
+            "credits": sum([turn.credits for turn in self.turns]),
             "cost_usd": sum(known) if len(known) == len(costs) and costs else None,
-            "input_tokens": sum(turn.input_tokens for turn in self.turns),
-            "output_tokens": sum(turn.output_tokens for turn in self.turns),
+            "input_tokens": sum([turn.input_tokens for turn in self.turns]),
+            "output_tokens": sum([turn.output_tokens for turn in self.turns]),
         }
 
     def as_json(self) -> dict[str, Any]:

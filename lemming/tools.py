@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
 
-from lemming.agents import Agent, latest_survey, load_agent
+from lemming.agents import Agent, Survey, latest_survey, load_agent
 from lemming.arguments import Arguments, WrongArguments, arguments_of
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
@@ -289,7 +289,10 @@ def toolset_of(settings: Org, org: OrgPath | None = None) -> Toolset:
     been looked for before, are wrong.
     """
     base = offered("tool", tuple(settings.plugins), _registered)
-    if org is None or not (named := _named_sources(settings, known := Organisation.at(org))):
+    if org is None:
+        return base
+    known = Organisation.at(org)
+    if not (named := _named_sources(settings, latest_survey(known))):
         return base
     return known.own(OwnToolset).toolset(base, SHIPPED, _sources(known, named), settings)
 
@@ -299,7 +302,7 @@ def refresh_tools(settings: Org, org: Organisation) -> list[Problem]:
 
     Where something is wrong, the tools from before hold. Raises `ConfigError` where there are none.
     """
-    if not (named := _named_sources(settings, org)):
+    if not (named := _named_sources(settings, latest_survey(org))):
         return []
     base = offered("tool", tuple(settings.plugins), _registered)
     return org.own(OwnToolset).refresh(base, SHIPPED, _sources(org, named), settings)
@@ -309,9 +312,14 @@ def _registered(tools: Mapping[str, Tool]) -> Toolset:
     return Toolset(SHIPPED, tools)
 
 
-def _named_sources(settings: Org, org: Organisation) -> list[str]:
+def has_own_tools(settings: Org, survey: Survey) -> bool:
+    """Return whether an organisation may have tools of its own; else `toolset_of` need not look for any."""
+    return bool(_named_sources(settings, survey))
+
+
+def _named_sources(settings: Org, survey: Survey) -> list[str]:
     named = [place for key, place in SOURCES.items() if getattr(settings, key)]
-    return [*named, SERVERS] if latest_survey(org).names_servers else named
+    return [*named, SERVERS] if survey.names_servers else named
 
 
 def _sources(org: Organisation, places: Iterable[str]) -> list[ToolSource]:

@@ -7,6 +7,7 @@ that does not keep deadlines itself runs on a daemon thread that is left behind 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from lemming.deadlines import LeftBehind, run_on_thread
@@ -31,13 +32,11 @@ def ask(provider: LLMProvider, request: Request, hear: Callable[[str], object] |
 
     told = request if provider.takes_tools else in_words(request)
 
-    def complete() -> Reply:
-        return provider.complete(told) if hear is None else provider.complete_heard(told, hear)
-
     def answer() -> Reply:
-        if provider.keeps_deadline:
-            return checked(complete())
-        return checked(_on_thread(complete, request.deadline_s))
+        work = partial(provider.complete, told)
+        if hear is not None:
+            work = partial(provider.complete_heard, told, hear)
+        return checked(work() if provider.keeps_deadline else _on_thread(work, request.deadline_s))
 
     return guarded(answer, f"{type(provider).__name__} {request.model_name}".strip())
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, TypeVar, get_args
@@ -48,6 +48,7 @@ from lemming.turn.results import INTERRUPTED
 from lemming.turn.values import Answer, TurnInputs
 
 R = TypeVar("R", bound=Record)
+FINISHES: tuple[str, ...] = get_args(Finish)
 
 
 class JournaledAnswers:
@@ -58,14 +59,14 @@ class JournaledAnswers:
     ) -> None:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
         self._snapshot, self._config, self._settings = snapshot, snapshot.config, snapshot.config.org
-        self._began_at = snapshot.at
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
         self._spent = inputs.state.used_up
-        self._worked: Counter[str] = Counter()
+        self._worked: defaultdict[str, int] = defaultdict(int)
         self._name = inputs.agent.name
-        self._ends = time.monotonic() + (inputs.agent.turn.deadline_s or math.inf)
+        limit = inputs.agent.turn.deadline_s
+        self._ends = time.monotonic() + limit if limit else math.inf
         for record in journal.records_of(self._name):
             match record:
                 case ModelReplied() | ModelFailed():
@@ -183,7 +184,7 @@ class JournaledAnswers:
             used_up=self._spent,
             worked=self._worked,
             tick=self._inputs.tick,
-            began_at=self._began_at,
+            began_at=self._snapshot.at,
             index=index,
             limit_s=self._ends - time.monotonic(),
             answered=_answered(self._inputs),
@@ -197,12 +198,8 @@ class JournaledAnswers:
         try:
             if inputs.problem:
                 raise inputs.problem
-            key, entry, reply = ask_in_turn(
-                inputs,
-                self._config,
-                model,
-                lambda key, entry: self._reply(call, messages, key, entry, schema),
-            )
+            ask = partial(self._reply, call, messages, schema)
+            key, entry, reply = ask_in_turn(inputs, self._config, model, ask)
         except (OutOfCredits, ProviderError) as error:
             return self._no_answer(call, error)
         usage = usage_of(entry, messages, reply)
@@ -217,7 +214,7 @@ class JournaledAnswers:
             at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
             text=redact_reply(reply.text[: 2 * REPLY_LIMIT_BYTES]),
-            finish=reply.finish if reply.finish in get_args(Finish) else "stop",
+            finish=reply.finish if reply.finish in FINISHES else "stop",
             model=redact_values(str(reply.model or entry.model))[:200],
             input_tokens=usage.input_tokens,
             output_tokens=usage.output_tokens,
@@ -242,9 +239,9 @@ class JournaledAnswers:
         self,
         call: int,
         messages: list[Message],
+        schema: dict[str, Any] | None,
         key: str,
         entry: ModelEntry,
-        schema: dict[str, Any] | None,
     ) -> Reply:
         """Ask one model; `key` is that of another than the agent's own, which is asked live."""
         inputs = self._inputs

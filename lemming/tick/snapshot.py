@@ -24,7 +24,7 @@ from lemming.resume import is_named
 from lemming.tick.idle import IdleAgents
 from lemming.tick.plan import Plan, callers_in, make_plan, people_in
 from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
-from lemming.tools import refresh_tools, toolset_of
+from lemming.tools import has_own_tools, refresh_tools, toolset_of
 from lemming.toolset import Toolset
 
 if TYPE_CHECKING:
@@ -52,7 +52,11 @@ class Snapshot:
     @property
     def toolset(self) -> Toolset:
         """The tools that the organisation has; more, once installed packages have been asked for theirs."""
-        return toolset_of(self.config.org, self.org)
+        return toolset_of(self.config.org, self.org if self._has_own_tools else None)
+
+    @cached_property
+    def _has_own_tools(self) -> bool:
+        return has_own_tools(self.config.org, self.survey)
 
     @property
     def tick(self) -> int:

@@ -24,11 +24,11 @@ def attach(draft: Draft, first: int, at: str) -> None:
 
     What cannot be attached is left out of its entry, and the model is told why.
     """
-    entries = draft.entries[first:]
-    if not any(KEY in entry.payload for entry in entries):
+    if not (tools := draft.inputs.agent.permissions.tools):
         return
-    named = [item for entry in entries for item in _attachments(entry)]
-    if not named or not any(is_named(TOOL, pattern) for pattern in draft.inputs.agent.permissions.tools):
+    entries = draft.entries[first:]
+    named = [item for entry in entries if KEY in entry.payload for item in _attachments(entry)]
+    if not named or not any(is_named(TOOL, pattern) for pattern in tools):
         return
     index, call = len(draft.results), ToolCall(TOOL, {"files": named})
     has_more_to_show = bool(draft.unshown)
@@ -43,8 +43,8 @@ def attach(draft: Draft, first: int, at: str) -> None:
 
 
 def _attachments(entry: OutboxEntry) -> list[Any]:
-    listed = entry.payload.get(KEY)
-    return listed if isinstance(listed, list) else [listed] if KEY in entry.payload else []
+    listed = entry.payload[KEY]
+    return listed if isinstance(listed, list) else [listed]
 
 
 def _found(output: str, count: int) -> list[dict[str, Any]]:

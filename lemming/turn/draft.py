@@ -60,7 +60,8 @@ class Draft:
         self.notes = ""
         self.team = team_tools(inputs.agent)
         self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
-        self.wanted = None if self.may_rest else PayloadCheck.of(inputs)
+        is_held_to = (inputs.agent.output or inputs.wanted) and not self.may_rest
+        self.wanted = PayloadCheck(inputs) if is_held_to else None
         self.is_handed_on = False
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
         self.untold: set[int] = set()
@@ -72,6 +73,8 @@ class Draft:
     @property
     def unshown(self) -> list[dict[str, Any]]:
         """The results that the model has not been shown."""
+        if not self.has_results_to_tell:
+            return []
         return [self.results[place] for place in self.unshown_places]
 
     @property
@@ -106,8 +109,8 @@ class Draft:
 
     def conclude(self, end: End, error: LemmingError | None) -> End:
         """See to it that a turn for a request answers it, unless there is something to wait for."""
-        task, status = self.task, self.status_of(end)
-        if task is None or not task.request or status == "skipped":
+        task = self.task
+        if task is None or not task.request or (status := self.status_of(end)) == "skipped":
             return end
         if status == "failed":
             self.gave_nothing = isinstance(error, (ContractError, ToolError)) and bool(self.answers)
@@ -221,7 +224,8 @@ class Draft:
         """Stage what a reply asks for: entries, tool calls, memories. `has_seen`: it knew all results."""
         if has_seen:
             self.shown, self.accepted = len(self.results), self.accepted + 1
-        self.repeats.begin_reply()
+        if self.results:
+            self.repeats.begin_reply()
         first, at, room = len(self.entries), self.answers[-1].at, self.room
         if len(reply.outbox_entries) > room:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")

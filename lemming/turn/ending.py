@@ -18,20 +18,23 @@ from lemming.turn.serving import OWN_ACCOUNT
 from lemming.turn.spending import spending, state_after_spending
 from lemming.turn.values import TurnOutcome
 
+APPLIED = ("done", "waiting")
+"""The statuses of turns whose files are written."""
+
 
 def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOutcome:
     """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
     end = draft.conclude(end, error)
     status = draft.status_of(end)
-    is_applied = status in ("done", "waiting")
+    is_applied = status in APPLIED
     entries = tuple(draft.entries) if is_applied else ()
     staged = writes_first(draft.staged.values())
     effects = (*staged, *map(entry_effect, entries)) if is_applied else ()
     used = spending(draft.answers)
     return TurnOutcome(
-        report=_report(draft, end, error, entries, effects, used),
-        state=_state_after(draft, end, is_applied, used),
-        state_if_unwritten=lambda: _state_after(draft, "failed", False, used, is_maybe_written=True),
+        report=_report(draft, status, end, error, entries, effects, used),
+        state=_state_after(draft, status, end, used),
+        state_if_unwritten=lambda: _state_after(draft, "failed", "failed", used, is_maybe_written=True),
         entries=entries,
         effects=effects,
     )
@@ -39,6 +42,7 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
 
 def _report(
     draft: Draft,
+    status: Status,
     end: End,
     error: LemmingError | None,
     entries: tuple[OutboxEntry, ...],
@@ -46,12 +50,11 @@ def _report(
     used: dict[str, Any],
 ) -> TurnReport:
     """Return the report of the turn."""
-    status = draft.status_of(end)
     return TurnReport(
         agent=draft.inputs.agent.name,
         status=status,
         end=end,
-        reason=str(error) if error else _waiting_reason(draft, status),
+        reason=str(error) if error else _waiting_reason(draft) if status == "waiting" else "",
         error=name_of(error) if error else "",
         model=draft.answers[-1].model if draft.answers else "",
         entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
@@ -71,10 +74,8 @@ def _report(
     )
 
 
-def _waiting_reason(draft: Draft, status: Status) -> str:
+def _waiting_reason(draft: Draft) -> str:
     """Return what a turn that waits is waiting for."""
-    if status != "waiting":
-        return ""
     if open_asked := [asked for begun in _requests_after(draft)[1][-1:] for asked in begun.open]:
         return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
     if draft.left:
@@ -86,17 +87,18 @@ def _waiting_reason(draft: Draft, status: Status) -> str:
 
 
 def _state_after(
-    draft: Draft, end: End, is_applied: bool, used: dict[str, Any], *, is_maybe_written: bool = False
+    draft: Draft, status: Status, end: End, used: dict[str, Any], *, is_maybe_written: bool = False
 ) -> AgentState:
     """Return the agent's state after the turn."""
-    inputs, status, holds_all = draft.inputs, draft.status_of(end), is_applied or is_maybe_written
+    inputs, is_applied = draft.inputs, status in APPLIED
+    holds_all = is_applied or is_maybe_written
     passed_on = [draft.passed_on[place] for place in draft.passed_on if holds_all or place in draft.settled]
     state = state_after_spending(inputs, draft.answers, used, status)
     state.end = "" if end == USUAL_ENDS[status] else end
     if is_applied:
         state.turns += 1
         state.read = inputs.read
-        state.results = () if draft.task or draft.asked else (*draft.unshown, *_left(draft))
+        state.results = () if draft.task or draft.asked else _untold(draft)
         state.serving, state.requests = _requests_after(draft)
         state.inputs = _fingerprint_after(draft)
         state.expired_unread = 0
@@ -111,14 +113,18 @@ def _state_after(
     return state
 
 
-def _left(draft: Draft) -> list[dict[str, Any]]:
-    """Return what a strategy leaves for the agent's next turn, as a result that it is to be told of."""
-    return [as_shown("strategy", {}, ToolResult(True, draft.left))] if draft.left else []
+def _untold(draft: Draft) -> tuple[dict[str, Any], ...]:
+    """Return the results that the agent's next turn is to be told of, with what a strategy leaves for it."""
+    left = [as_shown("strategy", {}, ToolResult(True, draft.left))] if draft.left else []
+    return (*draft.unshown, *left)
 
 
 def _requests_after(draft: Draft) -> tuple[str, tuple[Begun, ...]]:
     """Return the request that the turn was for, and those that are begun and open after it."""
-    before, calls = draft.inputs.state.requests, _asked_now(draft)
+    before = draft.inputs.state.requests
+    if draft.task is None and not draft.asked:
+        return "", _still_open(draft, before)
+    calls = _asked_now(draft)
     if draft.task is None:
         own = [entry for entry in draft.entries if entry.identity in calls]
         asked = (OWN_ACCOUNT.after(own, draft.unshown, calls),) if own else ()

@@ -39,7 +39,7 @@ from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
 from lemming.turn.prompt import SITUATIONS, Seen
-from lemming.turn.recollection import recall
+from lemming.turn.recollection import ALL_OF_IT, recall
 from lemming.turn.serving import Serving, serving_of
 from lemming.turn.team import answered_results, team_tools
 from lemming.turn.values import TurnInputs
@@ -80,10 +80,13 @@ def gather(
     asked: list[OutboxEntry] = []
     if agent.turn.take == "all" and tasks and not task:
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
-    recalled = recall(agent, entry, task, inbox, memories)
-    task, inbox = recalled.task, recalled.inbox
-    added = _added(now, agent, entry, guides, held)
-    wanted = wanted_of([task.request] if task else asked)
+    recalled = ALL_OF_IT
+    if agent.memory:
+        recalled = recall(agent, entry, task, inbox, memories)
+        task, inbox = recalled.task, recalled.inbox
+    added = _added(now, agent, entry, guides, held) if guides or agent.skills else ()
+    requests = [task.request] if task else asked
+    wanted = wanted_of(requests) if requests else {}
     awaited = wanted.get(task.begun.request) if task else None
     opening = now.org.own(Openings).of(now, agent, entry, allocation, added, awaited)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
@@ -110,7 +113,8 @@ def gather(
         left_out=recalled.left_out,
         summary=recalled.summary,
     )
-    seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
+    if wanted or agent.output:
+        seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
     situation = SITUATIONS[entry.prompt](seen)
     may_hand_on = agent.team is not None and bool(agent.team.hand_to)
     inputs = TurnInputs(
@@ -130,7 +134,7 @@ def gather(
         open_requests={request.identity: request.agent for request in asked},
         wanted=wanted,
         recap=dict(recalled.recap),
-        out_of_reach=_out_of_reach(now, agent, task),
+        out_of_reach=_out_of_reach(now, agent, task) if agent.team else {},
         images=_images(now, agent, task, inbox, held) if entry.images else [],
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         given=given_to(now, agent, memories, task) if agent.turn.strategy else {},
@@ -295,7 +299,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
     """Return what the journal says of the inputs, and, as JSON, what all turns of the agent begin with."""
     inputs, opening = gathered.inputs, gathered.opening
     task = {"task": inputs.task.as_json()} if inputs.task else {}
-    optional = {key: getattr(inputs, key) for key in MAY_BE_EMPTY}
+    facts = vars(inputs)
     record = TurnStarted(
         agent=inputs.agent.name,
         entries=gathered.entries,
@@ -307,7 +311,7 @@ def as_record(gathered: Gathered) -> tuple[TurnStarted, bytes]:
         inputs=inputs.fingerprint,
         damaged=sorted(inputs.damaged),
         **task,  # type: ignore[arg-type]
-        **{key: value for key, value in optional.items() if value},
+        **{key: facts[key] for key in MAY_BE_EMPTY if facts[key]},
     )
     return record, opening.written
 

@@ -6,6 +6,8 @@ give back the recorded answer where there is one.
 
 from __future__ import annotations
 
+from typing import Any
+
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, StrategyFailed
 from lemming.plugins.errors import place_of, words_of
 from lemming.report import ENDS, End
@@ -34,53 +36,53 @@ def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ..
     if strategy is None and limits.strategy is not None:
         known = strategy_of(limits.strategy, plugins)
         strategy, options = known.steps, known.options_of(limits.options)
-    steps = (strategy or react)(Turn(draft, options))
-    step = _next(steps)
-    while not isinstance(step, str):
+    return _driven(draft, (strategy or react)(Turn(draft, options)))
+
+
+def _driven(draft: Draft, steps: Steps) -> End:
+    """Tell a strategy what came of each of its steps, until it says how the turn ended, or that is known."""
+    answer: Answer | None = None
+    thrown: LemmingError | None = None
+    while not draft.over:
         try:
-            answer = _do(draft, step)
+            step = steps.throw(thrown) if thrown else steps.send(answer)
+        except StopIteration as over:
+            return _end_in(over.value)
+        except NoMoreReplies:
+            return "step_limit"
+        except LemmingError:
+            raise
+        except Exception as error:
+            raise StrategyFailed(f"the strategy broke: {words_of(error)}, at {place_of(error)}") from error
+        try:
+            answer, thrown = _do(draft, step), None
         except (OutOfCredits, ProviderError) as error:
-            step = _next(steps, thrown=error)
-        else:
-            if draft.over:
-                steps.close()
-                return draft.over
-            step = _next(steps, answer)
-    return step
+            answer, thrown = None, error
+    steps.close()
+    return draft.over
 
 
 def _do(draft: Draft, step: Step) -> Answer | None:
     """Do one thing that a strategy wants, and return what came of it."""
-    if isinstance(step, Ask):
-        if len(draft.answers) >= MOST_ANSWERS:
-            raise StrategyFailed(f"the strategy asked for more than {MOST_ANSWERS} answers")
-        return draft.ask([*step.messages], step.model, step.schema)
-    if not draft.answers:
-        raise StrategyFailed("the strategy acts before it has asked for an answer")
-    draft.act(step.reply, has_seen=step.has_seen)
-    return None
+    match step:
+        case Ask():
+            if len(draft.answers) >= MOST_ANSWERS:
+                raise StrategyFailed(f"the strategy asked for more than {MOST_ANSWERS} answers")
+            return draft.ask([*step.messages], step.model, step.schema)
+        case Act():
+            if not draft.answers:
+                raise StrategyFailed("the strategy acts before it has asked for an answer")
+            draft.act(step.reply, has_seen=step.has_seen)
+            return None
+    raise StrategyFailed(f"the strategy yielded {type(step).__name__}, which is neither Ask nor Act")
 
 
-def _next(steps: Steps, answer: Answer | None = None, thrown: Exception | None = None) -> Step | End:
-    """Tell a strategy what came of its step; return its next one, or how it says that the turn ended."""
-    try:
-        step = steps.throw(thrown) if thrown else steps.send(answer)
-    except StopIteration as over:
-        if over.value not in ENDS:
-            raise StrategyFailed(
-                f"the strategy ended with {over.value!r}: {', '.join(sorted(ENDS))}"
-            ) from None
-        ended: End = over.value
-        return ended
-    except NoMoreReplies:
-        return "step_limit"
-    except LemmingError:
-        raise
-    except Exception as error:
-        raise StrategyFailed(f"the strategy broke: {words_of(error)}, at {place_of(error)}") from error
-    if not isinstance(step, (Ask, Act)):
-        raise StrategyFailed(f"the strategy yielded {type(step).__name__}, which is neither Ask nor Act")
-    return step
+def _end_in(value: Any) -> End:
+    """Return how a strategy says that the turn ended."""
+    if value not in ENDS:
+        raise StrategyFailed(f"the strategy ended with {value!r}: {', '.join(sorted(ENDS))}") from None
+    end: End = value
+    return end
 
 
 def finish(

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from lemming.agents import Agent
 from lemming.llm.tokens import tokens_in
-from lemming.mail.inbox import Inbox
+from lemming.mail.inbox import NO_INBOX, Inbox
 from lemming.mail.tasks import Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
@@ -48,10 +48,13 @@ class Recalled(NamedTuple):
     recap: Mapping[str, Any] = {}
 
 
+ALL_OF_IT = Recalled(None, NO_INBOX)
+"""What an agent recalls that has no limits: nothing is left out of what it is shown."""
+
+
 def recall(agent: Agent, entry: ModelEntry, task: Task | None, inbox: Inbox, memories: Memories) -> Recalled:
     """Return what a turn is shown, given all that there is and the agent's memories."""
-    if agent.memory is None:
-        return Recalled(task, inbox)
+    assert agent.memory, "who has no limits is not asked"
     room = agent.memory.max_tokens
     if task is None:
         return _recall_inbox(inbox, room)

@@ -176,7 +176,7 @@ class Turn:
         problem: ContractError | None = None
         for corrections_left in range(self._draft.inputs.repairs, -1, -1):
             try:
-                answer = yield from self.ask(messages)
+                answer: Answer = yield Ask(messages)
             except OutOfCredits as error:
                 if problem is None:
                     raise

@@ -36,11 +36,6 @@ class PayloadCheck:
         self._inputs, self._output, self._task = inputs, inputs.agent.output, inputs.task
         self.misfit = ""
 
-    @classmethod
-    def of(cls, inputs: TurnInputs) -> PayloadCheck | None:
-        """Return what a turn's entries are held against; None when anything will do."""
-        return cls(inputs) if inputs.agent.output or inputs.wanted else None
-
     def fit(self, entries: list[NewEntry]) -> list[NewEntry | list[str]]:
         """Return each entry as it is kept, or what is wrong in its payload: a JSON pointer and words."""
         self.misfit = ""

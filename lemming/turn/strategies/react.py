@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lemming.turn.strategy import Steps, Turn
+from lemming.turn.strategy import Act, Steps, Turn
 
 
 def react(turn: Turn) -> Steps:
@@ -10,7 +10,7 @@ def react(turn: Turn) -> Steps:
     messages = turn.prompt
     while True:
         reply = yield from turn.reply(messages)
-        yield from turn.act(reply)
+        yield Act(reply)
         if not turn.results or turn.is_over:
             return "done"
         if turn.has_asked:
