@@ -22,7 +22,7 @@ from lemming.files.fitting import about
 from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.hosts import why_no_pattern
 from lemming.models import DEFAULT_MODELS, ModelEntry
-from lemming.org_blocks import AgentDefaults, Http, Quota, Reminders, ShellSettings
+from lemming.org_blocks import AgentDefaults, Http, Quota, Reminders, ShellSettings, Trust
 from lemming.organisation import Organisation
 from lemming.providers import is_channel
 from lemming.redaction import name_variables
@@ -171,6 +171,12 @@ class Org:
     quota: Quota = field(default_factory=Quota)
     http: Http = field(default_factory=Http)
     reminders: Reminders = field(default_factory=Reminders)
+    trust: Trust | None = field(
+        default=None,
+        metadata=about(
+            "Where it stands, the engine keeps track of how far texts are trusted; null: it does not."
+        ),
+    )
 
 
 @dataclass(frozen=True)

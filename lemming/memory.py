@@ -7,11 +7,12 @@ with its line and is never replaced; it is for the person to repair or remove.
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from datetime import timedelta
 from functools import partial
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from lemming import paths
 from lemming.clock import Clock, SystemClock, parse_timestamp, timestamp
@@ -24,17 +25,20 @@ from lemming.organisation import Organisation
 from lemming.redaction import redact_bytes, redact_json
 
 MEMORY_LIMIT_BYTES = 256 << 10
+_READ_LIMIT_BYTES = MEMORY_LIMIT_BYTES + 64  # beside its value, the engine says how far it is trusted
 
 
 class Memories(NamedTuple):
     """What an agent remembers: values by key, sorted, and what is wrong with the files that have none.
 
-    `digests` holds the SHA-256, in hex, of every file that could be read, broken or not.
+    `digests` holds the SHA-256, in hex, of every file that could be read, broken or not. `trust`: how far
+    those are trusted that say so.
     """
 
     values: dict[str, Any]
     problems: tuple[Problem, ...]
     digests: dict[str, str]
+    trust: Mapping[str, str] = {}
 
 
 # --- what would change -------------------------------------------------------------------------
@@ -127,10 +131,11 @@ def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
     values: dict[str, Any] = {}
     problems: list[Problem] = []
     digests: dict[str, str] = {}
+    trust: dict[str, str] = {}
     for key in keys:
         try:
             file = _file(agent_name, key)
-            found = org.files.reading(file, partial(_value_in, file), limit_bytes=MEMORY_LIMIT_BYTES)
+            found = org.files.reading(file, partial(_record_in, file), limit_bytes=_READ_LIMIT_BYTES)
         except FileNotFoundError:  # removed while we looked
             continue
         except OSError as error:
@@ -145,8 +150,16 @@ def read_memories(base_path: str | os.PathLike[str], agent_name: str) -> Memorie
             if isinstance(found.outcome, _Damage):
                 problems.append(found.outcome.problem)
             else:
-                values[key] = found.outcome
-    return Memories(values, tuple(problems), digests)
+                record = cast("dict[str, Any]", found.outcome)
+                values[key] = record["value"]
+                if "trust" in record:
+                    trust[key] = trust_in(record)
+    return Memories(values, tuple(problems), digests, trust)
+
+
+def trust_in(record: dict[str, Any]) -> str:
+    """Return how far a file in the memory's format says that it is trusted; empty where it does not."""
+    return str(record.get("trust", ""))
 
 
 # --- writing -----------------------------------------------------------------------------------
@@ -289,7 +302,7 @@ def _load_list(base_path: str | os.PathLike[str], agent_name: str, key: str) -> 
 
 def _read(base: Path, file: str) -> bytes:
     try:
-        return fs.read_bytes(f"{base}/{file}", MEMORY_LIMIT_BYTES)
+        return fs.read_bytes(f"{base}/{file}", _READ_LIMIT_BYTES)
     except FileNotFoundError:
         raise
     except OSError as error:
@@ -300,17 +313,17 @@ def _unreadable(file: str, error: OSError) -> _Damage:
     return _Damage(f"cannot be read: {error.strerror}", file)
 
 
-def _value_in(file: str, raw: bytes) -> Any:
-    """Return the value in a memory file's bytes, or the `_Damage` that they have."""
+def _record_in(file: str, raw: bytes) -> Any:
+    """Return what a memory file's bytes hold, or the `_Damage` that they have."""
     try:
-        return _decode(raw, file)["value"]
+        return _decode(raw, file)
     except _Damage as damage:
         return damage.with_traceback(None)
 
 
 def _decode(raw: bytes, file: str) -> dict[str, Any]:
     try:
-        record = parse(raw, limit_bytes=MEMORY_LIMIT_BYTES, allow_bom=True)
+        record = parse(raw, limit_bytes=_READ_LIMIT_BYTES, allow_bom=True)
     except JsonProblem as error:
         raise _Damage(error.message, file, error.line, error.column) from error
     if not isinstance(record, dict) or "value" not in record:

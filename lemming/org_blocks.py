@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
-from lemming.files.fitting import about
+from lemming.files.fitting import Misfit, about, keyed
 from lemming.schedule import Wake
+from lemming.when import problems_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,3 +89,80 @@ class Reminders:
 
     max_open: int = field(default=20, metadata=about("Reminders of one agent that may wait.", ge=0, le=1000))
     max_days: float = field(default=366.0, metadata=about("How far ahead they may be.", gt=0, le=36_600))
+
+
+TRUST_ORDER = ("outside", "known", "agent", "owner")
+TRUST_OF_TOOLS = {"mcp.*": "outside", "http_*": "outside"}
+_VERIFIED = "verified."
+_WORD = re.compile(r"[a-z][a-z0-9_-]{0,31}\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustRule:
+    """How far the texts of an author are trusted."""
+
+    from_: str = field(
+        default="*", metadata=keyed("from", "Its author: the name of a folder, or a pattern: desk-*.")
+    )
+    when: dict[str, Any] = field(
+        default_factory=dict,
+        metadata=about("For channels: a condition over what the channel has verified: verified.domain."),
+    )
+    is_: str = field(metadata=keyed("is", "How far they are trusted: a word of `order`."))
+
+    def __post_init__(self) -> None:
+        if self.when:
+            for wrong in problems_of(self.when):
+                raise Misfit(f"when{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
+            if claimed := [name for name in _fields_of(self.when) if not name.startswith(_VERIFIED)]:
+                raise Misfit(f'when: "{claimed[0]}" is only claimed: a rule looks at verified.... alone')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trust:
+    """How far texts are trusted, by where they come from: docs/trust.md."""
+
+    order: list[str] = field(
+        default_factory=lambda: [*TRUST_ORDER],
+        metadata=about(
+            'The words, the least trusted first: it begins with "outside", ends with "owner", and has '
+            '"agent" between them.',
+            max_length=16,
+        ),
+    )
+    rules: list[TrustRule] = field(
+        default_factory=list,
+        metadata=about(
+            "The first that fits says how far an author is trusted. Without one: people owner, agents agent, "
+            "channels outside."
+        ),
+    )
+    tools: dict[str, str] = field(
+        default_factory=dict,
+        metadata=about(
+            "How far what tools give is trusted, by name or pattern; beside mcp.* and http_*, which are "
+            "outside."
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        order = self.order
+        if wrong := next((word for word in order if not _WORD.match(word) or order.count(word) > 1), None):
+            raise Misfit(f'order: "{wrong}" must be a word of a-z, 0-9, - and _, and stand there once')
+        if order[:1] != ["outside"] or order[-1:] != ["owner"] or "agent" not in order:
+            raise Misfit('order: it begins with "outside", ends with "owner", and has "agent" between them')
+        for word in (*(rule.is_ for rule in self.rules), *self.tools.values()):
+            if word not in order:
+                raise Misfit(f'"{word}" is none of the words of order: {", ".join(order)}')
+
+
+def _fields_of(condition: Any) -> Iterator[str]:
+    """Yield the fields that a condition looks at."""
+    match condition:
+        case {"field": str(name)}:
+            yield name
+        case {"all": list(inner)} | {"any": list(inner)}:
+            for each in inner:
+                yield from _fields_of(each)
+        case {"not": inner}:
+            yield from _fields_of(inner)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args
 
 from lemming.errors import Outcome, code_of
-from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Place, Price
+from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Json, Place, Price
 
 Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
@@ -79,6 +79,7 @@ class TurnReport:
     `written_ahead` are files that were written before a tool that reaches outside ran, and were its to
     change; they stay, also when the turn fails.
     `removed` are files that it took away; it is left out of JSON where there are none.
+    `trust`: how far what it wrote is trusted, and what made it so; left out of JSON where nobody tracks that.
     `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
     was for; it is left out of JSON where it was for none. Without an `end` it is the usual one of the status.
     """
@@ -104,14 +105,16 @@ class TurnReport:
     output_tokens: Count = 0
     duration_ms: int = 0
     request: str = ""
+    trust: Json = field(default_factory=dict)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""
         plain = {**vars(self), "end": self.end or USUAL_ENDS[self.status]}
         if not self.request:
             del plain["request"]
-        if not self.removed:
-            del plain["removed"]
+        for key in ("removed", "trust"):
+            if not plain[key]:
+                del plain[key]
         return {**plain, "code": code_of(self.error)} if self.error else plain
 
     @classmethod

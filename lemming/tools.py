@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any, get_args
@@ -52,6 +52,7 @@ class ToolResult:
     `effects` are files to be written, `passed_on` the credits that a new agent got out of its creator's; only
     tools of the engine use them. An `outcome` that is not given follows from `success`. `entries` are to go
     into the caller's outbox, `attempts` says how often the call was tried, `on_error` what its failing means.
+    `trust` is the engine's to say, where it tracks that.
     """
 
     success: bool
@@ -62,6 +63,7 @@ class ToolResult:
     entries: tuple[NewEntry, ...] = ()
     attempts: int = 1
     on_error: OnError = "return"
+    trust: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         if self.outcome == INFERRED:

@@ -50,7 +50,7 @@ FLOORS = (
     {"agents", "events", "org_blocks"},
     {"config"},
     {"calendars", "messages", "plans", "sandbox", "toolset"},
-    {"access", "journal", "tool_context"},
+    {"access", "journal", "tool_context", "trust"},
     {"llm", "mail", "skills", "tools"},
     {"channels", "mcp", "testing", "toolbox", "turn"},
     {"strategies", "tick"},

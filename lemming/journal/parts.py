@@ -7,6 +7,12 @@ from typing import Annotated, Any, NotRequired, TypedDict
 from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
 from lemming.kinds import MessageKind
 
+# Written so because of keys that are words of Python's own.
+SourceJson = TypedDict("SourceJson", {"is": str, "of": str})
+TrustJson = TypedDict(
+    "TrustJson", {"is": str, "from": NotRequired[list[SourceJson]], "order": NotRequired[list[str]]}
+)
+
 
 class ReadMarkJson(TypedDict):
     """What an agent has been shown: `lemming.journal.read_mark`."""
@@ -24,6 +30,7 @@ class ResultJson(TypedDict):
     args: Any
     success: bool
     output: str
+    trust: NotRequired[str]
 
 
 class InputsJson(TypedDict):

@@ -50,6 +50,7 @@ from lemming.journal.parts import (
     State,
     TaskJson,
     TotalsJson,
+    TrustJson,
 )
 from lemming.kinds import OnError
 from lemming.report import TurnReport
@@ -125,6 +126,7 @@ class TurnStarted(Record):
     given: Annotated[Json, {"description": "What its strategy needs beside the prompt."}] = {}  # noqa: RUF012
     wanted: dict[str, Json] = {}  # noqa: RUF012
     recap: Annotated[Json, RecapJson] = {}  # noqa: RUF012
+    trust: Annotated[Json, TrustJson] = {}  # noqa: RUF012
 
     if not TYPE_CHECKING:
 
@@ -265,6 +267,7 @@ class ToolFinished(Record):
     entries: Annotated[list[Json], list[EmittedJson]] = []  # noqa: RUF012
     attempts: Annotated[int, {"minimum": 1}] = 1
     on_error: OnError = "return"
+    trust: Annotated[Json, TrustJson] = {}  # noqa: RUF012
 
 
 class TurnAnswered(Record):
@@ -299,7 +302,7 @@ class TurnEnded(Record):
     def json_schema(cls) -> Schema:
         """Return the schema of such a record, without `type`, `epoch` and `check`."""
         report = {key: schema_of(hint) for key, hint in _hints_of(TurnReport).items()}
-        absent = {name: report.pop(name) for name in ("request", "removed", "end")}
+        absent = {name: report.pop(name) for name in ("request", "removed", "end", "trust")}
         return object_of(report, {**absent, "code": schema_of(str)})
 
 

@@ -119,6 +119,10 @@ class JournaledAnswers:
     def _call_live(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolFinished:
         """Call a tool, and return the record of what came of it."""
         result = self._run(index, call, at, staged)
+        if self._inputs.trust:
+            from lemming.tick.traced import with_trust  # only where trust is tracked
+
+            result = with_trust(self._snapshot, self._inputs, call, result)
         more: dict[str, Any] = {"passed_on": result.passed_on} if result.passed_on else {}
         if result.entries:
             more["entries"] = [entry._asdict() for entry in result.entries]
@@ -126,6 +130,8 @@ class JournaledAnswers:
             more["attempts"] = result.attempts
         if result.on_error != "return":
             more["on_error"] = result.on_error
+        if result.trust:
+            more["trust"] = result.trust
         return ToolFinished(
             agent=self._name,
             index=index,
@@ -337,6 +343,7 @@ def recorded_result(record: ToolFinished) -> ToolResult:
         tuple(NewEntry(**entry) for entry in record.entries),
         record.attempts,
         record.on_error,
+        record.trust,
     )
 
 

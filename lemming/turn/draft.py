@@ -29,6 +29,7 @@ from lemming.turn.repeats import Repeats
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, answering
 from lemming.turn.team import TeamTool, team_tools
+from lemming.turn.tracked import trust_of_turn
 from lemming.turn.values import Answer, Answers, TurnInputs
 from lemming.turn.wanted import PayloadCheck
 
@@ -69,6 +70,12 @@ class Draft:
         self.over: End | None = None
         self.left = ""
         self.stopped_by: ToolError | None = None
+        self.tracked = trust_of_turn(inputs)
+
+    @property
+    def trust(self) -> str:
+        """The word for how far the turn is trusted by now; empty where nobody tracks that."""
+        return self.tracked.word if self.tracked else ""
 
     @property
     def unshown(self) -> list[dict[str, Any]]:
@@ -334,8 +341,13 @@ class Draft:
         if call.tool in self.team:
             self.delegate(call, at)
             return
-        index, staged = len(self.results), dict(self.staged)
+        index, staged = (
+            len(self.results),
+            self.tracked.borne(self.staged) if self.tracked else dict(self.staged),
+        )
         result = self.source.use(index, call, at, staged)
+        if self.tracked and result.trust:
+            self.tracked.lower(result.trust["is"], f"what {call.tool} gave")
         self.add_result(call.tool, call.args, result, call.id)
         self._notice(index, call, result)
         if self.source.reached_outside(index):  # they are written, and were the tool's to change

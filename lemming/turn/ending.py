@@ -27,6 +27,9 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
     end = draft.conclude(end, error)
     status = draft.status_of(end)
     is_applied = status in APPLIED
+    if draft.tracked:
+        draft.staged = draft.tracked.borne(draft.staged)
+        draft.entries = [*map(draft.tracked.of_entry, draft.entries)]
     entries = tuple(draft.entries) if is_applied else ()
     staged = writes_first(draft.staged.values())
     effects = (*staged, *map(entry_effect, entries)) if is_applied else ()
@@ -70,6 +73,7 @@ def _report(
         remarks=draft.remarks,
         notes=draft.notes,
         request=draft.task.request if draft.task else "",
+        trust=draft.tracked.as_json() if draft.tracked else {},
         **used,
     )
 

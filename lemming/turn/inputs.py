@@ -39,14 +39,15 @@ from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
 from lemming.turn.prompt import SITUATIONS, Seen
+from lemming.turn.reach import out_of_reach
 from lemming.turn.recollection import ALL_OF_IT, recall
 from lemming.turn.serving import Serving, serving_of
-from lemming.turn.team import answered_results, team_tools
+from lemming.turn.team import answered_results
 from lemming.turn.values import TurnInputs
 from lemming.turn.wanted import told, wanted_of
 
 NOTHING: Mapping[str, bytes] = {}
-MAY_BE_EMPTY = ("out_of_reach", "open_requests", "images", "given", "wanted", "recap")
+MAY_BE_EMPTY = ("out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust")
 """Of `TurnInputs`, what a record holds where it says anything."""
 
 
@@ -113,6 +114,11 @@ def gather(
         left_out=recalled.left_out,
         summary=recalled.summary,
     )
+    trust = {}
+    if now.config.org.trust:
+        from lemming.turn.tracked import track  # only where trust is tracked
+
+        trust = track(now, seen, recalled, memories)
     if wanted or agent.output:
         seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
     situation = SITUATIONS[entry.prompt](seen)
@@ -134,9 +140,10 @@ def gather(
         open_requests={request.identity: request.agent for request in asked},
         wanted=wanted,
         recap=dict(recalled.recap),
-        out_of_reach=_out_of_reach(now, agent, task) if agent.team else {},
+        out_of_reach=out_of_reach(now, agent, task) if agent.team else {},
         images=_images(now, agent, task, inbox, held) if entry.images else [],
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
+        trust=trust,
         given=given_to(now, agent, memories, task) if agent.turn.strategy else {},
     )
     shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
@@ -173,28 +180,6 @@ def _inbox(now: Surroundings, agent: Agent, state: AgentState, tasks: Tasks | No
     settings = now.config.org
     view = now.mail.view(agent, state.read)
     return assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
-
-
-def _out_of_reach(now: Surroundings, agent: Agent, task: Task | None) -> dict[str, str]:
-    """Return why tools that ask the team, or hand on to it, would reach nobody, by their names."""
-    asker = task.request.payload.get("owed_to", task.request.agent) if task and task.request else None
-    why: dict[str, str] = {}
-    for name, tool in team_tools(agent).items():
-        readers = [(tool.target, agent.name), (agent.name, tool.target)]
-        if tool.hands_on:
-            readers = [(tool.target, agent.name), (str(asker), tool.target)] if asker else []
-        missing = next((pair for pair in readers if not _reads(now, *pair)), None)
-        if missing:
-            reader, author = missing
-            why[name] = f'{reader} cannot read {author}: "{author}" is missing in its read_outboxes'
-        if tool.target not in now.mail.named:
-            why[name] = f'there is no agent "{tool.target}"'
-    return why
-
-
-def _reads(now: Surroundings, reader: str, author: str) -> bool:
-    resume = now.mail.resumes.get(reader)
-    return resume is None or resume.may_read(author)
 
 
 def _entries_of(task: Task) -> list[str]:

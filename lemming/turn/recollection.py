@@ -38,7 +38,7 @@ _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9_.-]")
 class Recalled(NamedTuple):
     """What a turn is shown of what was said before, `left_out` so many entries, with the `summary` of them.
 
-    `recap`: the question that is to be asked for a new one, where that is needed.
+    `recap`: the question that is to be asked for a new one, where that is needed, about the `fallen`.
     """
 
     task: Task | None
@@ -46,6 +46,7 @@ class Recalled(NamedTuple):
     left_out: int = 0
     summary: str = ""
     recap: Mapping[str, Any] = {}
+    fallen: Sequence[OutboxEntry] = ()
 
 
 ALL_OF_IT = Recalled(None, NO_INBOX)
@@ -91,7 +92,7 @@ def _recall_conversation(agent: Agent, task: Task, inbox: Inbox, key: str, value
         "most": room // 4,
         "messages": _question(agent, text, fallen, room),
     }
-    return Recalled(task._replace(thread=kept), inbox, covered + len(fallen), "", recap)
+    return Recalled(task._replace(thread=kept), inbox, covered + len(fallen), "", recap, fallen)
 
 
 def newest(said: Sequence[OutboxEntry], room: int) -> list[OutboxEntry]:

@@ -19,8 +19,13 @@ INTERRUPTED = interrupted("the engine stopped while this ran")
 
 def as_shown(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS) -> dict[str, Any]:
     """Return a call and its result as a prompt shows them, cut to `room` characters of output."""
-    output = _cut(result.output, room)
-    return {"tool": tool, "args": _short(args), "success": result.success, "output": output}
+    shown = {
+        "tool": tool,
+        "args": _short(args),
+        "success": result.success,
+        "output": _cut(result.output, room),
+    }
+    return {**shown, "trust": result.trust["is"]} if result.trust else shown
 
 
 def tool_used(tool: str, result: ToolResult) -> ToolUsed:

@@ -52,6 +52,8 @@ class TurnInputs:
     """Images attached to what the prompt shows, `{"path", "sha256"}`, for a model that takes them."""
     given: dict[str, Any] = field(default_factory=dict)
     """What the turn's strategy needs beside the prompt."""
+    trust: dict[str, Any] = field(default_factory=dict)
+    """How far what the prompt shows is trusted, and what made it so; empty: nobody tracks that."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 
