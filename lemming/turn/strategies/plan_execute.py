@@ -184,7 +184,8 @@ def _step(turn: Turn, plan: Plan, place: int) -> Generator[Yielded, Any, tuple[P
                 is_failed = not said or said.lstrip().startswith(FAILED)
                 said = said or f"{FAILED} it gave no result"
                 step = replace(step, status="failed" if is_failed else "done", result=said[:RESULT_CHARS])
-    plan = replace(plan, steps=[*plan.steps[:place], step, *plan.steps[place + 1 :]])
+    steps = [*plan.steps[:place], step, *plan.steps[place + 1 :]]
+    plan = replace(plan, steps=steps, is_over=turn.is_over)  # a request that comes back is planned anew
     yield from _keep(turn, plan)
     if end == "step_limit":
         turn.leave(f"step {place + 1} of {len(plan.steps)} of your plan is to go on")

@@ -89,9 +89,11 @@ def reflexion(turn: Turn) -> Steps:
         revised = yield from _revised(turn, messages, draft)
         if revised is None:
             break
+        if not isinstance(revised, TurnReply):
+            return revised
         draft = revised
     yield from turn.act(draft)
-    return "waits" if turn.has_asked and not turn.is_over else "done"
+    return "done"
 
 
 def _drafted(turn: Turn, messages: list[Message]) -> Generator[Step, Any, TurnReply | End]:
@@ -108,8 +110,13 @@ def _drafted(turn: Turn, messages: list[Message]) -> Generator[Step, Any, TurnRe
     return "step_limit"
 
 
-def _revised(turn: Turn, messages: list[Message], draft: TurnReply) -> Generator[Step, Any, TurnReply | None]:
-    """Return a better reply than the draft; None when it is good, or there is none."""
+def _revised(
+    turn: Turn, messages: list[Message], draft: TurnReply
+) -> Generator[Step, Any, TurnReply | End | None]:
+    """Return a better reply than the draft; None when it is good, or there is none.
+
+    A revision that asks others, or hands the request on, ends the turn instead: the draft does not leave.
+    """
     if not draft.outbox_entries:
         return None
     try:
@@ -128,6 +135,8 @@ def _revised(turn: Turn, messages: list[Message], draft: TurnReply) -> Generator
         return None
     if isinstance(revised, TurnReply) and revised.outbox_entries:
         return revised
+    if turn.is_over or turn.has_asked:
+        return "done" if turn.is_over else "waits"
     turn.remark("the draft left as it was: it was not revised")
     return None
 
