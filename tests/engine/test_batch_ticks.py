@@ -128,9 +128,26 @@ def test_a_replay_comes_to_the_same_costs(org: Path, server: BatchServer, tmp_pa
     assert costs_recorded(tmp_path / "again") == costs_recorded(org)
 
 
-def die_at(org: Path, server: BatchServer, kind: str) -> None:
+@pytest.mark.parametrize("missing", [["bob"], ["ada", "cyd"], [*AGENTS]])
+def test_calls_that_the_results_lack_go_live_once_though_the_engine_dies_over_them(
+    org: Path, server: BatchServer, missing: list[str]
+) -> None:
+    server.outcomes = dict.fromkeys(missing, "missing")
+    die_at(org, server, "batch_ended", looks=1)
+    assert all_done(run_once(org, batch=True))
+    assert (len(server.custom_ids), len(server.live)) == (3, len(missing))
+    batched = [record["agent"] for record in records(org, "model_replied") if record.get("batched")]
+    assert sorted(batched) == sorted({*AGENTS} - {*missing})
+    ended = records(org, "batch_ended")[-1]
+    assert (ended["replies"], ended["live"]) == (3 - len(missing), len(missing))
+    assert "missing in the results" in ended["problem"]
+    assert [replayed.turns for replayed in replay(org, [1])] == [3]
+    assert len(server.live) == len(missing)
+
+
+def die_at(org: Path, server: BatchServer, kind: str, *, looks: int = 1000) -> None:
     """Run until an event of this kind, and die there."""
-    server.looks = 1000
+    server.looks = looks
 
     def die(event: Event) -> None:
         if event.kind == kind:

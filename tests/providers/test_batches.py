@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import pytest
@@ -126,6 +127,30 @@ def test_a_provider_of_ones_own_takes_batches_with_four_methods(one_desk: Desk) 
     assert [len(requests) for requests in own.sent.values()] == [100]
 
 
+@dataclass
+class Careless(Own):
+    """One that leaves an answer out, gives one that is no text, and one to what nobody asked."""
+
+    sent: dict[str, Mapping[str, Request]] = field(default_factory=dict)
+
+    def look_at_batch(self, batch: str) -> BatchProgress:
+        _, odd, *others = sorted(self.sent[batch])
+        replies = {name: Reply(text="batched") for name in others}
+        odd_one = Reply(text=None)  # type: ignore[arg-type]
+        return BatchProgress(is_over=True, replies={**replies, odd: odd_one, "nobodys": Reply(text="?")})
+
+
+def test_what_is_wrong_with_some_answers_loses_no_others(one_desk: Desk) -> None:
+    one_desk.entry = ModelEntry(provider="own", model="m")
+    one_desk.providers["own {}"] = Careless()
+    replies = one_desk.ask("ada", "bob", "cyd", "dan")
+    assert [reply.text for reply in replies.values()] == ["live", "live", "batched", "batched"]
+    ended = one_desk.records[-1]
+    assert isinstance(ended, BatchEnded)
+    assert (ended.replies, ended.live) == (2, 2)
+    assert ended.problem == "the provider returned NoneType, not text"
+
+
 # --- what fails ----------------------------------------------------------------------------------
 
 
@@ -146,7 +171,19 @@ def test_a_call_without_an_answer_goes_live_and_the_others_do_not(desk: Desk, ou
     ended = desk.records[-1]
     assert isinstance(ended, BatchEnded)
     assert (ended.replies, ended.live) == (2, 1)
-    assert bool(ended.problem) == (outcome != "missing")
+    assert ended.problem
+    assert (ended.problem == "1 of 3 answers are missing in the results") == (outcome == "missing")
+
+
+def test_results_without_a_single_answer_are_told_and_every_call_goes_live(desk: Desk) -> None:
+    desk.server.outcomes = dict.fromkeys(AGENTS, "missing")
+    replies = desk.ask(*AGENTS)
+    assert [replies[agent].text for agent in AGENTS] == [ANSWER] * 3
+    assert (len(desk.server.live), len(desk.server.batches)) == (3, 1)
+    ended = desk.records[-1]
+    assert isinstance(ended, BatchEnded)
+    assert (ended.replies, ended.live) == (0, 3)
+    assert ended.problem == "3 of 3 answers are missing in the results"
 
 
 def test_a_server_that_fails_while_it_is_asked_is_asked_again(desk: Desk) -> None:

@@ -71,11 +71,11 @@ class Call:
 
 @dataclass(eq=False)
 class Batch:
-    """A batch that was sent, and the calls that wait for it by their custom ids."""
+    """A batch that was sent, the custom ids that it `holds`, and the calls that wait for it by theirs."""
 
     id: str
     provider: TakesBatches
-    size: int
+    holds: frozenset[str]
     ends: datetime
     calls: dict[str, Call] = field(default_factory=dict)
     finished: int = -1
@@ -86,7 +86,7 @@ class Batch:
     def from_record(cls, sent: BatchSent, call: Call) -> Batch:
         """Return the batch of a `batch_sent`, as one of its calls wants it."""
         ends = parse_timestamp(sent.at) + timedelta(seconds=call.entry.batch_deadline_s)
-        return cls(sent.batch, call.provider, len(sent.items), ends)
+        return cls(sent.batch, call.provider, frozenset(item["custom_id"] for item in sent.items), ends)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,12 +127,12 @@ class Post:
             progress = self._end_early(batch, progress)
         if progress.is_over:
             replies = len(progress.replies)
-            counts = {"replies": replies, "live": batch.size - replies}
+            counts = {"replies": replies, "live": len(batch.holds) - replies}
             self.record(BatchEnded(batch=batch.id, **counts, problem=progress.problem))
         elif progress.finished > batch.finished or progress.problem != batch.problem:
             batch.finished = max(batch.finished, progress.finished)
             batch.problem = progress.problem
-            counts = {"finished": batch.finished, "calls": batch.size}
+            counts = {"finished": batch.finished, "calls": len(batch.holds)}
             self.notify(BatchWaiting(batch=batch.id, **counts, problem=batch.problem))
         return progress
 
@@ -241,9 +241,20 @@ def _find(call: Call, announced: BatchAnnounced) -> str | None:
 
 
 def _checked_progress(batch: Batch) -> BatchProgress:
+    """Return how far a batch is. What is no reply, or to no call of it, is no reason to lose the others."""
     progress = batch.provider.look_at_batch(batch.id)
-    replies = {name: checked(reply) for name, reply in progress.replies.items()}
-    return replace(progress, replies=replies)
+    replies: dict[str, Reply] = {}
+    problem = progress.problem
+    for name, reply in progress.replies.items():
+        if name not in batch.holds:
+            continue
+        try:
+            replies[name] = checked(reply)
+        except ProviderError as error:
+            problem = problem or error.message
+    if progress.is_over and not problem and (missing := len(batch.holds) - len(replies)):
+        problem = f"{missing} of {len(batch.holds)} answers are missing in the results"
+    return replace(progress, replies=replies, problem=problem)
 
 
 def _digest(value: Any) -> str:
