@@ -39,6 +39,7 @@ COMMANDS = {
         "tick": "Show one tick whole.",
         "why": "Show where an entry, a memory or a file came from.",
         "logs": "Show the engine's log, or an agent's.",
+        "cost": "Show what was spent, by agent, model, request, tick or day.",
     },
     "Ask": {
         "ask": "Ask an agent something and print the answer.",

@@ -1,0 +1,138 @@
+"""`lemming cost`: what was spent, and on what."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Any
+
+import typer
+
+from lemming.commands.options import AsJson
+from lemming.commands.org import find_org
+from lemming.commands.screen import counted, show, show_json, show_table, tell
+from lemming.errors import UsageError
+from lemming.files.jsontext import nearest
+from lemming.inspect.costs import Cost, Costs, costs_by
+
+GROUPS = ("agent", "model", "request", "tick", "day")
+COLUMNS = ("turns", "calls", "credits", "cost_usd", "unpriced_calls", "input_tokens", "output_tokens")
+
+
+def cost(
+    ctx: typer.Context,
+    by: Annotated[str, typer.Option("--by", metavar="GROUP", help=f"One of {', '.join(GROUPS)}.")] = "agent",
+    since: Annotated[
+        int, typer.Option("--since", min=0, metavar="TICK", help="Only turns of this tick and later ones.")
+    ] = 0,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV: every row, no total.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Show what was spent: credits, dollars, tokens and calls, by agent or by something else.
+
+    The rows add up to the ledgers, to the last digit. What a ledger has and no journal tells of any more is
+    a row of its own, "before tick N". A day is one of the organisation's time zone, UTC without one. Dollars
+    are unknown where neither config/models.json nor the shipped list has a price; "or more" stands where
+    that is so for some of the calls.
+
+    \b
+    Examples:
+      lemming cost
+      lemming cost --by model --since 100
+      lemming cost --by day --csv > days.csv
+      lemming cost --by request --json | jq 'select(.type == "cost") | {request, credits}'
+    """
+    if by not in GROUPS:
+        raise UsageError(
+            f'--by "{by}" is none of {", ".join(GROUPS)}', hint=nearest(by, GROUPS) or "--by agent"
+        )
+    if as_csv and as_json:
+        raise UsageError("--csv and --json are two forms of the same", hint="give one of them")
+    found = costs_by(find_org(ctx), by, since=since)  # type: ignore[arg-type]  # one of the groups
+    if as_json:
+        _show_json(found)
+    elif as_csv:
+        _show_csv(found)
+    else:
+        _show(found)
+    _tell_what_is_missing(found)
+
+
+def _rows(found: Costs) -> list[tuple[str, Cost]]:
+    """Return the rows that add up to the total; first what no journal tells of."""
+    has_row = found.by != "agent" and any(found.before.amounts)
+    return [*([(_before(found), found.before)] if has_row else []), *found.rows.items()]
+
+
+def _before(found: Costs) -> str:
+    return f"before tick {found.first}" if found.is_pruned else "in no journal"
+
+
+def _show_json(found: Costs) -> None:
+    for name, row in _rows(found):
+        is_rest = row is found.before
+        plain: dict[str, Any] = {found.by: None if is_rest else int(name) if found.by == "tick" else name}
+        show_json("cost", {**plain, **({"rest": name} if is_rest else {}), **row.as_json()})
+    facts: dict[str, Any] = {"by": found.by, "before": found.before.as_json(), "before_tick": found.first}
+    facts |= {"removed": found.gone.as_json(), "under_way": found.open.as_json(), "damaged": found.damaged}
+    show_json("cost_total", {**found.total.as_json(), **facts})
+
+
+def _show_csv(found: Costs) -> None:
+    show(",".join((found.by, *COLUMNS)))
+    for name, row in _rows(found):
+        values = (getattr(row, column) for column in COLUMNS)
+        show(",".join((_quoted(name), *("" if it is None else _in_digits(it) for it in values))))
+
+
+def _quoted(name: str) -> str:
+    """Return a name as CSV has it; an agent's or a model's key may hold anything."""
+    return '"' + name.replace('"', '""') + '"' if set(name) & set(',"\n\r') else name
+
+
+def _in_digits(amount: Decimal | int) -> str:
+    """Return an amount with all its digits, and none that says nothing.
+
+    >>> [_in_digits(Decimal(text)) for text in ("12.500", "1E-7", "30", "-0.0")]
+    ['12.5', '0.0000001', '30', '0']
+    """
+    text = f"{amount:f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return "0" if text == "-0" else text
+
+
+def _show(found: Costs) -> None:
+    rows = _rows(found)
+    if not rows:
+        tell("nothing spent yet")
+        return
+    cells = [[name or "(no request)", *_cells(row)] for name, row in [*rows, ("total", found.total)]]
+    show_table([found.by.upper(), "TURNS", "CALLS", "CREDITS", "DOLLARS", "TOKENS"], cells)
+
+
+def _cells(row: Cost) -> list[str]:
+    return [
+        str(row.turns),
+        str(row.calls),
+        _in_digits(row.credits),
+        said_in_dollars(row),
+        f"{row.input_tokens:,} in, {row.output_tokens:,} out",
+    ]
+
+
+def said_in_dollars(row: Cost) -> str:
+    """Return what something cost in dollars, as far as prices are known."""
+    if row.cost_usd is None:
+        return "unknown" if row.unpriced_calls else "-"
+    return f"${_in_digits(row.cost_usd)}{' or more' if row.unpriced_calls else ''}"
+
+
+def _tell_what_is_missing(found: Costs) -> None:
+    if found.is_pruned:
+        amount = f"{counted(float(found.before.credits), 'credit')} of it were spent before"
+        tell(f"the oldest journal is of tick {found.first}: {amount}, and nothing tells on what")
+    if any(found.gone.amounts):
+        tell(f"agents that were removed spent {counted(float(found.gone.credits), 'credit')} of it")
+    if any(found.open.amounts):
+        tell(f"a tick under way has spent {counted(float(found.open.credits), 'credit')} more so far")
+    for tick in found.damaged:
+        tell(f"the journal of tick {tick} cannot be read; `lemming verify` says why", style="yellow")
