@@ -8,7 +8,7 @@ from lemming import paths
 from lemming.agents import Agent, survey_agents
 from lemming.commands.options import AgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org
-from lemming.commands.screen import one_line, painted, show, show_json, show_table, show_text
+from lemming.commands.screen import in_dollars, one_line, painted, show, show_json, show_table, show_text
 from lemming.commands.staffing import copy_agent, new_agent, remove_agent, rename_agent
 from lemming.config import Config, credits_of, load_config
 from lemming.inspect.next_turn import NextTurn, next_turn
@@ -84,6 +84,7 @@ def _facts(
         ("may write", ", ".join(files.allow_write) or "no files"),
         ("kinds", ", ".join(agent.turn.kinds)),
         ("credits", f"{state.credits:g} spent, {_passed_on(state)}{limit}"),
+        ("dollars", in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls)),
         ("last turn", last),
     ]
 

@@ -12,7 +12,7 @@ from lemming.agents import Agent, survey_agents
 from lemming.commands.failures import tell_error
 from lemming.commands.options import AgentName, AnyAgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org, require_folder
-from lemming.commands.screen import show_json, show_table, tell
+from lemming.commands.screen import in_dollars, show_json, show_table, tell
 from lemming.config import CREDITS_FILE, Config, credits_of, is_overridden, load_config
 from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
@@ -65,7 +65,7 @@ def _show_all(facts: list[dict[str, Any]]) -> None:
         [
             fact["agent"],
             *(_number(fact[key]) for key in keys),
-            _dollars(fact),
+            in_dollars(fact["cost_usd"], calls=fact["unpriced_calls"], unpriced=fact["unpriced_calls"]),
             f"{fact['input_tokens']:,} in, {fact['output_tokens']:,} out",
         ]
         for fact in facts
@@ -150,9 +150,3 @@ def _facts(agent: Agent, state: AgentState, config: Config) -> dict[str, Any]:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
-
-
-def _dollars(fact: dict[str, Any]) -> str:
-    if fact["cost_usd"] is None:
-        return "-"
-    return f"${fact['cost_usd']:.4f}" + (" or more" if fact["unpriced_calls"] else "")

@@ -9,7 +9,7 @@ import typer
 
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
-from lemming.commands.screen import counted, show_json, show_table, tell
+from lemming.commands.screen import counted, in_dollars, show_json, show_table, tell
 from lemming.config import ORG_FILE, load_config
 from lemming.errors import OrgBusy
 from lemming.files import fs
@@ -63,7 +63,11 @@ def history(
     for commit in commits:
         facts = commit.as_json()
         agents = ", ".join(facts["agents"])
-        spent = counted(facts["credits"], "credit") if facts["calls"] else ""
+        spent = (
+            f"{counted(facts['credits'], 'credit')}, {in_dollars(facts['cost_usd'])}"
+            if facts["calls"]
+            else ""
+        )
         rows.append([commit.short, commit.at[:16].replace("T", " "), commit.subject, agents, spent])
     if rows:
         show_table(["COMMIT", "WHEN (UTC)", "WHAT", "AGENTS", "SPENT"], rows)

@@ -12,6 +12,7 @@ from lemming.commands.screen import (
     ReaderGone,
     Style,
     counted,
+    in_dollars,
     one_line,
     painted,
     show_json,
@@ -314,7 +315,7 @@ def summary(report: TickReport, due: list[str]) -> str:
     parts += [f"{idle} skipped"] if idle else []
     if totals["calls"]:
         parts += [counted(totals["entries"], "entry", "entries"), counted(totals["credits"], "credit")]
-        parts += [f"${totals['cost_usd']:.4f}"] if totals["cost_usd"] is not None else []
+        parts += [in_dollars(totals["cost_usd"])] if totals["cost_usd"] is not None else []
     return f"tick {report.tick} in {report.duration_ms / 1000:.1f}s: {', '.join(parts)}; {after}"
 
 
@@ -337,7 +338,7 @@ def exit_status(report: TickReport, due: list[str]) -> int:
 
 def _cost_of(turn: TurnReport) -> str:
     cost = f"{counted(turn.credits, 'credit')}, {turn.duration_ms / 1000:.1f}s"
-    return cost if turn.cost_usd is None else f"{cost}, ${turn.cost_usd:.4f}"
+    return cost if turn.cost_usd is None else f"{cost}, {in_dollars(turn.cost_usd)}"
 
 
 def _besides_entries(turn: TurnReport) -> str:

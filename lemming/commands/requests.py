@@ -11,6 +11,7 @@ from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import (
     counted,
+    in_dollars,
     one_line,
     painted,
     show,
@@ -164,5 +165,5 @@ def _as_text(answer: object) -> str:
 def _in_words(cost: RequestCost) -> str:
     if not cost.turns:
         return ""
-    dollars = f", ${cost.cost_usd:.4f}" if cost.cost_usd is not None else ""
-    return f"{counted(cost.calls, 'call')}, {counted(cost.credits, 'credit')}{dollars}"
+    dollars = in_dollars(cost.cost_usd, calls=cost.calls)
+    return f"{counted(cost.calls, 'call')}, {counted(cost.credits, 'credit')}, {dollars}"

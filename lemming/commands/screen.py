@@ -201,6 +201,17 @@ def _fitted(cell: str, width: int) -> str:
     return one_line(cell, width).ljust(width)
 
 
+def in_dollars(amount: float | None, *, calls: int = 1, unpriced: int = 0) -> str:
+    """Return what calls cost; None: no price is known. Of `unpriced` calls beside them none is.
+
+    >>> in_dollars(0.003), in_dollars(0.003, unpriced=2), in_dollars(None), in_dollars(None, calls=0)
+    ('$0.0030', '$0.0030 or more', '$ unknown', '-')
+    """
+    if amount is None:
+        return "$ unknown" if calls else "-"
+    return f"${amount:.4f}{' or more' if unpriced else ''}"
+
+
 def counted(number: int | float, noun: str, plural: str = "") -> str:
     """Return a number with its noun.
 

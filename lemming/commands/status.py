@@ -11,11 +11,12 @@ from lemming.agents import Survey
 from lemming.clock import SystemClock, parse_timestamp
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import describe_engine, find_org
-from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, tell
+from lemming.commands.screen import counted, in_dollars, one_line, painted, show, show_json, show_table, tell
 from lemming.config import Config
 from lemming.inspect.health import Trouble
 from lemming.inspect.standing import Line, Standing, standing_of
 from lemming.inspect.waiting import said_of_waiting
+from lemming.journal.ledger import AgentState
 from lemming.journal.records import TickCommitted
 from lemming.tick.plan import said_of_pause
 from lemming.times.words import said_until
@@ -99,7 +100,7 @@ def _totals(last: TickCommitted) -> str:
     totals = last.totals
     parts = [f"{totals[status]} {status}" for status in ("done", "waiting", "failed") if totals[status]]
     parts += [counted(totals["entries"], "entry", "entries"), counted(totals["credits"], "credit")]
-    parts += [f"${totals['cost_usd']:.4f}"] if totals["cost_usd"] is not None else []
+    parts.append(in_dollars(totals["cost_usd"], calls=totals["calls"]))
     return ", ".join(parts)
 
 
@@ -107,6 +108,10 @@ def _next(line: Line) -> str:
     if line.next_at is None:
         return "-" if line.next_tick is None else str(line.next_tick)
     return said_until(parse_timestamp(line.next_at), SystemClock().now())
+
+
+def _dollars(spent: AgentState) -> str:
+    return in_dollars(spent.cost_usd, calls=spent.unpriced_calls, unpriced=spent.unpriced_calls)
 
 
 def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
@@ -121,6 +126,7 @@ def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
             f"{line.state.status} ({line.state.tick})" if line.state.status else "-",
             str(line.state.turns),
             f"{line.state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
+            _dollars(line.state),
             "PROBLEM"
             if line.agent in in_trouble or line.problem
             else "paused"
@@ -129,7 +135,7 @@ def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
         ]
         for line in lines
     ]
-    show_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", ""], rows)
+    show_table(["AGENT", "MODEL", "NEXT", "LAST", "TURNS", "CREDITS", "COST", ""], rows)
 
 
 def _tell_troubles(troubles: list[Trouble], survey: Survey) -> None:

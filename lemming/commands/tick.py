@@ -9,7 +9,7 @@ import typer
 from lemming.commands.narration import text_of
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import Style, counted, one_line, painted, show, show_json, show_text
+from lemming.commands.screen import Style, counted, in_dollars, one_line, painted, show, show_json, show_text
 from lemming.errors import UsageError
 from lemming.files.jsontext import compact
 from lemming.journal.file import journal_ticks, newest_journals
@@ -126,7 +126,8 @@ def _show_prompt(turn: TurnRecord) -> None:
 
 
 def _show_call(call: ModelCall) -> None:
-    cost = f"{counted(call.credits, 'credit')}, {call.input_tokens:,} tokens in, {call.output_tokens:,} out"
+    tokens = f"{call.input_tokens:,} tokens in, {call.output_tokens:,} out"
+    cost = f"{counted(call.credits, 'credit')}, {in_dollars(call.cost_usd)}, {tokens}"
     for failed in call.earlier:
         text = one_line(f"{failed['code']} {failed['message']}", 400)
         _line("asked", f"{painted('failed', 'red')}  {text}")
@@ -197,8 +198,7 @@ def _totals(totals: dict[str, Any]) -> str:
         parts.append(counted(totals["entries"], "entry", "entries"))
     parts += [counted(totals["calls"], "call"), counted(totals["credits"], "credit")]
     parts.append(f"{totals['input_tokens']:,} tokens in, {totals['output_tokens']:,} out")
-    if totals["cost_usd"] is not None:
-        parts.append(f"${totals['cost_usd']:.4f}")
+    parts.append(in_dollars(totals["cost_usd"], calls=totals["calls"]))
     if duration := totals.get("duration_ms"):
         parts.append(f"{duration / 1000:.1f}s")
     return ", ".join(parts)
