@@ -17,6 +17,7 @@ ENTRY_FILE = re.compile(r"([0-9]{8,12})_([A-Za-z0-9]{1,64})\.json\Z")
 JOURNAL_FILE = re.compile(r"([0-9]{8,12})\.jsonl\Z")
 
 STORE = "shared/store"
+TRUST = "trust"
 TICK_FILE = "tick.json"
 ORG_FILE = "config/org.json"
 JOURNALS = "logs/ticks"

@@ -23,7 +23,7 @@ COMPONENT_LIMIT_BYTES = 255
 DEPTH_LIMIT = 32
 
 NEVER_WRITTEN = frozenset({"resume.json", ".lemming", ".git", ".ssh"})
-ENGINE_OWNED = frozenset({"config", "logs", ".lemming", paths.TICK_FILE})
+ENGINE_OWNED = frozenset({"config", "logs", ".lemming", paths.TRUST, paths.TICK_FILE})
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from lemming.tick.runtime import open_org
 from lemming.timeline.renaming import entries_renamed, names_replaced, shown_stays_shown, went_out_stays_so
 from lemming.timeline.repair.repair import place_aside
 from lemming.tools import toolset_of
+from lemming.trust.marks import forget_marks, rename_marks
 
 PLACEHOLDER = "Describe here what this agent is for and what it should write."
 NewName = Annotated[str, typer.Argument(metavar="NEW", help=f"{paths.AGENT_NAME_RULE.capitalize()}.")]
@@ -168,7 +169,9 @@ def rename_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJ
     with open_org(base, command="agents rename"):
         _require_no_open_tick(base)
         readers = [reader for reader in survey_agents(base).agents if reader != name]
+        rename_marks(base, paths.agent_folder(name), folder)
         fs.move(Path(base), paths.agent_folder(name), folder)
+        forget_marks(base, paths.agent_folder(name))
         entries_renamed(base, name, new)
         for reader in readers:
             shown_stays_shown(base, reader, name, new)

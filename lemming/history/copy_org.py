@@ -31,7 +31,7 @@ from lemming.tools import EngineTool, Tool, shipped_tools
 
 BILL_FILE = ".lemming/bill.txt"
 ANSWERS_FILE = ".lemming/answers.jsonl"
-COPIED = ("agents", "config", "shared", paths.TICK_FILE)
+COPIED = ("agents", "config", "shared", paths.TRUST, paths.TICK_FILE)
 TICKS_REMEMBERED = 200
 ANSWER_S = 0.02  # so that some of the kills meet a call in flight
 FILE_LIMIT_BYTES = 64 << 20

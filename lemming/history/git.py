@@ -27,7 +27,7 @@ from lemming.history.git_files import require_no_pipes, require_ours
 
 FOLDER = ".lemming/history.git"
 BRANCH = "refs/heads/main"
-KEPT = ("agents", "config", "shared", paths.TICK_FILE)
+KEPT = ("agents", "config", "shared", paths.TRUST, paths.TICK_FILE)
 LEFT_OUT = ("/agents/*/logs/", ".*.tmp")
 EMPTY_TREE = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 OLDEST_GIT = (2, 30)

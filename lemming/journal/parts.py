@@ -9,8 +9,16 @@ from lemming.kinds import MessageKind
 
 # Written so because of keys that are words of Python's own.
 SourceJson = TypedDict("SourceJson", {"is": str, "of": str})
-TrustJson = TypedDict(
-    "TrustJson", {"is": str, "from": NotRequired[list[SourceJson]], "order": NotRequired[list[str]]}
+TrustJson = TypedDict("TrustJson", {"is": str, "order": list[str], "from": NotRequired[list[SourceJson]]})
+GivenTrustJson = TypedDict(
+    "GivenTrustJson",
+    {
+        "is": NotRequired[str],
+        "from": NotRequired[list[SourceJson]],
+        "bears": NotRequired[dict[str, str]],
+        "marked": NotRequired[list[str]],
+        "below": NotRequired[list[str]],
+    },
 )
 
 

@@ -39,6 +39,7 @@ from lemming.journal.parts import (
     EffectJson,
     EmittedJson,
     FailedAttempt,
+    GivenTrustJson,
     ImageJson,
     Inputs,
     Item,
@@ -267,7 +268,7 @@ class ToolFinished(Record):
     entries: Annotated[list[Json], list[EmittedJson]] = []  # noqa: RUF012
     attempts: Annotated[int, {"minimum": 1}] = 1
     on_error: OnError = "return"
-    trust: Annotated[Json, TrustJson] = {}  # noqa: RUF012
+    trust: Annotated[Json, GivenTrustJson] = {}  # noqa: RUF012
 
 
 class TurnAnswered(Record):

@@ -15,7 +15,7 @@ from lemming.skills.finding import folders_of
 from lemming.skills.guides import GUIDE
 from lemming.skills.search import SkillSearch
 
-_USUAL = ("agents", "config", "shared")
+_USUAL = ("agents", "config", "shared", "trust")
 
 
 def outside_roots(agents: Iterable[Agent]) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from functools import cached_property, partial
 from hashlib import blake2b
 from operator import attrgetter
-from typing import Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from lemming.clock import elapsed_ms
 from lemming.contract import REPLY_LIMIT_BYTES, NewEntry, ToolCall
@@ -47,6 +47,9 @@ from lemming.toolset import Toolset
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.values import Answer, TurnInputs
 
+if TYPE_CHECKING:
+    from lemming.tick.traced import Tracing
+
 R = TypeVar("R", bound=Record)
 FINISHES: tuple[str, ...] = get_args(Finish)
 
@@ -66,6 +69,7 @@ class JournaledAnswers:
         self._worked: defaultdict[str, int] = defaultdict(int)
         self._name = inputs.agent.name
         limit = inputs.agent.turn.deadline_s
+        self._tracing = tracing_of(snapshot, inputs)
         self._ends = time.monotonic() + limit if limit else math.inf
         for record in journal.records_of(self._name):
             match record:
@@ -101,6 +105,8 @@ class JournaledAnswers:
         result = recorded_result(record)
         self._spent += result.passed_on
         self._worked[call.tool] += result.success
+        if self._tracing:
+            self._tracing.take(result)
         return result
 
     def reached_outside(self, index: int) -> bool:
@@ -119,10 +125,7 @@ class JournaledAnswers:
     def _call_live(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolFinished:
         """Call a tool, and return the record of what came of it."""
         result = self._run(index, call, at, staged)
-        if self._inputs.trust:
-            from lemming.tick.traced import with_trust  # only where trust is tracked
-
-            result = with_trust(self._snapshot, self._inputs, call, result)
+        result = self._tracing.told(result) if self._tracing else result
         more: dict[str, Any] = {"passed_on": result.passed_on} if result.passed_on else {}
         if result.entries:
             more["entries"] = [entry._asdict() for entry in result.entries]
@@ -145,7 +148,10 @@ class JournaledAnswers:
 
     def _run(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Run a tool; one that reaches outside is announced, once what it may look at is on the disk."""
-        tool = self._toolset.allowed(self._inputs.agent, self._settings).get(call.tool)
+        tool, tracing = (
+            self._toolset.allowed(self._inputs.agent, self._settings).get(call.tool),
+            self._tracing,
+        )
         if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
             self._commits.write_held()
         context = self._context(index, at, staged)
@@ -153,6 +159,8 @@ class JournaledAnswers:
             limit = self._inputs.agent.turn.deadline_s
             why = f"{call.tool} was not called: the turn's time for tools, {limit:g} s, is over"
             return ToolResult(False, why, outcome="skipped", on_error="stop")
+        if tracing:
+            tracing.look(call, tool, context)
         if tool is not None and not tool.repeatable:
             if index in self._started:
                 return INTERRUPTED
@@ -309,6 +317,15 @@ class JournaledAnswers:
     def _sync(self) -> None:
         with self._runtime.waiting():
             self._journal.sync()
+
+
+def tracing_of(snapshot: Snapshot, inputs: TurnInputs) -> Tracing | None:
+    """Return who tells how far what the calls of a turn give is trusted; None where nobody tracks that."""
+    if not inputs.trust or not snapshot.config.org.trust:
+        return None
+    from lemming.tick.traced import Tracing
+
+    return Tracing(snapshot, inputs)
 
 
 def _answered(inputs: TurnInputs) -> tuple[tuple[str, str], ...]:

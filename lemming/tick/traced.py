@@ -1,18 +1,153 @@
-"""How far what a tool call gives is trusted: by the tool, and by the files that its calls look at."""
+"""How far what a tool call gives is trusted: by the tool, and by the files that its calls look at.
+
+It is worked out before the call, recorded with its result, and taken from the record ever after.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from copy import deepcopy
 from dataclasses import replace
+from typing import Any
 
+from lemming import paths
+from lemming.access.grants import place_of
 from lemming.contract import ToolCall
+from lemming.files.effects import apply_effect
+from lemming.mcp.settings import PREFIX
+from lemming.memory import decode_record, read_memories, trust_in
 from lemming.tick.snapshot import Snapshot
-from lemming.tools import ToolResult
+from lemming.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult
 from lemming.trust.authors import Authors
+from lemming.trust.marks import Marks
+from lemming.trust.order import AGENT, Part
+from lemming.turn.tracked import trust_of_turn
 from lemming.turn.values import TurnInputs
 
+WHOLE = ("file_write", "store_write")
+"""Tools whose files hold what the call says, and nothing that was there before."""
+GIVES_NO_TEXT = ("attach",)
+RUNS_ANYTHING = "shell"
 
-def with_trust(snapshot: Snapshot, inputs: TurnInputs, call: ToolCall, result: ToolResult) -> ToolResult:
-    """Return a result that says how far it is trusted, where that is less than what agents write."""
-    authors = Authors(snapshot.config, snapshot.survey.agents)
-    word = authors.of_tool(call.tool)
-    return replace(result, trust={"is": word}) if word and authors.order.is_low(word) else result
+
+class Tracing:
+    """The calls of one turn that is tracked."""
+
+    def __init__(self, snapshot: Snapshot, inputs: TurnInputs) -> None:
+        self._snapshot, self._inputs = snapshot, inputs
+        self._authors = Authors(snapshot.config, snapshot.survey.agents)
+        turn = trust_of_turn(inputs)
+        assert turn, "who tracks no trust is not asked"
+        self._turn = turn
+        self._called = ""
+        self._given: dict[str, Any] = {}
+        self._marks: Marks | None = None
+
+    def take(self, result: ToolResult) -> None:
+        """Note what a call gave, recorded or live, as the turn does."""
+        self._turn.take(result.trust)
+
+    def look(self, call: ToolCall, tool: Tool | None, context: ToolContext) -> None:
+        """Look at what a call that is about to be made may look at, and mark what it may write by itself."""
+        self._called, self._given = call.tool, {}
+        self._marks = Marks(context.org, self._authors, context.staged)
+        if tool is None or not isinstance(call.args, dict):
+            return
+        low = [part for part in self._parts(call, tool, context) if self._authors.order.is_low(part.word)]
+        if low:
+            word = self._authors.order.lowest(part.word for part in low)
+            named = [part for part in dict.fromkeys(low) if part.word == word][:16]
+            self._given = {"is": word, "from": [{"is": it.word, "of": it.source} for it in named]}
+        below = self._writes(tool, context)
+        lowest = self._authors.order.lowest((self._turn.word, self._given.get("is", AGENT)))
+        if below and self._authors.order.is_low(lowest):
+            self._given["below"] = below
+            before = {f"{folder}/": self._marks.of(f"{folder}/").word for folder in below}
+            self._given["bears"] = {
+                it: word for it, word in before.items() if self._authors.order.is_low(word)
+            }
+            self._mark_at_once(context)
+
+    def told(self, result: ToolResult) -> ToolResult:
+        """Return the result of the call, with how far it and the files it wants written are trusted."""
+        given = self._given | self._of_files(result)
+        return replace(result, trust=given) if given else result
+
+    def _of_files(self, result: ToolResult) -> dict[str, Any]:
+        """Return which files have a mark by now, and what those hold that keep what was there."""
+        if self._marks is None or not result.effects:
+            return {}
+        low = {
+            effect.place: found.word
+            for effect in result.effects
+            if self._authors.order.is_low((found := self._marks.of(effect.place)).word)
+        }
+        if not low:
+            return {}
+        written = [effect.place for effect in result.effects if not effect.removes]
+        found_in = {"marked": sorted(low)}
+        if self._called in WHOLE:
+            return found_in
+        word = self._authors.order.lowest(low.values())
+        return {**found_in, "bears": self._given.get("bears", {}) | dict.fromkeys(written, word)}
+
+    def _parts(self, call: ToolCall, tool: Tool, context: ToolContext) -> Iterator[Part]:
+        """Yield how far each thing is trusted that a result may tell of."""
+        assert self._marks
+        named = self._authors.of_tool(call.tool)
+        if named:
+            yield Part(named, f"what {call.tool} gives")
+        if source := tool.source(context.agent.name, call.args):
+            yield self._file(source, context)
+        elif not named:
+            for place in self._places(call, tool, context):
+                yield from self._marks.below(place)
+        if not named and (not isinstance(tool, EngineTool) or call.tool == "memory_read"):
+            kept = read_memories(context.org, context.agent.name).trust
+            for key, word in kept.items() if not source else ():
+                yield Part(self._authors.order.known(word), paths.memory_file(context.agent.name, key))
+
+    def _file(self, place: str, context: ToolContext) -> Part:
+        """Return how far a file is trusted that a call gives, a memory among them."""
+        assert self._marks
+        if not place.startswith(f"{paths.memory_folder(context.agent.name)}/"):
+            return self._marks.of(place)
+        order, key = self._authors.order, place.rpartition("/")[2].removesuffix(".json")
+        if place in context.staged:
+            word = trust_in(decode_record(context.staged[place], place))
+        else:
+            word = read_memories(context.org, context.agent.name).trust.get(key, "")
+        return Part(order.known(word) if word else AGENT, place)
+
+    def _places(self, call: ToolCall, tool: Tool, context: ToolContext) -> Iterator[str]:
+        """Yield the files and folders that a call may look at."""
+        name, settings = context.agent.name, context.settings
+        if call.tool.startswith(PREFIX) or call.tool in GIVES_NO_TEXT:
+            return
+        path = call.args.get("path", "." if call.tool == "file_list" else None)
+        if isinstance(tool, EngineTool) and isinstance(path, str) and path:
+            if tool.tool_class == "read" or call.tool == "file_edit":
+                yield place_of(name, path)
+            return
+        yield from tool.reads(context.agent, settings)
+        if call.tool == RUNS_ANYTHING or not isinstance(tool, EngineTool):
+            yield paths.workspace_folder(name)
+            if ANYWHERE in tool.writes(context.agent, settings):
+                yield ANYWHERE
+
+    def _writes(self, tool: Tool, context: ToolContext) -> list[str]:
+        """Return the folders in which a call may write by itself; what a server does there is not known."""
+        own = paths.workspace_folder(context.agent.name)
+        if tool.name.startswith(PREFIX) or tool.tool_class == "read":
+            return []
+        if isinstance(tool, EngineTool) and tool.name != RUNS_ANYTHING:
+            return []
+        places = tool.writes(context.agent, context.settings)
+        return sorted({own, *(["shared"] if ANYWHERE in places else places)})
+
+    def _mark_at_once(self, context: ToolContext) -> None:
+        """Mark what a call may write before it can: what it does stays, whatever becomes of the turn."""
+        turn, sync = deepcopy(self._turn), context.settings.durability != "off"
+        turn.take(self._given)
+        for mark in turn.marks_below():
+            apply_effect(context.base, mark, again=True, sync=sync)

@@ -99,9 +99,14 @@ def _schema_of(action: Mapping[str, Any]) -> dict[str, Any]:
 
 def responses(results: Iterable[Mapping[str, Any]]) -> Message:
     """Return the message that shows what the last action came to, within the same turn."""
-    lines = [quoted(to_line({"name": one["tool"], "content": one["output"]})) for one in results]
+    lines = [quoted(to_line(_response(one))) for one in results]
     text = "\n".join(f"<tool_response>\n{line}\n</tool_response>" for line in lines)
     return {"role": "user", "content": text}
+
+
+def _response(result: Mapping[str, Any]) -> dict[str, Any]:
+    trust = {"trust": result["trust"]} if "trust" in result else {}
+    return {"name": result["tool"], **trust, "content": result["output"]}
 
 
 def as_reply(text: str, kinds: Sequence[str]) -> str:

@@ -347,7 +347,7 @@ class Draft:
         )
         result = self.source.use(index, call, at, staged)
         if self.tracked and result.trust:
-            self.tracked.lower(result.trust["is"], f"what {call.tool} gave")
+            self.tracked.take(result.trust)
         self.add_result(call.tool, call.args, result, call.id)
         self._notice(index, call, result)
         if self.source.reached_outside(index):  # they are written, and were the tool's to change

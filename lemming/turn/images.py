@@ -48,6 +48,11 @@ def images_in(
     return [{"path": path, "sha256": digest} for path, digest in named][:IMAGES_LIMIT]
 
 
+def paths_in(entry: OutboxEntry) -> list[str]:
+    """Return where the images are that an entry names."""
+    return [item["path"] for item in _listed(entry) if _is_image(item)]
+
+
 def load_images(
     named: Iterable[Named], agent: Agent, base: Path, held: Mapping[str, bytes]
 ) -> tuple[Image, ...]:

@@ -35,6 +35,7 @@ from lemming.schedule import Wake, due_by_clock
 from lemming.skills.guides import Guide, read_guides
 from lemming.times.words import said_in_full, said_of_due
 from lemming.turn.beforehand import given_to, memory_shown
+from lemming.turn.labels import PLAIN
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
@@ -43,6 +44,7 @@ from lemming.turn.reach import out_of_reach
 from lemming.turn.recollection import ALL_OF_IT, recall
 from lemming.turn.serving import Serving, serving_of
 from lemming.turn.team import answered_results
+from lemming.turn.tracked import Tracker
 from lemming.turn.values import TurnInputs
 from lemming.turn.wanted import told, wanted_of
 
@@ -81,9 +83,11 @@ def gather(
     asked: list[OutboxEntry] = []
     if agent.turn.take == "all" and tasks and not task:
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
+    tracker = Tracker(now, agent, entry, memories, held) if settings.trust else None
+    labels = tracker.labels if tracker else PLAIN
     recalled = ALL_OF_IT
     if agent.memory:
-        recalled = recall(agent, entry, task, inbox, memories)
+        recalled = recall(agent, entry, task, inbox, memories, labels)
         task, inbox = recalled.task, recalled.inbox
     added = _added(now, agent, entry, guides, held) if guides or agent.skills else ()
     requests = [task.request] if task else asked
@@ -103,7 +107,7 @@ def gather(
         outside=outside.as_json(),
         context=context,
         added=added,
-        results=[*state.results, *(answered_results(task.begun.results, task.asked) if task else ())],
+        results=[*state.results, *(answered_results(task.begun.results, task.asked, labels) if task else ())],
         warnings=[
             *([_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else []),
             *([_expired_warning(state.expired_unread)] if state.expired_unread else []),
@@ -113,12 +117,9 @@ def gather(
         calls_tools=opening.calls_tools,
         left_out=recalled.left_out,
         summary=recalled.summary,
+        labels=labels,
     )
-    trust = {}
-    if now.config.org.trust:
-        from lemming.turn.tracked import track  # only where trust is tracked
-
-        trust = track(now, seen, recalled, memories)
+    trust = tracker.track(seen, recalled) if tracker else {}
     if wanted or agent.output:
         seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
     situation = SITUATIONS[entry.prompt](seen)

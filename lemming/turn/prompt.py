@@ -22,6 +22,7 @@ from lemming.providers import Message
 from lemming.quoting import fenced, mark_for, quoted
 from lemming.tools import Tool
 from lemming.turn.actions import tools_opening
+from lemming.turn.labels import PLAIN, Labels
 
 BRIEF_LINE_CHARS = 600
 
@@ -49,6 +50,7 @@ class Seen:
     wanted: str = ""
     left_out: int = 0
     summary: str = ""
+    labels: Labels = PLAIN
 
 
 def full_opening(agent: Agent, tools: Iterable[Tool]) -> list[Message]:
@@ -72,11 +74,14 @@ def brief_situation(seen: Seen) -> Message:
     One line a thing, so that nobody's text can pass for another's; a long one is cut, and marked.
     """
     lines = [f"{label}: {text}" for label, text in seen.context]
-    lines += [f"{key}: {_plain(value)}" for key, value in seen.memory.items()]
-    lines += [f"{entry.agent}: {_text_of(entry)}" for entry in seen.inbox.unread]
-    lines += _brief_task(seen.task) if seen.task else []
+    labels = seen.labels
+    lines += [f"{labels.of_memory(key)}{key}: {_plain(value)}" for key, value in seen.memory.items()]
+    lines += [f"{labels.of_entry(entry)}{entry.agent}: {_text_of(entry)}" for entry in seen.inbox.unread]
+    lines += _brief_task(seen.task, labels) if seen.task else []
     lines += [f"({seen.left_out} older entries are left out)"] if seen.left_out else []
-    lines += [f"result of {result['tool']}: {result['output']}" for result in seen.results]
+    lines += [
+        f"{labels.of_result(result)}result of {result['tool']}: {result['output']}" for result in seen.results
+    ]
     lines += [f"warning: {warning}" for warning in seen.warnings]
     lines += seen.time
     if seen.inbox.waiting:
@@ -86,16 +91,16 @@ def brief_situation(seen: Seen) -> Message:
 
 def values_situation(seen: Seen) -> Message:
     """Return the message that gives a program all that the turn sees: one JSON object (docs/requests.md)."""
-    task, inbox = seen.task, seen.inbox
+    task, inbox, labels = seen.task, seen.inbox, seen.labels
     values = {
         "agent": {"name": seen.agent.name, "title": seen.agent.title},
         "tick": seen.tick,
-        "request": _valued(task.request) if task and task.request else None,
-        "thread": [entry.as_json() for entry in task.thread] if task else [],
-        "asked": [_asked(ended) for ended in task.asked] if task else [],
-        "inbox": [entry.as_json() for entry in inbox.unread],
-        "known": [entry.as_json() for entry in inbox.known],
-        "own": [entry.as_json() for entry in inbox.own],
+        "request": _valued(labels.entry(task.request)) if task and task.request else None,
+        "thread": [*map(labels.entry, task.thread)] if task else [],
+        "asked": [_asked(ended, labels) for ended in task.asked] if task else [],
+        "inbox": [*map(labels.entry, inbox.unread)],
+        "known": [*map(labels.entry, inbox.known)],
+        "own": [*map(labels.entry, inbox.own)],
         "memory": dict(seen.memory),
         "context": [{"label": label, "text": text} for label, text in seen.context],
         "results": [*seen.results],
@@ -105,25 +110,26 @@ def values_situation(seen: Seen) -> Message:
         **({"left_out": seen.left_out} if seen.left_out else {}),
         **({"output": asdict(seen.agent.output)} if seen.agent.output else {}),
         **seen.outside,
+        **labels.values(),
     }
     return _message("user", to_line(values))
 
 
-def _valued(request: OutboxEntry) -> dict[str, Any]:
-    plain = request.as_json()
+def _valued(plain: dict[str, Any]) -> dict[str, Any]:
     return {"from": plain.pop("agent"), **plain}
 
 
-def _asked(ended: Ended) -> dict[str, Any]:
+def _asked(ended: Ended, labels: Labels) -> dict[str, Any]:
     """Return what was asked, of whom, and what came of it."""
     asked = ended.asked
-    return {
+    plain = {
         "id": ended.entry.id if ended.entry else asked.request.rpartition("_")[2],
         "to": asked.to,
         "payload": ended.entry.payload if ended.entry else None,
         "end": asked.end or None,
         "answer": ended.payload,
     }
+    return labels.ended(ended, plain)
 
 
 def correction(problem: str) -> Message:
@@ -168,7 +174,7 @@ def native_results(
             "role": "tool",
             "call": call["id"],
             "tool": call["tool"],
-            "content": quoted(result["output"]),
+            "content": PLAIN.of_result(result) + quoted(result["output"]),
             "success": result["success"],
         }
         for call, result in results
@@ -195,24 +201,24 @@ def _who_and_what(agent: Agent, tools: Iterable[Tool]) -> str:
 
 
 def _situation(seen: Seen) -> str:
-    inbox = seen.inbox
+    inbox, line = seen.inbox, seen.labels.line
     more = f", {inbox.waiting} more wait for your next turn" if inbox.waiting else ""
     above = [("Your memory", "\n".join(_memory_lines(seen)), "empty")]
     above += [(f"File: {label}", quoted(text), "empty") for label, text in seen.context]
     if seen.task:
-        below = _task_sections(seen.task, seen.left_out, seen.summary)
+        below = _task_sections(seen.task, seen.left_out, seen.summary, seen.labels)
     else:
         below = _asked_sections(seen) if seen.agent.turn.take == "all" else []
         apart = {id(entry) for entry in (*seen.asked, *_answers(seen))}
-        new = "\n".join([entry.line for entry in inbox.unread if id(entry) not in apart])
+        new = "\n".join([line(entry) for entry in inbox.unread if id(entry) not in apart])
         below.append((f"New entries in your inbox, oldest first{more}", new, "none"))
     left_out = _left_out(0 if seen.task else seen.left_out)
     before = f"Entries you have seen before, or addressed to others{left_out}"
     below += [
         (title, "\n".join(lines), "none")
         for title, lines in (
-            (before, [e.line for e in inbox.known]),
-            ("Your own latest entries", [e.line for e in inbox.own]),
+            (before, [*map(line, inbox.known)]),
+            ("Your own latest entries", [*map(line, inbox.own)]),
             ("Results of your earlier tool calls", [quoted(to_line(result)) for result in seen.results]),
         )
         if lines or (left_out and title.endswith(left_out))
@@ -241,7 +247,7 @@ def _asked_sections(seen: Seen) -> list[tuple[str, str, str]]:
         ("Answers to what you asked", _answers(seen)),
     )  # fmt: skip
     return [
-        (title, "\n".join(entry.line for entry in entries), "none") for title, entries in sections if entries
+        (title, "\n".join(map(seen.labels.line, entries)), "none") for title, entries in sections if entries
     ]
 
 
@@ -257,14 +263,16 @@ def _left_out(count: int) -> str:
     return f"; {count} older one{' is' if count == 1 else 's are'} left out" if count else ""
 
 
-def _task_sections(task: Task, left_out: int = 0, summary: str = "") -> list[tuple[str, str, str]]:
+def _task_sections(task: Task, left_out: int, summary: str, labels: Labels) -> list[tuple[str, str, str]]:
     """Return what a turn is for, and what belongs to it."""
     sections = []
     if task.request:
         asked = f"Asked of you by {task.request.agent}: answer it with one entry of kind response"
-        sections.append((asked, task.request.line, "none"))
-    said = "\n".join([entry.line for entry in task.thread])
-    answers = "\n".join([quoted(to_line(_asked(ended))) for ended in task.asked if not ended.asked.call])
+        sections.append((asked, labels.line(task.request), "none"))
+    said = "\n".join(map(labels.line, task.thread))
+    answers = "\n".join(
+        [quoted(to_line(_asked(ended, labels))) for ended in task.asked if not ended.asked.call]
+    )
     more = [
         ("Said before that, summed up by you", quoted(summary)),
         (f"Said before in this conversation, oldest first{_left_out(left_out)}", said),
@@ -275,9 +283,9 @@ def _task_sections(task: Task, left_out: int = 0, summary: str = "") -> list[tup
     return [*sections, *((title, text, "none") for title, text in told)]
 
 
-def _brief_task(task: Task) -> list[str]:
-    lines = [f"{entry.agent}: {_text_of(entry)}" for entry in task.thread]
-    lines += [f"{task.request.agent}: {_text_of(task.request)}"] if task.request else []
+def _brief_task(task: Task, labels: Labels) -> list[str]:
+    said = [*task.thread, *([task.request] if task.request else [])]
+    lines = [f"{labels.of_entry(entry)}{entry.agent}: {_text_of(entry)}" for entry in said]
     for ended in task.asked:
         answer = ended.payload or {}
         text = (
@@ -285,7 +293,8 @@ def _brief_task(task: Task) -> list[str]:
             if ended.asked.end == "answered"
             else f"({ended.asked.end or 'no answer yet'})"
         )
-        lines.append(f"{ended.asked.to} answers: {_plain(text)}")
+        label = labels.of_entry(ended.answer) if ended.answer else ""
+        lines.append(f"{label}{ended.asked.to} answers: {_plain(text)}")
     return lines
 
 
@@ -323,7 +332,7 @@ def _examples(agent: Agent) -> list[Message]:
 def _memory_lines(seen: Seen) -> list[str]:
     room, lines, left_out = seen.memory_chars, [], []
     for key, value in seen.memory.items():
-        line = quoted(to_line({"key": key, "value": value}))
+        line = quoted(to_line(seen.labels.memory(key, {"key": key, "value": value})))
         if len(line) > room:
             left_out.append(key)
             continue

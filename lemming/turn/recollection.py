@@ -22,6 +22,7 @@ from lemming.models import ModelEntry
 from lemming.paths import MEMORY_KEY
 from lemming.providers import Message
 from lemming.quoting import fenced, mark_for, quoted
+from lemming.turn.labels import PLAIN, Labels
 
 PREFIX = "summary."
 LONGEST_NAME = 80
@@ -53,7 +54,14 @@ ALL_OF_IT = Recalled(None, NO_INBOX)
 """What an agent recalls that has no limits: nothing is left out of what it is shown."""
 
 
-def recall(agent: Agent, entry: ModelEntry, task: Task | None, inbox: Inbox, memories: Memories) -> Recalled:
+def recall(
+    agent: Agent,
+    entry: ModelEntry,
+    task: Task | None,
+    inbox: Inbox,
+    memories: Memories,
+    labels: Labels = PLAIN,
+) -> Recalled:
     """Return what a turn is shown, given all that there is and the agent's memories."""
     assert agent.memory, "who has no limits is not asked"
     room = agent.memory.max_tokens
@@ -64,7 +72,7 @@ def recall(agent: Agent, entry: ModelEntry, task: Task | None, inbox: Inbox, mem
     if agent.memory.strategy == "window" or entry.prompt != "full" or not key or key in damaged:
         kept = newest(task.thread, room)
         return Recalled(task._replace(thread=kept), inbox, len(task.thread) - len(kept))
-    return _recall_conversation(agent, task, inbox, key, memories.values.get(key))
+    return _recall_conversation(agent, task, inbox, key, memories.values.get(key), labels)
 
 
 def _recall_inbox(inbox: Inbox, room: int) -> Recalled:
@@ -75,7 +83,9 @@ def _recall_inbox(inbox: Inbox, room: int) -> Recalled:
     return Recalled(None, inbox._replace(known=known, own=own), len(said) - len(known) - len(own))
 
 
-def _recall_conversation(agent: Agent, task: Task, inbox: Inbox, key: str, value: Any) -> Recalled:
+def _recall_conversation(
+    agent: Agent, task: Task, inbox: Inbox, key: str, value: Any, labels: Labels
+) -> Recalled:
     assert agent.memory, "who has none is not asked"
     room, thread = agent.memory.max_tokens, task.thread
     text, covered = _kept_summary(value, thread)
@@ -90,7 +100,7 @@ def _recall_conversation(agent: Agent, task: Task, inbox: Inbox, key: str, value
         "through": fallen[-1].identity,
         "before": text,
         "most": room // 4,
-        "messages": _question(agent, text, fallen, room),
+        "messages": _question(agent, text, fallen, room, labels),
     }
     return Recalled(task._replace(thread=kept), inbox, covered + len(fallen), "", recap, fallen)
 
@@ -133,10 +143,12 @@ def _kept_summary(value: Any, thread: Sequence[OutboxEntry]) -> tuple[str, int]:
     return value["text"], max(places, default=0)
 
 
-def _question(agent: Agent, text: str, fallen: Sequence[OutboxEntry], room: int) -> list[Message]:
+def _question(
+    agent: Agent, text: str, fallen: Sequence[OutboxEntry], room: int, labels: Labels
+) -> list[Message]:
     """Return the messages that ask a model to sum up what it will not be shown any more."""
     told = newest(fallen, ASKED_FOR * room) or fallen[-1:]
-    said = "\n".join(entry.line for entry in told)
+    said = "\n".join(map(labels.line, told))
     mark = mark_for([text, said])
     left_out = len(fallen) - len(told)
     parts = [f"# Summed up before\n{fenced(quoted(text), mark)}"] if text else []

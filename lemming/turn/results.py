@@ -25,7 +25,7 @@ def as_shown(tool: str, args: Any, result: ToolResult, room: int = RESULTS_CHARS
         "success": result.success,
         "output": _cut(result.output, room),
     }
-    return {**shown, "trust": result.trust["is"]} if result.trust else shown
+    return {**shown, "trust": result.trust["is"]} if "is" in result.trust else shown
 
 
 def tool_used(tool: str, result: ToolResult) -> ToolUsed:

@@ -212,6 +212,8 @@ class Turn:
     def _told(self, place: int) -> Mapping[str, Any]:
         """Return a result as the model is told of it within the turn."""
         result = self._draft.results[place]
+        if self._draft.tracked:
+            result = self._draft.tracked.told(result)
         if place in self._draft.untold:
             return {**result, "success": True, "output": "(no result)"}
         if place in self._draft.repeats.hinted:

@@ -15,6 +15,7 @@ from lemming.files.jsontext import to_line
 from lemming.mail.tasks import Ended
 from lemming.resume import Agent
 from lemming.tools import Tool, ToolResult
+from lemming.turn.labels import PLAIN, Labels
 from lemming.turn.results import RESULTS_CHARS, as_shown
 
 Wait = Literal["all", "first"]
@@ -83,11 +84,15 @@ def _made(kind: type[TeamTool], name: str, description: str, target: str) -> Tea
 CALL_AGAIN = "\n(Call it again with the same arguments: it goes on with this answer.)"
 
 
-def answered_results(results: Sequence[Mapping[str, Any]], asked: Sequence[Ended]) -> list[Mapping[str, Any]]:
+def answered_results(
+    results: Sequence[Mapping[str, Any]], asked: Sequence[Ended], labels: Labels = PLAIN
+) -> list[Mapping[str, Any]]:
     """Return the results of a turn's calls with the answers in their places that have come since."""
     by_call = {ended.asked.call - 1: ended for ended in asked if ended.asked.call}
     return [
-        as_shown(result["tool"], result["args"], _result_of(by_call[place])) if place in by_call else result
+        labels.ended(ended, as_shown(result["tool"], result["args"], _result_of(ended)))
+        if (ended := by_call.get(place))
+        else result
         for place, result in enumerate(results)
     ]
 

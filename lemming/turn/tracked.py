@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from lemming import paths
-from lemming.memory import Memories
+from lemming.agents import Agent
+from lemming.memory import Memories, read_memories
 from lemming.turn.opening import Surroundings
-from lemming.turn.prompt import Seen
-from lemming.turn.recollection import Recalled, summary_key
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.messages import OutboxEntry
-    from lemming.trust.authors import Authors
+    from lemming.models import ModelEntry
     from lemming.trust.order import Part
     from lemming.trust.turn import TurnTrust
+    from lemming.turn.labels import TrustLabels
+    from lemming.turn.prompt import Seen
+    from lemming.turn.recollection import Recalled
 
 
 def trust_of_turn(inputs: TurnInputs) -> TurnTrust | None:
@@ -25,31 +27,114 @@ def trust_of_turn(inputs: TurnInputs) -> TurnTrust | None:
         return None
     from lemming.trust.turn import TurnTrust
 
-    return TurnTrust(inputs.trust)
+    return TurnTrust(inputs.trust, inputs.agent.name, inputs.tick)
 
 
-def track(now: Surroundings, seen: Seen, recalled: Recalled, memories: Memories) -> dict[str, Any]:
-    """Return what the journal says of how far a turn is trusted that is shown all this."""
-    from lemming.trust.authors import Authors
-    from lemming.trust.order import AGENT
-    from lemming.trust.turn import as_recorded
+class Tracker:
+    """What one turn is shown, and how far each part of it is trusted. `held` as for `gather`."""
 
-    authors = Authors(now.config, now.mail.resumes)
-    base = authors.order.lowest((AGENT, authors.of_author(seen.agent.name)))
-    return as_recorded(authors.order, _shown(authors, seen, recalled, memories), base)
+    def __init__(
+        self,
+        now: Surroundings,
+        agent: Agent,
+        entry: ModelEntry,
+        memories: Memories,
+        held: Mapping[str, bytes],
+    ) -> None:
+        from lemming.trust.authors import Authors
+        from lemming.trust.marks import Marks
+        from lemming.trust.order import AGENT
 
+        self._now, self._agent, self._entry, self._memories = now, agent, entry, memories
+        self._authors = Authors(now.config, now.mail.resumes)
+        self._order = self._authors.order
+        self._marks = Marks(now.org, self._authors, held)
+        self._own = self._order.lowest((AGENT, self._authors.of_author(agent.name)))
+        self._words = {key: self._order.known(word) for key, word in memories.trust.items()}
 
-def _shown(authors: Authors, seen: Seen, recalled: Recalled, memories: Memories) -> Iterator[Part]:
-    """Yield how far each part of what a turn is shown is trusted."""
-    from lemming.trust.order import AGENT, Part
+    @property
+    def labels(self) -> TrustLabels:
+        """The labels for the parts of the prompt."""
+        from lemming.turn.labels import TrustLabels
 
-    for entry in (*_entries(seen), *recalled.fallen):
-        yield Part(authors.of_entry(entry), entry.identity)
-    for key in _memories_shown(seen, recalled, memories):
-        if key in memories.trust:
-            yield Part(authors.order.known(memories.trust[key]), paths.memory_file(seen.agent.name, key))
-    for result in seen.results:
-        yield Part(authors.order.known(result.get("trust", AGENT)), f"what {result['tool']} gave before")
+        return TrustLabels(self._authors.of_entry, self._words, self._own)
+
+    def track(self, seen: Seen, recalled: Recalled) -> dict[str, Any]:
+        """Return what the journal says of how far the turn is trusted, and have the prompt say it too."""
+        from lemming.trust.turn import as_recorded
+
+        files = [*self._files_of_context()]
+        parts = [*self._shown(seen, recalled), *files, *self._of_files(seen)]
+        told = as_recorded(self._order, parts, self._own)
+        if self._entry.prompt != "values":
+            words = (file.word for file in files)
+            labelled = zip(seen.context, words, strict=True)
+            seen.context = [(f"{label} (trust: {word})", text) for (label, text), word in labelled]
+            seen.time = [*seen.time, f"What you are shown here is trusted as: {told['is']}."]
+        seen.results = [{"trust": self._own, **result} for result in seen.results]
+        return told
+
+    def _shown(self, seen: Seen, recalled: Recalled) -> Iterator[Part]:
+        """Yield how far entries, memories and results are trusted that the turn is shown."""
+        from lemming.trust.order import Part
+
+        for entry in (*_entries(seen), *recalled.fallen):
+            yield Part(self._authors.of_entry(entry), entry.identity)
+        for key in _memories_shown(seen, recalled, self._memories):
+            if key in self._words:
+                yield Part(self._words[key], paths.memory_file(self._agent.name, key))
+        for result in seen.results:
+            if "trust" in result:
+                yield Part(self._order.known(result["trust"]), f"what {result['tool']} gave before")
+        for job in seen.jobs:
+            yield from self._of_job(job)
+
+    def _of_job(self, job: Mapping[str, Any]) -> Iterator[Part]:
+        """Yield how far a job is trusted that an agent keeps: as far as the memory it is kept in."""
+        from lemming.mail.jobs import MEMORY
+        from lemming.trust.order import Part
+
+        keeper = str(job["target"])
+        word = read_memories(self._now.org, keeper).trust.get(MEMORY)
+        if word and str(job["job"]).startswith(f"{keeper}."):
+            yield Part(self._order.known(word), paths.memory_file(keeper, MEMORY))
+
+    def _files_of_context(self) -> Iterator[Part]:
+        """Yield how far each context file is trusted, in their order."""
+        for item in self._agent.context:
+            yield self._file(item.file, "context")
+
+    def _of_files(self, seen: Seen) -> Iterator[Part]:
+        """Yield how far other files are trusted that the turn is shown, or is told by."""
+        agent = self._agent
+        yield self._marks.of(paths.resume_file(agent.name))
+        for file in seen.outside.get("files", ()):
+            yield from self._if_allowed(file)
+        if self._entry.images:
+            for path in _attached(_entries(seen)):
+                yield self._marks.of(path)
+        if agent.guides:
+            from lemming.skills.guides import guide_files
+
+            yield from map(self._marks.of, guide_files(agent))
+        if agent.skills:
+            from lemming.skills.finding import folders_of
+
+            for _, folder, _ in folders_of(agent):
+                yield from self._marks.below(folder)
+
+    def _if_allowed(self, file: str) -> Iterator[Part]:
+        from lemming.errors import PermissionDenied
+
+        try:
+            yield self._file(file, "plan")
+        except PermissionDenied:  # nothing of it is shown
+            return
+
+    def _file(self, file: str, caller: str) -> Part:
+        from lemming.access.grants import resolve
+
+        return self._marks.of(resolve(self._agent, self._now.org.base, file, "read", caller=caller).key)
 
 
 def _entries(seen: Seen) -> Iterator[OutboxEntry]:
@@ -62,6 +147,15 @@ def _entries(seen: Seen) -> Iterator[OutboxEntry]:
 
 def _memories_shown(seen: Seen, recalled: Recalled, memories: Memories) -> Iterator[str]:
     """Yield the keys of the memories that a turn is shown, by its prompt or by its strategy."""
+    from lemming.turn.recollection import summary_key
+
     yield from memories.values if seen.agent.turn.strategy else seen.memory
     if seen.task and (recalled.summary or recalled.recap):
         yield summary_key(seen.task)
+
+
+def _attached(entries: Iterable[OutboxEntry]) -> Iterator[str]:
+    from lemming.turn.images import paths_in
+
+    for entry in entries:
+        yield from paths_in(entry)

@@ -39,7 +39,7 @@ Kind = Literal["tick", "journal", "ledger", "lost", "leftover", "outbox", "call"
 
 ASIDE = "aside"
 FILE_LIMIT_BYTES = 1 << 30
-WHERE_THE_ENGINE_WRITES = ("agents", "config", "logs", "shared", ".lemming")
+WHERE_THE_ENGINE_WRITES = ("agents", "config", "logs", "shared", "trust", ".lemming")
 
 
 @dataclass(frozen=True)

@@ -109,6 +109,10 @@ def _changed(base: OrgPath, told: Told, file: str, written: Written) -> Finding:
         return Finding(written.tick, file, "damage", f"is damaged {since}: {why}")
     if _is_entry(file):
         return Finding(written.tick, file, "edited", f"has been changed {since}; an entry never changes")
+    if file.startswith(f"{paths.TRUST}/"):
+        return Finding(
+            written.tick, file, "edited", f"has been changed {since}; what is trusted is vouched for"
+        )
     later = next((tick for tick in told.damaged if tick > written.tick), None)
     unless = f" (or by tick {later}, whose journal is damaged)" if later is not None else ""
     return Finding(

@@ -1,13 +1,13 @@
 r"""The state root: one SHA-256 over an organisation's files, which anybody can compute again.
 
-Which files: every regular file below `agents/`, `config/` and `shared/`, and `tick.json`. Left out: what lies
-in a folder named `logs`, files named `.*.tmp` (what a crash may leave of a write), what lies more than a
+Which files: every regular file below `agents/`, `config/`, `shared/` and `trust/`, and `tick.json`. Left out:
+what lies in a folder named `logs`, files named `.*.tmp` (what a crash may leave of a write), what lies more than a
 hundred folders deep, and files of more than a GiB. Symbolic links are not
 followed and not counted.
 
 The list: for each file one line, its SHA-256 in hex, two spaces, its path from the organisation's folder, a
 line end; the lines in the order of the paths' bytes. The root is the SHA-256 of that list. In a shell, in the
-organisation's folder:
+organisation's folder (with `trust` before `tick.json`, where there is such a folder):
 
     find agents config shared tick.json -type f -not -path '*/logs/*' -not -name '.*.tmp' -size -1048577k |
         LC_ALL=C sort | xargs -d '\n' sha256sum | sha256sum
@@ -27,7 +27,7 @@ from lemming.files.descriptors import require_regular, walk
 from lemming.files.documents import why_unreadable
 from lemming.organisation import OrgPath
 
-FOLDERS = ("agents", "config", "shared")
+FOLDERS = ("agents", "config", "shared", paths.TRUST)
 LEFT_OUT = "logs"
 LARGEST_BYTES = 1 << 30  # what is larger takes too long, and no turn writes it
 TOO_LARGE = "too large"

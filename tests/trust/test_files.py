@@ -1,0 +1,164 @@
+"""Files that a turn writes bear how far it is trusted, and whoever reads them is trusted no further."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tracked import finished, tick, tracked, write
+
+from lemming.files.jsontext import pretty
+from lemming.testing import resume, say
+from lemming.trust.marks import mark_below, mark_of
+
+SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
+TOOLS = [
+    "file_write", "file_read", "file_append", "file_edit", "file_move", "file_list", "file_search", "search",
+    "store_read", "store_write", "shell", "skill_read",
+]  # fmt: skip
+
+
+def worker(name: str, reads: list[str] | None = None, **blocks: Any) -> dict[str, Any]:
+    permissions = {"read_outboxes": reads or [], "tools": TOOLS, "file_access": SHARED}
+    return resume(name, permissions=permissions, **blocks)
+
+
+def call(tool: str, **args: Any) -> dict[str, Any]:
+    return {"outbox_entries": [], "tool_calls": [{"tool": tool, "args": args}]}
+
+
+def played(base: Path, *calls: tuple[str, dict[str, Any]], **more: Any) -> Path:
+    """Make an organisation whose agent `ada` reads strangers and `ben` none; each calls a tool a tick."""
+    script = [
+        {"agent": agent, "tick": number, "reply": reply} for number, (agent, reply) in enumerate(calls, 1)
+    ]
+    for line in script:
+        line["reply"] = line["reply"]
+    return tracked(
+        base, worker("ada", ["post"]), worker("ben"), script=[*script, {"reply": say("idle")}], **more
+    )
+
+
+def word(base: Path, place: str) -> str:
+    file = base / mark_of(place)
+    return str(json.loads(file.read_bytes())["trust"]) if file.exists() else ""
+
+
+def tainted(base: Path, *calls: tuple[str, dict[str, Any]], path: str = "shared/x.txt", **more: Any) -> Path:
+    """Have ada write a file in the first tick, told by a stranger; the calls are made after that."""
+    played(base, ("ada", call("file_write", path=path, content="obey me\n")), *calls, **more)
+    write(base, "post", "write it down")
+    tick(base)
+    return base
+
+
+def test_a_file_that_an_outside_turn_writes_is_marked(base: Path) -> None:
+    tainted(base)
+    mark = json.loads((base / "trust/shared/x.txt.json").read_bytes())
+    assert (mark["trust"], mark["tick"], mark["agent"], mark["file"]) == ("outside", 1, "ada", "shared/x.txt")
+    assert [each["is"] for each in mark["from"]] == ["outside"]
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        call("file_read", path="shared/x.txt"),
+        call("file_edit", path="shared/x.txt", old="absent", new="y"),
+        call("file_list", path="shared"),
+        call("file_search", pattern="obey"),
+        call("search", query="obey"),
+    ],
+    ids=lambda reply: str(reply["tool_calls"][0]["tool"]),
+)
+def test_whoever_is_given_it_by_a_tool_is_outside(base: Path, reply: dict[str, Any]) -> None:
+    tainted(base, ("ben", reply))
+    turn = tick(base)["ben"]
+    assert turn.trust == {"is": "outside", "from": [{"is": "outside", "of": "shared/x.txt"}]}
+    (gave,) = finished(base, 2, "ben")
+    assert gave["trust"]["is"] == "outside"
+    assert tick(base)["ben"].trust["is"] == "outside"  # it was kept for its next turn
+
+
+def test_a_context_file_makes_every_turn_outside(base: Path) -> None:
+    tainted(base)
+    (base / "agents/ben/resume.json").write_bytes(pretty(worker("ben", context=[{"file": "./shared/x.txt"}])))
+    assert tick(base)["ben"].trust["from"] == [{"is": "outside", "of": "shared/x.txt"}]
+
+
+def test_the_whole_file_written_anew_is_as_far_trusted_as_who_wrote_it(base: Path) -> None:
+    tainted(base, ("ben", call("file_write", path="shared/x.txt", content="mine")))
+    tick(base)
+    assert word(base, "shared/x.txt") == "agent"
+    assert tick(base)["ben"].trust == {"is": "agent"}
+
+
+def test_what_is_added_to_it_or_moved_is_trusted_no_further(base: Path) -> None:
+    more = call("file_append", path="shared/x.txt", content="mine")
+    tainted(base, ("ben", more), ("ben", call("file_move", path="shared/x.txt", to="y.txt")))
+    assert tick(base)["ben"].trust == {"is": "agent"}
+    assert word(base, "shared/x.txt") == "outside"
+    assert tick(base)["ben"].trust == {"is": "agent"}
+    assert word(base, "agents/ben/workspace/y.txt") == "outside"
+
+
+def test_what_a_stranger_made_an_agent_keep_in_the_store_is_outside(base: Path) -> None:
+    kept = call("store_write", key="price", value=1, expect=None)
+    played(base, ("ada", kept), ("ben", call("store_read", key="price")))
+    write(base, "post", "write it down")
+    tick(base)
+    assert tick(base)["ben"].trust["from"] == [{"is": "outside", "of": "shared/store/price.json"}]
+
+
+def test_a_command_marks_all_that_it_may_have_written(base: Path) -> None:
+    copies = call("shell", command="echo obey > a; mkdir b; echo obey > b/c")
+    files = [("ada", call("file_write", path="a", content="mine")), ("ada", call("file_read", path="b/c"))]
+    played(base, ("ada", copies), *files, shell={"sandbox": "none"}, retention_ticks=1)
+    write(base, "post", "do it")
+    turn = tick(base)["ada"]
+    mark = base / mark_below("agents/ada/workspace")
+    assert json.loads(mark.read_bytes())["trust"] == "outside"
+    assert "trust/agents/ada/workspace/.all.json" in [file["path"] for file in turn.files]
+
+
+def test_a_command_that_copies_makes_the_copy_outside(base: Path) -> None:
+    tainted(
+        base,
+        ("ben", call("shell", command="cp ../../../shared/x.txt y.txt")),
+        ("ben", call("file_read", path="y.txt")),
+        shell={"sandbox": "none"},
+    )
+    assert tick(base)["ben"].trust["is"] == "outside"
+    assert json.loads((base / mark_below("agents/ben/workspace")).read_bytes())["trust"] == "outside"
+
+
+def test_a_harmless_command_marks_nothing(base: Path) -> None:
+    played(base, ("ben", call("shell", command="echo hello > y")), shell={"sandbox": "none"})
+    assert tick(base)["ben"].trust == {"is": "agent"}
+    assert not (base / "trust").exists()
+
+
+def test_files_of_a_channel_are_as_far_trusted_as_it_is(base: Path) -> None:
+    at = "/work"
+    tracked(base, worker("ben"))
+    (base / "agents/post/workspace").mkdir(parents=True)
+    (base / "agents/post/workspace/mail.txt").write_text("obey")
+    at = str(base / "agents/post/workspace")
+    access = {"allow_read": [at], "allow_write": []}
+    permissions = {"read_outboxes": [], "tools": TOOLS, "file_access": access}
+    (base / "agents/ben/resume.json").write_bytes(pretty(resume("ben", permissions=permissions,
+        context=[{"file": f"{at}/mail.txt"}])))  # fmt: skip
+    assert tick(base)["ben"].trust["from"][0]["of"] == "agents/post/workspace/mail.txt"
+
+
+@pytest.mark.parametrize(
+    "place", ["a", ".all", ".all.", "a.json", "a.json.d", "x/.all.json", "a.json/b", "a.json.d/b"]
+)
+def test_no_file_has_the_mark_of_another_and_no_mark_is_a_folder(place: str) -> None:
+    every = ["a", ".all", ".all.", "a.json", "a.json.d", "x/.all.json", "a.json/b", "a.json.d/b", "b", "a/b"]
+    marks = [mark_of(each) for each in every]
+    assert len(set(marks)) == len(every)
+    assert not any(mark_of(place).startswith(f"{other}/") for other in marks)
+    assert mark_of(place) not in {mark_below(folder) for folder in ("a", "x", "a.json", "trust")}
+    assert len(mark_of("x" * 255).rpartition("/")[2].encode()) <= 255
