@@ -1,9 +1,8 @@
 r"""The state root: one SHA-256 over an organisation's files, which anybody can compute again.
 
 Which files: every regular file below `agents/`, `config/`, `shared/` and `trust/`, and `tick.json`. Left out:
-what lies in a folder named `logs`, files named `.*.tmp` (what a crash may leave of a write), what lies more than a
-hundred folders deep, and files of more than a GiB. Symbolic links are not
-followed and not counted.
+what lies in a folder named `logs`, files named `.*.tmp` (what a crash may leave of a write), what lies more
+than a hundred folders deep, and files of more than a GiB. Symbolic links are not followed and not counted.
 
 The list: for each file one line, its SHA-256 in hex, two spaces, its path from the organisation's folder, a
 line end; the lines in the order of the paths' bytes. The root is the SHA-256 of that list. In a shell, in the
