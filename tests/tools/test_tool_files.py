@@ -13,7 +13,9 @@ from lemming.cli import run
 from lemming.config import load_config
 from lemming.errors import ConfigError
 from lemming.inspect.reach import reaches
+from lemming.organisation import Organisation
 from lemming.testing import make_org
+from lemming.tools import refresh_tools, toolset_of
 
 
 @pytest.fixture
@@ -249,3 +251,39 @@ def test_functions_of_a_plugin_register_themselves(tmp_path: Path, monkeypatch: 
     finally:
         shop.org.close()
         ToolRegistry.unregister("of_a_plugin")
+
+
+HANGS = "threading.Event().wait()"
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        (HANGS, "its import took longer than 1 s (tool_timeout_s)"),
+        ("while True: pass", "its import took longer than 1 s (tool_timeout_s)"),
+        ("os._exit(3)", "its process ended with exit status 3"),
+        ("os.kill(os.getpid(), 9)", "its process was ended by SIGKILL"),
+    ],
+)
+def test_a_file_that_hangs_or_ends_its_process_is_named_and_the_engine_goes_on(
+    tmp_path: Path, code: str, why: str
+) -> None:
+    shop = Workshop(tmp_path / "org", tool_timeout_s=1)
+    shop.file("@tool\ndef good() -> str:\n    return 'fine'\n", "tools/good.py")
+    assert shop.call("good").output == "fine"
+    hangs = shop.file(f"import threading\n{code}\n@tool\ndef bad() -> str: ...\n", "tools/bad.py")
+    with pytest.raises(ConfigError) as raised:
+        toolset_of(load_config(base := Organisation(shop.base)).org, base)
+    assert [(problem.file, problem.message) for problem in raised.value.problems] == [
+        ("tools/bad.py", f"cannot be loaded: {why}")
+    ]
+    problems = refresh_tools(load_config(shop.org).org, shop.org)
+    assert [problem.file for problem in problems] == ["tools/bad.py"]
+    assert refresh_tools(load_config(shop.org).org, shop.org) == problems
+    assert "bad" not in shop.toolset
+    hangs.write_text(hangs.read_text().replace(code, ""))
+    assert refresh_tools(load_config(shop.org).org, shop.org) == []
+    assert "bad" in shop.toolset
+    assert shop.call("good").output == "fine"
+    base.close()
+    shop.org.close()

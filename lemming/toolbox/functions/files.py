@@ -52,6 +52,7 @@ class ToolFiles:
             refuse_writable(base, beside, agents)
             self._agents = agents
         if not is_as_before:
+            self._org.own(Workers).try_out(files, sources, settings)
             self.tools, self.sources = load_all(base, files, sources), sources
             self._org.own(Workers).sources = sources
         return ()

@@ -42,6 +42,11 @@ def request_of(home: Home, arguments: dict[str, Any], context: ToolContext) -> d
     }
 
 
+def load_request(base: Path, file: str) -> dict[str, Any]:
+    """Return what asks a process to load a file of tools, and no more; the answer is an empty object."""
+    return {"load": str(base / file)}
+
+
 def sources_as_json(sources: Sources) -> dict[str, str]:
     """Return the sources of tools as JSON values, byte by byte."""
     return {file: source.decode("latin-1") for file, source in sources.items()}

@@ -14,11 +14,12 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lemming.config import Org
 from lemming.deadlines import STOP_GRACE_S, LeftBehind
-from lemming.errors import ToolError
+from lemming.errors import ConfigError, Problem, ToolError
 from lemming.files.jsontext import compact, parse
 from lemming.organisation import Organisation
 from lemming.sandbox import keeper
@@ -26,7 +27,13 @@ from lemming.tool_context import CallEffects, ToolContext
 from lemming.toolbox.functions.body import Done
 from lemming.toolbox.functions.homes import Home
 from lemming.toolbox.functions.loading import Sources
-from lemming.toolbox.functions.wire import REPLY_LIMIT_BYTES, done_in, request_of, sources_as_json
+from lemming.toolbox.functions.wire import (
+    REPLY_LIMIT_BYTES,
+    done_in,
+    load_request,
+    request_of,
+    sources_as_json,
+)
 from lemming.tools import Tool, ToolResult
 
 AT_ONCE = 4
@@ -46,6 +53,37 @@ class Workers:
         self._room = threading.Semaphore(AT_ONCE)
         self.sources: Sources = {}
         """What the files of tools hold, which processes load; set by who has looked at the files."""
+        self._refused: tuple[Sources, tuple[Problem, ...]] = {}, ()
+
+    def try_out(self, files: Sequence[str], sources: Sources, settings: Org) -> None:
+        """Load files in a process before the engine does: one that hangs, or ends its process, ends no more.
+
+        Raises `ConfigError` that names each such file; the same code is not tried again. What is wrong
+        otherwise the engine finds itself.
+        """
+        if sources != self._refused[0]:
+            self._refused = sources, tuple(self._held_up(files, sources, settings))
+        if problems := self._refused[1]:
+            raise ConfigError(str(problems[0]), problems=problems)
+
+    def _held_up(self, files: Sequence[str], sources: Sources, settings: Org) -> Iterator[Problem]:
+        worker: Worker | None = None
+        try:
+            for file in files:
+                worker = worker or Worker(self._org, settings.tool_max_memory_bytes, sources)
+                try:
+                    worker.ask(compact(load_request(self._org.base, file)) + b"\n", settings.tool_timeout_s)
+                except _Ended as error:
+                    limit = f"its import took longer than {settings.tool_timeout_s:g} s (tool_timeout_s)"
+                    hint = "do the work in the function, or take the file out of `tool_files`"
+                    yield Problem(f"cannot be loaded: {error.why or limit}", file, hint=hint)
+                    worker.end()
+                    worker = None
+        except ToolError as error:
+            raise ConfigError(error.message, where="config/org.json", hint="tool_files needs it") from error
+        finally:
+            if worker:  # not kept: who only looks at the tools may never call one, nor close anything
+                worker.end()
 
     def call(self, tool: Tool, home: Home, arguments: dict[str, Any], context: ToolContext) -> Done:
         """Run a call; whatever happens to the process is the call's result. Raises `LeftBehind` at a stop."""
@@ -53,7 +91,9 @@ class Workers:
         with self._room:
             worker = self._taken(context.settings)
             try:
-                done = done_in(parse(worker.ask(request, context), limit_bytes=REPLY_LIMIT_BYTES))
+                done = done_in(
+                    parse(worker.ask(request, context.limit_s, context.stop), limit_bytes=REPLY_LIMIT_BYTES)
+                )
             except _Ended as error:
                 worker.end()
                 return Done(error.result(tool, context.limit_s), CallEffects())
@@ -143,7 +183,7 @@ class Worker:
         """Whether it was started with this limit, and with the code of now."""
         return self._memory_bytes == memory_bytes and self._sources is sources
 
-    def ask(self, request: bytes, context: ToolContext) -> bytes:
+    def ask(self, request: bytes, limit_s: float, stop: threading.Event | None = None) -> bytes:
         """Return the line that answers a request. Raises `_Ended`, and `LeftBehind` at a stop.
 
         The call's time begins when the process is ready: how long that takes is no matter of the function's.
@@ -151,19 +191,19 @@ class Worker:
         if self._unsent:
             unsent, self._unsent = self._unsent, b""
             try:
-                self._exchange(unsent, START_S, context)
+                self._exchange(unsent, START_S, stop)
             except _Ended as error:
                 raise _Ended(error.why or f"its process did not begin within {START_S:g} s") from error
-        return self._exchange(request, context.limit_s, context)
+        return self._exchange(request, limit_s, stop)
 
-    def _exchange(self, request: bytes, limit_s: float, context: ToolContext) -> bytes:
+    def _exchange(self, request: bytes, limit_s: float, stop: threading.Event | None) -> bytes:
         deadline, to_write, answer = time.monotonic() + limit_s, memoryview(request), bytearray()
         assert self._process.stdin, "a pipe"
         assert self._process.stdout, "a pipe"
         write_to, read_from = self._process.stdin.fileno(), self._process.stdout.fileno()
         stopping = False
         while not answer.endswith(b"\n"):
-            if context.stop is not None and context.stop.is_set() and not stopping:
+            if stop is not None and stop.is_set() and not stopping:
                 deadline, stopping = min(deadline, time.monotonic() + STOP_GRACE_S), True
             left = deadline - time.monotonic()
             if left <= 0:
