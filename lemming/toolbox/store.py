@@ -18,7 +18,17 @@ from lemming.toolbox.files import effect_of
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult
 
 
-class StoreRead(EngineTool):
+class _OfTheStore(EngineTool):
+    """A tool that touches the folder of the store, and nothing else that others may."""
+
+    keeps_deadline = True
+
+    def reads(self, agent: Agent, settings: Org) -> Places:
+        """Return the folder of the store."""
+        return {paths.STORE: f"tool {self.name}"}
+
+
+class StoreRead(_OfTheStore):
     """Reads one value of the store, or lists the keys."""
 
     name = "store_read"
@@ -27,11 +37,6 @@ class StoreRead(EngineTool):
         "keys."
     )
     tool_class = "read"
-    keeps_deadline = True
-
-    def reads(self, agent: Agent, settings: Org) -> Places:
-        """Return the folder of the store."""
-        return {paths.STORE: f"tool {self.name}"}
 
     def source(self, agent_name: str, arguments: Mapping[str, Any]) -> str:
         """Return the file that is read."""
@@ -53,7 +58,7 @@ class StoreRead(EngineTool):
         return ToolResult(True, compact(facts).decode())
 
 
-class StoreWrite(EngineTool):
+class StoreWrite(_OfTheStore):
     """Writes one value of the store, if it is still as the writer knows it."""
 
     name = "store_write"
@@ -62,15 +67,10 @@ class StoreWrite(EngineTool):
         "that is not there yet; if somebody has written it since, nothing is written and you are told."
     )
     tool_class = "write"
-    keeps_deadline = True
-
-    def reads(self, agent: Agent, settings: Org) -> Places:
-        """Return the folder of the store."""
-        return {paths.STORE: f"tool {self.name}"}
 
     def writes(self, agent: Agent, settings: Org) -> Places:
         """Return the folder of the store."""
-        return {paths.STORE: f"tool {self.name}"}
+        return self.reads(agent, settings)
 
     def plan(
         self,
