@@ -13,10 +13,10 @@ import threading
 from collections import Counter
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from fault_server import ANSWER, answer_body
+from loopback import Loopback, Quiet
 
 Json = dict[str, Any]
 
@@ -53,7 +53,7 @@ class Trouble:
     is_done_first: bool = False
 
 
-class BatchServer:
+class BatchServer(Loopback):
     """The server, from `start` to `stop`, and what it was asked."""
 
     def __init__(self) -> None:
@@ -68,21 +68,7 @@ class BatchServer:
         self.looked = threading.Event()
         self.lock = threading.RLock()
         self._met: Counter[Trouble] = Counter()
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.owner = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        self.__post_init__()
 
     @property
     def custom_ids(self) -> list[str]:
@@ -117,26 +103,13 @@ def agent_of(custom_id: str) -> str:
     return found[1]
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    owner: BatchServer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: connections are cut on purpose here."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Quiet):
     disable_nagle_algorithm = True  # it would add 40 ms to every answer
-    server: _Server
 
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802 - http.server calls it so
         self._serve()
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it so
         self._serve()
 
     def _serve(self) -> None:
@@ -307,3 +280,6 @@ def _page(owner: BatchServer, after: str | None, shown: Any) -> bytes:
     first = names.index(after) + 1 if after else 0
     page = [shown(sent) for sent in newest[first : first + 2]]
     return json.dumps({"data": page, "has_more": first + 2 < len(newest)}).encode()
+
+
+BatchServer.handler = _Handler

@@ -10,8 +10,9 @@ import json
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from loopback import Loopback, Quiet
 
 Json = dict[str, Any]
 ANSWER = '{"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": "it is fine"}'
@@ -19,48 +20,24 @@ PIECES = [ANSWER[at : at + 9] for at in range(0, len(ANSWER), 9)]
 
 
 @dataclass
-class StreamServer:
+class StreamServer(Loopback):
     """The server, from `start` to `stop`. `received` holds the bodies of the requests."""
 
     received: list[Json] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
 
-    def __post_init__(self) -> None:
-        self._http = _Server(("127.0.0.1", 0), _Handler)
-        self._http.streams = self
-        self._thread = threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True)
-
-    def url(self, scenario: str) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}/{scenario}"
-
-    def start(self) -> None:
-        self._thread.start()
+    def url_of(self, scenario: str) -> str:
+        return f"{self.url}/{scenario}"
 
     def stop(self) -> None:
         self.stopping.set()
-        self._http.shutdown()
-        self._http.server_close()
-        self._thread.join()
+        super().stop()
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    streams: StreamServer
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: clients that give up are what this server is for."""
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    server: _Server
-
-    def log_message(self, format: str, *args: Any) -> None:
-        """Say nothing."""
-
-    def do_POST(self) -> None:
+class _Handler(Quiet):
+    def do_POST(self) -> None:  # noqa: N802 - http.server calls it so
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        self.server.streams.received.append(body)
+        self.server.owner.received.append(body)
         scenario, _, path = self.path.removeprefix("/").partition("/")
         lines = list(events_of(f"/{path}"))
         if scenario == "refuses" and body.get("stream"):
@@ -96,11 +73,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self.wfile.write(b'data: {"choices": [7], "type": "content_block_delta", "delta": 7}\n\n')
             case "drip":
                 for line in lines * 1000:
-                    if self.server.streams.stopping.wait(0.02):
+                    if self.server.owner.stopping.wait(0.02):
                         break
                     self.wfile.write(line.encode())
             case "endless":
-                while not self.server.streams.stopping.is_set():
+                while not self.server.owner.stopping.is_set():
                     self.wfile.write(b":" * (1 << 20) + b"\n")
             case _:
                 for line in lines:
@@ -161,3 +138,6 @@ def whole_of(path: str) -> Json:
                 "stop_reason": "end_turn", "usage": usage}  # fmt: skip
     return {"model": "served", "message": {"role": "assistant", "content": ANSWER}, "done": True,
             "done_reason": "stop", "prompt_eval_count": 11, "eval_count": 7}  # fmt: skip
+
+
+StreamServer.handler = _Handler

@@ -56,8 +56,8 @@ def test_the_text_is_heard_in_pieces_and_the_reply_is_the_same(
     make: Callable[[str], LLMProvider], streams: StreamServer
 ) -> None:
     heard: list[str] = []
-    at_once = ask(make(streams.url("whole")), wanted())
-    watched = ask(make(streams.url("ok")), wanted(), heard.append)
+    at_once = ask(make(streams.url_of("whole")), wanted())
+    watched = ask(make(streams.url_of("ok")), wanted(), heard.append)
     assert watched == at_once
     assert (watched.text, watched.input_tokens, watched.output_tokens) == (ANSWER, 11, 7)
     assert "".join(heard) == ANSWER
@@ -68,7 +68,7 @@ def test_the_text_is_heard_in_pieces_and_the_reply_is_the_same(
 def test_a_server_that_answers_at_once_all_the_same_is_understood(
     make: Callable[[str], LLMProvider], streams: StreamServer
 ) -> None:
-    assert ask(make(streams.url("whole")), wanted(), lambda _: None).text == ANSWER
+    assert ask(make(streams.url_of("whole")), wanted(), lambda _: None).text == ANSWER
 
 
 @pytest.mark.parametrize("scenario", ["cut", "error", "odd"])
@@ -76,21 +76,21 @@ def test_an_answer_that_breaks_off_is_no_answer(
     make: Callable[[str], LLMProvider], scenario: str, streams: StreamServer
 ) -> None:
     with pytest.raises(Unavailable):
-        ask(make(streams.url(scenario)), wanted(), lambda _: None)
+        ask(make(streams.url_of(scenario)), wanted(), lambda _: None)
 
 
 def test_the_deadline_holds_for_an_answer_that_drips(
     make: Callable[[str], LLMProvider], streams: StreamServer
 ) -> None:
-    ask(make(streams.url("whole")), wanted())  # importing an SDK takes its time
+    ask(make(streams.url_of("whole")), wanted())  # importing an SDK takes its time
     with pytest.raises(TimedOut):
-        ask(make(streams.url("drip")), wanted(deadline_s=0.5), lambda _: None)
+        ask(make(streams.url_of("drip")), wanted(deadline_s=0.5), lambda _: None)
 
 
 @pytest.mark.parametrize("name", ["chat", "anthropic", "ollama"])
 def test_an_answer_without_an_end_is_not_read_to_its_end(name: str, streams: StreamServer) -> None:
     with pytest.raises((AnswerTooLarge, Unavailable)) as caught:
-        ask(APIS[name](streams.url("endless")), wanted(), lambda _: None)
+        ask(APIS[name](streams.url_of("endless")), wanted(), lambda _: None)
     assert name == "ollama" or isinstance(caught.value, AnswerTooLarge)
 
 
@@ -98,7 +98,7 @@ def test_a_server_that_takes_no_streams_is_asked_without(
     make: Callable[[str], LLMProvider], streams: StreamServer, tmp_path: Path
 ) -> None:
     servers = Servers(tmp_path, FrozenClock(), lambda _: None)
-    wrapped = RetryingLLMProvider(make(streams.url("refuses")), server=servers.server("its name"))
+    wrapped = RetryingLLMProvider(make(streams.url_of("refuses")), server=servers.server("its name"))
     assert wrapped.complete_heard(wanted(), lambda _: None).text == ANSWER
     assert servers.left_out("its name m") == {"stream"}
 
@@ -134,7 +134,7 @@ def watched_org(base: Path, url: str) -> Path:
 def test_watching_tells_of_it_and_writes_nothing_else(streams: StreamServer, tmp_path: Path) -> None:
     trees = []
     for name, watch in (("watched", True), ("not", False)):
-        base, heard = watched_org(tmp_path / name, streams.url("ok" if watch else "whole")), []
+        base, heard = watched_org(tmp_path / name, streams.url_of("ok" if watch else "whole")), []
         for _ in engine.ticks(base, max_ticks=1, watch=watch, notify=heard.append, clock=FrozenClock()):
             pass
         wrote = [event.text for event in heard if isinstance(event, ModelWrote)]
@@ -150,7 +150,7 @@ def test_the_command_shows_whole_lines_with_the_name_of_who_writes(
 ) -> None:
     from lemming.cli import run
 
-    base = watched_org(tmp_path / "org", streams.url("ok"))
+    base = watched_org(tmp_path / "org", streams.url_of("ok"))
     assert run(["-C", str(base), "run-once", "--watch"]) == 0
     lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("  ada  | ")]
     assert " ".join(line.removeprefix("  ada  | ") for line in lines) == ANSWER
