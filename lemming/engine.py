@@ -232,10 +232,7 @@ def _run_next(runtime: Runtime, tick: int) -> TickReport:
 
 
 def _see_to_channels(runtime: Runtime, config: Config, tick: int) -> None:
-    """Turn what has arrived through channels into entries of a tick that is about to begin.
-
-    What an earlier run left goes out first.
-    """
+    """Send out what an earlier run left; make entries of this tick of what has arrived through channels."""
     from lemming.channels.between import Channels
 
     runtime.channels = runtime.org.own(Channels)
@@ -296,6 +293,7 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         at=runtime.now(),
         since=lambda: runtime.previous_reading(tick, ticks),
     )
+    runtime.require_agreed(config, snapshot.survey.agents)
     if problem := said_of_set_back(snapshot.plan.at, snapshot.plan.since):
         runtime.tell(problem)
     _announce(runtime, snapshot, records)

@@ -94,7 +94,7 @@ class NotAnOrg(LemmingError):
 
 
 class NotTrusted(LemmingError):
-    """Running the organisation reaches outside its folder, and nobody here has agreed to that."""
+    """Running the organisation reaches outside its folder, and nobody here has agreed to that as it is."""
 
     code = "LMG-203"
     exit_status = 2

@@ -10,7 +10,7 @@ from typing import Any
 
 from lemming.clock import Clock
 from lemming.config import Config, load_config
-from lemming.errors import LemmingError
+from lemming.errors import LemmingError, NotTrusted
 from lemming.events import Observer
 from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
@@ -46,6 +46,8 @@ def open_to_run(
             opened.watches = watch
             try:
                 yield opened
+            except NotTrusted:  # nor is the command run that tells of errors: it is the organisation's
+                raise
             except LemmingError as error:
                 _tell_of(error, opened)
                 raise

@@ -1,27 +1,58 @@
 """What a person has agreed to: what an organisation makes its engine run or reach outside its folder.
 
 An organisation is a folder that may come from anybody. What its settings name beyond plain turns is put into
-sentences (`lemming.inspect.reach`). Those that somebody has agreed to are kept outside the folder, in
-`$XDG_STATE_HOME/lemming/agreed/` (else `~/.local/state/...`), one readable file for each organisation; and a
-word in `.lemming/made-here` that stands in it too marks one that `lemming init` has made on this machine.
-Removing the file takes everything back.
+sentences (`lemming.inspect.reach`), each bound to what it was said of: the contents of files, the exact words
+of a command. What somebody has agreed to is kept outside the folder, in `$XDG_STATE_HOME/lemming/agreed/`
+(else `~/.local/state/...`), one readable file for each organisation; and a word in `.lemming/made-here` that
+stands in it too marks one that `lemming init` has made on this machine. Removing the file takes everything
+back.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from lemming.errors import DiskError
+from lemming.access.fetched import has_fetched
+from lemming.config import Config
+from lemming.errors import DiskError, NotTrusted
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse, pretty
+from lemming.organisation import Organisation
+from lemming.resume import Agent
 
 MADE_HERE = ".lemming/made-here"
 _LIMIT_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Reach:
+    """One thing that running does beyond plain turns, in a sentence that a person can agree to.
+
+    `bound_to`: what exactly it is said of, by the name of a file or a setting, as SHA-256. `needs_leave`: it
+    is not done before somebody has agreed, also where nobody can be asked.
+    """
+
+    does: str
+    bound_to: Mapping[str, str] = field(default_factory=dict)
+    needs_leave: bool = False
+
+
+@dataclass(frozen=True)
+class Missing:
+    """Something that nobody has agreed to; `changed` names what is otherwise than when somebody did."""
+
+    reach: Reach
+    changed: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.changed:
+            return self.reach.does
+        return f"{self.reach.does} (changed since somebody agreed to it: {', '.join(self.changed)})"
 
 
 @dataclass(frozen=True)
@@ -30,23 +61,39 @@ class Agreement:
 
     base: Path
 
-    def lacks(self, sentences: Iterable[str]) -> list[str]:
-        """Return the sentences that nobody has agreed to."""
-        wanted = list(sentences)
+    def lacks(self, reaches: Iterable[Reach]) -> list[Missing]:
+        """Return what nobody has agreed to, or not as it is now."""
+        wanted = list(reaches)
         if not wanted:
             return []
         kept = self._read()
-        if self._is_made_here(kept.get("made_here")):
+        agreed, is_made_here = _agreed_in(kept), self._is_made_here(kept)
+        if self._is_ours(kept):
             return []
-        agreed = kept.get("agreed")
-        return [sentence for sentence in wanted if not (isinstance(agreed, list) and sentence in agreed)]
+        ours = kept.get("ours")
+        if is_made_here and isinstance(ours, dict):
+            agreed = {**ours, **agreed}
+        return [
+            Missing(reach, _changed(agreed.get(reach.does, reach.bound_to), reach.bound_to))
+            for reach in wanted
+            if agreed.get(reach.does) != reach.bound_to
+        ]
 
-    def add(self, sentences: Iterable[str]) -> None:
-        """Keep that a person has agreed to these sentences. Raises `DiskError`."""
+    def add(self, reaches: Iterable[Reach]) -> None:
+        """Keep that a person has agreed to these as they are now. Raises `DiskError`."""
         kept = self._read()
-        agreed = kept.get("agreed")
-        all_of_them = dict.fromkeys([*(agreed if isinstance(agreed, list) else []), *sentences])
-        self._write({**kept, "org": self._org, "agreed": list(all_of_them)})
+        agreed = _agreed_in(kept) | {reach.does: dict(reach.bound_to) for reach in reaches}
+        self._write({**kept, "org": self._org, "agreed": agreed})
+
+    def note_ours(self, reaches: Iterable[Reach]) -> None:
+        """Keep what one made here runs, so that all else is asked about once git has fetched into it.
+
+        Raises `DiskError`.
+        """
+        ours = {reach.does: dict(reach.bound_to) for reach in reaches}
+        kept = self._read() if ours else {}
+        if kept.get("ours") != ours and self._is_ours(kept):
+            self._write({**kept, "ours": ours})
 
     def note_maker(self) -> None:
         """Keep that the organisation has just been made here, so that it is our own. Raises `DiskError`."""
@@ -67,7 +114,16 @@ class Agreement:
     def _org(self) -> str:
         return str(self.base.resolve())
 
-    def _is_made_here(self, word: object) -> bool:
+    @property
+    def is_ours(self) -> bool:
+        """Whether it was made here, and git has brought nothing into it from elsewhere."""
+        return self._is_ours(self._read())
+
+    def _is_ours(self, kept: Mapping[str, Any]) -> bool:
+        return self._is_made_here(kept) and not has_fetched(self.base)
+
+    def _is_made_here(self, kept: Mapping[str, Any]) -> bool:
+        word = kept.get("made_here")
         try:
             found = fs.read_bytes(self.base / MADE_HERE, 100).decode("ascii", "replace").strip()
         except OSError:
@@ -85,6 +141,43 @@ class Agreement:
         folder = state_folder()
         fs.make_root(folder)
         fs.publish(folder, f"agreed/{self._name}", pretty(kept))
+
+
+class Consent:
+    """What is asked before the settings of a tick, and what they name, are used; by default nothing.
+
+    A program that embeds the engine decides for itself what it runs.
+    """
+
+    def __init__(self, _: Organisation) -> None:
+        self.require: Callable[[Config, Mapping[str, Agent] | None], None] = lambda _, __: None
+        """Raises `NotTrusted`; is given the agents too once they have been read."""
+        self.files: Mapping[str, str] | None = None
+        """The SHA-256 of each file whose code may run, in hex; None: whatever it says."""
+
+    def require_sources(self, sources: Mapping[str, bytes]) -> None:
+        """Raise `NotTrusted` for code, by file, that is other than what was agreed to a moment ago."""
+        if self.files is None:
+            return
+        for file, source in sources.items():
+            if self.files.get(file) != sha256(source).hexdigest():
+                hint = "`lemming trust` shows it, `lemming trust --yes` agrees to it"
+                raise NotTrusted(
+                    "this code has changed, and nobody here has agreed to it", where=file, hint=hint
+                )
+
+
+def _agreed_in(kept: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what was agreed to by sentence; before contents were kept, it was a list of sentences."""
+    agreed = kept.get("agreed")
+    if isinstance(agreed, list):
+        return {sentence: {} for sentence in agreed if isinstance(sentence, str)}
+    return agreed if isinstance(agreed, dict) else {}
+
+
+def _changed(agreed: object, now: Mapping[str, str]) -> tuple[str, ...]:
+    before = agreed if isinstance(agreed, dict) else {}
+    return tuple(name for name in sorted({*before, *now}) if before.get(name) != now.get(name))
 
 
 def state_folder() -> Path:

@@ -87,7 +87,7 @@ def try_servers(
         raise UsageError("--call needs the name of a server", hint="lemming mcp test SERVER --call TOOL")
     arguments = _parsed(args)
     if not trust:
-        require_agreement(base)
+        require_agreement(base, servers=chosen)
     require_sdk()
     is_well = True
     with closing(base):
@@ -121,7 +121,7 @@ def accept(
     base = find_org(ctx)
     chosen = _chosen(_config(base), name)
     if not trust:
-        require_agreement(base)
+        require_agreement(base, servers=chosen)
     require_sdk()
     with closing(base):
         found = base.own(McpServers).list(chosen)

@@ -17,7 +17,7 @@ from lemming.commands.screen import show, show_json, show_text, tell
 from lemming.config import load_config
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.inspect.reach import is_about_the_owner, reaches
+from lemming.inspect.reach import reaches
 from lemming.organisation import OrgPath
 from lemming.service.unit import Form, Service, is_for, name_of_folder, text_of
 
@@ -137,9 +137,9 @@ def _tell_next(described: Service, form: Form, written: str) -> None:
 
 
 def _tell_of_trust(base: OrgPath) -> None:
-    sentences = reaches(base, load_config(base), survey_agents(base).agents.values())
-    missing = Agreement(Path(base)).lacks(sentences)
-    if any(map(is_about_the_owner, missing)):  # what it will not do unasked
+    found = reaches(base, load_config(base), survey_agents(base).agents.values())
+    missing = [it for it in Agreement(Path(base)).lacks(found) if it.reach.needs_leave]
+    if missing:  # what it will not do unasked
         tell(f"first: `lemming trust --yes`; nobody has agreed yet that it {missing[0]}", style="yellow")
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from operator import is_
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lemming.access.trust import Agreement
-from lemming.agents import survey_agents
+from lemming.access.trust import Agreement, Consent, Missing, Reach
+from lemming.agents import Agent, survey_agents
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.config import Config, load_config
 from lemming.errors import DiskError, NotTrusted
 from lemming.files.documents import once_saved
-from lemming.inspect.reach import is_about_the_owner, reaches
+from lemming.inspect.reach import reaches
+from lemming.mcp.settings import PREFIX, mcp_config
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.runtime import Runtime
 
@@ -32,10 +35,14 @@ def trust(
 ) -> None:
     """Show what the organisation runs and reaches outside its folder; with --yes, agree to it.
 
-    `run-once` and `run-forever` say it before they do any of this for the first time. On a terminal they ask;
-    a folder that another user owns they run only after `lemming trust --yes`. What was agreed to is kept
-    outside the organisation, for this user and this folder. Of one made here with `lemming init` nothing is
-    said.
+    `run-once`, `run-forever` and all that run turns, tools or channels say it before they do any of this for
+    the first time. On a terminal they ask. Where nobody can be asked, code of the organisation's own (tools,
+    plugins, programs), writing to folders elsewhere and the folder of another user wait for
+    `lemming trust --yes`.
+
+    What was agreed to is kept outside the organisation, for this user and this folder, and holds for what was
+    there then: a file of code or a command that has changed is asked about again. Of one made here with
+    `lemming init` nothing is said until git fetches something into it.
 
     \b
     Examples:
@@ -43,19 +50,21 @@ def trust(
       lemming trust --yes
     """
     base = find_org(ctx)
-    sentences, agreement = _sentences(base), Agreement(Path(base))
-    if yes and sentences:
-        agreement.add(sentences)
-    missing = agreement.lacks(sentences)
-    for sentence in sentences:
+    found, agreement = _reaches(base), Agreement(Path(base))
+    if yes and found:
+        agreement.add(found)
+    missing = {it.reach.does: it for it in agreement.lacks(found)}
+    for reach in found:
+        lack = missing.get(reach.does)
         if as_json:
-            show_json("reach", {"does": sentence, "is_agreed": sentence not in missing})
+            facts = {"does": reach.does, "is_agreed": lack is None, "needs_leave": reach.needs_leave}
+            show_json("reach", {**facts, "changed": list(lack.changed) if lack else []})
         else:
-            word = "not agreed" if sentence in missing else "agreed"
-            show(f"{word:<10}  {one_line(sentence, _SENTENCE_WIDTH)}")
+            word = "agreed" if lack is None else "not agreed"
+            show(f"{word:<10}  {one_line(str(lack or reach.does), _SENTENCE_WIDTH)}")
     if as_json:
         return
-    if not sentences:
+    if not found:
         tell("it runs and reaches nothing outside its folder")
     elif yes:
         tell(f"kept in {agreement.file}")
@@ -63,36 +72,78 @@ def trust(
         tell("`lemming trust --yes` agrees to it")
 
 
-def require_agreement(base: OrgPath, *, can_ask: bool = True) -> None:
+def require_agreement(base: OrgPath, *, can_ask: bool = True, servers: Iterable[str] = ()) -> None:
     """Say what running the organisation does outside its folder, the first time that it does that.
 
-    On a terminal a person is asked and may refuse; a service or a script is told, and goes on. The folder of
-    another user is run only where somebody has agreed. Raises `NotTrusted`.
+    On a terminal a person is asked and may refuse. A service or a script is told and goes on, unless code
+    would run or files elsewhere be written: that waits until somebody has agreed, also in the ticks to come,
+    which look again at what is to run. `servers`: MCP servers that a person asks for. Raises `NotTrusted`.
     """
-    missing = Agreement(Path(base)).lacks(_sentences(base))
-    if not missing:
-        return
-    is_own = not any(map(is_about_the_owner, missing))
-    can_ask = can_ask and sys.stdin.isatty() and sys.stderr.isatty()
-    if can_ask or is_own:
+    agreement, found = Agreement(Path(base)), _reaches(base, servers)
+    if missing := agreement.lacks(found):
+        _agree(base, agreement, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
+    else:
+        with contextlib.suppress(DiskError):
+            agreement.note_ours(found)
+    if isinstance(base, Organisation):
+        base.own(Consent).require = _Again(base)
+
+
+def _agree(base: OrgPath, agreement: Agreement, missing: list[Missing], *, can_ask: bool) -> None:
+    is_free = not any(it.reach.needs_leave for it in missing)
+    if can_ask or is_free:
         tell(f"{base} was not made by you here. Running it for the first time")
-        for sentence in missing:
-            tell(f"  - {one_line(sentence, _SENTENCE_WIDTH)}")
-    if typer.confirm("Agree, and run it?", err=True) if can_ask else is_own:
+        for it in missing:
+            tell(f"  - {one_line(str(it), _SENTENCE_WIDTH)}")
+    if typer.confirm("Agree, and run it?", err=True) if can_ask else is_free:
         with contextlib.suppress(DiskError):  # a user without a home is told again
-            Agreement(Path(base)).add(missing)
+            agreement.add(it.reach for it in missing)
         return
-    what = "; ".join(one_line(sentence, _SENTENCE_WIDTH) for sentence in missing)
-    raise NotTrusted(
+    raise _not_trusted(base, missing)
+
+
+def _not_trusted(base: OrgPath, missing: list[Missing]) -> NotTrusted:
+    what = "; ".join(one_line(str(it), _SENTENCE_WIDTH) for it in missing)
+    return NotTrusted(
         f"nobody here has agreed to what running this does: {what}",
         where=str(base),
-        hint="`lemming trust --yes` agrees once; `--trust` of run-once and run-forever for this run",
+        hint="`lemming trust` shows it, `lemming trust --yes` agrees to it; `--trust` does for one run",
     )
+
+
+class _Again:
+    """Looks again, in the ticks of one run, whether what is to run is still what somebody has agreed to."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._agents: Mapping[str, Agent] = survey_agents(org).agents
+        self._looked_at: tuple[object, ...] = ()
+        self._reaches: list[Reach] = []
+
+    def __call__(self, config: Config, agents: Mapping[str, Agent] | None) -> None:
+        self._agents = self._agents if agents is None else agents
+        tools = (name for agent in self._agents.values() for name in agent.permissions.tools)
+        names_servers = any(name.startswith(PREFIX) for name in tools)
+        now = (config, self._agents, mcp_config(self._org) if names_servers else None)
+        is_as_before = len(self._looked_at) == len(now) and all(map(is_, self._looked_at, now))
+        if is_as_before and not any(reach.bound_to for reach in self._reaches):
+            return
+        found = reaches(self._org, config, self._agents.values())
+        if is_as_before and found == self._reaches:
+            return
+        agreement = Agreement(self._org.base)
+        if missing := [it for it in agreement.lacks(found) if it.reach.needs_leave]:
+            raise _not_trusted(self._org, missing)
+        with contextlib.suppress(DiskError):
+            agreement.note_ours(found)
+        files = {file: digest for reach in found for file, digest in reach.bound_to.items()}
+        self._org.own(Consent).files = None if agreement.is_ours else files
+        self._looked_at, self._reaches = now, found
 
 
 def is_agreed(base: OrgPath) -> bool:
     """Return whether plugins and everything else that the organisation names may be used in looking at it."""
-    return not Agreement(Path(base)).lacks(_sentences(base))
+    return not Agreement(Path(base)).lacks(_reaches(base))
 
 
 def load_settings(base: OrgPath) -> Config:
@@ -109,6 +160,9 @@ def load_settings(base: OrgPath) -> Config:
     return replace(config, org=replace(config.org, tool_files=[]))
 
 
-def _sentences(base: OrgPath) -> list[str]:
-    config = once_saved(base, lambda: load_config(base), lambda _: ())
-    return reaches(base, config, survey_agents(base).agents.values())
+def _reaches(base: OrgPath, servers: Iterable[str] = ()) -> list[Reach]:
+    return reaches(base, _settings(base), survey_agents(base).agents.values(), servers=servers)
+
+
+def _settings(base: OrgPath) -> Config:
+    return once_saved(base, lambda: load_config(base), lambda _: ())

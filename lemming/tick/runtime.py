@@ -10,13 +10,14 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lemming import paths
+from lemming.access.trust import Consent
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, Org, load_config
 from lemming.deadlines import LeftBehind
@@ -43,6 +44,7 @@ from lemming.toolbox.calls import call_tool
 from lemming.tools import ToolContext, ToolResult, refresh_tools
 
 if TYPE_CHECKING:
+    from lemming.agents import Agent
     from lemming.channels.between import Channels
     from lemming.contract import ToolCall
     from lemming.journal.file import Journal
@@ -125,9 +127,11 @@ class Runtime:
         """Read the settings afresh and import the plugins they name.
 
         A file that somebody is saving is read again in a moment. What cannot be read then is said, and the
-        settings from before hold until it can; `ConfigError` is raised where there are none.
+        settings from before hold until it can; `ConfigError` is raised where there are none, and `NotTrusted`
+        for what nobody has agreed to.
         """
         config = self._readable_config()
+        self.require_agreed(config, None)
         load_plugins(tuple(config.org.plugins))
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()
@@ -135,6 +139,10 @@ class Runtime:
             self.tell(replace(problem, hint=f"{problem.hint}; {KEPT_TOOLS}".removeprefix("; ")))
         self.backends.settings, self._joined = config.org, tuple(self.observers_of(self, config))
         return config
+
+    def require_agreed(self, config: Config, agents: Mapping[str, Agent] | None) -> None:
+        """Raise `NotTrusted` where a command runs the organisation and nobody has agreed to all of it."""
+        self.org.own(Consent).require(config, agents)
 
     def _readable_config(self) -> Config:
         try:

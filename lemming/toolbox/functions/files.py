@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import ModuleType
 
+from lemming.access.trust import Consent
 from lemming.agents import Agent, survey_agents
 from lemming.config import Org
 from lemming.declared import declared
@@ -41,7 +42,10 @@ class ToolFiles:
         self.tools: OwnTools | None = None
 
     def refresh(self, settings: Org) -> Sequence[Problem]:
-        """Look at the files again, and load all of them if one has changed. Raises `ConfigError`."""
+        """Look at the files again, and load all of them if one has changed.
+
+        Raises `ConfigError`, and `NotTrusted` for code that nobody has agreed to.
+        """
         base = self._org.base
         files = find_files(base, settings.tool_files)
         beside = with_neighbours(base, files)
@@ -52,6 +56,7 @@ class ToolFiles:
             refuse_writable(base, beside, agents)
             self._agents = agents
         if not is_as_before:
+            self._org.own(Consent).require_sources({file: sources[str(base / file)] for file in beside})
             self._org.own(Workers).try_out(files, sources, settings)
             self.tools, self.sources = load_all(base, files, sources), sources
             self._org.own(Workers).sources = sources
