@@ -20,6 +20,7 @@ from lemming.errors import ConfigError, Problem, UnknownModel
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about
 from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
+from lemming.gates.gate import Gate
 from lemming.hosts import why_no_pattern
 from lemming.models import DEFAULT_MODELS, ModelEntry
 from lemming.org_blocks import AgentDefaults, Http, Quota, Reminders, ShellSettings, Trust
@@ -27,6 +28,7 @@ from lemming.organisation import Organisation
 from lemming.providers import is_channel
 from lemming.redaction import name_variables
 from lemming.times.cron import why_no_zone
+from lemming.when import fields_in
 
 ORG_FILE = paths.ORG_FILE
 MODELS_FILE = "config/models.json"
@@ -166,6 +168,12 @@ class Org:
             "`lemming pause`."
         ),
     )
+    gates: list[Gate] = field(
+        default_factory=list,
+        metadata=about(
+            "Rules for all agents, asked in this order and before those of a resume: docs/gates.md."
+        ),
+    )
     defaults: AgentDefaults = field(default_factory=AgentDefaults)
     shell: ShellSettings = field(default_factory=ShellSettings)
     quota: Quota = field(default_factory=Quota)
@@ -252,7 +260,13 @@ def _config_of(found: Sequence[_Found]) -> Config:
     org, models, allocations = (each.value if isinstance(each, Document) else None for each in found)
     org = org or Org()
     mistakes = [problem for each in found if isinstance(each, ConfigError) for problem in each.problems]
-    problems = (*mistakes, *_problems_of_cluster(org), *_problems_of_zone(org), *_problems_of_hosts(org))
+    problems = (
+        *mistakes,
+        *_problems_of_cluster(org),
+        *_problems_of_zone(org),
+        *_problems_of_hosts(org),
+        *_problems_of_gates(org),
+    )
     errors = [problem for problem in problems if problem.severity == "error"]
     if errors:
         raise ConfigError(str(errors[0]), problems=problems)
@@ -268,6 +282,15 @@ def _problems_of_cluster(settings: Org) -> Iterator[Problem]:
         yield Problem("no address of a scheduler", ORG_FILE, pointer="/executor_address", hint=hint)
     elif settings.executor == "dask" and not settings.executor_address:
         yield Problem('"executor": "dask" needs a cluster', ORG_FILE, pointer="/executor_address", hint=hint)
+
+
+def _problems_of_gates(settings: Org) -> Iterator[Problem]:
+    for place, gate in enumerate(settings.gates):
+        if settings.trust is None and gate.when and "trust" in fields_in(gate.when):
+            hint = 'have the engine track it: "trust": {}'
+            yield Problem(
+                "it looks at trust, which nobody tracks", ORG_FILE, pointer=f"/gates/{place}/when", hint=hint
+            )
 
 
 def _problems_of_hosts(settings: Org) -> Iterator[Problem]:

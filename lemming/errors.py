@@ -208,6 +208,12 @@ class PermissionDenied(ToolError):
     outcome = "refused"
 
 
+class StoppedByGate(LemmingError):
+    """A gate has ended a turn before it began; the message names the gate."""
+
+    code = "LMG-610"
+
+
 class ProviderError(LemmingError):
     """A model backend did not answer. `is_retryable` says whether asking again may help.
 

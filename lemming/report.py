@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args
 
 from lemming.errors import Outcome, code_of
 from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Json, Place, Price
+from lemming.gates.gate import At, Then
 
 Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
@@ -70,6 +71,16 @@ class FileWritten(TypedDict):
     sha256: Digest
 
 
+class VerdictJson(TypedDict):
+    """What a gate said that was not to pass, and the line that says so: `config/org.json#/gates/2`."""
+
+    line: str
+    at: At
+    then: Then
+    about: str
+    why: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class TurnReport:
     """What became of one agent in one tick.
@@ -81,7 +92,8 @@ class TurnReport:
     `removed` are files that it took away; it is left out of JSON where there are none.
     `trust`: how far what it wrote is trusted, and what made it so; left out of JSON where nobody tracks that.
     `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
-    was for; it is left out of JSON where it was for none. Without an `end` it is the usual one of the status.
+    was for; it is left out of JSON where it was for none, and so are `verdicts`, of
+    gates. Without an `end` it is the usual one of the status.
     """
 
     agent: AgentName
@@ -106,13 +118,14 @@ class TurnReport:
     duration_ms: int = 0
     request: str = ""
     trust: Json = field(default_factory=dict)
+    verdicts: list[VerdictJson] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""
         plain = {**vars(self), "end": self.end or USUAL_ENDS[self.status]}
         if not self.request:
             del plain["request"]
-        for key in ("removed", "trust"):
+        for key in ("removed", "trust", "verdicts"):
             if not plain[key]:
                 del plain[key]
         return {**plain, "code": code_of(self.error)} if self.error else plain

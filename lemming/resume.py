@@ -9,22 +9,12 @@ from typing import Any, Literal, NamedTuple
 
 from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about
 from lemming.files.jsontext import compact, parse
+from lemming.gates.gate import Gate
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.schedule import AgentSchedule
 from lemming.when import problems_of
 
 _TOOL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
-
-
-def is_named(tool: str, pattern: str) -> bool:
-    """Return whether a name in `permissions.tools`, in which `*` stands for any text, is that of a tool.
-
-    >>> is_named("weather_now", "weather_*"), is_named("mcp.files.read", "mcp.files"), is_named("a", "a")
-    (True, False, True)
-    """
-    if "*" not in pattern:
-        return tool == pattern
-    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), tool) is not None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,6 +270,12 @@ class Agent:
     output: Output | None = field(
         default=None, metadata=about("What its entries must be; null: any payload will do.")
     )
+    gates: list[Gate] = field(
+        default_factory=list,
+        metadata=about(
+            "Rules for what it is shown, calls and writes, after the organisation's: docs/gates.md."
+        ),
+    )
     context: list[ContextFile] = field(
         default_factory=list, metadata=about("Files that are put into every prompt.")
     )
@@ -321,6 +317,7 @@ class Agent:
     def plain(self) -> dict[str, Any]:
         """The agent as JSON values, in the resume's own shape, without the later keys that say nothing."""
         values: dict[str, Any] = parse(compact(asdict(self)))
+        values["gates"] = [gate.plain for gate in self.gates]
         for block, defaults in LATER_KEYS.items():
             inside = values[block] if block else values
             for key in [key for key, default in defaults.items() if inside[key] == default]:
@@ -342,6 +339,7 @@ _BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
 LATER_KEYS: dict[str, dict[str, Any]] = {
     "": {
         "clock": False,
+        "gates": [],
         "guides": False,
         "memory": None,
         "output": None,

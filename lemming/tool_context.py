@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -53,7 +53,7 @@ class ToolContext:
     how many calls of each tool have worked in this turn. `limit_s`: how long the call may take; `stop` is
     set when the engine is to end. `began_at`: the tick's reading of the clock. `index` counts the calls of
     the turn from 0. `answered`: what was asked for what the turn is about, and has an answer: both entries,
-    by identity.
+    by identity. `look` has gates look at a whole result, before it is cut.
     """
 
     agent: Agent
@@ -73,6 +73,7 @@ class ToolContext:
     stop: threading.Event | None = None
     wanted: CallEffects = field(default_factory=CallEffects)
     answered: tuple[tuple[str, str], ...] = ()
+    look: Callable[[Any], Any] | None = None
 
     @property
     def base(self) -> Path:

@@ -25,12 +25,13 @@ from lemming.errors import RecoverableError as RecoverableError
 from lemming.errors import ToolError as ToolError
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import compact
+from lemming.gates.gate import GateVerdict
 from lemming.journal.ledger import amend_state, read_state
 from lemming.kinds import OnError
 from lemming.kinds import ToolClass as ToolClass
 from lemming.organisation import Organisation, OrgPath
+from lemming.patterns import is_named
 from lemming.plugins.registry import offered, register, unregister
-from lemming.resume import is_named
 from lemming.tool_context import ToolContext as ToolContext
 from lemming.toolset import OwnToolset, Toolset, ToolSource
 
@@ -53,6 +54,7 @@ class ToolResult:
     tools of the engine use them. An `outcome` that is not given follows from `success`. `entries` are to go
     into the caller's outbox, `attempts` says how often the call was tried, `on_error` what its failing means.
     `trust` is the engine's to say, where it tracks that.
+    `verdicts`: what gates said of the call and of its result.
     """
 
     success: bool
@@ -64,6 +66,7 @@ class ToolResult:
     attempts: int = 1
     on_error: OnError = "return"
     trust: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    verdicts: tuple[GateVerdict, ...] = ()
 
     def __post_init__(self) -> None:
         if self.outcome == INFERRED:

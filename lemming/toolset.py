@@ -15,8 +15,8 @@ from lemming.config import Org
 from lemming.errors import ConfigError, NoSuchTool, Problem
 from lemming.files.jsontext import nearest
 from lemming.organisation import Organisation
+from lemming.patterns import is_named
 from lemming.plugins.offered import Offered
-from lemming.resume import is_named
 
 if TYPE_CHECKING:
     from lemming.tools import Tool

@@ -86,6 +86,17 @@ def predicate(condition: Json) -> Predicate:
     return lambda value: test(field_of(value, path), wanted)
 
 
+def fields_in(condition: Json) -> Iterator[str]:
+    """Yield the fields that a sound condition looks at."""
+    for word in ("all", "any"):
+        for each in condition.get(word, ()):
+            yield from fields_in(each)
+    if "not" in condition:
+        yield from fields_in(condition["not"])
+    if "field" in condition:
+        yield condition["field"]
+
+
 # --- what is wrong with one ---------------------------------------------------------------------
 
 

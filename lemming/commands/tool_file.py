@@ -15,7 +15,7 @@ from lemming.files.documents import read_text
 from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
 from lemming.organisation import Organisation
-from lemming.resume import is_named
+from lemming.patterns import is_named
 
 PATTERN = "tools/*.py"
 _TEXT = '''\

@@ -29,9 +29,9 @@ from lemming.mcp.offered import problems_of_servers, why_no_tool
 from lemming.mcp.settings import PREFIX
 from lemming.memory import read_memories
 from lemming.organisation import Organisation, OrgPath
+from lemming.patterns import is_named
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
-from lemming.resume import is_named
 from lemming.store import store_problems
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns

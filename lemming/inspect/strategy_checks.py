@@ -11,8 +11,8 @@ from lemming.config import Config
 from lemming.errors import ConfigError, Problem
 from lemming.files.jsontext import nearest
 from lemming.organisation import OrgPath
+from lemming.patterns import is_named
 from lemming.plugins.registry import not_imported
-from lemming.resume import is_named
 from lemming.turn.named import strategies_of, strategy_of
 from lemming.turn.strategies.reflexion import Options as Reflexion
 

@@ -193,6 +193,13 @@ class EmittedJson(TypedDict):
     tags: list[str]
 
 
+class RuleJson(TypedDict):
+    """A gate, and the line that says it."""
+
+    line: str
+    gate: Json
+
+
 class Item(TypedDict):
     """One call of a batch."""
 

@@ -48,13 +48,14 @@ from lemming.journal.parts import (
     Read,
     RecapJson,
     ResumeJson,
+    RuleJson,
     State,
     TaskJson,
     TotalsJson,
     TrustJson,
 )
 from lemming.kinds import OnError
-from lemming.report import TurnReport
+from lemming.report import TurnReport, VerdictJson
 
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
@@ -128,6 +129,9 @@ class TurnStarted(Record):
     wanted: dict[str, Json] = {}  # noqa: RUF012
     recap: Annotated[Json, RecapJson] = {}  # noqa: RUF012
     trust: Annotated[Json, TrustJson] = {}  # noqa: RUF012
+    gates: Annotated[list[Json], list[RuleJson]] = []  # noqa: RUF012
+    said_before: list[str] = []  # noqa: RUF012
+    verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
 
     if not TYPE_CHECKING:
 
@@ -269,6 +273,17 @@ class ToolFinished(Record):
     attempts: Annotated[int, {"minimum": 1}] = 1
     on_error: OnError = "return"
     trust: Annotated[Json, GivenTrustJson] = {}  # noqa: RUF012
+    verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
+
+
+class GateAsked(Record):
+    """What a function said that a gate asked of an entry or a memory of the turn."""
+
+    agent: AgentName
+    number: Count
+    function: str
+    found: Json | None = None
+    error: str = ""
 
 
 class TurnAnswered(Record):
@@ -303,7 +318,7 @@ class TurnEnded(Record):
     def json_schema(cls) -> Schema:
         """Return the schema of such a record, without `type`, `epoch` and `check`."""
         report = {key: schema_of(hint) for key, hint in _hints_of(TurnReport).items()}
-        absent = {name: report.pop(name) for name in ("request", "removed", "end", "trust")}
+        absent = {name: report.pop(name) for name in ("request", "removed", "end", "trust", "verdicts")}
         return object_of(report, {**absent, "code": schema_of(str)})
 
 
@@ -349,7 +364,7 @@ RECORDS: dict[str, type[Record]] = {
     kind.kind: kind
     for kind in (
         TickStarted, TurnStarted, TurnResumed, TurnStopped, ModelReplied, ModelFailed,
-        BatchAnnounced, BatchSent, BatchAwaited, BatchEnded, ToolStarted, ToolFinished,
+        BatchAnnounced, BatchSent, BatchAwaited, BatchEnded, ToolStarted, ToolFinished, GateAsked,
         TurnAnswered, TurnSkipped, TurnCommitted, EntriesExpired, TickCommitted,
     )
 }  # fmt: skip

@@ -20,7 +20,7 @@ from lemming.mcp.known import Known, KnownServer, KnownTool, known_servers
 from lemming.mcp.questions import Unanswerable, answered, request_for, why_not_asked
 from lemming.mcp.settings import MCP_FILE, PREFIX, McpConfig, McpServer, mcp_config, servers_named
 from lemming.organisation import Organisation, OrgPath
-from lemming.resume import is_named
+from lemming.patterns import is_named
 from lemming.tools import ANYWHERE, NOWHERE, Places, Tool, ToolContext, ToolResult, interrupted
 from lemming.toolset import OwnTools
 

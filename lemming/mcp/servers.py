@@ -16,7 +16,7 @@ from lemming.mcp.known import KnownServer, known_tool
 from lemming.mcp.session import Answered, Session, SessionEnded
 from lemming.mcp.settings import PREFIX, McpServer, mcp_config, require_sdk
 from lemming.organisation import Organisation
-from lemming.resume import is_named
+from lemming.patterns import is_named
 
 LEFT_ALONE_S = 30.0
 """A server that could not be started is not started again for so long: calls fail at once."""

@@ -19,8 +19,8 @@ from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
 from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.organisation import Organisation, OrgPath
+from lemming.patterns import is_named
 from lemming.redaction import holds_secret, is_secret_name, name_variables
-from lemming.resume import is_named
 
 MCP_FILE = "config/mcp.json"
 SHARED_FILE = ".mcp.json"

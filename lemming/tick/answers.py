@@ -11,14 +11,14 @@ from __future__ import annotations
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
 from hashlib import blake2b
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from lemming.clock import elapsed_ms
-from lemming.contract import REPLY_LIMIT_BYTES, NewEntry, ToolCall
+from lemming.contract import REPLY_LIMIT_BYTES, ToolCall
 from lemming.errors import (
     AnswerTooLarge,
     DiskError,
@@ -26,13 +26,13 @@ from lemming.errors import (
     OutOfCredits,
     ProviderError,
     name_of,
-    recorded_failure,
 )
 from lemming.events import ModelAsked
 from lemming.files.effects import FileEffect, apply_effect, writes_first
+from lemming.gates.gate import GateVerdict
 from lemming.journal.file import Journal
 from lemming.journal.parts import FailedAttempt
-from lemming.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
+from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.llm.pricing import check_credits, usage_of
 from lemming.logging_config import EngineLog
 from lemming.models import ModelEntry
@@ -40,14 +40,17 @@ from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_json, redact_reply, redact_values
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn
+from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.tools import INFERRED, EngineTool, ToolContext, ToolResult, is_unknown_outcome
+from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.toolset import Toolset
 from lemming.turn.results import INTERRUPTED
 from lemming.turn.values import Answer, TurnInputs
 
 if TYPE_CHECKING:
+    from lemming.gates.look import Found
+    from lemming.tick.gated_calls import CallGates
     from lemming.tick.traced import Tracing
 
 R = TypeVar("R", bound=Record)
@@ -65,6 +68,7 @@ class JournaledAnswers:
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
         self._started: dict[int, ToolStarted] = {}
         self._finished: dict[int, ToolFinished] = {}
+        self._checked: dict[int, GateAsked] = {}
         self._spent = inputs.state.used_up
         self._worked: defaultdict[str, int] = defaultdict(int)
         self._name = inputs.agent.name
@@ -79,6 +83,8 @@ class JournaledAnswers:
                     self._started[record.index] = record
                 case ToolFinished():
                     self._finished[record.index] = record
+                case GateAsked():
+                    self._checked[record.number] = record
 
     @cached_property
     def _toolset(self) -> Toolset:
@@ -109,6 +115,23 @@ class JournaledAnswers:
             self._tracing.take(result)
         return result
 
+    def check(self, number: int, name: str, seen: dict[str, Any]) -> Found | None:
+        """Return what a function says to a gate, recorded or live; raise why it broke."""
+        return recorded_finding(
+            self._from_outside(self._checked, number, lambda: self._check_live(number, name, seen))
+        )
+
+    def _check_live(self, number: int, name: str, seen: dict[str, Any]) -> GateAsked:
+        """Ask a function, and return the record of what it said, or of how it broke."""
+        from lemming.gates.look import FunctionBroke
+
+        asked: dict[str, Any] = {"agent": self._name, "number": number, "function": name}
+        try:
+            found = self._runtime.ask_function(number, name, seen, self._name, self._settings)
+        except FunctionBroke as error:
+            return GateAsked(**asked, error=redact_values(str(error)))
+        return GateAsked(**asked, found=redact_json(found._asdict()) if found else None)
+
     def reached_outside(self, index: int) -> bool:
         """Return whether that call had effects of its own, before which the staged files were written."""
         return index in self._started
@@ -135,6 +158,8 @@ class JournaledAnswers:
             more["on_error"] = result.on_error
         if result.trust:
             more["trust"] = result.trust
+        if result.verdicts:
+            more["verdicts"] = [verdict.as_json() for verdict in result.verdicts]
         return ToolFinished(
             agent=self._name,
             index=index,
@@ -159,6 +184,14 @@ class JournaledAnswers:
             limit = self._inputs.agent.turn.deadline_s
             why = f"{call.tool} was not called: the turn's time for tools, {limit:g} s, is over"
             return ToolResult(False, why, outcome="skipped", on_error="stop")
+        said: Sequence[GateVerdict] = ()
+        if self._gates and tool is not None and index not in self._started:
+            self._gates.note_trust(self._inputs.trust, self._finished.values())
+            looked = self._runtime.look_at_call(self._gates, index, call, tool, context)
+            if not looked.passes:
+                return self._gates.refused(looked)
+            call, said = call._replace(args=looked.content), looked.verdicts
+            context = replace(context, look=partial(self._gates.look_at_result, tool, call))
         if tracing:
             tracing.look(call, tool, context)
         if tool is not None and not tool.repeatable:
@@ -174,7 +207,18 @@ class JournaledAnswers:
             self._started[index] = self._journal.append(announced)
             self._sync()
         with self._runtime.waiting():
-            return self._runtime.use_tool(index, call, context)
+            result = self._runtime.use_tool(index, call, context)
+        return replace(result, verdicts=(*said, *result.verdicts)) if said else result
+
+    @cached_property
+    def _gates(self) -> CallGates | None:
+        """The gates that look at calls; None where there are none."""
+        agent, settings = self._inputs.agent, self._settings
+        if not (agent.gates or settings.gates):
+            return None
+        from lemming.tick.gated_calls import CallGates
+
+        return CallGates.of(agent, settings, self._inputs.tick)
 
     def _write(self, staged: dict[str, FileEffect]) -> None:
         """Write what a tool may look at, so that it is there, and stays there."""
@@ -335,54 +379,6 @@ def _answered(inputs: TurnInputs) -> tuple[tuple[str, str], ...]:
     """
     asked = inputs.task.begun.asked if inputs.task else ()
     return tuple((it.request, it.answer) for it in asked if it.call and it.end == "answered")
-
-
-_facts_of = attrgetter(*Answer._fields)
-
-
-def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
-    """Return the answer that a record holds; raise the error that stood in its place."""
-    if isinstance(record, ModelFailed):
-        raise recorded_failure(record.error, record.message)
-    return Answer._make(_facts_of(record))
-
-
-def recorded_result(record: ToolFinished) -> ToolResult:
-    """Return the result of a tool call that a record holds, with the files it wants written."""
-    effects = tuple(FileEffect.from_json(plain) for plain in record.effects)
-    outcome = record.outcome or ("interrupted" if is_unknown_outcome(record.output) else INFERRED)
-    return ToolResult(
-        record.success,
-        record.output,
-        effects,
-        record.passed_on,
-        outcome,
-        tuple(NewEntry(**entry) for entry in record.entries),
-        record.attempts,
-        record.on_error,
-        record.trust,
-    )
-
-
-def reached_outside(records: list[Record]) -> Iterator[tuple[ToolStarted, ToolResult | None]]:
-    """Yield each call of a turn that was announced, and its result; None when no end is recorded."""
-    finished = {record.index: record for record in records if isinstance(record, ToolFinished)}
-    for record in records:
-        if isinstance(record, ToolStarted):
-            ended = finished.get(record.index)
-            yield record, recorded_result(ended) if ended else None
-
-
-def written_ahead(records: list[Record]) -> list[str]:
-    """Return the files of a turn's tools that were written before a call that reached outside, sorted."""
-    staged: list[str] = []
-    written: set[str] = set()
-    for record in records:
-        if isinstance(record, ToolFinished):
-            staged += [FileEffect.from_json(plain).place for plain in record.effects]
-        elif isinstance(record, ToolStarted):
-            written.update(staged)
-    return sorted(written)
 
 
 def _seed(agent: str, tick: int, call: int) -> int:

@@ -14,7 +14,7 @@ from lemming.config import credits_of
 from lemming.errors import LemmingError, UnknownModel
 from lemming.files.effects import FileEffect
 from lemming.journal.records import Record, ToolFinished, TurnStarted
-from lemming.tick.answers import recorded_result
+from lemming.tick.recorded import recorded_result
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ToolContext
 from lemming.turn.inputs import from_record

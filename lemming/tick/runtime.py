@@ -47,10 +47,13 @@ if TYPE_CHECKING:
     from lemming.agents import Agent
     from lemming.channels.between import Channels
     from lemming.contract import ToolCall
+    from lemming.gates.look import Found, Looked
     from lemming.journal.file import Journal
     from lemming.llm.batch.queue import Batches
     from lemming.report import TickReport
+    from lemming.tick.gated_calls import CallGates
     from lemming.tick.snapshot import Snapshot
+    from lemming.tools import Tool
 
 BEGINNINGS_WAITED_FOR = 25
 KEPT_TOOLS = "the tools from before hold until it is mended"
@@ -243,6 +246,20 @@ class Runtime:
             snapshot.survey.agents[name] for name in snapshot.plan.order if name in snapshot.survey.agents
         ]
         return look(self.org, firing, self.tell, sync=snapshot.config.org.durability != "off")
+
+    def look_at_call(
+        self, gates: CallGates, index: int, call: ToolCall, tool: Tool, context: ToolContext
+    ) -> Looked:
+        """Have gates look at a turn's tool call number `index`, before it is made."""
+        return gates.look_at_call(call, tool, context)
+
+    def ask_function(
+        self, number: int, name: str, seen: dict[str, Any], agent: str, settings: Org
+    ) -> Found | None:
+        """Ask a function for a gate, the `number`th time in the agent's turn; raise what it raises."""
+        from lemming.gates.checks import asking
+
+        return asking(tuple(settings.plugins))(name, seen)
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Run a turn's tool call number `index`; whatever goes wrong inside is a failed result.

@@ -19,8 +19,8 @@ from lemming.files.stamps import opened
 from lemming.mail.jobs import JobDue, Jobs
 from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
+from lemming.patterns import is_named
 from lemming.report import Reason, TurnReport
-from lemming.resume import is_named
 from lemming.tick.idle import IdleAgents
 from lemming.tick.plan import Plan, callers_in, make_plan, people_in
 from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading

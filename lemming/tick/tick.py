@@ -36,7 +36,7 @@ from lemming.logging_config import EngineLog
 from lemming.mail.index import EntryIndex
 from lemming.organisation import Organisation
 from lemming.report import Reason, TickReport, ToolUsed, TurnReport
-from lemming.tick.answers import JournaledAnswers, reached_outside, recorded_answer, written_ahead
+from lemming.tick.answers import JournaledAnswers
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.executors.threads import run_all
@@ -44,6 +44,7 @@ from lemming.tick.looked_at import looked_at_by
 from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
+from lemming.tick.recorded import reached_outside, recorded_answer, written_ahead
 from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runs import remove_old_runs
 from lemming.tick.runtime import Runtime, Stopped

@@ -16,6 +16,7 @@ from lemming.journal.parts import FailedAttempt
 from lemming.journal.prompts import PromptReader
 from lemming.journal.records import (
     EntriesExpired,
+    GateAsked,
     ModelFailed,
     ModelReplied,
     Record,
@@ -33,8 +34,8 @@ from lemming.memory import decode_memory
 from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
 from lemming.report import TickReport, TurnReport
-from lemming.tick.answers import recorded_result
 from lemming.tick.plan import FOR_OTHERS, Plan
+from lemming.tick.recorded import recorded_result
 from lemming.timeline.gaps import no_journal
 from lemming.timeline.retake import Retaken
 from lemming.turn.inputs import from_record
@@ -153,6 +154,7 @@ class RecordedTick:
         self.answers: dict[tuple[str, int], ModelReplied | ModelFailed] = {}
         self.tools: dict[tuple[str, int], ToolFinished] = {}
         self.announced: dict[tuple[str, int], ToolStarted] = {}
+        self.checked: dict[tuple[str, int], GateAsked] = {}
         self.expired: list[str] = []
         self.unread: dict[str, int] = {}
         self._about: dict[str, list[Record]] = {}
@@ -173,6 +175,8 @@ class RecordedTick:
                 self.announced[record.agent, record.index] = record
             case ToolFinished():
                 self.tools[record.agent, record.index] = record
+            case GateAsked():
+                self.checked[record.agent, record.number] = record
             case EntriesExpired():
                 self.expired, self.unread = record.files, record.unread
 

@@ -7,20 +7,23 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.contract import Keep, ToolCall, TurnReply
 from lemming.errors import ConfigError, ContractError, ProviderError
 from lemming.files.effects import FileEffect
-from lemming.journal.records import ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
+from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.messages import entry_effect
 from lemming.providers import Message
 from lemming.report import TurnReport
-from lemming.tick.answers import recorded_answer, recorded_result
+from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.loop import finish
 from lemming.turn.values import Answer, TurnInputs
+
+if TYPE_CHECKING:
+    from lemming.gates.look import Found
 
 
 class RecordEnds(Exception):
@@ -34,6 +37,7 @@ class RecordedAnswers:
         self._answers: dict[int, ModelReplied | ModelFailed] = {}
         self._finished: dict[int, ToolFinished] = {}
         self._announced: set[int] = set()
+        self._checked: dict[int, GateAsked] = {}
         for record in records:
             match record:
                 case ModelReplied() | ModelFailed():
@@ -42,6 +46,8 @@ class RecordedAnswers:
                     self._announced.add(record.index)
                 case ToolFinished():
                     self._finished[record.index] = record
+                case GateAsked():
+                    self._checked[record.number] = record
 
     def ask(
         self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
@@ -60,6 +66,12 @@ class RecordedAnswers:
         if index not in self._finished:
             raise RecordEnds(f"tool call {index}")
         return recorded_result(self._finished[index])
+
+    def check(self, number: int, name: str, seen: dict[str, Any]) -> Found | None:
+        """Return what a function said that a gate asked; raise `RecordEnds` when nothing is recorded."""
+        if number not in self._checked:
+            raise RecordEnds(f"what {name} said to a gate")
+        return recorded_finding(self._checked[number])
 
     def reached_outside(self, index: int) -> bool:
         """Return whether that call was announced."""

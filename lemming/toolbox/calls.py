@@ -42,24 +42,28 @@ def call_tool(
         checked = tool.check(arguments)
         context = replace(context, limit_s=limit_of(tool, context), stop=stop)
         if tool.keeps_deadline:
-            return _readable(tool, tool.invoke(context, checked))
-        return _readable(tool, _in_time(tool, checked, context, stop))
+            return _readable(tool, tool.invoke(context, checked), context)
+        return _readable(tool, _in_time(tool, checked, context, stop), context)
     except LeftBehind:
         raise
     except DiskError as error:
         if tool.stages_files and not error.concerns_one_file:
             raise  # it says nothing about the call
-        return _failed(str(error))
+        return _failed(str(error), context=context)
     except ToolError as error:
-        return _failed(str(error), error.outcome)
+        return _failed(str(error), error.outcome, context)
     except LemmingError as error:
-        return _failed(str(error))
+        return _failed(str(error), context=context)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
-        return _failed(f"{name} failed: {words_of(error)}")
+        return _failed(f"{name} failed: {words_of(error)}", context=context)
 
 
-def _failed(why: str, outcome: Outcome = "failed") -> ToolResult:
-    return ToolResult(False, _cut(why, Tool.output_limit_bytes), outcome=outcome)
+def _failed(why: str, outcome: Outcome = "failed", context: ToolContext | None = None) -> ToolResult:
+    """Return the result of a call that came to nothing; `context` where the words may be another's."""
+    result = ToolResult(False, why, outcome=outcome)
+    if context is not None and context.look:
+        result = context.look(result)
+    return replace(result, output=_cut(result.output, Tool.output_limit_bytes))
 
 
 def limit_of(tool: Tool, context: ToolContext) -> float:
@@ -93,7 +97,7 @@ def _in_time(
     return _failed(f"{tool.name}: {why}", "timed_out") if tool.repeatable else interrupted(why)
 
 
-def _readable(tool: Tool, result: Any) -> ToolResult:
+def _readable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
     """Return the result as text that can be recorded and shown, cut where it is too long."""
     if not isinstance(result, ToolResult):
         raise ToolError(f"{tool.name} returned {type(result).__name__}, not a ToolResult")
@@ -107,11 +111,15 @@ def _readable(tool: Tool, result: Any) -> ToolResult:
         raise ToolError(f"{tool.name} returned the outcome {result.outcome!r}: {', '.join(OUTCOME_CODES)}")
     if tool.stages_files and not isinstance(tool, EngineTool):
         return result  # it has cut its output itself, and says where the whole is
+    if context.look:
+        result = context.look(result)
     output = _cut(result.output, tool.output_limit_bytes)
     return (
         replace(result, output=output)
         if isinstance(tool, EngineTool)
-        else ToolResult(result.success, output, outcome=result.outcome, entries=_asks(result))
+        else ToolResult(
+            result.success, output, outcome=result.outcome, entries=_asks(result), verdicts=result.verdicts
+        )
     )
 
 

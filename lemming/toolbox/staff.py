@@ -16,7 +16,7 @@ from lemming.files.fitting import about
 from lemming.files.jsontext import parse, pretty
 from lemming.files.stamps import is_there
 from lemming.journal.ledger import read_state
-from lemming.resume import is_named
+from lemming.patterns import is_named
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult
 
 ALL_RESUMES = "agents/*/resume.json"

@@ -9,8 +9,8 @@ from lemming.agents import Agent
 from lemming.config import Config
 from lemming.messages import OutboxEntry
 from lemming.org_blocks import TRUST_OF_TOOLS, Trust
+from lemming.patterns import is_named
 from lemming.providers import is_channel, is_person
-from lemming.resume import is_named
 from lemming.trust.order import AGENT, TrustOrder
 from lemming.when import holds
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.contract import ToolCall
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.messages import OutboxEntry
-from lemming.resume import is_named
+from lemming.patterns import is_named
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft

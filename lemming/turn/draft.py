@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.contract import MAX_TOOL_CALLS, Keep, NewEntry, ToolCall, TurnReply, parse_reply
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
 from lemming.files.effects import FileEffect
+from lemming.gates.gate import GateVerdict
 from lemming.memory import memory_effect
 from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.plans.format import PROVIDER
@@ -23,15 +24,19 @@ from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
 from lemming.turn.actions import as_reply
 from lemming.turn.attachments import attach
+from lemming.turn.delegating import delegate
 from lemming.turn.prompt import native_tools
 from lemming.turn.recollection import recap_message
 from lemming.turn.repeats import Repeats
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
-from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, OWN_ACCOUNT, answering
-from lemming.turn.team import TeamTool, team_tools
+from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, answering
+from lemming.turn.team import team_tools
 from lemming.turn.tracked import trust_of_turn
 from lemming.turn.values import Answer, Answers, TurnInputs
 from lemming.turn.wanted import PayloadCheck
+
+if TYPE_CHECKING:
+    from lemming.turn.gated_out import OutGates
 
 
 class Draft:
@@ -58,6 +63,8 @@ class Draft:
         self.shown = self.accepted = 0
         self.in_vain = self.beforehand = 0
         self.remarks: list[str] = []
+        self.gates = gates_of(self) if inputs.gates else None
+        self.verdicts: list[dict[str, Any]] = [*inputs.verdicts]
         self.notes = ""
         self.team = team_tools(inputs.agent)
         self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
@@ -263,6 +270,11 @@ class Draft:
         if self.task and "hands_on" not in new.payload:
             new = self.task.fill_in(new, tick, name)
         new = answering(new, self.inputs.open_requests)
+        if self.gates:
+            passed = self.gates.look_at_entry(new)
+            if passed is None:
+                return None
+            new = passed
         first = WAITING_FROM if self.waits_until(new.payload, at) else 0
         identity = entry_id(tick, name, first + len(self.entries))
         entry = OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
@@ -272,48 +284,6 @@ class Draft:
             return None
         self.entries.append(entry)
         return entry
-
-    def delegate(self, call: ToolCall, at: str) -> None:
-        """Ask one of the team, or hand the request on to it: stage the entry, or say why there is none."""
-        tool = self.team[call.tool]
-        try:
-            args = tool.check(call.args)
-            if why := self._why_not(tool):
-                raise ToolError(why)
-        except ToolError as error:
-            self.add_result(call.tool, call.args, ToolResult(False, str(error)), call.id)
-            return
-        message = args.pop("message")
-        if tool.hands_on:
-            assert self.task, "only a request is handed on"
-            self.write(self.task.hand_on(message, tool.target, self.inputs.tick), at)
-            self.is_handed_on = True
-            return
-        path = None if self.task else [self.inputs.agent.name]
-        further = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
-        payload = {key: value for key, value in further.items() if value is not None}
-        entry = self.write(NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at)
-        if entry is not None:
-            self.add_result(call.tool, call.args, ToolResult(True), call.id)
-            self.asked[entry.identity] = len(self.results)
-
-    def _why_not(self, tool: TeamTool) -> str:
-        """Return why one of the team cannot be asked now, or handed the request; empty when it can."""
-        team, task, name = self.inputs.agent.team, self.task or OWN_ACCOUNT, self.inputs.agent.name
-        assert team, "its tools follow from it"
-        if tool.name in self.inputs.out_of_reach:
-            return self.inputs.out_of_reach[tool.name]
-        if not self.room:
-            return f"the turn may write no more than {self.inputs.agent.turn.max_entries} entries"
-        if tool.hands_on:
-            if not task.request:
-                return "nothing was asked of you that could be handed on"
-            return f"refused: it was handed on {task.hops} times" if task.hops >= team.max_hops else ""
-        if len(task.path) + 1 >= team.max_depth:
-            return f"refused: {len(task.path) + 1} agents wait for each other already; answer it yourself"
-        if len(task.begun.asked) + len(self.asked) >= team.max_asked:
-            return f"refused: {team.max_asked} questions have been asked for it; answer with what you have"
-        return task.why_not(name, {tool.target})
 
     def waits_until(self, payload: dict[str, Any], at: str) -> str:
         """Return the moment to come that an entry is to wait for; empty when it is to be shown as others."""
@@ -328,7 +298,10 @@ class Draft:
         try:
             if key in self.inputs.damaged:
                 raise ToolError(f'memory "{key}": its file is damaged; a person must repair or remove it')
-            effect = memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=True)
+            if self.gates:
+                value = self.gates.look_at_memory(key, value)
+            is_from_reply = self.gates is None
+            effect = memory_effect(self.inputs.agent.name, key, value, at, is_from_reply=is_from_reply)
         except ToolError as error:
             self.remarks.append(f"not kept: {error}"[:500])
             self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
@@ -339,12 +312,10 @@ class Draft:
     def use(self, call: ToolCall, at: str) -> None:
         """Call a tool, and stage the files that it wants written."""
         if call.tool in self.team:
-            self.delegate(call, at)
+            delegate(self, call, at)
             return
-        index, staged = (
-            len(self.results),
-            self.tracked.borne(self.staged) if self.tracked else dict(self.staged),
-        )
+        index = len(self.results)
+        staged = self.tracked.borne(self.staged) if self.tracked else dict(self.staged)
         result = self.source.use(index, call, at, staged)
         if self.tracked and result.trust:
             self.tracked.take(result.trust)
@@ -356,7 +327,10 @@ class Draft:
             self.outside += [] if index in self.untold else self.results[-1:]
             if result.outcome == "interrupted":
                 self.remarks.append(f"{call.tool}: {result.output}")
-        self.staged |= {effect.place: effect for effect in result.effects}
+        effects = self.gates.look_at_effects(result.effects, at) if self.gates else result.effects
+        self.staged |= {effect.place: effect for effect in effects}
+        if result.verdicts:
+            self.verdicts += map(GateVerdict.as_json, result.verdicts)
         if result.passed_on:
             self.passed_on |= {effect.place: result.passed_on for effect in result.effects}
         proposed = proposal_in(call) if result.success else None
@@ -366,15 +340,19 @@ class Draft:
             if (entry := self.write(new, at)) and result.outcome == "pending":  # answered in its place
                 self.asked[entry.identity] = len(self.results)
 
+    def stop(self, why: str) -> None:
+        """End the turn: it has failed."""
+        self.over, self.stopped_by = "failed", ToolError(why[:2000])
+
     def _notice(self, index: int, call: ToolCall, result: ToolResult) -> None:
         """Notice what a result means for the turn: that it is over, or that it goes round in circles."""
         if not result.success and result.on_error == "skip":
             self.untold.add(index)
         elif not result.success and result.on_error == "stop":
-            self.over = "deadline" if result.outcome == "skipped" else "failed"
-            if self.over == "failed":
-                why = f"{call.tool} ends the turn when it fails: {result.output}"
-                self.stopped_by = ToolError(why[:2000])
+            if result.outcome == "skipped":
+                self.over = "deadline"
+            else:
+                self.stop(f"{call.tool} ends the turn when it fails: {result.output}")
         elif self.repeats.is_stuck(index, call, result) and self._may_go_on:
             self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
@@ -391,3 +369,10 @@ class Draft:
         self.calls.append(call)
         if tool not in self.team:
             self.used.append(tool_used(tool, result))
+
+
+def gates_of(draft: Draft) -> OutGates:
+    """Return the gates that look at what a turn writes."""
+    from lemming.turn.gated_out import OutGates  # only where there are any
+
+    return OutGates(draft)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from lemming.errors import LemmingError, name_of
 from lemming.files.effects import FileEffect, writes_first
@@ -10,7 +10,7 @@ from lemming.journal.begun import Begun
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.messages import OutboxEntry, entry_effect
-from lemming.report import USUAL_ENDS, End, Status, TurnReport
+from lemming.report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
 from lemming.tools import ToolResult
 from lemming.turn.draft import Draft
 from lemming.turn.results import as_shown, newest
@@ -74,6 +74,7 @@ def _report(
         notes=draft.notes,
         request=draft.task.request if draft.task else "",
         trust=draft.tracked.as_json() if draft.tracked else {},
+        verdicts=cast(list[VerdictJson], draft.verdicts),
         **used,
     )
 

@@ -16,6 +16,8 @@ from lemming.access.grants import resolve
 from lemming.access.open import file_digest_of, read_raw
 from lemming.agents import Agent
 from lemming.errors import ToolError
+from lemming.mail.inbox import Inbox
+from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
 from lemming.providers import Image
 from lemming.turn.attachments import KEY
@@ -51,6 +53,17 @@ def images_in(
 def paths_in(entry: OutboxEntry) -> list[str]:
     """Return where the images are that an entry names."""
     return [item["path"] for item in _listed(entry) if _is_image(item)]
+
+
+def images_shown(
+    agent: Agent, base: Path, task: Task | None, inbox: Inbox, held: Mapping[str, bytes]
+) -> list[Named]:
+    """Return the images attached to the entries that a prompt shows."""
+    shown = [*inbox.unread, *inbox.known]
+    if task:
+        answers = [ended.entry for ended in task.asked if ended.entry]
+        shown = [*([task.request] if task.request else []), *task.thread, *answers]
+    return images_in(shown, agent, base, held)
 
 
 def load_images(

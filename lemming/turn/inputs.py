@@ -49,7 +49,10 @@ from lemming.turn.values import TurnInputs
 from lemming.turn.wanted import told, wanted_of
 
 NOTHING: Mapping[str, bytes] = {}
-MAY_BE_EMPTY = ("out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust")
+MAY_BE_EMPTY = (
+    "out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust", "gates", "said_before",
+    "verdicts",
+)  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 
 
@@ -85,6 +88,14 @@ def gather(
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
     tracker = Tracker(now, agent, entry, memories, held) if settings.trust else None
     labels = tracker.labels if tracker else PLAIN
+    answers = answered_results(task.begun.results, task.asked, labels) if task else ()
+    results = [*state.results, *answers]
+    gates: dict[str, Any] = {}
+    if settings.gates or agent.gates:
+        from lemming.turn.gated_in import ToShow, look_at_shown  # only where there are gates
+
+        offered = ToShow(task, inbox, asked, memories, context, results)
+        (task, inbox, asked, memories, context, results), gates = look_at_shown(now, agent, offered)
     recalled = ALL_OF_IT
     if agent.memory:
         recalled = recall(agent, entry, task, inbox, memories, labels)
@@ -107,7 +118,7 @@ def gather(
         outside=outside.as_json(),
         context=context,
         added=added,
-        results=[*state.results, *(answered_results(task.begun.results, task.asked, labels) if task else ())],
+        results=results,
         warnings=[
             *([_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else []),
             *([_expired_warning(state.expired_unread)] if state.expired_unread else []),
@@ -123,6 +134,11 @@ def gather(
     if wanted or agent.output:
         seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
     situation = SITUATIONS[entry.prompt](seen)
+    images: list[dict[str, str]] = []
+    if entry.images:
+        from lemming.turn.images import images_shown  # only for models that take images
+
+        images = images_shown(agent, now.org.base, task, inbox, held)
     may_hand_on = agent.team is not None and bool(agent.team.hand_to)
     inputs = TurnInputs(
         agent=agent,
@@ -142,26 +158,14 @@ def gather(
         wanted=wanted,
         recap=dict(recalled.recap),
         out_of_reach=out_of_reach(now, agent, task) if agent.team else {},
-        images=_images(now, agent, task, inbox, held) if entry.images else [],
+        images=images,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         trust=trust,
         given=given_to(now, agent, memories, task) if agent.turn.strategy else {},
+        **gates,
     )
     shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, shown, (*memories.problems, *inbox.problems))
-
-
-def _images(
-    now: Surroundings, agent: Agent, task: Task | None, inbox: Inbox, held: Mapping[str, bytes]
-) -> list[dict[str, str]]:
-    """Return the images attached to the entries that the prompt shows."""
-    from lemming.turn.images import images_in  # only for models that take images
-
-    shown = [*inbox.unread, *inbox.known]
-    if task:
-        answers = [ended.entry for ended in task.asked if ended.entry]
-        shown = [*([task.request] if task.request else []), *task.thread, *answers]
-    return images_in(shown, agent, now.org.base, held)
 
 
 def _added(

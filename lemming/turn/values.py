@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
 from lemming.contract import ToolCall
@@ -18,6 +18,9 @@ from lemming.providers import Message
 from lemming.report import TurnReport
 from lemming.tools import ToolResult
 from lemming.turn.serving import Serving
+
+if TYPE_CHECKING:
+    from lemming.gates.look import Found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +57,12 @@ class TurnInputs:
     """What the turn's strategy needs beside the prompt."""
     trust: dict[str, Any] = field(default_factory=dict)
     """How far what the prompt shows is trusted, and what made it so; empty: nobody tracks that."""
+    gates: list[dict[str, Any]] = field(default_factory=list)
+    """The rules for what the turn writes, each with the line that says it (`lemming.gates.gate.Rule`)."""
+    said_before: list[str] = field(default_factory=list)
+    """The digests of the payloads that the agent wrote before, where a gate asks for what is new."""
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+    """What gates said of what the prompt shows."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 
@@ -95,6 +104,10 @@ class Answers(Protocol):
 
     def use(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Return the result of the turn's tool call number `index`."""
+        ...
+
+    def check(self, number: int, name: str, seen: dict[str, Any]) -> Found | None:
+        """Return what a function says that a gate asks, the turn's `number`th time; raise why it broke."""
         ...
 
     def reached_outside(self, index: int) -> bool:

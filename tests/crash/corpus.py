@@ -15,6 +15,7 @@ from dropped_corpus import dropped
 from files_corpus import filing, keeping
 from formed_corpus import formed
 from functions_corpus import functions
+from gated_corpus import gated
 from models_corpus import acting, stand_in
 from native_corpus import native
 from parts import by_hand, call, remembers
@@ -361,6 +362,7 @@ CASES = [
     Case(stand_in, 2),
     Case(strategies, 4, at_once=3),
     Case(acting, 2),
+    Case(gated, 3, at_once=2),
     Case(crowd, 2, at_once=3),
     Case(letters, 3),
     Case(missed, 6),

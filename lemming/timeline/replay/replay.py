@@ -10,16 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming import paths
-from lemming.config import Config
+from lemming.config import Config, Org
 from lemming.contract import ToolCall
 from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.events import Event, TickBegins
 from lemming.files import fs
 from lemming.files.effects import FileEffect
+from lemming.gates.gate import SETTLES, GateVerdict
+from lemming.gates.look import Found, Looked
 from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
@@ -28,8 +30,8 @@ from lemming.models import ModelEntry
 from lemming.organisation import OrgPath
 from lemming.providers import Message, Reply, Request
 from lemming.report import FileWritten, TurnReport
-from lemming.tick.answers import recorded_result
 from lemming.tick.counter import load_counter, persist_tick
+from lemming.tick.recorded import recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, open_org
 from lemming.tick.snapshot import Snapshot
 from lemming.timeline.record import RecordedTick
@@ -45,10 +47,13 @@ from lemming.timeline.replay.recording import (
 )
 from lemming.timeline.retake import RecordedAnswers, RecordEnds
 from lemming.timeline.verify.root import file_digest
-from lemming.tools import ToolContext, ToolResult
+from lemming.tools import Tool, ToolContext, ToolResult
 from lemming.turn.inputs import from_record
 from lemming.turn.loop import take_turn
 from lemming.turn.named import SHIPPED
+
+if TYPE_CHECKING:
+    from lemming.tick.gated_calls import CallGates
 
 OUTSIDE = ".lemming/outside"
 """Where a replay into a folder puts the files that turns wrote outside their organisation."""
@@ -274,6 +279,26 @@ class Rerun(Runtime):
     def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
         """Return what the recorded tick found; no server is asked."""
         return self.recorded.begin.mcp
+
+    def look_at_call(
+        self, gates: CallGates, index: int, call: ToolCall, tool: Tool, context: ToolContext
+    ) -> Looked:
+        """Return what the recorded gates said; none is asked."""
+        about = (context.agent.name, index)
+        announced, finished = self.recorded.announced.get(about), self.recorded.tools.get(about)
+        verdicts = [GateVerdict(**it) for it in finished.verdicts] if finished else []
+        said = [verdict for verdict in verdicts if verdict.at == "call"]
+        settled = said[-1].then if said and said[-1].then in SETTLES else "pass"
+        return Looked(announced.args if announced else call.args, said, settled)
+
+    def ask_function(
+        self, number: int, name: str, seen: dict[str, Any], agent: str, settings: Org
+    ) -> Found | None:
+        """Return what the function said in the recorded tick; none is asked."""
+        record = self.recorded.checked.get((agent, number))
+        if record is None:
+            raise missing(self.recorded, agent, f"what {name} said to a gate")
+        return recorded_finding(record)
 
     def use_tool(self, index: int, call: ToolCall, context: ToolContext) -> ToolResult:
         """Return the recorded result; nothing runs, and files outside the organisation stay as they are."""

@@ -29,8 +29,9 @@ def with_effects(tool: Tool, context: ToolContext, done: Done) -> ToolResult:
     wanted = done.wanted
     effects = [*_memories(context, wanted.memories)]
     entries = tuple(entry._replace(payload=redact_json(entry.payload)) for entry in wanted.entries)
-    output, kept = shortened(context, done.result.output, tool.name, tool.output_limit_bytes)
-    return replace(done.result, output=output, effects=(*effects, *kept), entries=entries)
+    result = context.look(done.result) if context.look else done.result
+    output, kept = shortened(context, result.output, tool.name, tool.output_limit_bytes)
+    return replace(result, output=output, effects=(*effects, *kept), entries=entries)
 
 
 def shortened(

@@ -1,0 +1,1 @@
+"""Gates: rules at five places of a turn that say what may pass. Format: docs/gates.md."""

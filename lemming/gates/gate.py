@@ -1,0 +1,171 @@
+"""What a gate is, as `config/org.json` and resumes write it. Pure.
+
+`at` and `then` say where it stands and what it does; `tool`, `class` and `when` what it concerns; and at most
+one finding (`FINDINGS`) what it looks for there. Without one it concerns all that it matches.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+from lemming.files.fitting import Misfit, about, key_of, keyed
+from lemming.files.jsontext import compact, parse
+from lemming.kinds import ToolClass
+from lemming.patterns import is_among
+from lemming.when import Predicate, predicate, problems_of
+
+At = Literal["in", "call", "result", "out"]
+"""Where a gate stands. `in`: what a turn is shown. `call`: a tool call. `result`: what it gave, before it is
+cut. `out`: entries and memories."""
+
+Then = Literal["pass", "warn", "rewrite", "block", "ask", "stop"]
+"""What a gate does. `pass`, `block`, `ask` (a person), `stop` (the turn) settle it; `warn` and `rewrite` let
+the next gate look."""
+
+SETTLES: frozenset[Then] = frozenset({"pass", "block", "ask", "stop"})
+FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check")
+"""The keys that say what a gate looks for: one of them, or none."""
+CAN_REWRITE = frozenset({"redact", "max_length", "check"})
+OF_TOOLS = frozenset({"call", "result"})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gate:
+    """One rule."""
+
+    at: At = field(metadata=about('Where it stands: "in", "call", "result" or "out".'))
+    then: Then = field(
+        metadata=about(
+            'What it does: "pass", "block", "ask" and "stop" settle it, "warn" and "rewrite" let the next '
+            "gate look."
+        )
+    )
+    when: dict[str, Any] | None = field(
+        default=None, metadata=about("A condition over what it looks at; null: always.")
+    )
+    tool: str | list[str] | None = field(
+        default=None, metadata=about('Tools it concerns: names or patterns such as "mcp.*"; null: all.')
+    )
+    tool_class: ToolClass | list[ToolClass] | None = field(
+        default=None, metadata=keyed("class", "Classes of tools it concerns; null: all.")
+    )
+    redact: list[str] = field(
+        default_factory=list,
+        metadata=about("Regular expressions: what they find is replaced by [redacted].", max_length=200),
+    )
+    deny: list[str] = field(
+        default_factory=list,
+        metadata=about("Regular expressions: texts in which one finds something.", max_length=200),
+    )
+    max_length: int | None = field(
+        default=None, metadata=about("Texts of more characters in all, which a rewrite cuts.", ge=1)
+    )
+    schema: dict[str, Any] | None = field(
+        default=None, metadata=about("A JSON Schema: what does not satisfy it.")
+    )
+    dedupe: bool = field(
+        default=False, metadata=about("What is the same as something the turn, or the author, had before.")
+    )
+    args: dict[str, str | list[str]] = field(
+        default_factory=dict,
+        metadata=about(
+            'Arguments with the patterns they may have ({"path": ["reports/*"]}): a call in which one has '
+            "another, or none."
+        ),
+    )
+    check: str = field(default="", metadata=about("A function of a plugin, by the name it registered."))
+    because: str = field(default="", metadata=about("What the model and people are told.", max_length=500))
+
+    def __post_init__(self) -> None:
+        found = [key for key in FINDINGS if getattr(self, key) not in ([], {}, None, False, "")]
+        if len(found) > 1:
+            raise Misfit(f'a gate looks for one thing: "{found[0]}" or "{found[1]}"; write two gates')
+        if self.then == "rewrite" and not CAN_REWRITE.intersection(found):
+            raise Misfit(f'"rewrite" needs one of {", ".join(sorted(CAN_REWRITE))}: what is it to put there?')
+        if self.at not in OF_TOOLS and (self.tools or self.classes):
+            raise Misfit(f'"tool" and "class" are for gates at "call" and "result", not at "{self.at}"')
+        if self.args and self.at not in OF_TOOLS:
+            raise Misfit(f'"args" is for gates at "call" and "result", not at "{self.at}"')
+        for pattern in (*self.redact, *self.deny):
+            try:
+                re.compile(pattern)
+            except (re.error, OverflowError) as error:
+                raise Misfit(f"no regular expression: {pattern!r}: {error}") from None
+        for wrong in problems_of(self.when, "when") if self.when is not None else ():
+            raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
+
+    @property
+    def finding(self) -> str:
+        """The key that says what it looks for; empty when it concerns all that it matches."""
+        return next((key for key in FINDINGS if getattr(self, key) not in ([], {}, None, False, "")), "")
+
+    @cached_property
+    def tools(self) -> Sequence[str]:
+        """The names and patterns of the tools that it concerns; none: all."""
+        return _listed(self.tool)
+
+    @cached_property
+    def classes(self) -> Sequence[str]:
+        """The classes of the tools that it concerns; none: all."""
+        return _listed(self.tool_class)
+
+    @cached_property
+    def condition(self) -> Predicate:
+        """Its `when` as a function."""
+        return predicate(self.when) if self.when is not None else lambda _: True
+
+    def concerns_tool(self, name: str, tool_class: str) -> bool:
+        """Return whether a tool is one of those that it concerns."""
+        is_of_class = not self.classes or tool_class in self.classes
+        return is_of_class and (not self.tools or is_among(name, self.tools))
+
+    @cached_property
+    def plain(self) -> dict[str, Any]:
+        """The gate as a file writes it, without the keys that say nothing."""
+        told = {key_of(it): getattr(self, it.name) for it in fields(self)}
+        kept = {key: value for key, value in told.items() if value not in ([], {}, None, False, "")}
+        written: dict[str, Any] = parse(compact(kept))
+        return written
+
+
+class Rule(NamedTuple):
+    """A gate, and the line that says it: `config/org.json#/gates/2`."""
+
+    line: str
+    gate: Gate
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a journal holds it."""
+        return {"line": self.line, "gate": self.gate.plain}
+
+
+class GateVerdict(NamedTuple):
+    """What a gate said that was not to pass: its line, what it did, and about what, and why."""
+
+    line: str
+    at: At
+    then: Then
+    about: str
+    why: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as a journal holds it."""
+        return self._asdict()
+
+
+def rules_of(org_file: str, of_org: Iterable[Gate], own_file: str, own: Iterable[Gate]) -> tuple[Rule, ...]:
+    """Return the gates of an agent in the order they are asked: the organisation's, then its own."""
+    return (*_lined(org_file, of_org), *_lined(own_file, own))
+
+
+def _lined(file: str, gates: Iterable[Gate]) -> Iterator[Rule]:
+    for place, gate in enumerate(gates):
+        yield Rule(f"{file}#/gates/{place}", gate)
+
+
+def _listed(value: str | Sequence[str] | None) -> Sequence[str]:
+    return () if value is None else (value,) if isinstance(value, str) else tuple(value)

@@ -1,0 +1,216 @@
+"""Gates at work: what is to pass is looked at by one after another. Pure but for functions of plugins."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+from lemming.answer_schema import misfits
+from lemming.files.jsontext import compact, to_line
+from lemming.gates.gate import SETTLES, At, Gate, GateVerdict, Rule, Then
+from lemming.patterns import is_among
+from lemming.plugins.errors import words_of
+
+REDACTED = "[redacted]"
+CUT = "[cut]"
+NO_VERDICTS: tuple[GateVerdict, ...] = ()
+Json = dict[str, Any]
+Facts = Callable[[Any], Json]
+
+
+class FunctionBroke(Exception):
+    """A function that a gate asked gave nothing to go by; the message says how it broke."""
+
+
+class Found(NamedTuple):
+    """What a gate has found: why it speaks, and what a rewrite puts in the place of what it looked at."""
+
+    why: str
+    content: Any = None
+
+
+Check = Callable[[str, Json], Found | None]
+"""Asks a function by name; None: it found nothing."""
+
+
+class Looked(NamedTuple):
+    """What came of looking: what passes, what was said, and what settled it."""
+
+    content: Any
+    verdicts: Sequence[GateVerdict] = NO_VERDICTS
+    then: Then = "pass"
+
+    @property
+    def last(self) -> GateVerdict:
+        """The verdict that settled it, where that was not to pass."""
+        return self.verdicts[-1]
+
+    @property
+    def passes(self) -> bool:
+        """Whether it passes, rewritten perhaps."""
+        return self.then == "pass"
+
+    def told(self) -> str:
+        """Return what a model is told of what does not pass."""
+        return f"{WORDS[self.then]}{f': {self.last.why}' if self.last.why else ''} ({self.last.line})"
+
+
+WORDS: dict[Then, str] = {
+    "block": "a gate does not let it pass",
+    "ask": "a gate wants a person's leave",
+    "stop": "a gate ends the turn",
+}
+
+
+def no_functions(name: str, seen: Json) -> Found | None:
+    """Raise, where no function can be asked."""
+    raise LookupError(f'no function "{name}" can be asked here')
+
+
+def rules_at(rules: Iterable[Rule], at: At) -> tuple[Rule, ...]:
+    """Return those of the gates that stand at one place."""
+    return tuple(rule for rule in rules if rule.gate.at == at)
+
+
+def look(
+    rules: Iterable[Rule],
+    content: Any,
+    facts: Facts,
+    *,
+    about: str,
+    earlier: Collection[str] = (),
+    check: Check = no_functions,
+) -> Looked:
+    """Have gates look at something, one after another, until one settles it.
+
+    `facts` tells what conditions see of the content, which a gate before may have rewritten. `earlier` holds
+    the digests of what was there before (`digest_of`). A gate that breaks blocks.
+    """
+    verdicts: list[GateVerdict] = []
+    for rule in rules:
+        gate = rule.gate
+        say = partial(GateVerdict, rule.line, gate.at)
+        try:
+            found = _finding(gate, content, facts, earlier, check)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
+            why = error if isinstance(error, FunctionBroke) else words_of(error)
+            verdicts.append(say("block", about, f"the gate broke: {why}"))
+            return Looked(content, verdicts, "block")
+        if found is None:
+            continue
+        if gate.then == "pass":
+            break
+        if gate.then == "rewrite":
+            content = found.content
+        verdicts.append(say(gate.then, about, gate.because or found.why))
+        if gate.then in SETTLES:
+            return Looked(content, verdicts, gate.then)
+    return Looked(content, verdicts)
+
+
+def digest_of(content: Any) -> str:
+    """Return what tells a content from others."""
+    return sha256(compact(content)).hexdigest()
+
+
+def texts_in(content: Any) -> Iterator[str]:
+    """Yield the texts in a JSON value, keys included."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, dict):
+        for key, value in content.items():
+            yield str(key)
+            yield from texts_in(value)
+    elif isinstance(content, (list, tuple)):
+        for item in content:
+            yield from texts_in(item)
+    elif content is not None:
+        yield to_line(content)
+
+
+def _finding(gate: Gate, content: Any, facts: Facts, earlier: Collection[str], check: Check) -> Found | None:
+    seen = facts(content)
+    if (gate.tools or gate.classes) and not gate.concerns_tool(seen["tool"], seen["class"]):
+        return None
+    if not gate.condition(seen):
+        return None
+    match gate.finding:
+        case "":
+            return Found("")
+        case "redact":
+            return _redacted(gate.redact, content)
+        case "deny":
+            return _denied(gate.deny, content)
+        case "max_length":
+            return _too_long(gate.max_length or 1, content)
+        case "schema":
+            wrong = misfits(gate.schema or {}, content)
+            return Found(f"it is not what is wanted: {'; '.join(wrong)}"[:500]) if wrong else None
+        case "dedupe":
+            return Found("it is the same as before") if digest_of(content) in earlier else None
+        case "args":
+            return _unfitting(gate, seen["args"])
+        case "check":
+            return check(gate.check, seen)
+    raise AssertionError(f"a finding without a way to find it: {gate.finding}")
+
+
+def _redacted(patterns: Iterable[str], content: Any) -> Found | None:
+    rewritten = content
+    for pattern in patterns:
+        rewritten = _with_texts(rewritten, partial(re.compile(pattern).sub, lambda _: REDACTED))
+    return Found("something in it is redacted", rewritten) if rewritten != content else None
+
+
+def _with_texts(content: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with its texts changed, keys included."""
+    if isinstance(content, str):
+        return change(content)
+    if isinstance(content, dict):
+        return {change(key): _with_texts(value, change) for key, value in content.items()}
+    return [_with_texts(item, change) for item in content] if isinstance(content, (list, tuple)) else content
+
+
+def _denied(patterns: Iterable[str], content: Any) -> Found | None:
+    texts = [*texts_in(content)]
+    for pattern in patterns:
+        if any(re.search(pattern, text) for text in texts):
+            return Found(f"something in it fits {pattern!r}"[:300])
+    return None
+
+
+def _too_long(most: int, content: Any) -> Found | None:
+    length = sum(map(len, texts_in(content)))
+    if length <= most:
+        return None
+    room = most
+
+    def cut(text: str) -> str:
+        nonlocal room
+        kept, room = text[:room], max(room - len(text), 0)
+        return text if kept == text else f"{kept}{CUT}"
+
+    return Found(f"it has {length} characters, {most} are allowed", _with_values(content, cut))
+
+
+def _with_values(content: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with its texts changed, keys left as they are."""
+    if isinstance(content, dict):
+        return {key: _with_values(value, change) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_with_values(item, change) for item in content]
+    return change(content) if isinstance(content, str) else content
+
+
+def _unfitting(gate: Gate, args: Any) -> Found | None:
+    """Return which argument has no value that is allowed; one that is not there has the empty text."""
+    for name, patterns in gate.args.items():
+        allowed = [patterns] if isinstance(patterns, str) else patterns
+        value = args.get(name, "") if isinstance(args, dict) else ""
+        text = value if isinstance(value, str) else to_line(value)
+        if not is_among(text, allowed):
+            return Found(f'argument "{name}" is {text[:80]!r}; allowed: {", ".join(allowed)}'[:500])
+    return None

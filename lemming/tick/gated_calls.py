@@ -1,0 +1,121 @@
+"""Gates at the calls of a turn: what may be called with what, and what may be shown of what it gave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lemming import paths
+from lemming.agents import Agent
+from lemming.config import Org
+from lemming.contract import ToolCall
+from lemming.errors import LemmingError
+from lemming.files.effects import FileEffect
+from lemming.gates.checks import asking
+from lemming.gates.gate import Rule, rules_of
+from lemming.gates.look import Check, Looked, look, rules_at
+from lemming.journal.records import ToolFinished
+from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
+
+PLANNED_CLASSES = frozenset({"write", "administer"})
+"""Classes of tools of the engine whose planning changes nothing, and tells what a call would change."""
+
+
+@dataclass
+class CallGates:
+    """The gates at an agent's calls, and at what they give; `trust`: how far its turn is trusted by now."""
+
+    calls: Sequence[Rule]
+    results: Sequence[Rule]
+    agent: Agent
+    settings: Org
+    tick: int
+    trust: str = ""
+
+    @classmethod
+    def of(cls, agent: Agent, settings: Org, tick: int) -> CallGates | None:
+        """Return the gates of an agent's calls; None where there are none."""
+        rules = rules_for(agent, settings)
+        calls, results = rules_at(rules, "call"), rules_at(rules, "result")
+        return cls(calls, results, agent, settings, tick) if calls or results else None
+
+    def note_trust(self, recorded: Mapping[str, Any], finished: Iterable[ToolFinished]) -> None:
+        """Note how far the turn is trusted by now; nothing where nobody tracks that."""
+        if not recorded:
+            return
+        from lemming.trust.turn import TurnTrust
+
+        turn = TurnTrust(recorded, self.agent.name, self.tick)
+        for record in finished:
+            if record.trust:
+                turn.lower(record.trust["is"], record.tool)
+        self.trust = turn.word
+
+    def look_at_call(self, call: ToolCall, tool: Tool, context: ToolContext) -> Looked:
+        """Have the gates look at a call before it is made; what passes are its arguments."""
+        rules = [it for it in self.calls if it.gate.concerns_tool(call.tool, tool.tool_class)]
+        changes = planned_changes(tool, call.args, context) if rules else None
+        told = {} if changes is None else self._told_of(changes)
+
+        def facts(args: Any) -> dict[str, Any]:
+            return {**self._facts(call, tool), **told, "args": args}
+
+        return look(rules, call.args, facts, about=call.tool, check=self._ask)
+
+    def look_at_result(self, tool: Tool, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Have the gates look at the whole of what a call gave, before it is cut."""
+
+        def facts(output: Any) -> dict[str, Any]:
+            said = {"args": call.args, "success": result.success, "outcome": result.outcome}
+            return {**self._facts(call, tool), **said, "output": output}
+
+        looked = look(self.results, result.output, facts, about=call.tool, check=self._ask)
+        output = looked.content if looked.passes else f"[withheld: {looked.told()}]"
+        return replace(
+            result,
+            output=output,
+            verdicts=(*result.verdicts, *looked.verdicts),
+            on_error="stop" if looked.then == "stop" else result.on_error,
+            success=result.success and looked.then != "stop",
+        )
+
+    @staticmethod
+    def refused(looked: Looked) -> ToolResult:
+        """Return the result of a call that gates do not let pass."""
+        return ToolResult(
+            False,
+            looked.told(),
+            outcome="refused",
+            on_error="stop" if looked.then == "stop" else "return",
+            verdicts=tuple(looked.verdicts),
+        )
+
+    def _facts(self, call: ToolCall, tool: Tool) -> dict[str, Any]:
+        told = {"agent": self.agent.name, "tick": self.tick, "tool": call.tool, "class": tool.tool_class}
+        return {**told, "trust": self.trust} if self.trust else told
+
+    def _told_of(self, changes: Sequence[FileEffect]) -> dict[str, Any]:
+        """Return what conditions see of what a call would change; `own`: the agent's own files, all of it."""
+        name, places = self.agent.name, [effect.place for effect in changes]
+        home = (f"{paths.workspace_folder(name)}/", f"{paths.memory_folder(name)}/")
+        return {"writes": places, "own": all(place.startswith(home) for place in places)}
+
+    @property
+    def _ask(self) -> Check:
+        return asking(tuple(self.settings.plugins))
+
+
+def rules_for(agent: Agent, settings: Org) -> tuple[Rule, ...]:
+    """Return the gates of an agent, in the order they are asked."""
+    return rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
+
+
+def planned_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEffect, ...] | None:
+    """Return what a call of a tool of the engine would change; None where nobody can tell beforehand."""
+    if not (isinstance(tool, EngineTool) and tool.tool_class in PLANNED_CLASSES):
+        return None
+    try:
+        return tool.plan(context, **tool.check(args)).effects
+    except LemmingError:
+        return ()  # the call will fail for the same reason

@@ -1,0 +1,75 @@
+"""Answers as records hold them, read back: what a model said, what a call gave, what a function found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+from typing import TYPE_CHECKING
+
+from lemming.contract import NewEntry
+from lemming.errors import recorded_failure
+from lemming.files.effects import FileEffect
+from lemming.gates.gate import GateVerdict
+from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
+from lemming.tools import INFERRED, ToolResult, is_unknown_outcome
+from lemming.turn.values import Answer
+
+if TYPE_CHECKING:
+    from lemming.gates.look import Found
+
+_facts_of = attrgetter(*Answer._fields)
+
+
+def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
+    """Return the answer that a record holds; raise the error that stood in its place."""
+    if isinstance(record, ModelFailed):
+        raise recorded_failure(record.error, record.message)
+    return Answer._make(_facts_of(record))
+
+
+def recorded_result(record: ToolFinished) -> ToolResult:
+    """Return the result of a tool call that a record holds, with the files it wants written."""
+    effects = tuple(FileEffect.from_json(plain) for plain in record.effects)
+    outcome = record.outcome or ("interrupted" if is_unknown_outcome(record.output) else INFERRED)
+    return ToolResult(
+        record.success,
+        record.output,
+        effects,
+        record.passed_on,
+        outcome,
+        tuple(NewEntry(**entry) for entry in record.entries),
+        record.attempts,
+        record.on_error,
+        record.trust,
+        tuple(GateVerdict(**verdict) for verdict in record.verdicts),
+    )
+
+
+def recorded_finding(record: GateAsked) -> Found | None:
+    """Return what a function said to a gate; raise what stood in its place."""
+    from lemming.gates.look import Found, FunctionBroke
+
+    if record.error:
+        raise FunctionBroke(record.error)
+    return Found(**record.found) if record.found else None
+
+
+def reached_outside(records: list[Record]) -> Iterator[tuple[ToolStarted, ToolResult | None]]:
+    """Yield each call of a turn that was announced, and its result; None when no end is recorded."""
+    finished = {record.index: record for record in records if isinstance(record, ToolFinished)}
+    for record in records:
+        if isinstance(record, ToolStarted):
+            ended = finished.get(record.index)
+            yield record, recorded_result(ended) if ended else None
+
+
+def written_ahead(records: list[Record]) -> list[str]:
+    """Return the files of a turn's tools that were written before a call that reached outside, sorted."""
+    staged: list[str] = []
+    written: set[str] = set()
+    for record in records:
+        if isinstance(record, ToolFinished):
+            staged += [FileEffect.from_json(plain).place for plain in record.effects]
+        elif isinstance(record, ToolStarted):
+            written.update(staged)
+    return sorted(written)

@@ -1,0 +1,58 @@
+"""Tools that ask one of the team, or hand the request on to it: entries of the turn, no calls. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lemming.contract import NewEntry, ToolCall
+from lemming.errors import ToolError
+from lemming.tools import ToolResult
+from lemming.turn.serving import OWN_ACCOUNT
+from lemming.turn.team import TeamTool
+
+if TYPE_CHECKING:
+    from lemming.turn.draft import Draft
+
+
+def delegate(draft: Draft, call: ToolCall, at: str) -> None:
+    """Ask one of the team, or hand the request on to it: stage the entry, or say why there is none."""
+    tool = draft.team[call.tool]
+    try:
+        args = tool.check(call.args)
+        if why := _why_not(draft, tool):
+            raise ToolError(why)
+    except ToolError as error:
+        draft.add_result(call.tool, call.args, ToolResult(False, str(error)), call.id)
+        return
+    message = args.pop("message")
+    if tool.hands_on:
+        assert draft.task, "only a request is handed on"
+        handed = draft.write(draft.task.hand_on(message, tool.target, draft.inputs.tick), at)
+        draft.is_handed_on = handed is not None
+        return
+    path = None if draft.task else [draft.inputs.agent.name]
+    further = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
+    payload = {key: value for key, value in further.items() if value is not None}
+    entry = draft.write(NewEntry("request", {"text": message, "target": tool.target, **payload}, []), at)
+    if entry is not None:
+        draft.add_result(call.tool, call.args, ToolResult(True), call.id)
+        draft.asked[entry.identity] = len(draft.results)
+
+
+def _why_not(draft: Draft, tool: TeamTool) -> str:
+    """Return why one of the team cannot be asked now, or handed the request; empty when it can."""
+    team, task, name = draft.inputs.agent.team, draft.task or OWN_ACCOUNT, draft.inputs.agent.name
+    assert team, "its tools follow from it"
+    if tool.name in draft.inputs.out_of_reach:
+        return draft.inputs.out_of_reach[tool.name]
+    if not draft.room:
+        return f"the turn may write no more than {draft.inputs.agent.turn.max_entries} entries"
+    if tool.hands_on:
+        if not task.request:
+            return "nothing was asked of you that could be handed on"
+        return f"refused: it was handed on {task.hops} times" if task.hops >= team.max_hops else ""
+    if len(task.path) + 1 >= team.max_depth:
+        return f"refused: {len(task.path) + 1} agents wait for each other already; answer it yourself"
+    if len(task.begun.asked) + len(draft.asked) >= team.max_asked:
+        return f"refused: {team.max_asked} questions have been asked for it; answer with what you have"
+    return task.why_not(name, {tool.target})

@@ -1,0 +1,154 @@
+"""Gates at what a turn is shown: entries, memories, files, results of earlier calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from lemming import paths
+from lemming.agents import Agent
+from lemming.errors import StoppedByGate
+from lemming.gates.checks import asking
+from lemming.gates.gate import Rule, rules_of
+from lemming.gates.look import Looked, digest_of, look, rules_at
+from lemming.mail.inbox import Inbox
+from lemming.mail.tasks import Ended, Task
+from lemming.memory import Memories
+from lemming.messages import OutboxEntry, read_outbox_entries
+from lemming.trust.authors import Authors
+from lemming.trust.order import AGENT
+from lemming.turn.opening import Surroundings
+
+SAID_BEFORE = 200
+"""So many of an agent's newest entries count where a gate asks for what is new."""
+WITHHELD = "withheld"
+"""The key of a payload that says why gates do not show the rest of it."""
+
+
+class InGates:
+    """The gates of one turn at what it is shown; `verdicts` is what they said."""
+
+    def __init__(
+        self, rules: Sequence[Rule], agent: Agent, tick: int, plugins: Sequence[str], authors: Authors | None
+    ) -> None:
+        self._rules, self._agent, self._tick, self._authors = rules, agent, tick, authors
+        self._ask = asking(tuple(plugins))
+        self._earlier: set[str] = set()
+        self._entries: dict[str, OutboxEntry] = {}
+        self.verdicts: list[dict[str, Any]] = []
+
+    def inbox(self, inbox: Inbox) -> Inbox:
+        """Return an inbox as it may be shown."""
+        return inbox._replace(unread=[*map(self.entry, inbox.unread)], known=[*map(self.entry, inbox.known)])
+
+    def task(self, task: Task) -> Task:
+        """Return what a turn is for as it may be shown."""
+        return task._replace(
+            request=self.entry(task.request) if task.request else None,
+            thread=[*map(self.entry, task.thread)],
+            asked=[*map(self._ended, task.asked)],
+        )
+
+    def _ended(self, ended: Ended) -> Ended:
+        return ended._replace(answer=self.entry(ended.answer) if ended.answer else None)
+
+    def entry(self, entry: OutboxEntry) -> OutboxEntry:
+        """Return an entry of another as it may be shown; each is looked at once."""
+        if entry.agent == self._agent.name:
+            return entry
+        if entry.identity not in self._entries:
+            self._entries[entry.identity] = self._looked_at(entry)
+        return self._entries[entry.identity]
+
+    def _looked_at(self, entry: OutboxEntry) -> OutboxEntry:
+        def facts(payload: Any) -> dict[str, Any]:
+            told = {"from": entry.agent, "kind": entry.kind, "tags": entry.tags, "id": entry.id}
+            trust = self._trust(self._authors.of_entry(entry)) if self._authors else {}
+            told = {**self._facts("entry"), **told, **trust}
+            return {**told, "text": payload.get("text"), "payload": payload}
+
+        looked = self._look(entry.payload, facts, f"entry {entry.identity}")
+        if looked.passes:
+            return entry if looked.content == entry.payload else replace(entry, payload=looked.content)
+        target: dict[str, Any] = {
+            key: entry.payload[key] for key in ("target", "reply_to") if key in entry.payload
+        }
+        return replace(entry, payload={**target, WITHHELD: looked.told()}, tags=[])
+
+    def memories(self, memories: Memories) -> Memories:
+        """Return memories as they may be shown."""
+        values = {}
+        for key, value in memories.values.items():
+            told = {"key": key, **self._trust(memories.trust.get(key, AGENT))}
+            values[key] = self._value("memory", told, value, f"memory {key}")
+        return memories._replace(values=values)
+
+    def files(self, context: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+        """Return files, each with its label, as they may be shown."""
+        return [(it, self._value("file", {"label": it}, text, f"file {it}")) for it, text in context]
+
+    def results(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+        """Return results of earlier calls as they may be shown."""
+        return [{**result, "output": self._result(result)} for result in results]
+
+    def _result(self, result: Mapping[str, Any]) -> Any:
+        told = {"tool": result["tool"], **self._trust(result.get("trust", AGENT))}
+        return self._value("result", told, result["output"], f"result of {result['tool']}")
+
+    def _trust(self, word: str) -> dict[str, str]:
+        return {"trust": self._authors.order.known(word)} if self._authors else {}
+
+    def _value(self, what: str, told: dict[str, Any], value: Any, about: str) -> Any:
+        def facts(value: Any) -> dict[str, Any]:
+            text = value if isinstance(value, str) else None
+            return {**self._facts(what), **told, "value": value, "text": text}
+
+        looked = self._look(value, facts, about)
+        return looked.content if looked.passes else f"[{WITHHELD}: {looked.told()}]"
+
+    def _facts(self, what: str) -> dict[str, Any]:
+        return {"what": what, "agent": self._agent.name, "tick": self._tick}
+
+    def _look(self, content: Any, facts: Callable[[Any], dict[str, Any]], about: str) -> Looked:
+        looked = look(self._rules, content, facts, about=about, earlier=self._earlier, check=self._ask)
+        self._earlier.add(digest_of(content))
+        self.verdicts += [verdict.as_json() for verdict in looked.verdicts]
+        if looked.then == "stop":
+            raise StoppedByGate(looked.told(), where=paths.agent_folder(self._agent.name))
+        return looked
+
+
+class ToShow(NamedTuple):
+    """What a turn is to be shown, before it is put into a prompt."""
+
+    task: Task | None
+    inbox: Inbox
+    asked: list[OutboxEntry]
+    memories: Memories
+    context: list[tuple[str, str]]
+    results: list[Mapping[str, Any]]
+
+
+def look_at_shown(now: Surroundings, agent: Agent, shown: ToShow) -> tuple[ToShow, dict[str, Any]]:
+    """Return what a turn may be shown, and what its inputs say of gates. Raises `StoppedByGate`."""
+    settings = now.config.org
+    rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
+    of_writing = rules_at(rules, "out")
+    told: dict[str, Any] = {"gates": [rule.as_json() for rule in of_writing]}
+    if any(rule.gate.dedupe for rule in of_writing):
+        own = read_outbox_entries(now.org.base, agent.name, SAID_BEFORE)
+        told["said_before"] = [digest_of(entry.payload) for entry in own]
+    if not (of_showing := rules_at(rules, "in")):
+        return shown, told
+    authors = Authors(now.config, now.mail.resumes) if settings.trust else None
+    gates = InGates(of_showing, agent, now.tick, settings.plugins, authors)
+    passed = ToShow(
+        task=gates.task(shown.task) if shown.task else None,
+        inbox=gates.inbox(shown.inbox),
+        asked=[*map(gates.entry, shown.asked)],
+        memories=gates.memories(shown.memories),
+        context=gates.files(shown.context),
+        results=gates.results(shown.results),
+    )
+    return passed, {**told, "verdicts": gates.verdicts}

@@ -1,0 +1,103 @@
+"""Gates at what a turn writes: its entries and its memories. Pure over the turn's recorded answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from lemming import paths
+from lemming.contract import NewEntry
+from lemming.errors import ToolError
+from lemming.files.documents import value_of
+from lemming.files.effects import FileEffect
+from lemming.gates.gate import Gate, Rule
+from lemming.gates.look import Found, Looked, digest_of, look
+from lemming.memory import decode_memory, memory_effect
+from lemming.tools import ToolResult
+
+if TYPE_CHECKING:
+    from lemming.turn.draft import Draft
+
+
+def rule_from(plain: dict[str, Any]) -> Rule:
+    """Return a rule that a journal holds; raise `ValueError` for what is none."""
+    return Rule(plain["line"], value_of(Gate, plain["gate"]))
+
+
+class OutGates:
+    """The gates of one turn at what it writes; what they say is kept in the draft."""
+
+    def __init__(self, draft: Draft) -> None:
+        self._draft = draft
+        self._rules = [rule_from(plain) for plain in draft.inputs.gates]
+        self._earlier = set(draft.inputs.said_before)
+        self._asked = 0
+
+    def look_at_entry(self, new: NewEntry) -> NewEntry | None:
+        """Return an entry as it may be written; None, and a result that says why, where it may not."""
+
+        def facts(payload: Any) -> dict[str, Any]:
+            text, target = payload.get("text"), payload.get("target")
+            told = {"what": "entry", "kind": new.kind, "tags": new.tags, "text": text, "target": target}
+            return {**told, **self._facts(), "payload": payload}
+
+        looked = self._look(new.payload, facts, f"entry of kind {new.kind}")
+        if looked.passes:
+            self._earlier.add(digest_of(new.payload))
+            return new._replace(payload=looked.content)
+        told = {"kind": new.kind, "target": new.payload.get("target")}
+        result = ToolResult(False, looked.told(), outcome="refused")
+        self._draft.add_result("outbox_entries", told, result)
+        return None
+
+    def look_at_memory(self, key: str, value: Any) -> Any:
+        """Return a value as it may be remembered; raise `ToolError` that says why it may not."""
+
+        def facts(value: Any) -> dict[str, Any]:
+            text = value if isinstance(value, str) else None
+            told = {"what": "memory", "key": key, "value": value, "text": text}
+            return {**told, **self._facts()}
+
+        looked = self._look(value, facts, f"memory {key}")
+        if not looked.passes:
+            raise ToolError(f'memory "{key}": {looked.told()}')
+        self._earlier.add(digest_of(value))
+        return looked.content
+
+    def look_at_effects(self, effects: Iterable[FileEffect], at: str) -> tuple[FileEffect, ...]:
+        """Return the files that a tool wants written, its memories as they may be remembered."""
+        return tuple(self._looked_at(effects, at))
+
+    def _looked_at(self, effects: Iterable[FileEffect], at: str) -> Iterator[FileEffect]:
+        name = self._draft.inputs.agent.name
+        folder = f"{paths.memory_folder(name)}/"
+        for effect in effects:
+            if effect.root or effect.removes or not effect.path.startswith(folder):
+                yield effect
+                continue
+            key = effect.path.removeprefix(folder).removesuffix(".json")
+            value = decode_memory(effect.content, effect.place)
+            try:
+                passed = self.look_at_memory(key, value)
+            except ToolError as error:
+                self._draft.add_result(
+                    "memory_update", {"key": key}, ToolResult(False, str(error), outcome="refused")
+                )
+                continue
+            yield effect if passed == value else memory_effect(name, key, passed, at)
+
+    def _facts(self) -> dict[str, Any]:
+        draft, trust = self._draft, self._draft.trust
+        told = {"agent": draft.inputs.agent.name, "tick": draft.inputs.tick}
+        return {**told, "trust": trust} if trust else told
+
+    def _look(self, content: Any, facts: Any, about: str) -> Looked:
+        looked = look(self._rules, content, facts, about=about, earlier=self._earlier, check=self._ask)
+        self._draft.verdicts += [verdict.as_json() for verdict in looked.verdicts]
+        if looked.then == "stop":
+            self._draft.stop(looked.told())
+        return looked
+
+    def _ask(self, name: str, seen: dict[str, Any]) -> Found | None:
+        number, self._asked = self._asked, self._asked + 1
+        return self._draft.source.check(number, name, seen)
