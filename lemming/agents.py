@@ -244,9 +244,10 @@ def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
 def require_own_folders(base: OrgPath, name: str) -> None:
     """Raise `ConfigError` when something else stands where one of the agent's own folders belongs."""
     own = paths.agent_folder(name)
+    agent = f"{base}/{own}"
     for folder in OWN_FOLDERS:
         try:
-            mode = status_of(f"{base}/{own}/{folder}").st_mode
+            mode = status_of(f"{agent}/{folder}").st_mode
         except FileNotFoundError:
             continue
         if not stat.S_ISDIR(mode):

@@ -110,10 +110,10 @@ class OutboxEntry:
         names = frozenset(name.strip().lower() for name in listed if isinstance(name, str))
         return names if names.isdisjoint(EVERYBODY) else NOBODY_IN_PARTICULAR
 
-    @cached_property
+    @property
     def not_before(self) -> str:
         """The moment before which nobody is shown the entry, as a timestamp; empty where it names none."""
-        return moment_of(self.payload.get("not_before"))
+        return moment_of(self.payload["not_before"]) if "not_before" in self.payload else ""
 
     def is_new_to(self, reader: str, agents: frozenset[str]) -> bool:
         """Return whether an agent that has not been shown the entry is to be told of it as something new.

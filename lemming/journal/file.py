@@ -309,7 +309,9 @@ class Journal:
     def begin_turn(self, record: TurnStarted, opening: bytes) -> TurnStarted:
         """Write what a turn starts from, which `opening`, in JSON, begins; return it as it was written."""
         situation, new = self._prompts.situation(self.tick, self._long_lines, record.prompt[-1]["content"])
-        rest = {key: value for key, value in record.as_json().items() if key not in IN_THE_OPENING}
+        rest = {**record.as_json()}
+        for key in IN_THE_OPENING:
+            del rest[key]
         begins = self._prompts.opening(self.tick, record.agent, opening)
         written = b'%b,"opening":%b,"situation":%b' % (compact(rest)[1:-1], begins, compact(situation))
         begun = self.append(record, written=written)

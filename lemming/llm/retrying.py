@@ -73,15 +73,11 @@ class RetryingLLMProvider(Backend):
         self._stop = stop or threading.Event()
         self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
 
-    def complete(self, request: Request) -> Reply:
-        """Return the first reply; raise the last attempt's `ProviderError` when there is none."""
-        return self._complete(request, None)
+    def complete(self, request: Request, hear: Callable[[str], object] | None = None) -> Reply:
+        """Return the first reply; raise the last attempt's `ProviderError` when there is none.
 
-    def complete_heard(self, request: Request, hear: Callable[[str], object]) -> Reply:
-        """Return the first reply, each attempt heard as it comes."""
-        return self._complete(request, hear)
-
-    def _complete(self, request: Request, hear: Callable[[str], object] | None) -> Reply:
+        `hear` gets the text of each attempt as it comes.
+        """
         deadline = _Deadline(request.deadline_s, self._clock() + request.deadline_s, hear=hear)
         try:
             reply = self._attempt(request, deadline)
@@ -94,6 +90,10 @@ class RetryingLLMProvider(Backend):
             error.earlier = tuple(failure for failure in deadline.failures if failure is not error)
             raise
         return reply._replace(earlier=tuple(deadline.failures))
+
+    def complete_heard(self, request: Request, hear: Callable[[str], object]) -> Reply:
+        """Return the first reply, each attempt heard as it comes."""
+        return self.complete(request, hear)
 
     def _retrying(self) -> Retrying:
         from tenacity import Retrying, retry_if_exception  # costs as much as a short command: not before

@@ -62,6 +62,8 @@ def tokens_at(usage: object, *keys: str) -> int | None:
 
 def _counted(tokens: object) -> int | None:
     """Return a backend's count; None when it says nothing, or nothing that can be a count."""
+    if tokens is None:
+        return None
     if isinstance(tokens, float) and tokens.is_integer():
         tokens = int(tokens)
     if isinstance(tokens, int) and not isinstance(tokens, bool) and 0 <= tokens <= MOST_TOKENS:

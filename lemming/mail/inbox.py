@@ -95,9 +95,9 @@ class _New:
 
 def _take_new(view: View, names: Iterator[EntryName], limit: int, chars: int, tasks: Tasks | None) -> _New:
     """Read entries until count or room is used up; the first is taken whatever its size."""
-    new, read, reader, named = _New(room=chars), view.mail.read, view.reader, view.mail.named
+    new, mail, reader, named = _New(room=chars), view.mail, view.reader, view.mail.named
     for name in names:
-        found = read(name)
+        found = mail.at_hand(name) or mail.read(name)
         if isinstance(found, OutboxEntry):
             if (found.targets and not found.is_new_to(reader, named)) or (
                 tasks and tasks.is_nothing_new(found)
@@ -129,13 +129,18 @@ def _newest(mail: Mail, names: Iterable[EntryName], limit: int, room: int) -> tu
     """
     entries: list[OutboxEntry] = []
     if limit > 0 and room > 0:
-        for found in map(mail.read, names):
-            if isinstance(found, OutboxEntry):
-                if found.payload_chars > room and entries:
-                    break
-                entries.append(found)
-                room -= found.payload_chars
-                if len(entries) == limit:
-                    break
+        for name in names:
+            found = mail.at_hand(name)
+            if found is None:
+                if not isinstance(anew := mail.read(name), OutboxEntry):
+                    continue
+                found = anew
+            left = room - found.payload_chars
+            if left < 0 and entries:
+                break
+            entries.append(found)
+            room = left
+            if len(entries) == limit:
+                break
     entries.reverse()
     return entries, room

@@ -56,7 +56,7 @@ class Mail:
         self.agents, self._order, self.persons = frozenset(order), order, frozenset(persons)
         self.named = self.agents.union(broken)  # a target names one of them, or it names nobody
         self._index, self._shows_turns = org.own(EntryIndex), visibility == "order"
-        self._entries = self._index.entries
+        self.at_hand = self._index.entries.get  # most that is read was read before
         self._rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}
         self._past: dict[str, Names] = {}
@@ -168,7 +168,7 @@ class Mail:
 
     def read(self, name: EntryName) -> Found:
         """Return an entry, or what is wrong with its file, or None when there is none: the same all tick."""
-        entry = self._entries.get(name) or self._written.get(name)
+        entry = self.at_hand(name) or self._written.get(name)
         if entry is not None:
             return entry
         if name not in self._unusable:
@@ -300,8 +300,8 @@ class View:
         """Yield all that is visible but for these, newest first."""
         streams = [reversed(names.all) for names, _ in self._past]
         past = streams[0] if len(streams) == 1 else merge(*streams, key=self.mail.key, reverse=True)
-        visible = chain(reversed(self._seen_today), past)
-        return (name for name in visible if name not in new and name.author != self.reader)
+        visible = filterfalse(new.__contains__, chain(reversed(self._seen_today), past))
+        return (it for it in visible if it.author != self.reader) if self._is_of_all else visible
 
     def mark_after(
         self, known: Collection[EntryName], bad: Collection[EntryName], *, is_all: bool

@@ -262,7 +262,8 @@ class JournaledAnswers:
             return self._no_answer(call, error)
         usage = usage_of(entry, messages, reply)
         optional: dict[str, Any] = {"batched": True} if reply.batched else {}
-        optional |= {"key": key} if key else {}
+        if key:
+            optional["key"] = key
         if reply.calls or reply.thinking or reply.kept:
             natively = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
             optional |= {name: redact_json(value) for name, value in natively.items() if value}

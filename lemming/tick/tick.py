@@ -77,7 +77,7 @@ class Tick:
         mail = snapshot.open_mail()
         return cls(runtime, journal, snapshot, Commits(runtime, journal, mail, snapshot.config.org))
 
-    @property
+    @cached_property
     def _plugins(self) -> tuple[str, ...]:
         return tuple(self.snapshot.config.org.plugins)
 

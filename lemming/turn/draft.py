@@ -87,7 +87,7 @@ class Draft:
     @property
     def unshown(self) -> list[dict[str, Any]]:
         """The results that the model has not been shown."""
-        if not self.has_results_to_tell:
+        if self.shown == len(self.results):
             return []
         return [self.results[place] for place in self.unshown_places]
 

@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
-from lemming.calendars import is_clock
+from lemming.calendars import CLOCK
 from lemming.clock import parse_timestamp
-from lemming.config import credits_of
+from lemming.config import Config, credits_of
 from lemming.errors import OutOfCredits, Problem, name_of
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.read_mark import ReadMark
@@ -26,10 +26,11 @@ from lemming.journal.starts import agent_of, allocation_of, model_of
 from lemming.llm.pricing import check_credits, has_reached_soft_cap
 from lemming.mail.inbox import NO_INBOX, Inbox, assemble, has_unread
 from lemming.mail.tasks import Task, Tasks, tasks_of
+from lemming.mail.visibility import View
 from lemming.memory import Memories, read_memories
 from lemming.messages import OutboxEntry
 from lemming.models import ModelEntry
-from lemming.plans.format import is_planner, wake_of
+from lemming.plans.format import PROVIDER, wake_of
 from lemming.report import Reason
 from lemming.schedule import Wake, due_by_clock
 from lemming.skills.guides import Guide, read_guides
@@ -79,10 +80,12 @@ def gather(
     found = _look(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
-    entry, state, allocation, memories, context, fingerprint, tasks, outside, guides = found
+    entry, state, allocation, memories, context, fingerprint, view, tasks, outside, guides = found
     settings = now.config.org
     task = tasks.next(state.serving) if tasks else None
-    inbox = NO_INBOX if task else _inbox(now, agent, state, tasks)
+    inbox = NO_INBOX
+    if not task:
+        inbox = assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
     asked: list[OutboxEntry] = []
     if agent.turn.take == "all" and tasks and not task:
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
@@ -111,7 +114,7 @@ def gather(
         tick=now.tick,
         inbox=inbox,
         time=[*_time_lines(now, agent)],
-        jobs=now.jobs_for(agent.name),
+        jobs=now.jobs_for(agent.name) if entry.provider == CLOCK else (),
         task=task,
         asked=asked,
         memory=memory_shown(opening.toolset.of(agent.name), agent, memories.values, entry, task),
@@ -181,12 +184,6 @@ def _added(
     return tuple(filter(None, sections))
 
 
-def _inbox(now: Surroundings, agent: Agent, state: AgentState, tasks: Tasks | None) -> Inbox:
-    settings = now.config.org
-    view = now.mail.view(agent, state.read)
-    return assemble(view, limit=settings.inbox_limit, chars=settings.inbox_chars, tasks=tasks)
-
-
 def _entries_of(task: Task) -> list[str]:
     """Return the ids of the entries that a turn for a request is shown as new."""
     answers = [ended.answer.id for ended in task.asked if ended.answer]
@@ -204,9 +201,9 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     found = _look(now, agent, digest, NOTHING)
     if isinstance(found, Reason):
         return found
-    if _wake(now, agent) == "always":
+    if _wake(agent, found.model, now.config) == "always":
         return Reason("due")
-    news = _news(now, agent, found.state, found.fingerprint, found.tasks)
+    news = _news(now, found.state, found.fingerprint, found.view, found.tasks)
     return Reason("news", f"new to it: {', '.join(news)}")
 
 
@@ -219,6 +216,7 @@ class _Found(NamedTuple):
     memories: Memories
     context: list[tuple[str, str]]
     fingerprint: dict[str, Any] | None
+    view: View
     tasks: Tasks | None
     outside: Outside
     guides: list[Guide]
@@ -240,9 +238,9 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
         texts.append(text)
         shown.append(_shown(item, text, state.turns))
     guides = read_guides(agent, org.base, held) if agent.guides else []
-    wake = _wake(now, agent)
+    wake = _wake(agent, entry, config)
     outside, asked = NOTHING_OUTSIDE, agent
-    if is_planner(agent, config):
+    if entry.provider == PROVIDER:
         asked = _takes_one(agent)
         outside = outside_of(
             org,
@@ -254,15 +252,15 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
             held=held,
         )
     view = now.mail.view(agent, state.read)
-    is_asked = not is_clock(agent.model.key, config)
+    is_asked = entry.provider != CLOCK
     tasks = tasks_of(view, asked, state.requests, wake, resting=outside.resting) if is_asked else None
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
         fingerprint["context"] |= {guide.file: guide.digest for guide in guides}
-    if wake != "always" and next(_news(now, agent, state, fingerprint, tasks), None) is None:
+    if wake != "always" and next(_news(now, state, fingerprint, view, tasks), None) is None:
         return Reason("nothing_new", _why_nothing(wake, state, outside))
-    return _Found(entry, state, allocation, memories, shown, fingerprint, tasks, outside, guides)
+    return _Found(entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides)
 
 
 def _takes_one(agent: Agent) -> Agent:
@@ -270,9 +268,9 @@ def _takes_one(agent: Agent) -> Agent:
     return replace(agent, turn=replace(agent.turn, take=agent.turn.take or "one"))
 
 
-def _wake(now: Surroundings, agent: Agent) -> Wake:
-    is_asker = is_clock(agent.model.key, now.config)  # it is due when there is something to ask
-    return "always" if is_asker else wake_of(agent, now.config)
+def _wake(agent: Agent, entry: ModelEntry, config: Config) -> Wake:
+    is_asker = entry.provider == CLOCK  # it is due when there is something to ask
+    return "always" if is_asker else wake_of(agent, config)
 
 
 def _why_nothing(wake: Wake, state: AgentState, outside: Outside) -> str:
@@ -355,19 +353,19 @@ def _fingerprint(
 
 def _news(
     now: Surroundings,
-    agent: Agent,
     state: AgentState,
     fingerprint: Mapping[str, Any] | None,
+    view: View,
     tasks: Tasks | None,
 ) -> Iterator[str]:
     """Yield in words what is new to an agent that wakes for nothing else."""
     if fingerprint is not None and fingerprint != state.inputs:
         yield from changed(fingerprint, state.inputs)
-    if any(is_news(result, now.toolset.of(agent.name).get(result["tool"])) for result in state.results):
+    if any(is_news(result, now.toolset.of(view.reader).get(result["tool"])) for result in state.results):
         yield "what its tools gave"
     if tasks and (task := tasks.next("")):
         yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"
-    if has_unread(now.mail.view(agent, state.read), tasks):
+    if has_unread(view, tasks):
         yield "entries"
 
 
