@@ -24,7 +24,7 @@ from lemming.journal.read_mark import ReadMark
 from lemming.journal.records import TurnStarted
 from lemming.journal.starts import agent_of, allocation_of, model_of
 from lemming.llm.pricing import check_credits, has_reached_soft_cap
-from lemming.mail.inbox import NO_INBOX, Inbox, assemble, has_unread
+from lemming.mail.inbox import NO_INBOX, assemble, has_unread
 from lemming.mail.tasks import Task, Tasks, tasks_of
 from lemming.mail.visibility import View
 from lemming.memory import Memories, read_memories
