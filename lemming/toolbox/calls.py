@@ -47,7 +47,8 @@ def call_tool(
     except LeftBehind:
         raise
     except DiskError as error:
-        if tool.stages_files and not error.concerns_one_file:
+        is_ours = tool.stages_files or error.where.startswith(f"{context.base}/")
+        if is_ours and not error.concerns_one_file:
             raise  # it says nothing about the call
         return _failed(str(error), context=context)
     except ToolError as error:
