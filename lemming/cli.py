@@ -47,6 +47,9 @@ COMMANDS = {
         "requests": "Show who waits for what, and who holds it.",
         "waiting": "Show what waits for a person.",
         "answer": "Answer what was asked of a person.",
+        "approvals": "Show what waits for a person's leave, and all else that waits.",
+        "approve": "Give leave for a call that waits for it.",
+        "deny": "Say no to one.",
         "cancel": "End a request that nobody needs any more.",
     },
     "Change": {

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, KeysView
+from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping
 from typing import Any, Literal, NamedTuple
 
 from lemming.errors import ContractError
@@ -57,11 +57,15 @@ class NewEntry(NamedTuple):
 
 
 class ToolCall(NamedTuple):
-    """A call as the model wants it made, with the id that its backend gave it, if any."""
+    """A call as the model wants it made, with the id that its backend gave it, if any.
+
+    `leave`: that of a person to make this very call, which waited for it.
+    """
 
     tool: str
     args: Any
     id: str = ""
+    leave: Mapping[str, Any] | None = None
 
 
 Fit = Callable[[list[NewEntry]], list[NewEntry | list[str]]]

@@ -36,7 +36,6 @@ from lemming.journal.records import (
     TurnEnded,
     TurnSkipped,
     plan_in,
-    progress_of,
 )
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.logging_config import EngineLog
@@ -55,7 +54,7 @@ from lemming.tick.counter import (
     why_not_tick_1,
 )
 from lemming.tick.lost_turns import find_lost_turns, said_of_lost
-from lemming.tick.next_tick import find_next_tick, require_newest
+from lemming.tick.next_tick import find_next_tick, progress_of, require_newest
 from lemming.tick.plan import Plan
 from lemming.tick.reading import previous_reading, said_of_set_back
 from lemming.tick.runtime import Runtime

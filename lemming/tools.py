@@ -48,13 +48,11 @@ INFERRED: Any = ""
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a call gave: whether it worked, and the text the agent reads.
+    """What a call gave: whether it worked, and the text the agent reads. `outcome` follows from `success`.
 
-    `effects` are files to be written, `passed_on` the credits that a new agent got out of its creator's; only
-    tools of the engine use them. An `outcome` that is not given follows from `success`. `entries` are to go
-    into the caller's outbox, `attempts` says how often the call was tried, `on_error` what its failing means.
-    `trust` is the engine's to say, where it tracks that.
-    `verdicts`: what gates said of the call and of its result.
+    `entries` are to go into the caller's outbox, `attempts` says how often it was tried, `on_error` what
+    its failing means. Only the engine and its tools use `effects` (files to be written), `passed_on` (credits
+    for a new agent), `trust`, `verdicts` (of gates), `asks_leave`, and `leave` (that it was made with).
     """
 
     success: bool
@@ -67,6 +65,8 @@ class ToolResult:
     on_error: OnError = "return"
     trust: Mapping[str, Any] = field(default_factory=dict, compare=False)
     verdicts: tuple[GateVerdict, ...] = ()
+    asks_leave: bool = False
+    leave: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.outcome == INFERRED:

@@ -41,6 +41,7 @@ FLOORS = (
         "answer_payloads",
         "arguments",
         "contract",
+        "leave",
         "logging_config",
         "memory",
         "org_format",

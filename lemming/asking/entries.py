@@ -14,6 +14,7 @@ from lemming.errors import UsageError
 from lemming.files.jsontext import pretty
 from lemming.inspect.requests import RequestsNow, find_request, requests_now
 from lemming.kinds import MessageKind
+from lemming.leave import asks_leave
 from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
@@ -42,7 +43,9 @@ def write_request(
         "target": target,
         "conversation": conversation,
     }  # who gives one waits for the answer
-    return _write(base, person, "request", {**payload, **{k: v for k, v in further.items() if v is not None}})
+    return write_payload(
+        base, person, "request", {**payload, **{k: v for k, v in further.items() if v is not None}}
+    )
 
 
 def write_answer(
@@ -70,9 +73,9 @@ def write_answer(
         **(fields or {}),
     }
     if refuse:
-        return _write(base, author, "response", {**payload, "status": "refused"})
+        return write_payload(base, author, "response", {**payload, "status": "refused"})
     require_fit(request, payload)
-    return _write(base, author, "response", payload)
+    return write_payload(base, author, "response", payload)
 
 
 def answerer(now: RequestsNow, request: RequestView, given: str | None) -> str:
@@ -120,6 +123,8 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
     request = find_request(now.requests, reference)
     require_open(request)
     readable = {it for it in now.people for holder in request.holders if now.may_read(holder, it)}
+    if asks_leave(request.entry.payload):  # who may not give leave may not say no either
+        readable = {*now.people.intersection(request.holders)}
     able = readable | now.people.intersection([request.asker])
     author = request.asker if person is None and request.asker in able else person_for(now, person, of=able)
     if author not in able:
@@ -129,10 +134,11 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
         "cancels": now.requests.reference(request),
         "target": list(request.holders),
     }
-    return _write(base, author, "status", {**({"text": text} if text else {}), **payload})
+    return write_payload(base, author, "status", {**({"text": text} if text else {}), **payload})
 
 
-def _write(base: OrgPath, author: str, kind: MessageKind, payload: dict[str, Any]) -> OutboxEntry:
+def write_payload(base: OrgPath, author: str, kind: MessageKind, payload: dict[str, Any]) -> OutboxEntry:
+    """Write an entry as a person, and return it; raise `UsageError` for one that is too long."""
     size = len(pretty(payload))
     if size > PAYLOAD_LIMIT_BYTES:
         raise UsageError(

@@ -7,14 +7,15 @@ from typing import Annotated, Any
 
 import typer
 
+from lemming.asking.decide import decide, find_waiting
 from lemming.asking.entries import answerer, fields_wanted, write_answer
 from lemming.asking.fields import properties_of, read_field, schema_for, words_of
 from lemming.commands.options import AsJson, AsPerson, RequestId
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, tell
 from lemming.errors import UsageError
-from lemming.inspect.requests import find_request, requests_now
 from lemming.mail.requests import RequestView
+from lemming.messages import OutboxEntry
 
 
 def answer(
@@ -36,6 +37,7 @@ def answer(
 ) -> None:
     """Answer a request that waits for a person. Prints the path of the entry.
 
+    Where a call waits for leave, TEXT becomes its result and the call is not made; --refuse denies it.
     Some requests ask for fields: on a terminal they are asked one by one, else give each with --field. A
     field that is wrong is named, and nothing is written.
 
@@ -46,8 +48,12 @@ def answer(
       lemming answer 3fa9c1 --refuse "ask the editor"
     """
     base = find_org(ctx)
-    now = requests_now(base)
-    request = find_request(now.requests, reference)
+    now, request, call = find_waiting(base, reference)
+    if call and not field:
+        said = sys.stdin.read().rstrip("\n") if text == ["-"] else " ".join(text or ())
+        entry = decide(base, reference, "deny" if refuse else "answer", person=person, text=said)
+        _tell(entry, as_json)
+        return
     author = answerer(now, request, person)  # before anything is asked
     said = " ".join(text or ())
     said = sys.stdin.read().rstrip("\n") if said == "-" else said
@@ -55,10 +61,11 @@ def answer(
     if not (said or fields or refuse):
         said, fields = _asked_for(request)
     entry = write_answer(base, request.identity, person=author, text=said, fields=fields, refuse=refuse)
-    if as_json:
-        show_json("entry", entry.as_json())
-    else:
-        show(entry.file)
+    _tell(entry, as_json)
+
+
+def _tell(entry: OutboxEntry, as_json: bool) -> None:
+    show_json("entry", entry.as_json()) if as_json else show(entry.file)
 
 
 def _parsed(request: RequestView, given: str) -> tuple[str, Any]:

@@ -78,6 +78,12 @@ class Gate:
         ),
     )
     check: str = field(default="", metadata=about("A function of a plugin, by the name it registered."))
+    persons: list[str] = field(
+        default_factory=list, metadata=about('Who is asked by "ask"; none: all persons who can be.')
+    )
+    expires: int | None = field(
+        default=None, metadata=about("So many ticks an answer is waited for; then it is no.", ge=1)
+    )
     because: str = field(default="", metadata=about("What the model and people are told.", max_length=500))
 
     def __post_init__(self) -> None:

@@ -17,12 +17,12 @@ from lemming.inspect.under_way import has_been_interrupted, last_committed_tick,
 from lemming.inspect.waiting import WaitsForPerson, waiting
 from lemming.journal.file import newest_journals, read_journal
 from lemming.journal.ledger import AgentState, read_state
-from lemming.journal.records import TickCommitted, progress_of
+from lemming.journal.records import TickCommitted
 from lemming.mail.misplaced import misplaced
 from lemming.organisation import OrgPath
 from lemming.report import Reason, Why
 from lemming.tick.counter import load_counter, load_tick
-from lemming.tick.next_tick import find_next_tick
+from lemming.tick.next_tick import find_next_tick, progress_of
 from lemming.tick.plan import Plan, make_plan
 
 

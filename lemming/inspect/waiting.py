@@ -12,19 +12,24 @@ from lemming.agents import survey_agents
 from lemming.clock import SystemClock, parse_timestamp
 from lemming.config import load_config
 from lemming.files.jsontext import to_line
+from lemming.inspect.leave import call_of, waiting_calls
 from lemming.inspect.requests import RequestsNow, requests_now
+from lemming.leave import said_of_call
 from lemming.mail.requests import RequestView, Share
 from lemming.organisation import Organisation
 from lemming.tick.plan import people_in
 
-TEXT_CHARS, DEFAULT_CHARS = 80, 60
+TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 500, 60
 FIELDS_NAMED = 8
 _FIELD = re.compile(r"\w[\w.-]{0,39}")  # who asked chose the names: none that reads like words of ours
 
 
 @dataclass(frozen=True, kw_only=True)
 class WaitsForPerson:
-    """One thing that a person is to answer. `deadline` is the last tick in which they may; None: none."""
+    """One thing that a person is to answer. `deadline` is the last tick in which they may; None: none.
+
+    `call`: the exact tool call that waits for their leave, if that is what it is.
+    """
 
     id: str
     identity: str
@@ -36,17 +41,22 @@ class WaitsForPerson:
     age_ticks: int
     deadline: int | None
     at_deadline: str
+    call: dict[str, Any] | None = None
 
     @property
     def line(self) -> str:
         """What is needed, from whom, since when, and what happens at the deadline."""
         text = f': "{_cut(self.text, TEXT_CHARS)}"' if self.text else ""
+        text = f": {_cut(self.text, CALL_CHARS)}" if self.call else text
         age = f"asked {_ticks(self.age_ticks)} ago" if self.age_ticks else "asked just now"
         return f"{self.person} owes {self.asker} {self.needs}, {age}; {self.at_deadline}{text}"
 
     def as_json(self) -> dict[str, Any]:
         """Return it as JSON values, its line among them."""
-        return {**vars(self), "line": self.line}
+        plain = {**vars(self), "line": self.line}
+        if self.call is None:
+            del plain["call"]
+        return plain
 
 
 def waiting(base_path: str | os.PathLike[str]) -> list[WaitsForPerson]:
@@ -57,7 +67,7 @@ def waiting(base_path: str | os.PathLike[str]) -> list[WaitsForPerson]:
     org = Organisation.at(base_path)
     if not people_in(survey_agents(org), load_config(org)):  # then no outbox need be read
         return []
-    return waiting_in(requests_now(org))
+    return waiting_in(requests_now(org), org)
 
 
 def said_of_waiting(items: Sequence[WaitsForPerson]) -> str:
@@ -69,10 +79,11 @@ def said_of_waiting(items: Sequence[WaitsForPerson]) -> str:
     return f"{_counted(len(items), 'request')} {verb} for {people}; `lemming waiting` says what for"
 
 
-def waiting_in(now: RequestsNow) -> list[WaitsForPerson]:
+def waiting_in(now: RequestsNow, org: Organisation) -> list[WaitsForPerson]:
     """Return what `waiting` does, where the requests are known already."""
+    calls = waiting_calls(org, now)
     return [
-        _waits(request, share, now.requests.tick)
+        _waits(request, share, now.requests.tick, call_of(request, calls))
         for request in now.requests.open
         if not is_to_come(request)
         for share in _held_by_people(request, now)
@@ -95,18 +106,19 @@ def _held_by_people(request: RequestView, now: RequestsNow) -> Iterator[Share]:
             yield share
 
 
-def _waits(request: RequestView, share: Share, tick: int) -> WaitsForPerson:
+def _waits(request: RequestView, share: Share, tick: int, call: dict[str, Any] | None) -> WaitsForPerson:
     return WaitsForPerson(
         id=request.id,
         identity=request.identity,
         person=share.holder,
         asker=request.asker,
-        text=request.text,
-        needs=needs_of(request),
+        text=request.text if call is None else said_of_call(call),
+        needs=needs_of(request) if call is None else f"leave, or a no, for {call['id']}",
         tick=request.tick,
         age_ticks=request.age_ticks(tick),
         deadline=request.deadline,
         at_deadline=at_deadline(request, tick),
+        call=call,
     )
 
 

@@ -5,7 +5,7 @@ It stands in the agent's ledger: what the entries themselves do not tell. Format
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ class Asked(_Plain):
 
     `until` is the last tick whose answer counts. `group`: those that are waited for together; `call`: the
     place, among the results kept, of the tool call that asked, plus 1. `end` is empty while it is open.
+    `leave`: the call that waits for it, as it is made if it is given (`lemming.leave`).
     """
 
     request: str
@@ -35,6 +36,7 @@ class Asked(_Plain):
     call: int = 0
     end: str = ""
     answer: str = ""
+    leave: dict[str, Any] | None = None
 
     @property
     def key(self) -> tuple[str, str]:
@@ -88,6 +90,11 @@ class Begun(_Plain):
         return all(ended.count(group) >= self.enough[group] for group in waited)
 
     @property
+    def waits_for_leave(self) -> bool:
+        """Whether a call of it waits for a person's leave."""
+        return any(asked.leave is not None for asked in self.open)
+
+    @property
     def wakes_at(self) -> int | None:
         """The first tick in which something that was asked is over because its time is."""
         ends = [asked.until + 1 for asked in self.open if asked.until is not None]
@@ -107,3 +114,21 @@ class Begun(_Plain):
         lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
         further = {key: value for key in ("failures", "spent") if (value := getattr(self, key))}
         return {"request": self.request, **asked, **lists, "turns": self.turns, **further}
+
+
+MADE = "(it was made, with leave; what it gave is told beside this)"
+
+
+def having_made(begun: Sequence[Begun], ids: Collection[str]) -> tuple[Begun, ...]:
+    """Return what an agent has begun once calls that waited for leave were made, by turns that failed."""
+    return tuple(_having_made(it, ids) for it in begun) if ids else tuple(begun)
+
+
+def _having_made(begun: Begun, ids: Collection[str]) -> Begun:
+    made = {it.key: it.call - 1 for it in begun.asked if it.leave is not None and it.leave["id"] in ids}
+    results = tuple(
+        {**result, "success": True, "output": MADE} if place in made.values() else result
+        for place, result in enumerate(begun.results)
+    )
+    asked = (replace(it, end=it.end or "answered", call=0) if it.key in made else it for it in begun.asked)
+    return replace(begun, asked=tuple(asked), results=results) if made else begun

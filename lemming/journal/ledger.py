@@ -43,7 +43,8 @@ class AgentState:
     """Where an agent stands after its latest turn. All numbers are totals, never differences.
 
     `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
-    turn ended, where that is not the usual way of its status.
+    turn ended, where that is not the usual way of its status. `leave_used`: entries by which persons gave
+    leave in advance, and that were used.
     """
 
     tick: int = -1
@@ -63,6 +64,7 @@ class AgentState:
     serving: str = ""
     requests: tuple[Begun, ...] = ()
     end: str = ""
+    leave_used: tuple[str, ...] = ()
 
     @property
     def used_up(self) -> float:
@@ -70,11 +72,13 @@ class AgentState:
         return round(self.credits + self.passed_on, 6)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of the ledger; the last five keys are left out where they say nothing."""
+        """Return the line of the ledger; the last six keys are left out where they say nothing."""
         plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
-        for key in ("expired_unread", "passed_on", "serving", "requests", "end"):
+        for key in ("expired_unread", "passed_on", "serving", "requests", "end", "leave_used"):
             if not plain[key]:
                 del plain[key]
+        if self.leave_used:
+            plain["leave_used"] = [*self.leave_used]
         if self.requests:
             plain["requests"] = [begun.as_json() for begun in self.requests]
         return plain

@@ -49,6 +49,18 @@ class InputsJson(TypedDict):
     context: dict[str, str]
 
 
+class LeaveJson(TypedDict):
+    """A tool call that waits for leave: `lemming.leave`."""
+
+    id: str
+    tool: str
+    args: Json
+    sha256: Digest
+    binds: dict[str, str]
+    gate: str
+    why: str
+
+
 class AskedJson(TypedDict):
     """Something asked of one agent: `lemming.journal.begun`."""
 
@@ -59,6 +71,7 @@ class AskedJson(TypedDict):
     call: NotRequired[Count]
     end: NotRequired[str]
     answer: NotRequired[str]
+    leave: NotRequired[LeaveJson]
 
 
 class BegunJson(TypedDict):
@@ -100,6 +113,43 @@ class RecapJson(TypedDict):
     messages: list[MessageJson]
 
 
+class CallWithLeaveJson(TypedDict):
+    """A call that waited and has leave: who gave it, by which entry, and with which other arguments."""
+
+    place: Count
+    call: LeaveJson
+    by: AgentName
+    entry: str
+    args: NotRequired[Json]
+
+
+class DecidedJson(TypedDict):
+    """What was decided about calls that waited for leave: `lemming.turn.decided`."""
+
+    at: str
+    calls: list[CallWithLeaveJson]
+    results: list[ResultJson]
+    remarks: NotRequired[list[str]]
+
+
+class LeaveAheadJson(TypedDict):
+    """Leave that a person gave in advance, and the entry that says so."""
+
+    id: str
+    tool: str
+    args: Json
+    binds: NotRequired[dict[str, str]]
+    by: AgentName
+    entry: str
+
+
+class AheadJson(TypedDict):
+    """What leave there was in advance as a turn began, and what of it was used before."""
+
+    leave: list[LeaveAheadJson]
+    used: list[str]
+
+
 Read = Annotated[Json, ReadMarkJson]
 
 Inputs = Annotated[Json, InputsJson]
@@ -125,6 +175,7 @@ class StateJson(TypedDict):
     serving: NotRequired[str]
     requests: NotRequired[list[BegunJson]]
     end: NotRequired[str]
+    leave_used: NotRequired[list[str]]
 
 
 State = Annotated[Json, StateJson]

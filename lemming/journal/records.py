@@ -35,7 +35,9 @@ from lemming.files.fields import (
     schema_of,
 )
 from lemming.journal.parts import (
+    AheadJson,
     CallJson,
+    DecidedJson,
     EffectJson,
     EmittedJson,
     FailedAttempt,
@@ -129,6 +131,8 @@ class TurnStarted(Record):
     wanted: dict[str, Json] = {}  # noqa: RUF012
     recap: Annotated[Json, RecapJson] = {}  # noqa: RUF012
     trust: Annotated[Json, TrustJson] = {}  # noqa: RUF012
+    decided: Annotated[Json, DecidedJson] = {}  # noqa: RUF012
+    ahead: Annotated[Json, AheadJson] = {}  # noqa: RUF012
     gates: Annotated[list[Json], list[RuleJson]] = []  # noqa: RUF012
     said_before: list[str] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
@@ -256,6 +260,7 @@ class ToolStarted(Record):
     index: Count
     tool: str
     args: Any
+    leave: Annotated[Json, {"description": "Who gave leave for it, and the entry that says so."}] = {}  # noqa: RUF012
 
 
 class ToolFinished(Record):
@@ -273,6 +278,8 @@ class ToolFinished(Record):
     attempts: Annotated[int, {"minimum": 1}] = 1
     on_error: OnError = "return"
     trust: Annotated[Json, GivenTrustJson] = {}  # noqa: RUF012
+    asks_leave: bool = False
+    leave: Annotated[Json, {"description": "As in tool_started."}] = {}  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
 
 
@@ -387,12 +394,3 @@ def plan_in(records: list[Record]) -> TickStarted | None:
     """Return the plan among the records of a journal, which is the first; None when there is none yet."""
     first = records[0] if records else None
     return first if isinstance(first, TickStarted) else None
-
-
-def progress_of(records: list[Record]) -> dict[str, Any]:
-    """Return how far a tick has come: the answers of models that are kept, and whose turns are left."""
-    plan, ended = plan_in(records), {record.about for record in records if isinstance(record, TurnEnded)}
-    return {
-        "answers_kept": sum(isinstance(record, ModelReplied) for record in records),
-        "turns_left": [name for name in plan.order if name not in ended] if plan else [],
-    }

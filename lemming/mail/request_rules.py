@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import NamedTuple
 
+from lemming.leave import asks_leave, decision_in
 from lemming.mail.closing import enough_in, last_tick
 from lemming.mail.requests import End, Hop, Requests, RequestView, Share, normal
 from lemming.messages import EntryName, OutboxEntry
@@ -206,19 +207,26 @@ def _apply(request: RequestView, event: _Event, facts: _Facts) -> bool:
             request.end = "cancelled"
         return not request.is_open
     share = next((share for share in request.open_shares if share.holder == entry.agent), None)
-    if share is None:
+    if share is None or (asks_leave(request.entry.payload) and not _decides(event)):
         return False
     if event.does == "hands_on":
         _hand_on(request, share, entry, facts)
         return False
     share.end, share.answer = _end_of(entry), entry
-    request.end = _end_by_shares(request)
+    request.end = share.end if asks_leave(request.entry.payload) else _end_by_shares(request)
     return not request.is_open
+
+
+def _decides(event: _Event) -> bool:
+    """Return whether an entry is a decision about a call: nobody hands one on, and not every answer is."""
+    return event.does == "answers" and decision_in(event.entry.payload) is not None
 
 
 def _may_cancel(request: RequestView, author: str, facts: _Facts) -> bool:
     if author == request.asker:
         return True
+    if asks_leave(request.entry.payload):
+        return author in request.holders
     return author in facts.people and any(facts.may_read(holder, author) for holder in request.holders)
 
 

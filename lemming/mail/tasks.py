@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from lemming.agents import Agent
 from lemming.journal.begun import Asked, Begun
 from lemming.journal.read_mark import ReadMark
+from lemming.leave import asks_leave
 from lemming.mail.closing import (
     answers,
     cancels,
@@ -24,6 +25,7 @@ from lemming.mail.closing import (
     is_past_deadline,
     refers_to,
 )
+from lemming.mail.decisions import Ends, ends_of_leave
 from lemming.mail.visibility import View
 from lemming.messages import EntryName, OutboxEntry, names_of
 
@@ -197,8 +199,19 @@ class Tasks:
             request = self._read(begun.request)
             is_open = request is not None and not self._is_over(request) if begun.request else True
             if is_open and not begun.is_only_shown:
-                standing.append(begun.ended({it.key: end for it in begun.open if (end := self._end_of(it))}))
+                standing.append(begun.ended(self._ends_of(begun)))
         return standing
+
+    def _ends_of(self, begun: Begun) -> Ends:
+        """Return how what was asked and is open has ended, where it has."""
+        ends = {it.key: end for it in begun.open if it.leave is None and (end := self._end_of(it))}
+        if any(it.leave is not None for it in begun.open):
+            ends |= ends_of_leave(begun, self._mail.tick, self._read, self._entries_of, self._is_heard)
+        return ends
+
+    def _is_heard(self, person: str) -> bool:
+        """Return whether a person decides what the agent asks leave for."""
+        return person in self._mail.persons and self._may_converse(person)
 
     @cached_property
     def _awaited(self) -> frozenset[str]:
@@ -303,7 +316,7 @@ class Tasks:
             return False
         name = self._own.get(reply_to.rpartition("_")[2])
         asked = self._mail.read(name) if name else None
-        return isinstance(asked, OutboxEntry) and "parent" in asked.payload
+        return isinstance(asked, OutboxEntry) and ("parent" in asked.payload or asks_leave(asked.payload))
 
     @cached_property
     def _own(self) -> dict[str, EntryName]:

@@ -51,6 +51,7 @@ from lemming.turn.values import Answer, TurnInputs
 if TYPE_CHECKING:
     from lemming.gates.look import Found
     from lemming.tick.gated_calls import CallGates
+    from lemming.tick.hold import Holding
     from lemming.tick.traced import Tracing
 
 R = TypeVar("R", bound=Record)
@@ -156,6 +157,10 @@ class JournaledAnswers:
             more["attempts"] = result.attempts
         if result.on_error != "return":
             more["on_error"] = result.on_error
+        if result.asks_leave:
+            more["asks_leave"] = True
+        if result.leave:
+            more["leave"] = result.leave
         if result.trust:
             more["trust"] = result.trust
         if result.verdicts:
@@ -185,30 +190,41 @@ class JournaledAnswers:
             why = f"{call.tool} was not called: the turn's time for tools, {limit:g} s, is over"
             return ToolResult(False, why, outcome="skipped", on_error="stop")
         said: Sequence[GateVerdict] = ()
+        leave: dict[str, Any] | None = None
         if self._gates and tool is not None and index not in self._started:
             self._gates.note_trust(self._inputs.trust, self._finished.values())
-            looked = self._runtime.look_at_call(self._gates, index, call, tool, context)
-            if not looked.passes:
-                return self._gates.refused(looked)
-            call, said = call._replace(args=looked.content), looked.verdicts
+            passed = self._gates.passed(self._runtime, index, call, tool, context, self._holding)
+            if isinstance(passed, ToolResult):
+                return passed
+            call, said, leave = passed
             context = replace(context, look=partial(self._gates.look_at_result, tool, call))
         if tracing:
             tracing.look(call, tool, context)
         if tool is not None and not tool.repeatable:
             if index in self._started:
-                return INTERRUPTED
+                return replace(INTERRUPTED, leave=self._started[index].leave or None)
             try:
                 self._write(staged)
             except DiskError as error:
                 if not error.concerns_one_file:
                     raise
                 return ToolResult(False, f"{call.tool} was not run: {error}")
-            announced = ToolStarted(agent=self._name, index=index, tool=call.tool, args=call.args)
+            with_leave = {"leave": leave} if leave else {}
+            announced = ToolStarted(
+                agent=self._name, index=index, tool=call.tool, args=call.args, **with_leave
+            )
             self._started[index] = self._journal.append(announced)
             self._sync()
         with self._runtime.waiting():
             result = self._runtime.use_tool(index, call, context)
-        return replace(result, verdicts=(*said, *result.verdicts)) if said else result
+        result = replace(result, verdicts=(*said, *result.verdicts)) if said else result
+        return replace(result, leave=leave) if leave else result
+
+    def _holding(self) -> Holding:
+        """Return who says what becomes of a call that needs leave."""
+        from lemming.tick.hold import Holding
+
+        return Holding(self._snapshot, self._inputs, self._finished)
 
     @cached_property
     def _gates(self) -> CallGates | None:
@@ -245,7 +261,7 @@ class JournaledAnswers:
             began_at=self._snapshot.at,
             index=index,
             limit_s=self._ends - time.monotonic(),
-            answered=_answered(self._inputs),
+            answered=self._inputs.task.answered if self._inputs.task else (),
         )
 
     def _ask_live(
@@ -371,15 +387,6 @@ def tracing_of(snapshot: Snapshot, inputs: TurnInputs) -> Tracing | None:
     from lemming.tick.traced import Tracing
 
     return Tracing(snapshot, inputs)
-
-
-def _answered(inputs: TurnInputs) -> tuple[tuple[str, str], ...]:
-    """Return what calls asked for what a turn is about, and has an answer: both entries, by identity.
-
-    A request that the model wrote is none of them: nobody has said yes to a call by answering it.
-    """
-    asked = inputs.task.begun.asked if inputs.task else ()
-    return tuple((it.request, it.answer) for it in asked if it.call and it.end == "answered")
 
 
 def _seed(agent: str, tick: int, call: int) -> int:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming import paths
 from lemming.agents import Agent
@@ -13,13 +13,34 @@ from lemming.contract import ToolCall
 from lemming.errors import LemmingError
 from lemming.files.effects import FileEffect
 from lemming.gates.checks import asking
-from lemming.gates.gate import Rule, rules_of
+from lemming.gates.gate import GateVerdict, Rule, rules_of
 from lemming.gates.look import Check, Looked, look, rules_at
 from lemming.journal.records import ToolFinished
 from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
 
+if TYPE_CHECKING:
+    from lemming.tick.hold import Holding
+    from lemming.tick.runtime import Runtime
+
 PLANNED_CLASSES = frozenset({"write", "administer"})
 """Classes of tools of the engine whose planning changes nothing, and tells what a call would change."""
+
+
+class Passed(NamedTuple):
+    """A call that may be made, with what gates said of it, and the leave for it, if it needed some."""
+
+    call: ToolCall
+    verdicts: Sequence[GateVerdict]
+    leave: dict[str, Any] | None
+
+
+class Asking(NamedTuple):
+    """What a gate wants: leave of one of these persons (none: of any), within so many ticks (None: ever)."""
+
+    line: str
+    why: str = ""
+    persons: Collection[str] = ()
+    expires: int | None = None
 
 
 @dataclass
@@ -52,9 +73,48 @@ class CallGates:
                 turn.lower(record.trust["is"], record.tool)
         self.trust = turn.word
 
-    def look_at_call(self, call: ToolCall, tool: Tool, context: ToolContext) -> Looked:
-        """Have the gates look at a call before it is made; what passes are its arguments."""
-        rules = [it for it in self.calls if it.gate.concerns_tool(call.tool, tool.tool_class)]
+    def passed(
+        self,
+        runtime: Runtime,
+        index: int,
+        call: ToolCall,
+        tool: Tool,
+        context: ToolContext,
+        holding: Callable[[], Holding],
+    ) -> Passed | ToolResult:
+        """Return a call as it may be made, or the result that it has because it may not.
+
+        Where a gate wants leave for it and there is some, those after it are asked too.
+        """
+        given: dict[str, Any] | None = None
+        lines: list[str] = []
+        while True:
+            looked = runtime.look_at_call(self, index, call, tool, context, lines)
+            if looked.passes:
+                return Passed(call._replace(args=looked.content), looked.verdicts, given)
+            if looked.then != "ask":
+                return self.refused(looked)
+            seen = call._replace(args=looked.content)
+            asking = self._asking(looked.last)
+            held = runtime.hold(holding, index, seen, asking, context)
+            if held.result is not None:
+                return replace(held.result, verdicts=tuple(looked.verdicts))
+            given = held.leave or given
+            lines.append(looked.last.line)
+
+    def _asking(self, verdict: GateVerdict) -> Asking:
+        gate = next(rule.gate for rule in self.calls if rule.line == verdict.line)
+        return Asking(verdict.line, verdict.why, gate.persons, gate.expires)
+
+    def look_at_call(
+        self, call: ToolCall, tool: Tool, context: ToolContext, lines: Collection[str] = ()
+    ) -> Looked:
+        """Have the gates look at a call before it is made; what passes are its arguments.
+
+        Those with these `lines` are not asked: there is leave.
+        """
+        concerned = (it for it in self.calls if it.gate.concerns_tool(call.tool, tool.tool_class))
+        rules = [it for it in concerned if it.line not in lines]
         changes = planned_changes(tool, call.args, context) if rules else None
         told = {} if changes is None else self._told_of(changes)
 

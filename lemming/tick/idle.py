@@ -17,6 +17,7 @@ from lemming import paths
 from lemming.access.grants import resolve
 from lemming.agents import Agent, Survey
 from lemming.config import Config, credits_of
+from lemming.errors import CorruptState
 from lemming.files import fs
 from lemming.files.stamps import Look, are_as_before, looks_at
 from lemming.journal.ledger import read_state
@@ -150,3 +151,11 @@ def _always_asking(survey: Survey, config: Config) -> frozenset[str]:
         for name, agent in survey.agents.items()
         if wake_of(agent, config) == "always" and credits_of(config, name, agent.credits).max_credits is None
     )
+
+
+def waits_for_leave(org: Organisation, name: str) -> bool:
+    """Return whether a call of an agent waits for a person's leave: then it has a turn for news only."""
+    try:
+        return any(begun.waits_for_leave for begun in read_state(org, name).requests)
+    except CorruptState:
+        return False

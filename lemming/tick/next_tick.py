@@ -6,12 +6,12 @@ contradicts the journals, a person decides.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from lemming import paths
 from lemming.errors import CorruptState, LemmingError, TickAlreadyCommitted
 from lemming.journal.file import is_committed, last_record, may_have_gone_down, read_journal, read_plan
-from lemming.journal.records import TickCommitted, TurnCommitted, progress_of
+from lemming.journal.records import ModelReplied, Record, TickCommitted, TurnCommitted, TurnEnded, plan_in
 from lemming.organisation import OrgPath
 from lemming.tick.counter import newest_in_ledgers, tick_by_journals
 
@@ -109,3 +109,12 @@ def _was_taken_back(base: OrgPath, tick: int, ticks: list[int]) -> bool:
         return False
     records = read_journal(base, ticks[-1])
     return any(isinstance(record, TurnCommitted) and record.report.calls for record in records)
+
+
+def progress_of(records: list[Record]) -> dict[str, Any]:
+    """Return how far a tick has come: the answers of models that are kept, and whose turns are left."""
+    plan, ended = plan_in(records), {record.about for record in records if isinstance(record, TurnEnded)}
+    return {
+        "answers_kept": sum(isinstance(record, ModelReplied) for record in records),
+        "turns_left": [name for name in plan.order if name not in ended] if plan else [],
+    }

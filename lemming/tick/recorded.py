@@ -42,6 +42,8 @@ def recorded_result(record: ToolFinished) -> ToolResult:
         record.on_error,
         record.trust,
         tuple(GateVerdict(**verdict) for verdict in record.verdicts),
+        record.asks_leave,
+        record.leave or None,
     )
 
 

@@ -10,7 +10,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from lemming.journal.file import Journal
     from lemming.llm.batch.queue import Batches
     from lemming.report import TickReport
-    from lemming.tick.gated_calls import CallGates
+    from lemming.tick.gated_calls import Asking, CallGates
+    from lemming.tick.hold import Held, Holding
     from lemming.tick.snapshot import Snapshot
     from lemming.tools import Tool
 
@@ -248,10 +249,27 @@ class Runtime:
         return look(self.org, firing, self.tell, sync=snapshot.config.org.durability != "off")
 
     def look_at_call(
-        self, gates: CallGates, index: int, call: ToolCall, tool: Tool, context: ToolContext
+        self,
+        gates: CallGates,
+        index: int,
+        call: ToolCall,
+        tool: Tool,
+        context: ToolContext,
+        lines: Collection[str],
     ) -> Looked:
-        """Have gates look at a turn's tool call number `index`, before it is made."""
-        return gates.look_at_call(call, tool, context)
+        """Have gates look at a turn's tool call number `index`, before it is made; `lines`: but for these."""
+        return gates.look_at_call(call, tool, context, lines)
+
+    def hold(
+        self,
+        holding: Callable[[], Holding],
+        index: int,
+        call: ToolCall,
+        asking: Asking,
+        context: ToolContext,
+    ) -> Held:
+        """Return what becomes of a turn's tool call number `index` that needs leave."""
+        return holding().hold(call, asking, context, lambda: self.use_tool(index, call, context))
 
     def ask_function(
         self, number: int, name: str, seen: dict[str, Any], agent: str, settings: Org

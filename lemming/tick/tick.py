@@ -40,6 +40,7 @@ from lemming.tick.answers import JournaledAnswers
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
 from lemming.tick.executors.threads import run_all
+from lemming.tick.leave_again import why_no_leave, without_used
 from lemming.tick.looked_at import looked_at_by
 from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
@@ -222,6 +223,9 @@ class Tick:
             reason = f"its journal records a file that may not be written now, {place}: {why}"
             self.commits.add(self._given_up(started, records, reason, NO_LONGER_ALLOWED))
             return
+        if why := why_no_leave(inputs, self.snapshot):
+            self.commits.add(self._given_up(started, records, why, NO_LONGER_ALLOWED))
+            return
         self.journal.append(TurnResumed(agent=started.agent))
         self._take(inputs, again=True)
 
@@ -300,7 +304,7 @@ class Tick:
         answers = [recorded_answer(record) for record in records if isinstance(record, ModelReplied)]
         finished = [record for record in records if isinstance(record, ToolFinished)]
         used = spending(answers)
-        state = state_after_spending(inputs, answers, used, "failed")
+        state = without_used(state_after_spending(inputs, answers, used, "failed"), records)
         results, tools, remarks = self._happened_outside(started.agent, records)
         state.results = newest((*state.results, *results))
         state.passed_on += sum(record.passed_on for record in finished)

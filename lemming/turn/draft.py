@@ -14,6 +14,7 @@ from lemming.contract import MAX_TOOL_CALLS, Keep, NewEntry, ToolCall, TurnReply
 from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import GateVerdict
+from lemming.leave import waiting_call
 from lemming.memory import memory_effect
 from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.plans.format import PROVIDER
@@ -68,6 +69,8 @@ class Draft:
         self.notes = ""
         self.team = team_tools(inputs.agent)
         self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
+        self.leave: dict[str, dict[str, Any]] = {}  # the calls that wait for it, by the entry that asks
+        self.leave_used: list[tuple[dict[str, Any], bool]] = []  # and whether its call reached outside
         is_held_to = (inputs.agent.output or inputs.wanted) and not self.may_rest
         self.wanted = PayloadCheck(inputs) if is_held_to else None
         self.is_handed_on = False
@@ -264,13 +267,13 @@ class Draft:
         """How many entries the turn may still write."""
         return self.inputs.agent.turn.max_entries - len(self.entries)
 
-    def write(self, new: NewEntry, at: str) -> OutboxEntry | None:
+    def write(self, new: NewEntry, at: str, *, by_engine: bool = False) -> OutboxEntry | None:
         """Stage an entry, with what the engine knows of it; for what is none, say why in a result."""
         name, tick = self.inputs.agent.name, self.inputs.tick
         if self.task and "hands_on" not in new.payload:
             new = self.task.fill_in(new, tick, name)
         new = answering(new, self.inputs.open_requests)
-        if self.gates:
+        if self.gates and not by_engine:
             passed = self.gates.look_at_entry(new)
             if passed is None:
                 return None
@@ -327,6 +330,8 @@ class Draft:
             self.outside += [] if index in self.untold else self.results[-1:]
             if result.outcome == "interrupted":
                 self.remarks.append(f"{call.tool}: {result.output}")
+        if result.leave:
+            self.leave_used.append((result.leave, self.source.reached_outside(index)))
         effects = self.gates.look_at_effects(result.effects, at) if self.gates else result.effects
         self.staged |= {effect.place: effect for effect in effects}
         if result.verdicts:
@@ -334,11 +339,15 @@ class Draft:
         if result.passed_on:
             self.passed_on |= {effect.place: result.passed_on for effect in result.effects}
         proposed = proposal_in(call) if result.success else None
-        if (beyond := len(result.entries) - self.room) > 0:
+        if (beyond := len(result.entries) - self.room) > 0 and not result.asks_leave:
             self.remarks.append(f"{call.tool}: {beyond} entries beyond the turn's limit were not written")
-        for new in filter(None, (*result.entries[: self.room], proposed)):
-            if (entry := self.write(new, at)) and result.outcome == "pending":  # answered in its place
+        room = self.room if not result.asks_leave else len(result.entries)
+        for new in filter(None, (*result.entries[:room], proposed)):
+            entry = self.write(new, at, by_engine=result.asks_leave)
+            if entry and result.outcome == "pending":  # answered in its place
                 self.asked[entry.identity] = len(self.results)
+                if result.asks_leave:
+                    self.leave[entry.identity] = waiting_call(new.payload)
 
     def stop(self, why: str) -> None:
         """End the turn: it has failed."""

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from lemming.errors import LemmingError, name_of
 from lemming.files.effects import FileEffect, writes_first
-from lemming.journal.begun import Begun
+from lemming.journal.begun import Begun, having_made
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.messages import OutboxEntry, entry_effect
@@ -112,7 +112,12 @@ def _state_after(
         if draft.task and status == "failed":
             before, counts = inputs.state.requests, draft.gave_nothing
             state.requests = draft.task.after_failure(before, draft.cost, counts=counts)
+            made = {leave["id"] for leave, is_outside in draft.leave_used if is_outside}
+            state.requests = having_made(state.requests, made)
     state.passed_on = round(state.passed_on + sum(passed_on), 6)
+    used_before = inputs.ahead["used"] if inputs.ahead else state.leave_used
+    used_now = (leave["entry"] for leave, is_outside in draft.leave_used if holds_all or is_outside)
+    state.leave_used = (*used_before, *used_now)
     if state.soft_cap_warned or inputs.warned:
         state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
     return state
@@ -132,14 +137,14 @@ def _requests_after(draft: Draft) -> tuple[str, tuple[Begun, ...]]:
     calls = _asked_now(draft)
     if draft.task is None:
         own = [entry for entry in draft.entries if entry.identity in calls]
-        asked = (OWN_ACCOUNT.after(own, draft.unshown, calls),) if own else ()
+        asked = (OWN_ACCOUNT.after(own, draft.unshown, calls, leave=draft.leave),) if own else ()
         return "", (*_still_open(draft, before), *asked)
     task = draft.task
     others = tuple(begun for begun in before if begun.key != task.begun.key)
     is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.unshown
     return task.request, others if is_over else (
         *others,
-        task.after(draft.entries, draft.unshown, calls, draft.cost),
+        task.after(draft.entries, draft.unshown, calls, draft.cost, draft.leave),
     )
 
 

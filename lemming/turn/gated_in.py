@@ -12,6 +12,7 @@ from lemming.errors import StoppedByGate
 from lemming.gates.checks import asking
 from lemming.gates.gate import Rule, rules_of
 from lemming.gates.look import Looked, digest_of, look, rules_at
+from lemming.mail.decisions import leave_ahead
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.memory import Memories
@@ -130,7 +131,9 @@ class ToShow(NamedTuple):
     results: list[Mapping[str, Any]]
 
 
-def look_at_shown(now: Surroundings, agent: Agent, shown: ToShow) -> tuple[ToShow, dict[str, Any]]:
+def look_at_shown(
+    now: Surroundings, agent: Agent, shown: ToShow, leave_used: Sequence[str]
+) -> tuple[ToShow, dict[str, Any]]:
     """Return what a turn may be shown, and what its inputs say of gates. Raises `StoppedByGate`."""
     settings = now.config.org
     rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
@@ -139,6 +142,8 @@ def look_at_shown(now: Surroundings, agent: Agent, shown: ToShow) -> tuple[ToSho
     if any(rule.gate.dedupe for rule in of_writing):
         own = read_outbox_entries(now.org.base, agent.name, SAID_BEFORE)
         told["said_before"] = [digest_of(entry.payload) for entry in own]
+    if any(rule.gate.then == "ask" for rule in rules_at(rules, "call")):
+        told["ahead"] = leave_ahead(now.mail, agent, leave_used)
     if not (of_showing := rules_at(rules, "in")):
         return shown, told
     authors = Authors(now.config, now.mail.resumes) if settings.trust else None

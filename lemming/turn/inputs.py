@@ -36,6 +36,7 @@ from lemming.schedule import Wake, due_by_clock
 from lemming.skills.guides import Guide, read_guides
 from lemming.times.words import said_in_full, said_of_due
 from lemming.turn.beforehand import given_to, memory_shown
+from lemming.turn.decided import told_of
 from lemming.turn.labels import PLAIN
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
@@ -44,7 +45,6 @@ from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.reach import out_of_reach
 from lemming.turn.recollection import ALL_OF_IT, recall
 from lemming.turn.serving import Serving, serving_of
-from lemming.turn.team import answered_results
 from lemming.turn.tracked import Tracker
 from lemming.turn.values import TurnInputs
 from lemming.turn.wanted import told, wanted_of
@@ -52,7 +52,7 @@ from lemming.turn.wanted import told, wanted_of
 NOTHING: Mapping[str, bytes] = {}
 MAY_BE_EMPTY = (
     "out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust", "gates", "said_before",
-    "verdicts",
+    "verdicts", "decided", "ahead",
 )  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 
@@ -91,14 +91,14 @@ def gather(
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
     tracker = Tracker(now, agent, entry, memories, held) if settings.trust else None
     labels = tracker.labels if tracker else PLAIN
-    answers = answered_results(task.begun.results, task.asked, labels) if task else ()
-    results = [*state.results, *answers]
+    results, decided = told_of(task, state.results, entry.prompt, now.at, labels)
     gates: dict[str, Any] = {}
     if settings.gates or agent.gates:
         from lemming.turn.gated_in import ToShow, look_at_shown  # only where there are gates
 
         offered = ToShow(task, inbox, asked, memories, context, results)
-        (task, inbox, asked, memories, context, results), gates = look_at_shown(now, agent, offered)
+        shown_to_it, gates = look_at_shown(now, agent, offered, state.leave_used)
+        task, inbox, asked, memories, context, results = shown_to_it
     recalled = ALL_OF_IT
     if agent.memory:
         recalled = recall(agent, entry, task, inbox, memories, labels)
@@ -165,6 +165,7 @@ def gather(
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         trust=trust,
         given=given_to(now, agent, memories, task) if agent.turn.strategy else {},
+        decided=decided,
         **gates,
     )
     shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
@@ -201,10 +202,14 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     found = _look(now, agent, digest, NOTHING)
     if isinstance(found, Reason):
         return found
-    if _wake(agent, found.model, now.config) == "always":
+    if _is_due_always(_wake(agent, found.model, now.config), found.state):
         return Reason("due")
     news = _news(now, found.state, found.fingerprint, found.view, found.tasks)
     return Reason("news", f"new to it: {', '.join(news)}")
+
+
+def _is_due_always(wake: Wake, state: AgentState) -> bool:
+    return wake == "always" and not any(begun.waits_for_leave for begun in state.requests)
 
 
 class _Found(NamedTuple):
@@ -258,7 +263,8 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
     if wake == "changed":
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
         fingerprint["context"] |= {guide.file: guide.digest for guide in guides}
-    if wake != "always" and next(_news(now, state, fingerprint, view, tasks), None) is None:
+    is_always = _is_due_always(wake, state)
+    if not is_always and next(_news(now, state, fingerprint, view, tasks), None) is None:
         return Reason("nothing_new", _why_nothing(wake, state, outside))
     return _Found(entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides)
 

@@ -13,6 +13,7 @@ from lemming.plugins.errors import place_of, words_of
 from lemming.report import ENDS, End
 from lemming.turn.draft import Draft
 from lemming.turn.ending import add_up
+from lemming.turn.made import make_calls
 from lemming.turn.named import strategy_of
 from lemming.turn.strategies.react import react
 from lemming.turn.strategy import Act, Ask, NoMoreReplies, Step, Steps, Strategy, Turn
@@ -29,6 +30,8 @@ def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ..
     """
     if draft.task and draft.task.is_used_up:
         return draft.give_up()
+    if draft.inputs.decided and (end := make_calls(draft)):
+        return end
     if draft.inputs.recap:
         draft.sum_up()
     limits = draft.inputs.agent.turn
@@ -92,7 +95,7 @@ def finish(
     try:
         return add_up(draft, drive(draft, strategy, plugins), draft.stopped_by)
     except OutOfCredits as error:
-        if not draft.answers:
+        if not (draft.answers or draft.results):
             return add_up(draft, "out_of_credits", error)
         if len(draft.answers) == draft.beforehand:
             return add_up(draft, "no_answer", error)

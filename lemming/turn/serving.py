@@ -19,6 +19,7 @@ MOST_TURNS = 50
 MOST_FAILURES = 3
 """So many turns in a row may come to nothing for it."""
 NO_CALLS: Mapping[str, int] = {}
+NO_LEAVE: Mapping[str, dict[str, Any]] = {}
 MAY_ANSWER = ("message", "report")
 """Kinds whose entry is taken for the answer where none is of kind response: a small model's."""
 
@@ -50,6 +51,15 @@ class Serving:
     def is_used_up(self) -> bool:
         """Whether the credits that may be spent on the request are."""
         return self.budget is not None and self.spent >= self.budget
+
+    @property
+    def answered(self) -> tuple[tuple[str, str], ...]:
+        """What calls asked for what the turn is about, and has an answer: both entries, by identity.
+
+        A request that the model wrote is none of them: nobody has said yes to a call by answering it.
+        """
+        asked = (it for it in self.begun.asked if it.call and it.end == "answered")
+        return tuple((it.request, it.answer) for it in asked)
 
     @property
     def id(self) -> str:
@@ -192,15 +202,18 @@ class Serving:
         results: Sequence[dict[str, Any]],
         calls: Mapping[str, int] = NO_CALLS,
         cost: float = 0.0,
+        leave: Mapping[str, dict[str, Any]] = NO_LEAVE,
     ) -> Begun:
         """Return how the request stands after a turn that did not answer it.
 
-        `calls`: which of the results, from 1, the answer to an entry is, by the entry's identity.
+        `calls`: which of the results, from 1, the answer to an entry is, by the entry's identity; `leave`:
+        the calls that wait for leave, likewise.
         """
-        asked, enough = _asked_in(entries, calls, first_group=len(self.begun.enough))
+        asked, enough = _asked_in(entries, calls, leave, first_group=len(self.begun.enough))
+        before = (it for it in self.begun.asked if it.leave is None or not self.request)
         return Begun(
             request=self.request,
-            asked=(*(replace(it, call=0) for it in self.begun.asked), *asked),
+            asked=(*(replace(it, call=0) for it in before), *asked),
             enough=(*self.begun.enough, *enough),
             results=tuple(results),
             turns=self.begun.turns + 1,
@@ -237,19 +250,20 @@ def _asks(entry: OutboxEntry) -> bool:
 
 
 def _asked_in(
-    entries: Sequence[OutboxEntry], calls: Mapping[str, int], first_group: int
+    entries: Sequence[OutboxEntry],
+    calls: Mapping[str, int],
+    leave: Mapping[str, dict[str, Any]],
+    first_group: int,
 ) -> tuple[list[Asked], list[int]]:
     """Return what the entries ask of whom, and how many ends are waited for in each group.
 
     Each entry that asks several is a group; those that ask one agent each are one together. `join` says how
-    many of a group are enough: "all", "first" or a number.
+    many of a group are enough: "all", "first" or a number. What asks leave is a group too.
     """
     asked: list[Asked] = []
     enough: list[int] = []
-    groups: list[list[OutboxEntry]] = [
-        [entry] for entry in entries if _asks(entry) and len(entry.targets) > 1
-    ]
-    single = [entry for entry in entries if _asks(entry) and len(entry.targets) == 1]
+    groups: list[list[OutboxEntry]] = [[entry] for entry in entries if _is_apart(entry, leave)]
+    single = [entry for entry in entries if _asks(entry) and not _is_apart(entry, leave)]
     for group, members in enumerate([*groups, *([single] if single else [])], first_group):
         whom = [(entry, to) for entry in members for to in sorted(entry.targets)]
         asked += [
@@ -259,12 +273,17 @@ def _asked_in(
                 until=last_tick(entry),
                 group=group,
                 call=calls.get(entry.identity, 0),
+                leave=leave.get(entry.identity),
             )
             for entry, to in whom
         ]
         says = next((entry.payload for entry in members if "join" in entry.payload), {})
         enough.append(enough_in(says, len(whom)))
     return asked, enough
+
+
+def _is_apart(entry: OutboxEntry, leave: Mapping[str, dict[str, Any]]) -> bool:
+    return _asks(entry) and (len(entry.targets) > 1 or entry.identity in leave)
 
 
 def answering(new: NewEntry, open_requests: Mapping[str, str]) -> NewEntry:

@@ -46,6 +46,7 @@ def state_after_spending(
         passed_on=before.passed_on,
         serving=before.serving,
         requests=before.requests,
+        leave_used=before.leave_used,
     )
 
 

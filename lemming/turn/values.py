@@ -63,6 +63,10 @@ class TurnInputs:
     """The digests of the payloads that the agent wrote before, where a gate asks for what is new."""
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     """What gates said of what the prompt shows."""
+    decided: dict[str, Any] = field(default_factory=dict)
+    """What people decided about calls that waited for leave (`lemming.turn.decided`)."""
+    ahead: dict[str, Any] = field(default_factory=dict)
+    """The leave for calls that persons gave in advance, and what of it was used (`mail.decisions`)."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 

@@ -16,6 +16,7 @@ from files_corpus import filing, keeping
 from formed_corpus import formed
 from functions_corpus import functions
 from gated_corpus import gated
+from leave_corpus import leave
 from models_corpus import acting, stand_in
 from native_corpus import native
 from parts import by_hand, call, remembers
@@ -382,6 +383,7 @@ CASES = [
     *([Case(served, 2, at_once=2), Case(asked_back, 2)] if find_spec("mcp") else ()),
     Case(native, 2, at_once=2),
     Case(formed, 4, at_once=3),
+    Case(leave, 6, at_once=3),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""

@@ -7,7 +7,7 @@ organisation that starts as this one did; its models, tools and clock are the re
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,7 +53,8 @@ from lemming.turn.loop import take_turn
 from lemming.turn.named import SHIPPED
 
 if TYPE_CHECKING:
-    from lemming.tick.gated_calls import CallGates
+    from lemming.tick.gated_calls import Asking, CallGates
+    from lemming.tick.hold import Held, Holding
 
 OUTSIDE = ".lemming/outside"
 """Where a replay into a folder puts the files that turns wrote outside their organisation."""
@@ -281,7 +282,13 @@ class Rerun(Runtime):
         return self.recorded.begin.mcp
 
     def look_at_call(
-        self, gates: CallGates, index: int, call: ToolCall, tool: Tool, context: ToolContext
+        self,
+        gates: CallGates,
+        index: int,
+        call: ToolCall,
+        tool: Tool,
+        context: ToolContext,
+        lines: Collection[str],
     ) -> Looked:
         """Return what the recorded gates said; none is asked."""
         about = (context.agent.name, index)
@@ -290,6 +297,22 @@ class Rerun(Runtime):
         said = [verdict for verdict in verdicts if verdict.at == "call"]
         settled = said[-1].then if said and said[-1].then in SETTLES else "pass"
         return Looked(announced.args if announced else call.args, said, settled)
+
+    def hold(
+        self,
+        holding: Callable[[], Holding],
+        index: int,
+        call: ToolCall,
+        asking: Asking,
+        context: ToolContext,
+    ) -> Held:
+        """Return what became of the call in the recorded tick; nobody is asked."""
+        finished = self.recorded.tools.get((context.agent.name, index))
+        if finished is None:
+            raise missing(self.recorded, context.agent.name, f"tool call {index}")
+        from lemming.tick.hold import Held
+
+        return Held(recorded_result(finished))
 
     def ask_function(
         self, number: int, name: str, seen: dict[str, Any], agent: str, settings: Org

@@ -1,0 +1,79 @@
+"""`lemming approvals`: all that waits for a person, and the exact calls that wait for leave."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from lemming.asking.decide import find_waiting
+from lemming.commands.options import AsJson, agent_names
+from lemming.commands.org import find_org, require_folder
+from lemming.commands.screen import one_line, show, show_columns, show_json, tell
+from lemming.files.jsontext import to_line
+from lemming.inspect.leave import call_of
+from lemming.inspect.waiting import WaitsForPerson
+from lemming.inspect.waiting import waiting as what_waits
+from lemming.leave import said_of_call
+
+ABSENT = "(not there)"
+
+
+def approvals(
+    ctx: typer.Context,
+    reference: Annotated[
+        str | None,
+        typer.Argument(metavar="ID", help="One of them whole: a request's id, or that of its call."),
+    ] = None,
+    person: Annotated[
+        str | None,
+        typer.Option(
+            "--as", metavar="PERSON", help="Only what waits for PERSON.", autocompletion=agent_names
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what waits for a person: calls that need leave, questions, plans to approve.
+
+    With an ID: the exact call, why it asks, the files it is bound to, and what it would change. Exit status 1
+    says that something waits.
+
+    \b
+    Examples:
+      lemming approvals
+      lemming approvals 3fa9c1
+      lemming approvals --json | jq -r 'select(.call) | .call.id'
+    """
+    base = find_org(ctx)
+    if person is not None:
+        require_folder(base, person)
+    items = [item for item in what_waits(base) if person in (None, item.person)]
+    if reference is not None:
+        _, request, call = find_waiting(base, reference)
+        items = [item for item in items if item.identity == request.identity]
+        if call and not as_json:
+            _show_call(items, call_of(request, {request.identity: call}) or call)
+            raise typer.Exit(1)
+    if as_json:
+        for item in items:
+            show_json("waiting", item.as_json())
+    elif items:
+        show_columns([[item.id, item.line] for item in items])
+        tell(
+            "`lemming approve ID` or `lemming deny ID` decides, `lemming answer ID TEXT` answers, "
+            "`lemming approvals ID` shows one whole",
+            style="dim",
+        )
+    else:
+        show("nothing waits for a person")
+    raise typer.Exit(1 if items else 0)
+
+
+def _show_call(items: list[WaitsForPerson], call: dict[str, Any]) -> None:
+    rows = [["call", call["id"]], ["needs", one_line(said_of_call(call), 1000)]]
+    rows += [[item.person, one_line(item.line, 1000)] for item in items]
+    rows += [["arguments", one_line(to_line(call["args"]), 20_000)]]
+    rows += [["bound to", f"{path} {digest or ABSENT}"] for path, digest in call["binds"].items()]
+    show_columns(rows)
+    for line in str(call.get("diff", "")).splitlines():
+        show(one_line(line, 1000))

@@ -1,0 +1,216 @@
+"""A call that a gate wants leave for: held, asked for, or made with the leave there is (docs/approvals.md).
+
+Nothing is run here that could not be run again: of a tool whose writing the engine does, its plan, for what
+the request shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lemming.access.binding import binds_of
+from lemming.contract import NewEntry, ToolCall
+from lemming.errors import LemmingError
+from lemming.files import fs
+from lemming.files.effects import FileEffect
+from lemming.files.jsontext import compact
+from lemming.journal.records import ToolFinished
+from lemming.leave import DECISION, digest_of, said_of_call
+from lemming.messages import ENTRY_LIMIT_BYTES
+from lemming.tick.gated_calls import Asking
+from lemming.tick.plan import people_in
+from lemming.tick.snapshot import Snapshot
+from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
+from lemming.turn.values import TurnInputs
+
+Json = dict[str, Any]
+DIFF_CHARS = 8000
+MOST_BYTES = ENTRY_LIMIT_BYTES // 2
+
+
+class Held(NamedTuple):
+    """What came of a call that needs leave: its result, or None where it may be made, with `leave` if any."""
+
+    result: ToolResult | None
+    leave: Json | None = None
+
+
+class Holding:
+    """Says of the calls of one turn whether they may be made, where a gate wants leave for them.
+
+    `finished`: the records of the turn's calls so far.
+    """
+
+    def __init__(self, snapshot: Snapshot, inputs: TurnInputs, finished: Mapping[int, ToolFinished]) -> None:
+        self._snapshot, self._inputs, self._finished = snapshot, inputs, finished
+
+    def hold(
+        self, call: ToolCall, asking: Asking, context: ToolContext, plan: Callable[[], ToolResult]
+    ) -> Held:
+        """Return whether a call may be made that needs leave, or the result that it has until there is some.
+
+        `plan` runs the call of an engine's tool, which writes nothing.
+        """
+        tool = _callable(call, context)
+        if tool is None:
+            return Held(None)  # it fails, and says why
+        planned = plan() if isinstance(tool, EngineTool) else None
+        if planned is not None and not planned.success:
+            return Held(planned)
+        agent, files = context.agent, (context.staged, context.removed)
+        binds = binds_of(agent, context.base, tool.tool_class, call.args, *files)
+        people = whom_to_ask(self._snapshot, agent.name, asking.persons)
+        if leave := _leave_for(call, binds, people, self._ahead()):
+            return Held(None, leave)
+        if not people:
+            why = _why_nobody(self._snapshot, agent.name, asking)
+            return Held(ToolResult(False, why, outcome="refused"))
+        held = {
+            "id": (call.leave or {}).get("id") or context.call_id,
+            "tool": call.tool,
+            "args": call.args,
+            "sha256": digest_of(call.tool, call.args),
+            "binds": binds,
+            "gate": asking.line,
+            "why": asking.why or "a gate asks for leave",
+        }
+        for other in self._waiting():
+            if (other["sha256"], other["binds"]) == (held["sha256"], binds):
+                why = f"WAITS: this very call waits for leave already ({other['id']}); it is made once"
+                return Held(ToolResult(False, why, outcome="pending"))
+        return Held(_asked(held, asking, people, context, planned, _changed(call, binds)))
+
+    def _waiting(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the calls that wait for leave: of this turn, and of others for something else."""
+        task = self._inputs.task
+        for begun in self._inputs.state.requests:
+            if task is None or begun.key != task.begun.key:
+                yield from (it.leave for it in begun.open if it.leave is not None)
+        for record in self._finished.values():
+            if record.asks_leave:
+                yield from (entry["payload"]["call"] for entry in record.entries)
+
+    def _ahead(self) -> Iterator[Mapping[str, Any]]:
+        """Yield the leave that was given in advance and that no call of this turn was made with."""
+        used = {record.leave["entry"] for record in self._finished.values() if record.leave}
+        yield from (it for it in self._inputs.ahead.get("leave", ()) if it["entry"] not in used)
+
+
+def _callable(call: ToolCall, context: ToolContext) -> Tool | None:
+    """Return the tool of a call that may be made; None for one that fails before it is."""
+    with suppress(LemmingError):
+        tool = context.toolset.require(call.tool, context.agent, context.settings)
+        if isinstance(call.args, dict):
+            tool.check(call.args)
+            return tool
+    return None
+
+
+def whom_to_ask(snapshot: Snapshot, agent: str, named: Collection[str]) -> list[str]:
+    """Return the persons who can be asked for leave, and answer: each may read the other. None named: all."""
+    agents = snapshot.survey.agents
+    asker = agents[agent]
+    people = [name for name in people_in(snapshot.survey, snapshot.config) if not named or name in named]
+    return sorted(it for it in people if agents[it].may_read(agent) and asker.may_read(it))
+
+
+def _why_nobody(snapshot: Snapshot, agent: str, asking: Asking) -> str:
+    people = people_in(snapshot.survey, snapshot.config)
+    wanted = [name for name in asking.persons if name in people] or sorted(people)
+    if not wanted:
+        return f"REFUSED: it needs leave ({asking.line}), and there is no person here who could give it"
+    return (
+        f"REFUSED: it needs leave ({asking.line}), and {' and '.join(wanted)} cannot be asked: each of them "
+        f"and {agent} must read the other (permissions.read_outboxes)"
+    )
+
+
+def _leave_for(
+    call: ToolCall, binds: Json, people: Collection[str], ahead: Iterable[Mapping[str, Any]]
+) -> Json | None:
+    """Return the leave that there is for a call as it is now; None: it has to be asked for."""
+    given = call.leave
+    if given is not None and given["by"] in people and _is_for(given, call, binds):
+        return {key: given[key] for key in ("id", "by", "entry")}
+    for each in ahead:
+        is_same = (each["tool"], each["args"]) == (call.tool, call.args)
+        if is_same and each["by"] in people and (each.get("binds") is None or each["binds"] == binds):
+            return {key: each[key] for key in ("id", "by", "entry")}
+    return None
+
+
+def _is_for(leave: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
+    """Return whether leave is for a call as it is now; who edited it may have named other files."""
+    before = leave["binds"]
+    if leave["sha256"] != digest_of(call.tool, call.args):
+        return False
+    if leave["is_edited"]:
+        return all(binds[path] == before[path] for path in binds if path in before)
+    return bool(binds == before)
+
+
+def _changed(call: ToolCall, binds: Json) -> list[str]:
+    """Return the files that have changed since leave was given."""
+    if call.leave is None:
+        return []
+    before = call.leave["binds"]
+    return sorted(path for path in {*binds, *before} if binds.get(path) != before.get(path))
+
+
+def _asked(
+    held: Json,
+    asking: Asking,
+    people: list[str],
+    context: ToolContext,
+    planned: ToolResult | None,
+    changed: list[str],
+) -> ToolResult:
+    """Return the result of a call that waits, with the request to a person."""
+    again = f"; {', '.join(changed)} changed since leave was given" if changed else ""
+    payload: Json = {
+        "text": f"{said_of_call(held)}{again}",
+        "target": people[0] if len(people) == 1 else people,
+        "schema": DECISION,
+        "call": {**held, **_shown(context, planned)},
+    }
+    if len(people) > 1:
+        payload["join"] = "first"
+    if asking.expires is not None:
+        payload["deadline"] = asking.expires
+    if len(compact(payload)) > MOST_BYTES:
+        too_long = f"REFUSED: it needs leave, and is longer than the {MOST_BYTES} bytes that can be asked for"
+        return ToolResult(False, too_long, outcome="refused")
+    whom = " or ".join(people)
+    output = f"WAITS: {whom} is asked for leave first; the result comes in a later turn"
+    request = NewEntry("request", payload, [])
+    return ToolResult(False, output, outcome="pending", entries=(request,), asks_leave=True)
+
+
+def _shown(context: ToolContext, planned: ToolResult | None) -> Json:
+    diff = diff_of(context.base, planned.effects, context.staged) if planned else ""
+    return {"diff": diff} if diff else {}
+
+
+def diff_of(base: Path, effects: Iterable[FileEffect], staged: Mapping[str, bytes]) -> str:
+    """Return what a call would change in files, as a unified diff; cut where it is long."""
+    return _cut("\n".join(line for effect in effects for line in _diff(base, effect, staged)), DIFF_CHARS)
+
+
+def _diff(base: Path, effect: FileEffect, staged: Mapping[str, bytes]) -> Iterator[str]:
+    before = staged.get(effect.place)
+    if before is None:
+        root = Path(effect.root) if effect.root else base
+        with suppress(OSError):
+            before = fs.read_bytes(f"{root}/{effect.path}", ENTRY_LIMIT_BYTES)
+    old = (before or b"").decode("utf-8", "replace").splitlines()
+    new = [] if effect.removes else effect.content.decode("utf-8", "replace").splitlines()
+    names = ("/dev/null" if before is None else effect.place, "/dev/null" if effect.removes else effect.place)
+    yield from unified_diff(old, new, *names, lineterm="")
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"

@@ -1,0 +1,124 @@
+"""What people decided about calls that waited for leave: made as the turn begins, or told. Pure.
+
+Which decisions there are stands in the journal with the turn's inputs, before anything is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from lemming.contract import ToolCall
+from lemming.files.jsontext import parse, to_line
+from lemming.leave import Decision, decision_in, digest_of
+from lemming.mail.tasks import Ended, Task
+from lemming.providers import Message
+from lemming.tools import ToolResult
+from lemming.turn.labels import Labels
+from lemming.turn.results import as_shown
+from lemming.turn.team import answered_results
+
+Json = dict[str, Any]
+VALUES_LIMIT_BYTES = 64 << 20
+NOT_YET = "(it is made as this turn begins)"
+
+
+def told_of(
+    task: Task | None, results: Sequence[Json], form: str, at: str, labels: Labels
+) -> tuple[list[Mapping[str, Any]], Json]:
+    """Return the results that a turn's prompt shows, and what the turn does before all else.
+
+    That is empty where nothing was decided; else it has the calls to make, and all results, with places for
+    theirs: a prompt in text has no such places. `at` is the moment at which the turn begins.
+    """
+    if task is None:
+        return [*results], {}
+    answered = answered_results(task.begun.results, task.asked, labels)
+    about = dict(_about_calls(task))
+    if not about:
+        return [*results, *answered], {}
+    told = [
+        as_shown(it["tool"], it["args"], _told(about[place])) if place in about else it
+        for place, it in enumerate(answered)
+    ]
+    first, everything = len(results), [*results, *told]
+    calls = [
+        {"place": first + place, **_leave_in(ended)} for place, ended in about.items() if _has_leave(ended)
+    ]
+    remarks = [*_edited(about.values())]
+    decided: Json = {"at": at, "calls": calls, "results": everything}
+    to_come = {each["place"] for each in calls} if form != "values" else ()
+    shown = [result for place, result in enumerate(everything) if place not in to_come]
+    return shown, {**decided, "remarks": remarks} if remarks else decided
+
+
+def prompt_with(prompt: Sequence[Message], results: Mapping[int, Mapping[str, Any]]) -> list[Message]:
+    """Return a prompt that is the values of a turn, with results in the places that it keeps for them."""
+    values = parse(prompt[-1]["content"], limit_bytes=VALUES_LIMIT_BYTES)
+    for place, result in results.items():
+        values["results"][place] = result
+    return [*prompt[:-1], {**prompt[-1], "content": to_line(values)}]
+
+
+def calls_with_leave(decided: Mapping[str, Any]) -> Iterator[tuple[int, ToolCall]]:
+    """Yield the calls that have leave, as they are to be made, each with its place among the results."""
+    for each in decided.get("calls", ()):
+        call = each["call"]
+        args = each.get("args", call["args"])
+        leave = {"id": call["id"], "by": each["by"], "entry": each["entry"], "binds": call["binds"]}
+        leave |= {"sha256": digest_of(call["tool"], args), "is_edited": "args" in each}
+        yield each["place"], ToolCall(call["tool"], args, "", leave)
+
+
+def _about_calls(task: Task) -> Iterator[tuple[int, Ended]]:
+    """Yield what was decided about each call that waited, with its place: of several asked, who decided."""
+    waited = [ended for ended in task.asked if ended.asked.leave is not None and ended.asked.call]
+    for request in dict.fromkeys(ended.asked.request for ended in waited):
+        of_all = [ended for ended in waited if ended.asked.request == request]
+        chosen = next((ended for ended in of_all if ended.answer), of_all[0])
+        yield chosen.asked.call - 1, chosen
+
+
+def _decision(ended: Ended) -> Decision | None:
+    if ended.answer is None or ended.asked.end not in ("answered", "refused"):
+        return None
+    return decision_in(ended.answer.payload) or Decision("deny", str(ended.answer.payload.get("text", "")))
+
+
+def _has_leave(ended: Ended) -> bool:
+    decision = _decision(ended)
+    return decision is not None and decision.word == "approve"
+
+
+def _leave_in(ended: Ended) -> Json:
+    decision, asked = _decision(ended), ended.asked
+    assert decision, "who gave leave decided"
+    edited = {"args": decision.args} if decision.args is not None else {}
+    return {"call": asked.leave, "by": asked.to, "entry": asked.answer, **edited}
+
+
+def _told(ended: Ended) -> ToolResult:
+    asked, decision = ended.asked, _decision(ended)
+    if decision is None:
+        if asked.end == "expired":
+            return ToolResult(False, f"REFUSED: nobody answered by tick {asked.until}", outcome="refused")
+        why = "it was taken back" if asked.end == "cancelled" else "nobody is there to give leave any more"
+        return ToolResult(False, f"REFUSED: {why}", outcome="refused")
+    if decision.word == "deny":
+        why = f": {decision.text}" if decision.text else ""
+        return ToolResult(False, f"DENIED by {asked.to}{why}", outcome="refused")
+    if decision.word == "answer":
+        return ToolResult(True, decision.text)
+    return ToolResult(True, NOT_YET)
+
+
+def _edited(about: Iterable[Ended]) -> Iterator[str]:
+    """Yield remarks about requests that somebody has changed: what they say of the call has no effect."""
+    for ended in about:
+        shown = ended.entry.payload.get("call") if ended.entry else None
+        leave = ended.asked.leave or {}
+        if not isinstance(shown, dict) or any(shown.get(key) != leave[key] for key in leave):
+            yield (
+                f"the request {ended.asked.request} shows another call than it asked leave for: "
+                f"{leave.get('tool')} {leave.get('id')} stays as it was"
+            )

@@ -1,0 +1,357 @@
+"""A call that a gate wants leave for waits for a person, and is made once, exactly as it was asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leave_org import (
+    ASK,
+    LINE,
+    Ring,
+    by_hand,
+    edit,
+    finished,
+    kept_calls,
+    lemming,
+    make,
+    requests,
+    ring,
+    started,
+    tick,
+)
+
+from lemming.testing import say
+from lemming.timeline.replay.replay import replay
+from lemming.tools import ToolRegistry
+
+
+@pytest.fixture(autouse=True)
+def _bell() -> None:
+    Ring.rung.clear()
+    ToolRegistry.register(Ring())
+
+
+def write(path: str, content: str) -> dict[str, Any]:
+    return {"tool": "file_write", "args": {"path": path, "content": content}}
+
+
+def test_a_call_waits_and_is_made_once_leave_is_given(tmp_path: Path) -> None:
+    base = make(tmp_path, ring())
+    turn = tick(base)
+    assert turn
+    assert (turn.status, turn.end) == ("waiting", "waits")
+    assert finished(base, 1)[0][0] == "pending"
+    (request,) = requests(base)
+    payload = request.payload
+    assert payload["text"] == f'ring: {{"text": "once"}}; asks because it is loud ({LINE})'
+    assert payload["target"] == "human"
+    assert payload["call"]["id"] == "1/ada/0"
+    assert tick(base) is None
+    assert not Ring.rung
+
+    assert lemming(base, "approve", request.id) == 0
+    turn = tick(base)
+    assert turn
+    assert turn.status == "done"
+    assert turn.calls == 1
+    assert Ring.rung == ["once"]
+    assert finished(base, 3) == [("ok", "rang once")]
+    (announced,) = started(base, 3)
+    assert announced["leave"]["id"] == "1/ada/0"
+    assert announced["leave"]["by"] == "human"
+    assert announced["leave"]["entry"].startswith("human/")
+    assert tick(base) is None
+    assert Ring.rung == ["once"]
+    assert kept_calls(base) == []
+    assert [it.turns for it in replay(base, [1, 3])] == [1, 1]
+
+
+def shown(base: Path, number: int) -> str:
+    """Return what ada's model was shown first in a tick, results of calls made before it included."""
+    from lemming.testing import journal_lines
+
+    (start,) = [it for it in journal_lines(base, number) if it["type"] == "turn_started"]
+    return "\n".join(message["content"] for message in start["prompt"])
+
+
+def test_what_needs_no_leave_in_the_same_reply_runs_and_results_come_together(tmp_path: Path) -> None:
+    gates = [{**ASK, "tool": "ring"}]
+    base = make(tmp_path, write("a.txt", "one"), ring(), write("b.txt", "two"), gates=gates)
+    tick(base)
+    assert [outcome for outcome, _ in finished(base, 1)] == ["ok", "pending", "ok"]
+    assert (base / "agents/ada/workspace/b.txt").read_text() == "two"
+    lemming(base, "approve", requests(base)[0].id)
+    tick(base)
+    assert "wrote 3 bytes to a.txt" in shown(base, 2)
+    assert "WAITS" not in shown(base, 2)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["deny", "--reason", "not on a Friday"], "DENIED by human: not on a Friday"),
+        (["answer", "the bell is broken"], "the bell is broken"),
+        (["answer", "--refuse", "no"], "DENIED by human: no"),
+        (["cancel", "never mind"], "DENIED by human: never mind"),
+    ],
+)
+def test_a_no_and_an_answer_stand_in_the_place_of_the_call(
+    tmp_path: Path, words: list[str], told: str
+) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    command, *rest = words
+    assert lemming(base, command, requests(base)[0].id, *rest) == 0
+    turn = tick(base)
+    assert turn
+    assert turn.status == "done"
+    assert not Ring.rung
+    assert kept_calls(base) == []
+    assert told in shown(base, 2)
+
+
+def test_expired_is_no(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), gates=[{**ASK, "expires": 2}])
+    tick(base)
+    assert requests(base)[0].payload["deadline"] == 2
+    assert tick(base) is None
+    assert tick(base) is None
+    assert tick(base) is not None
+    assert "REFUSED: nobody answered by tick 3" in shown(base, 4)
+    assert not Ring.rung
+    assert lemming(base, "approve", requests(base)[0].id) != 0
+    assert tick(base) is None
+    assert not Ring.rung
+
+
+@pytest.mark.parametrize(("dated", "counts"), [(3, True), (4, False)])
+def test_a_decision_in_the_tick_of_its_deadline_counts_and_a_later_one_does_not(
+    tmp_path: Path, dated: int, counts: bool
+) -> None:
+    base = make(tmp_path, ring(), gates=[{**ASK, "expires": 2}])
+    for _ in range(3):
+        tick(base)
+    by_hand(base, "human", dated, "yes", reply_to=requests(base)[0].id, decision="approve", target="ada")
+    tick(base)
+    assert Ring.rung == (["once"] if counts else [])
+
+
+def test_leave_is_for_the_arguments_that_a_person_edited(tmp_path: Path) -> None:
+    base = make(tmp_path, ring("loud"))
+    tick(base)
+    assert lemming(base, "approve", "1/ada/0", "--edit", "volume=3") != 0
+    assert lemming(base, "approve", "1/ada/0", "--edit", "text=soft") == 0
+    tick(base)
+    assert Ring.rung == ["soft"]
+
+
+def test_a_file_that_changed_since_is_asked_about_again(tmp_path: Path) -> None:
+    calls = [write("song.txt", "la"), {**ring(file="song.txt")}]
+    base = make(tmp_path, *calls, gates=[{**ASK, "tool": "ring"}])
+    tick(base)
+    (request,) = requests(base)
+    assert [*request.payload["call"]["binds"]] == ["agents/ada/workspace/song.txt"]
+    lemming(base, "approve", request.id)
+    (base / "agents/ada/workspace/song.txt").write_text("la la")
+    turn = tick(base)
+    assert turn
+    assert (turn.status, turn.calls) == ("waiting", 0)
+    assert not Ring.rung
+    again = requests(base)[1]
+    assert "agents/ada/workspace/song.txt changed since leave was given" in again.payload["text"]
+    assert again.payload["call"]["id"] == "1/ada/1"
+    assert tick(base) is None
+    lemming(base, "approve", again.id)
+    turn = tick(base)
+    assert turn
+    assert turn.status == "done"
+    assert Ring.rung == ["once"]
+    assert "wrote 2 bytes" in shown(base, 4)  # nobody was shown it before
+    assert [it.turns for it in replay(base, [1, 2, 4])] == [1, 1, 1]
+
+
+def test_the_request_shows_what_a_call_would_write(tmp_path: Path) -> None:
+    calls = [write("a.txt", "one\nthree\n")]
+    base = make(tmp_path, *calls)
+    folder = base / "agents/ada/workspace"
+    folder.mkdir()
+    (folder / "a.txt").write_text("one\ntwo\n")
+    tick(base)
+    (request,) = requests(base)
+    assert "-two\n+three" in request.payload["call"]["diff"]
+    assert (folder / "a.txt").read_text() == "one\ntwo\n"
+    lemming(base, "approve", request.id)
+    tick(base)
+    assert (folder / "a.txt").read_text() == "one\nthree\n"
+
+
+def test_a_call_that_would_fail_is_not_asked_about(tmp_path: Path) -> None:
+    wrong = {"tool": "ring", "args": {"volume": 3}}
+    base = make(tmp_path, wrong, write("../../resume.json", "{}"))
+    tick(base)
+    assert [outcome for outcome, _ in finished(base, 1)] == ["invalid_args", "refused"]
+    assert requests(base) == []
+
+
+def test_identical_calls_that_wait_are_one_request(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), ring(), ring("twice"))
+    tick(base)
+    assert [it.payload["call"]["id"] for it in requests(base)] == ["1/ada/0", "1/ada/2"]
+    assert "waits for leave already (1/ada/0)" in finished(base, 1)[1][1]
+    for request in requests(base):
+        lemming(base, "approve", request.id)
+    tick(base)
+    assert Ring.rung == ["once", "twice"]
+
+
+def test_one_grant_is_one_call(tmp_path: Path) -> None:
+    script = [
+        {"tick": 1, "reply": say("calling", tool_calls=[ring()])},
+        {"tick": 2, "step": 0, "reply": say("again", tool_calls=[ring()])},
+        {"reply": say("seen")},
+    ]
+    base = make(tmp_path, script=script)
+    tick(base)
+    lemming(base, "approve", requests(base)[0].id)
+    turn = tick(base)
+    assert turn
+    assert turn.status == "waiting"
+    assert Ring.rung == ["once"]
+    assert [it.payload["call"]["id"] for it in requests(base)] == ["1/ada/0", "2/ada/1"]
+
+
+def test_all_is_decided_before_the_turn_goes_on(tmp_path: Path) -> None:
+    base = make(tmp_path, ring("a"), ring("b"))
+    tick(base)
+    first, second = requests(base)
+    lemming(base, "approve", first.id)
+    assert tick(base) is None
+    assert not Ring.rung
+    lemming(base, "deny", second.id)
+    turn = tick(base)
+    assert turn
+    assert turn.status == "done"
+    assert Ring.rung == ["a"]
+    assert "DENIED by human" in shown(base, 3)
+
+
+def test_an_edited_request_has_no_effect_on_the_call(tmp_path: Path) -> None:
+    base = make(tmp_path, ring("soft"))
+    tick(base)
+    (request,) = requests(base)
+    call = {**request.payload["call"], "args": {"text": "loud"}}
+    edit(base, request.file, payload={**request.payload, "call": call})
+    lemming(base, "approve", request.id)
+    turn = tick(base)
+    assert turn
+    assert Ring.rung == ["soft"]
+    assert any("shows another call" in remark for remark in turn.remarks)
+
+
+def test_of_two_deciders_the_first_counts_and_the_second_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"))
+    tick(base)
+    (request,) = requests(base)
+    assert (request.payload["target"], request.payload["join"]) == (["eve", "human"], "first")
+    assert lemming(base, "deny", request.id, "--as", "eve", "--reason", "too late") == 0
+    assert lemming(base, "approve", request.id, "--as", "human") != 0
+    assert "eve said deny in tick 2" in capsys.readouterr().err
+    by_hand(base, "human", 2, "yes", reply_to=request.id, decision="approve", target="ada")
+    tick(base)
+    assert not Ring.rung
+    assert tick(base) is None
+
+
+def test_only_persons_whom_the_gate_names_are_heard(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"), gates=[{**ASK, "persons": ["eve"]}])
+    tick(base)
+    (request,) = requests(base)
+    assert request.payload["target"] == "eve"
+    assert lemming(base, "approve", request.id, "--as", "human") != 0
+    by_hand(base, "human", 2, "yes", reply_to=request.id, decision="approve", target="ada")
+    assert tick(base) is None or not Ring.rung
+    assert lemming(base, "approve", request.id, "--as", "eve") == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
+def test_an_answer_that_decides_nothing_leaves_it_waiting(tmp_path: Path) -> None:
+    base = make(tmp_path, ring())
+    tick(base)
+    by_hand(base, "human", 2, "hm", reply_to=requests(base)[0].id, text="yes please", target="ada")
+    assert tick(base) is None
+    assert not Ring.rung
+    assert lemming(base, "approve", "1/ada/0") == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
+def test_nobody_to_ask_is_a_no_that_says_why(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=())
+    tick(base)
+    ((outcome, output),) = finished(base, 1)
+    assert outcome == "refused"
+    assert "there is no person here who could give it" in output
+
+
+def test_a_person_who_cannot_be_reached_is_not_asked(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), permissions={"read_outboxes": [], "tools": ["ring"]})
+    tick(base)
+    assert "each of them and ada must read the other" in finished(base, 1)[0][1]
+
+
+def test_leave_in_advance_is_used_once_for_exactly_that_call(tmp_path: Path) -> None:
+    script = [{"tick": 1, "step": 0, "reply": say("calling", tool_calls=[ring("other"), ring()])}]
+    script += [{"tick": 1, "reply": say("and again", tool_calls=[ring()])}, {"reply": say("seen")}]
+    base = make(tmp_path, script=script)
+    assert lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}') == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+    assert [it.payload["call"]["args"]["text"] for it in requests(base)] == ["other"]
+    lemming(base, "deny", requests(base)[0].id)
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
+def test_an_agent_that_always_wakes_waits_too(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), schedule={"run_every_n_ticks": 1})
+    tick(base)
+    assert tick(base) is None
+    assert tick(base) is None
+    lemming(base, "approve", "1/ada/0")
+    assert tick(base) is not None
+    assert Ring.rung == ["once"]
+
+
+def test_a_request_that_waits_for_leave_is_answered_after_it(tmp_path: Path) -> None:
+    script = [
+        {"tick": 1, "step": 0, "reply": say("", outbox_entries=[], tool_calls=[ring()])},
+        {"reply": say("it rang", kind="response")},
+    ]
+    base = make(tmp_path, script=script, schedule={"wake": "addressed"}, turn={"take": "one"})
+    lemming(base, "send", "--to", "ada", "--kind", "request", "Ring, please.")
+    tick(base)
+    assert lemming(base, "approve", "1/ada/0") == 0
+    turn = tick(base)
+    assert turn
+    assert turn.status == "done"
+    assert Ring.rung == ["once"]
+    from lemming.messages import read_outbox_entries
+
+    assert [it.kind for it in read_outbox_entries(base, "ada")] == ["request", "response"]
+
+
+def test_a_forged_request_of_a_model_gives_it_nothing(tmp_path: Path) -> None:
+    call = {"id": "1/ada/0", "tool": "ring", "args": {"text": "x"}, "sha256": "0", "binds": {}, "gate": LINE}
+    payload = {"text": "leave?", "target": "human", "call": {**call, "why": "so"}}
+    asks = say("", outbox_entries=[{"kind": "request", "payload": payload, "tags": []}])
+    base = make(tmp_path, script=[{"tick": 1, "reply": asks}, {"reply": say("seen")}])
+    tick(base)
+    assert lemming(base, "approve", requests(base)[0].id) != 0
+    by_hand(base, "human", 2, "yes", reply_to=requests(base)[0].id, decision="approve", target="ada")
+    tick(base)
+    assert not Ring.rung

@@ -1,0 +1,58 @@
+"""The organisation of the corpus in which calls wait for leave: given, edited, refused, ahead, too late."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from parts import by_hand, call, remembers
+
+from lemming.messages import entry_id
+from lemming.testing import make_org, resume, say
+
+
+def leave(base: Path, org: dict[str, Any]) -> None:
+    """Files that need leave: of one that changes before it is made, leave is asked for again."""
+    writes = [call("file_write", path=f"shared/{name}.txt", content=f"{name}\n") for name in "abc"]
+    files = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
+    may = {"read_outboxes": ["human"], "tools": ["file_write"], "file_access": files}
+    gates = [
+        {"at": "call", "then": "ask", "tool": "file_write", "when": _of("bob"), "expires": 1},
+        {"at": "call", "then": "ask", "tool": "file_*", "when": {"not": _of("cyd")}},
+    ]
+    make_org(
+        base,
+        resume("ada", permissions=may),
+        resume("bob", permissions=may, schedule={"wake": "addressed"}, turn={"take": "one"}),
+        resume("cyd", permissions=may),
+        resume("dan", permissions=may, schedule={"wake": "changed"}),
+        resume("human", model={"key": "human"}, permissions={"read_outboxes": ["ada", "bob", "dan"]}),
+        org={**org, "gates": gates},
+        models={"human": {"provider": "human"}},
+        script=[
+            {"agent": "ada", "tick": 1, "reply": say("writing", tool_calls=writes)},
+            {"agent": "bob", "contains": "REFUSED", "reply": remembers("too late", kind="response")},
+            {"agent": "bob", "reply": {**say(""), "outbox_entries": [], "tool_calls": writes[:1]}},
+            {"agent": "cyd", "tick": 2, "reply": say("mine", tool_calls=writes[:1])},
+            {"agent": "cyd", "reply": say("at rest")},
+            {"agent": "dan", "tick": 1, "reply": say("writing", tool_calls=[_notes(), _notes()])},
+            {"reply": remembers("seen")},
+        ],
+    )
+    asked = [entry_id(1, "ada", number) for number in (1, 2, 3)]
+    by_hand(base, "human", 0, "ask", text="write it", target="bob", conversation="")
+    by_hand(base, "human", 1, "once", kind="response", target="dan", decision="approve", call=_notes())
+    by_hand(base, "human", 2, "a", kind="response", reply_to=asked[0], decision="approve")
+    by_hand(base, "human", 2, "b", kind="response", reply_to=asked[1], decision="deny", reason="no")
+    edited = {"path": "shared/c.txt", "content": "edited\n"}
+    by_hand(base, "human", 3, "c", kind="response", reply_to=asked[2], decision="approve", args=edited)
+    again = entry_id(3, "ada", 0)
+    by_hand(base, "human", 4, "d", kind="response", reply_to=again, decision="approve")
+
+
+def _of(agent: str) -> dict[str, Any]:
+    return {"field": "agent", "op": "is", "value": agent}
+
+
+def _notes() -> dict[str, Any]:
+    return call("file_write", path="shared/dan.txt", content="dan\n")
