@@ -60,6 +60,7 @@ COMMANDS = {
         "restore": "Make an organisation of a backup.",
         "prune": "Take away what is kept beyond the settings.",
         "send": "Write a message into a person's outbox.",
+        "vouch": "Say that something from outside may be trusted.",
         "agents": "List, show, make, rename and remove agents.",
         "memory": "See and change what an agent remembers.",
         "credits": "See and raise what agents may spend.",

@@ -13,6 +13,7 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_json, tell, width_of
 from lemming.timeline.why.explain import explain, keep_only, sources
 from lemming.timeline.why.things import Thing
+from lemming.timeline.why.trusted import Step, way_of
 from lemming.timeline.why.writings import Writings
 
 LINES_ON_A_SCREEN = 40
@@ -62,14 +63,16 @@ def why(
         tell(
             f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow"
         )
+    way = way_of(writings, found.path)
     if as_json:
         ends = [
             {**thing.as_json(), "seen_in": turn.tick, "seen_by": turn.agent} for thing, turn in sources(found)
         ]
-        show_json("why", {"target": found.as_json(), "sources": ends, "unreadable_ticks": damaged})
+        trust = {"trust": [step.as_json() for step in way]} if way else {}
+        show_json("why", {"target": found.as_json(), "sources": ends, "unreadable_ticks": damaged, **trust})
         return
     tree = _Tree(found, everything=everything or bool(grep), width=max(width_of(sys.stdout), NARROWEST))
-    lines = list(tree.lines(found, ""))
+    lines = [*tree.lines(found, ""), *_said_of(way)]
     for line in lines:
         show(line)
     if len(lines) > LINES_ON_A_SCREEN:
@@ -77,6 +80,18 @@ def why(
     if damaged:
         ticks = ", ".join(map(str, damaged))
         tell(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
+
+
+def _said_of(way: list[Step]) -> list[str]:
+    """Return lines about the way on which something came to be trusted less than what agents write."""
+    lines = [painted("trusted less, because of where it came from", "bold")] if way else []
+    for step in way:
+        wrote = (
+            f", of {step.agent}'s turn in tick {step.tick}, because of {step.because}" if step.because else ""
+        )
+        vouched = f"; vouched for: {', '.join(step.vouched)}" if step.vouched else ""
+        lines.append(f"   {one_line(f'{step.what}: {step.trust}{wrote}{vouched}', 400)}")
+    return ["", *lines] if lines else []
 
 
 def _show_sources(root: Thing) -> None:

@@ -15,7 +15,7 @@ GivenTrustJson = TypedDict(
     {
         "is": NotRequired[str],
         "from": NotRequired[list[SourceJson]],
-        "bears": NotRequired[dict[str, str]],
+        "bears": NotRequired[dict[str, SourceJson]],
         "marked": NotRequired[list[str]],
         "below": NotRequired[list[str]],
     },

@@ -54,6 +54,8 @@ def find_expired(org: Organisation, survey: Survey, config: Config, mail: Mail) 
     old = _older_than(tick - retention, org) if 0 < retention < tick else {}
     if old:
         old = _without_waiting(old, org, mail.at, tick - retention)
+    if old and config.org.trust:
+        old = _without_vouches(old, org, people_in(survey, config))
     if not old:
         return Expired()
     readers = _Readers(org, survey, config)
@@ -133,6 +135,20 @@ def _without_waiting(
     ticks = journal_ticks(org)
     kept = {it for it, moment in moments.items() if moment > at or _tick_of(org, moment, ticks) >= oldest}
     left = {author: [it for it in names if it not in kept] for author, names in old.items()}
+    return {author: names for author, names in left.items() if names}
+
+
+def _without_vouches(
+    old: dict[str, Sequence[EntryName]], org: Organisation, people: list[str]
+) -> dict[str, Sequence[EntryName]]:
+    """Return these entries without those by which people vouch for something: their word holds on."""
+    from lemming.trust.vouches import Vouches
+
+    is_one = org.own(Vouches).is_one
+    left = {
+        author: [it for it in names if not is_one(it)] if author in people else names
+        for author, names in old.items()
+    }
     return {author: names for author, names in left.items() if names}
 
 

@@ -35,7 +35,7 @@ class Tracing:
 
     def __init__(self, snapshot: Snapshot, inputs: TurnInputs) -> None:
         self._snapshot, self._inputs = snapshot, inputs
-        self._authors = Authors(snapshot.config, snapshot.survey.agents)
+        self._authors = Authors(snapshot.org, snapshot.config, snapshot.survey.agents)
         turn = trust_of_turn(inputs)
         assert turn, "who tracks no trust is not asked"
         self._turn = turn
@@ -62,9 +62,11 @@ class Tracing:
         lowest = self._authors.order.lowest((self._turn.word, self._given.get("is", AGENT)))
         if below and self._authors.order.is_low(lowest):
             self._given["below"] = below
-            before = {f"{folder}/": self._marks.of(f"{folder}/").word for folder in below}
+            before = [self._marks.of(f"{folder}/") for folder in below]
             self._given["bears"] = {
-                it: word for it, word in before.items() if self._authors.order.is_low(word)
+                it.source: {"is": it.word, "of": it.source}
+                for it in before
+                if self._authors.order.is_low(it.word)
             }
             self._mark_at_once(context)
 
@@ -77,19 +79,16 @@ class Tracing:
         """Return which files have a mark by now, and what those hold that keep what was there."""
         if self._marks is None or not result.effects:
             return {}
-        low = {
-            effect.place: found.word
-            for effect in result.effects
-            if self._authors.order.is_low((found := self._marks.of(effect.place)).word)
-        }
-        if not low:
+        order, places = self._authors.order, [effect.place for effect in result.effects]
+        marked = [place for place in places if order.is_low(self._marks.marked(place))]
+        if not marked:
             return {}
+        lowest = min(map(self._marks.of, marked), key=lambda part: order.rank(part.word))
+        if self._called in WHOLE or not order.is_low(lowest.word):
+            return {"marked": marked}
+        source = {"is": lowest.word, "of": lowest.source}
         written = [effect.place for effect in result.effects if not effect.removes]
-        found_in = {"marked": sorted(low)}
-        if self._called in WHOLE:
-            return found_in
-        word = self._authors.order.lowest(low.values())
-        return {**found_in, "bears": self._given.get("bears", {}) | dict.fromkeys(written, word)}
+        return {"marked": marked, "bears": self._given.get("bears", {}) | dict.fromkeys(written, source)}
 
     def _parts(self, call: ToolCall, tool: Tool, context: ToolContext) -> Iterator[Part]:
         """Yield how far each thing is trusted that a result may tell of."""
@@ -103,21 +102,23 @@ class Tracing:
             for place in self._places(call, tool, context):
                 yield from self._marks.below(place)
         if not named and (not isinstance(tool, EngineTool) or call.tool == "memory_read"):
-            kept = read_memories(context.org, context.agent.name).trust
-            for key, word in kept.items() if not source else ():
-                yield Part(self._authors.order.known(word), paths.memory_file(context.agent.name, key))
+            for key, word in self._memories(context).items() if not source else ():
+                yield Part(word, paths.memory_file(context.agent.name, key))
 
     def _file(self, place: str, context: ToolContext) -> Part:
         """Return how far a file is trusted that a call gives, a memory among them."""
         assert self._marks
         if not place.startswith(f"{paths.memory_folder(context.agent.name)}/"):
             return self._marks.of(place)
-        order, key = self._authors.order, place.rpartition("/")[2].removesuffix(".json")
         if place in context.staged:
             word = trust_in(decode_record(context.staged[place], place))
-        else:
-            word = read_memories(context.org, context.agent.name).trust.get(key, "")
-        return Part(order.known(word) if word else AGENT, place)
+            return Part(self._authors.order.known(word) if word else AGENT, place)
+        key = place.rpartition("/")[2].removesuffix(".json")
+        return Part(self._memories(context).get(key, AGENT), place)
+
+    def _memories(self, context: ToolContext) -> dict[str, str]:
+        name = context.agent.name
+        return self._authors.of_memories(name, read_memories(context.org, name))
 
     def _places(self, call: ToolCall, tool: Tool, context: ToolContext) -> Iterator[str]:
         """Yield the files and folders that a call may look at."""

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 
 from lemming.agents import Agent
 from lemming.config import Config
+from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org_blocks import TRUST_OF_TOOLS, Trust
+from lemming.organisation import Organisation
+from lemming.paths import memory_file
 from lemming.patterns import is_named
 from lemming.providers import is_channel, is_person
 from lemming.trust.order import AGENT, TrustOrder
+from lemming.trust.vouches import Vouch, Vouches
 from lemming.when import holds
 
 OUTSIDE, OWNER = "outside", "owner"
@@ -20,8 +24,9 @@ OUTSIDE, OWNER = "outside", "owner"
 class Authors:
     """The authors of an organisation that tracks trust, by the resumes of one look at it."""
 
-    def __init__(self, config: Config, resumes: Mapping[str, Agent]) -> None:
+    def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent]) -> None:
         assert config.org.trust, "who tracks no trust is not asked"
+        self._org = org
         self.settings: Trust = config.org.trust
         self.order = TrustOrder(tuple(self.settings.order))
         self._config, self._resumes = config, resumes
@@ -29,7 +34,40 @@ class Authors:
 
     def of_entry(self, entry: OutboxEntry) -> str:
         """Return how far an entry is trusted: as its tag says, never above its author's base."""
-        return self.order.lowest((self.of_author(entry.agent, entry), self.order.in_tags(entry.tags)))
+        word = self.order.lowest((self.of_author(entry.agent, entry), self.order.in_tags(entry.tags)))
+        return self.vouched(word, entry.identity)
+
+    def of_memories(self, agent_name: str, memories: Memories) -> dict[str, str]:
+        """Return how far an agent's memories are trusted, of those that say so, by key."""
+        found = {}
+        for key, word in memories.trust.items():
+            file, digest = memory_file(agent_name, key), memories.digests[key]
+            found[key] = self.vouched(self.order.known(word), file, digest.__str__)
+        return found
+
+    def vouched(self, word: str, what: str, digest: Callable[[], str] = str) -> str:
+        """Return how far something is trusted that is trusted so, unless somebody vouches for it.
+
+        `digest` gives the SHA-256 of what it holds, for all but entries.
+        """
+        if not self.order.is_low(word):
+            return word
+        found = [it for it in self._vouches.get(what, ()) if not it.sha256 or it.sha256 == digest()]
+        return max([word, *(self.of_author(it.person) for it in found)], key=self.order.rank)
+
+    @cached_property
+    def _vouches(self) -> dict[str, list[Vouch]]:
+        """What people vouch for who are trusted as far as agents are, or further."""
+        people = [name for name in self._resumes if self._is_person(name)]
+        by_what: dict[str, list[Vouch]] = {}
+        for vouch in self._org.own(Vouches).by(people):
+            if not self.order.is_low(self.of_author(vouch.person)):
+                by_what.setdefault(vouch.what, []).append(vouch)
+        return by_what
+
+    def _is_person(self, name: str) -> bool:
+        entry = self._config.models.get(self._resumes[name].model.key)
+        return entry is not None and is_person(entry.provider, self._config.org.plugins)
 
     def of_author(self, author: str, entry: OutboxEntry | None = None) -> str:
         """Return an author's base; with an entry of a channel, as what the channel verified makes it."""
@@ -64,8 +102,7 @@ class Authors:
             return OUTSIDE
         if entry is not None and is_channel(entry.provider, config.org.plugins):
             return OUTSIDE
-        is_owner = entry is not None and is_person(entry.provider, config.org.plugins)
-        return OWNER if is_owner else AGENT
+        return OWNER if self._is_person(author) else AGENT
 
     @cached_property
     def _channels(self) -> frozenset[str]:

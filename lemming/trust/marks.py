@@ -16,13 +16,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.files import fs
-from lemming.files.descriptors import walk
+from lemming.files.descriptors import open_regular, walk
 from lemming.files.effects import FileEffect
 from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.organisation import Organisation, OrgPath
 from lemming.paths import TRUST
 from lemming.trust.authors import Authors
-from lemming.trust.order import Part
+from lemming.trust.order import AGENT, Part
 
 ALL = ".all.json"
 MARK_LIMIT_BYTES = 64 << 10
@@ -94,6 +94,11 @@ class Marks:
 
     def of(self, place: str) -> Part:
         """Return how far a file is trusted; `place` as in `FileEffect.place`."""
+        word = self._authors.vouched(self.marked(place), place, lambda: self._digest(place))
+        return Part(word, place)
+
+    def marked(self, place: str) -> str:
+        """Return how far a file is trusted if nobody vouches for it."""
         order = self._authors.order
         words = [self._of_home(place)]
         if self._has_any:
@@ -101,7 +106,7 @@ class Marks:
             above = [mark for mark in map(self._mark, self._above(place)) if mark]
             words += [mark.word for mark in above if own is None or mark.tick >= own.tick]
             words += [own.word] if own else []
-        return Part(order.lowest(words), place)
+        return order.lowest(words)
 
     def below(self, place: str) -> Iterator[Part]:
         """Yield how far files below a folder are trusted, where any mark says so, and the folder's home.
@@ -118,19 +123,28 @@ class Marks:
             if (mark := self._mark(where)) and _is_below(mark, where, place):
                 word = self._authors.order.known(mark.word)
                 if self._authors.order.is_low(word) and self._is_there(mark.file):
-                    yield Part(word, mark.file or where)
+                    yield self.of(mark.file) if _is_one_file(mark.file) else Part(word, mark.file or where)
 
     def _is_there(self, file: str) -> bool:
         """Return whether there is a file that a mark is about."""
-        is_one_file = file and not file.endswith("/")
-        return not is_one_file or file in self._staged or os.path.lexists(os.path.join(self._org.base, file))
+        return (
+            not _is_one_file(file)
+            or file in self._staged
+            or os.path.lexists(os.path.join(self._org.base, file))
+        )
+
+    def _digest(self, place: str) -> str:
+        """Return the SHA-256 of a file, in hex; empty for what is none."""
+        if place in self._staged:
+            return sha256(self._staged[place]).hexdigest()
+        return digest_of(self._org, place)
 
     def _of_home(self, place: str) -> str:
         """Return how far a file is trusted because of whose workspace it is in."""
         folder = place.split("/", 3)
         if folder[0] == "agents" and len(folder) > 2 and folder[2] == "workspace":
             return self._authors.of_author(folder[1])
-        return self._authors.order.words[-1]
+        return AGENT
 
     @staticmethod
     def _above(place: str) -> Iterator[str]:
@@ -155,8 +169,22 @@ class Marks:
             return self._org.files.value(where, _decoded, limit_bytes=MARK_LIMIT_BYTES)
         except FileNotFoundError:
             return None
-        except OSError:
+        except (OSError, ValueError):
             return _DAMAGED
+
+
+def digest_of(base: OrgPath, place: str) -> str:
+    """Return the SHA-256 of a file of any size, in hex; empty for what is no regular file."""
+    with suppress(OSError, ValueError), open_regular(os.path.join(base, place)) as file:
+        digest = sha256()
+        while block := file.read(1 << 20):
+            digest.update(block)
+        return digest.hexdigest()
+    return ""
+
+
+def _is_one_file(file: str) -> bool:
+    return bool(file) and not file.endswith("/")
 
 
 def _is_below(mark: Mark, where: str, place: str) -> bool:

@@ -50,8 +50,8 @@ class TurnTrust:
         """Note what a call has given: how far its result is trusted, and the files that it touched."""
         for source in told.get("from", ()):
             self.lower(source["is"], source["of"])
-        for place, word in told.get("bears", {}).items():
-            self._bears[place] = Part(word, place)
+        for place, source in told.get("bears", {}).items():
+            self._bears[place] = Part(source["is"], source["of"])
         self._marked.update(told.get("marked", ()))
         self._below.update(told.get("below", ()))
 

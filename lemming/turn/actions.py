@@ -22,6 +22,7 @@ STEPS = 8
 """Model calls a turn may make where the resume does not say: an action is one call."""
 
 _TEXT = {"type": "string"}
+_END = re.compile(r"<(?=\s*/?\s*tool_(?:response|call))", re.IGNORECASE)
 _FENCED = re.compile(r"(?:<tool_call>|```(?:json)?)\s*(.*?)\s*(?:</tool_call>|```|\Z)", re.DOTALL)
 _OWN: Sequence[Mapping[str, Any]] = (
     {
@@ -99,7 +100,7 @@ def _schema_of(action: Mapping[str, Any]) -> dict[str, Any]:
 
 def responses(results: Iterable[Mapping[str, Any]]) -> Message:
     """Return the message that shows what the last action came to, within the same turn."""
-    lines = [quoted(to_line(_response(one))) for one in results]
+    lines = [_END.sub("\\\\u003c", quoted(to_line(_response(one)))) for one in results]
     text = "\n".join(f"<tool_response>\n{line}\n</tool_response>" for line in lines)
     return {"role": "user", "content": text}
 

@@ -59,7 +59,7 @@ class TrustLabels(Labels):
 
     def line(self, entry: OutboxEntry) -> str:
         """Return an entry on one line, which begins with how far it is trusted."""
-        return f'{{"trust":"{self._of_entry(entry)}",{entry.line[1:]}'
+        return f'{{"trust": "{self._of_entry(entry)}", {entry.line[1:]}'
 
     def entry(self, entry: OutboxEntry) -> Json:
         """Return an entry as JSON values, with how far it is trusted."""

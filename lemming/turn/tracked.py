@@ -46,11 +46,11 @@ class Tracker:
         from lemming.trust.order import AGENT
 
         self._now, self._agent, self._entry, self._memories = now, agent, entry, memories
-        self._authors = Authors(now.config, now.mail.resumes)
+        self._authors = Authors(now.org, now.config, now.mail.resumes)
         self._order = self._authors.order
         self._marks = Marks(now.org, self._authors, held)
         self._own = self._order.lowest((AGENT, self._authors.of_author(agent.name)))
-        self._words = {key: self._order.known(word) for key, word in memories.trust.items()}
+        self._words = self._authors.of_memories(agent.name, memories)
 
     @property
     def labels(self) -> TrustLabels:
@@ -95,9 +95,9 @@ class Tracker:
         from lemming.trust.order import Part
 
         keeper = str(job["target"])
-        word = read_memories(self._now.org, keeper).trust.get(MEMORY)
-        if word and str(job["job"]).startswith(f"{keeper}."):
-            yield Part(self._order.known(word), paths.memory_file(keeper, MEMORY))
+        words = self._authors.of_memories(keeper, read_memories(self._now.org, keeper))
+        if MEMORY in words and str(job["job"]).startswith(f"{keeper}."):
+            yield Part(words[MEMORY], paths.memory_file(keeper, MEMORY))
 
     def _files_of_context(self) -> Iterator[Part]:
         """Yield how far each context file is trusted, in their order."""

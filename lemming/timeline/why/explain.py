@@ -77,7 +77,7 @@ def sources(root: Thing) -> list[tuple[Thing, TracedTurn]]:
 
 
 def _find_target(writings: Writings, target: str) -> Thing:
-    path = _path_of(writings, target)
+    path = path_of(writings, target)
     here = read_file(writings.base, path)
     write = writings.last_write(path)
     if write is None or (here is not None and sha256(here).hexdigest() != write.digest):
@@ -118,7 +118,7 @@ def _other_hands(writings: Writings, thing: Thing, write: Write) -> list[str]:
     return others
 
 
-def _path_of(writings: Writings, target: str) -> str:
+def path_of(writings: Writings, target: str) -> str:
     """Return the path a person means: relative to the organisation, or absolute for one outside it."""
     base, parts = writings.base, target.split("/")
     if len(parts) == 3 and parts[1] == "memory" and paths.AGENT_NAME.match(parts[0]):

@@ -19,7 +19,12 @@ from lemming.timeline.record import TurnRecord
 
 # A section's mark is made from its text, so nothing inside the text can end it.
 _SECTION = re.compile(r"^# ([^\n]*)\n<<<DATA ([0-9a-f]{10}|[0-9a-f]{32})\n(.*?)\n\2 DATA>>>", re.M | re.S)
-_ENTRY = re.compile(r'\{"id": "([A-Za-z0-9]+)", "from": "([a-z0-9_-]+)", "tick": (\d+), ')
+_TRUST = r"[a-z][a-z0-9_-]*"
+_LABEL = re.compile(rf"\[trust: {_TRUST}\] ")
+_TITLE = re.compile(rf" \(trust: {_TRUST}\)\Z")
+_ENTRY = re.compile(
+    r'\{(?:"trust": "[a-z][a-z0-9_-]*", )?"id": "([A-Za-z0-9]+)", "from": "([a-z0-9_-]+)", "tick": (\d+), '
+)
 _FILE, _NEW = "File: ", "New entries"
 _ENTRY_SECTIONS = (_NEW, "Entries you have seen before", "Your own latest entries")
 
@@ -56,7 +61,10 @@ def sight_of(turn: TurnRecord, agents: Collection[str]) -> Shown:
     files = list(_context_files(turn))
     if not last.startswith("# Your memory\n"):
         return _brief_sight(turn, last, files, agents)
-    sections = [(match[1], match[3]) for match in _SECTION.finditer(last)]
+    is_tracked = bool(turn.started.trust)
+    sections = [
+        (_TITLE.sub("", match[1]) if is_tracked else match[1], match[3]) for match in _SECTION.finditer(last)
+    ]
     labels = {f"{_FILE}{label}": path for path, label in files}
     return Shown(
         entries=[
@@ -105,8 +113,10 @@ def _context_files(turn: TurnRecord) -> Iterator[tuple[str, str]]:
 def _brief_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]], agents: Collection[str]) -> Shown:
     labels = {label: path for path, label in files}
     shown: dict[str, str] = {}
+    is_tracked = bool(turn.started and turn.started.trust)
     for line in text.split("\n"):
-        name, colon, rest = line.partition(": ")
+        name, colon, rest = (_LABEL.sub("", line, count=1) if is_tracked else line).partition(": ")
+        name = _TITLE.sub("", name) if is_tracked else name
         if colon and name not in shown:
             shown[name] = rest
     return Shown(
