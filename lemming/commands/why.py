@@ -13,7 +13,7 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_json, tell, width_of
 from lemming.timeline.why.explain import explain, keep_only, sources
 from lemming.timeline.why.things import Thing
-from lemming.timeline.why.trusted import Step, way_of
+from lemming.timeline.why.trusted import TrustStep, way_of
 from lemming.timeline.why.writings import Writings
 
 LINES_ON_A_SCREEN = 40
@@ -82,7 +82,7 @@ def why(
         tell(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
 
 
-def _said_of(way: list[Step]) -> list[str]:
+def _said_of(way: list[TrustStep]) -> list[str]:
     """Return lines about the way on which something came to be trusted less than what agents write."""
     lines = [painted("trusted less, because of where it came from", "bold")] if way else []
     for step in way:

@@ -22,7 +22,7 @@ GAVE_BEFORE = " gave before"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class TrustStep:
     """One thing on the way: trusted as `trust`, since the turn that wrote it was, because of `because`.
 
     Without a tick no turn wrote it: that is where it came from. `vouched`: the entries of people who vouch
@@ -41,10 +41,10 @@ class Step:
         return {**asdict(self), "vouched": [*self.vouched]}
 
 
-def way_of(writings: Writings, path: str) -> list[Step]:
+def way_of(writings: Writings, path: str) -> list[TrustStep]:
     """Return the way of a file, a memory or an entry, itself first; nothing where no turn trusted it less."""
     vouches = _vouches(writings)
-    steps: list[Step] = []
+    steps: list[TrustStep] = []
     source, word = path, ""
     turn: TurnRecord | None = None
     while source and len(steps) < MOST_STEPS:
@@ -53,7 +53,7 @@ def way_of(writings: Writings, path: str) -> list[Step]:
         because = next(iter(told.get("from", ())), None)
         if not (steps or because):
             break
-        step = Step(what=_named(source), trust=told["is"] if because else word)
+        step = TrustStep(what=_named(source), trust=told["is"] if because else word)
         if turn and because:
             step = replace(step, tick=turn.tick, agent=turn.agent, because=because["of"])
         steps.append(replace(step, vouched=tuple(vouches.get(step.what, ()))))
