@@ -178,10 +178,8 @@ class JournaledAnswers:
 
     def _run(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Run a tool; one that reaches outside is announced, once what it may look at is on the disk."""
-        tool, tracing = (
-            self._toolset.allowed(self._inputs.agent, self._settings).get(call.tool),
-            self._tracing,
-        )
+        tracing = self._tracing
+        tool = self._toolset.allowed(self._inputs.agent, self._settings).get(call.tool)
         if tool is not None and not isinstance(tool, EngineTool):  # it sees the disk only
             self._commits.write_held()
         context = self._context(index, at, staged)
@@ -192,7 +190,7 @@ class JournaledAnswers:
         said: Sequence[GateVerdict] = ()
         leave: dict[str, Any] | None = None
         if self._gates and tool is not None and index not in self._started:
-            self._gates.note_trust(self._inputs.trust, self._finished.values())
+            self._gates.trust = tracing.word if tracing else ""
             passed = self._gates.passed(self._runtime, index, call, tool, context, self._holding)
             if isinstance(passed, ToolResult):
                 return passed
@@ -200,6 +198,8 @@ class JournaledAnswers:
             context = replace(context, look=partial(self._gates.look_at_result, tool, call))
         if tracing:
             tracing.look(call, tool, context)
+            if self._gates:
+                self._gates.trust = tracing.word_after
         if tool is not None and not tool.repeatable:
             if index in self._started:
                 return replace(INTERRUPTED, leave=self._started[index].leave or None)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,7 +15,6 @@ from lemming.files.effects import FileEffect
 from lemming.gates.checks import asking
 from lemming.gates.gate import GateVerdict, Rule, rules_of
 from lemming.gates.look import Check, Looked, look, rules_at
-from lemming.journal.records import ToolFinished
 from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -45,7 +44,10 @@ class Asking(NamedTuple):
 
 @dataclass
 class CallGates:
-    """The gates at an agent's calls, and at what they give; `trust`: how far its turn is trusted by now."""
+    """The gates at an agent's calls, and at what they give.
+
+    `trust`: how far its turn is trusted by now, at a result how far it will be; empty: nobody tracks that.
+    """
 
     calls: Sequence[Rule]
     results: Sequence[Rule]
@@ -60,18 +62,6 @@ class CallGates:
         rules = rules_for(agent, settings)
         calls, results = rules_at(rules, "call"), rules_at(rules, "result")
         return cls(calls, results, agent, settings, tick) if calls or results else None
-
-    def note_trust(self, recorded: Mapping[str, Any], finished: Iterable[ToolFinished]) -> None:
-        """Note how far the turn is trusted by now; nothing where nobody tracks that."""
-        if not recorded:
-            return
-        from lemming.trust.turn import TurnTrust
-
-        turn = TurnTrust(recorded, self.agent.name, self.tick)
-        for record in finished:
-            if record.trust:
-                turn.lower(record.trust["is"], record.tool)
-        self.trust = turn.word
 
     def passed(
         self,

@@ -43,6 +43,16 @@ class Tracing:
         self._given: dict[str, Any] = {}
         self._marks: Marks | None = None
 
+    @property
+    def word(self) -> str:
+        """How far the turn is trusted by now."""
+        return self._turn.word
+
+    @property
+    def word_after(self) -> str:
+        """How far it will be, once it has been given what the call gives that was looked at last."""
+        return self._authors.order.lowest((self.word, self._given.get("is", self.word)))
+
     def take(self, result: ToolResult) -> None:
         """Note what a call gave, recorded or live, as the turn does."""
         self._turn.take(result.trust)

@@ -80,8 +80,9 @@ class InGates:
     def memories(self, memories: Memories) -> Memories:
         """Return memories as they may be shown."""
         values = {}
+        words = self._authors.of_memories(self._agent.name, memories) if self._authors else {}
         for key, value in memories.values.items():
-            told = {"key": key, **self._trust(memories.trust.get(key, AGENT))}
+            told = {"key": key, **self._trust(words.get(key, AGENT))}
             values[key] = self._value("memory", told, value, f"memory {key}")
         return memories._replace(values=values)
 
@@ -146,7 +147,7 @@ def look_at_shown(
         told["ahead"] = leave_ahead(now.mail, agent, leave_used)
     if not (of_showing := rules_at(rules, "in")):
         return shown, told
-    authors = Authors(now.config, now.mail.resumes) if settings.trust else None
+    authors = Authors(now.org, now.config, now.mail.resumes) if settings.trust else None
     gates = InGates(of_showing, agent, now.tick, settings.plugins, authors)
     passed = ToShow(
         task=gates.task(shown.task) if shown.task else None,
