@@ -22,7 +22,7 @@ from lemming.files.effects import FileEffect, apply_effect
 from lemming.files.jsontext import JsonProblem, parse, pretty
 from lemming.files.stamps import is_there
 from lemming.organisation import Organisation
-from lemming.redaction import redact_bytes, redact_json
+from lemming.redaction import redact_json
 
 MEMORY_LIMIT_BYTES = 256 << 10
 _READ_LIMIT_BYTES = MEMORY_LIMIT_BYTES + 64  # beside its value, the engine says how far it is trusted
@@ -172,9 +172,8 @@ def save_memory(
     it would replace a damaged file.
     """
     base = paths.as_base(base_path)
-    effect = memory_effect(agent_name, key, value, now := _now(clock))
-    if redact_bytes(effect.content) != effect.content:
-        effect = memory_effect(agent_name, key, redact_json(value), now)
+    memory_effect(agent_name, key, value, now := _now(clock))  # refuses what is no value
+    effect = memory_effect(agent_name, key, redact_json(value), now)
     require_intact(base, agent_name, key)
     apply_effect(base, effect)
 

@@ -27,7 +27,7 @@ from lemming.files.jsontext import pretty, to_line
 from lemming.kinds import MessageKind
 from lemming.organisation import OrgPath
 from lemming.quoting import quoted
-from lemming.redaction import redact_bytes, redact_json
+from lemming.redaction import redact_json
 from lemming.times.spoken import moment_of
 
 ENTRY_LIMIT_BYTES = 256 << 10
@@ -352,8 +352,6 @@ def cleanup_old_outbox_entries(
 
 
 def _without_secrets(entry: OutboxEntry) -> OutboxEntry:
-    if redact_bytes(entry.content) == entry.content:
-        return entry
     return replace(entry, payload=redact_json(entry.payload), tags=redact_json(entry.tags))
 
 

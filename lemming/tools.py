@@ -32,6 +32,7 @@ from lemming.kinds import ToolClass as ToolClass
 from lemming.organisation import Organisation, OrgPath
 from lemming.patterns import is_named
 from lemming.plugins.registry import offered, register, unregister
+from lemming.redaction import redact_content
 from lemming.tool_context import ToolContext as ToolContext
 from lemming.toolset import OwnToolset, Toolset, ToolSource
 
@@ -244,7 +245,7 @@ class EngineTool(Tool):
             state = read_state(org, agent_name)
             amend_state(org, agent_name, replace(state, passed_on=state.passed_on + result.passed_on))
         for effect in result.effects:
-            apply_effect(base, effect)
+            apply_effect(base, effect._replace(content=redact_content(effect.content)))
         return result
 
     @property

@@ -38,6 +38,7 @@ from lemming.clock import parse_timestamp
 from lemming.errors import ConfigError, RateLimited, RequestRejected, Unavailable
 from lemming.files import fs
 from lemming.kinds import MessageKind
+from lemming.redaction import redact_content
 
 Encryption = Literal["ssl", "starttls", "none"]
 MOST_AT_ONCE = 50
@@ -180,7 +181,7 @@ class MailChannel(Channel):
 
     def _saved(self, context: ChannelContext, attachment: Attachment) -> str:
         path = f"{paths.workspace_folder(context.agent.name)}/mail/{attachment.folder}/{attachment.name}"
-        fs.publish(context.org.base, path, attachment.content, sync=context.syncs)
+        fs.publish(context.org.base, path, redact_content(attachment.content), sync=context.syncs)
         return path
 
     def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:

@@ -15,7 +15,7 @@ from lemming.errors import LemmingError, ProviderError, RequestRejected, TimedOu
 from lemming.llm.in_words import in_words
 from lemming.plugins.errors import provider_error
 from lemming.providers import LLMProvider, Reply, Request
-from lemming.redaction import excerpt, redact_reply
+from lemming.redaction import excerpt, redact_foreign
 
 _LONGEST_MESSAGE_CHARS = 400
 
@@ -58,7 +58,7 @@ def checked(reply: Any) -> Reply:
     if not isinstance(reply, Reply) or not isinstance(reply.text, str):
         found = reply.text if isinstance(reply, Reply) else reply
         raise RequestRejected(f"the provider returned {type(found).__name__}, not text")
-    text = redact_reply(reply.text)  # here, where a call was made: only this machine may know its key
+    text = redact_foreign(reply.text)  # here, where a call was made: only this machine may know its key
     try:
         text.encode()
     except UnicodeEncodeError:  # half of a surrogate pair is not text and cannot be written to any file

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from lemming.errors import Unavailable
 from lemming.files.jsontext import JsonProblem, compact, parse
-from lemming.redaction import excerpt, redact_values
+from lemming.redaction import excerpt, redact_foreign, unfinished
 
 Hear = Callable[[str], object]
 """Called with each piece of text of an answer, as it comes."""
@@ -30,6 +30,7 @@ class WholeWords:
         """Take a piece of text."""
         self._held += piece
         end = max(map(self._held.rfind, " \n\t")) + 1
+        end = min(end, len(self._held) - unfinished(self._held)[0])
         if end or len(self._held) > LONGEST_HELD:
             self._tell(end or len(self._held))
 
@@ -40,7 +41,7 @@ class WholeWords:
     def _tell(self, end: int) -> None:
         text, self._held = self._held[:end], self._held[end:]
         if text:
-            self._hear(redact_values(text))
+            self._hear(redact_foreign(text))
 
 
 class Stream(Protocol):

@@ -19,6 +19,7 @@ from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about
 from lemming.files.jsontext import compact, pretty
 from lemming.organisation import Organisation, OrgPath
+from lemming.redaction import redact_foreign, redact_json
 
 LOCK_FILE = "config/mcp.lock.json"
 LOCK_LIMIT_BYTES = 16 << 20
@@ -109,10 +110,10 @@ def known_tool(said: Mapping[str, Any]) -> KnownTool | str:
     name = said["name"]
     if not TOOL_NAME.match(name):
         return "its name has characters beside letters, digits, _, - and ."
-    schema = plain_text(said["input_schema"])
+    schema = redact_json(plain_text(said["input_schema"]))
     if len(compact(schema)) > SCHEMA_BYTES:
         return f"the schema of its arguments is longer than {SCHEMA_BYTES} bytes"
-    description = " ".join(plain_text(said["description"] or "").split())
+    description = redact_foreign(" ".join(plain_text(said["description"] or "").split()))
     if len(description) > DESCRIPTION_CHARS:
         description = f"{description[:DESCRIPTION_CHARS].rstrip()}... (cut)"
     return KnownTool(

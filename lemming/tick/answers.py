@@ -37,12 +37,13 @@ from lemming.llm.pricing import check_credits, usage_of
 from lemming.logging_config import EngineLog
 from lemming.models import ModelEntry
 from lemming.providers import Finish, Message, Reply, Request
-from lemming.redaction import redact_json, redact_reply, redact_values
+from lemming.redaction import redact_json, redact_values
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn
 from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
+from lemming.toolbox.left_over import is_left_by, without_secrets
 from lemming.tools import EngineTool, ToolContext, ToolResult
 from lemming.toolset import Toolset
 from lemming.turn.results import INTERRUPTED
@@ -202,6 +203,8 @@ class JournaledAnswers:
                 self._gates.trust = tracing.word_after
         if tool is not None and not tool.repeatable:
             if index in self._started:
+                if is_left_by(tool):
+                    without_secrets(context)  # its files are there, whatever became of it
                 return replace(INTERRUPTED, leave=self._started[index].leave or None)
             try:
                 self._write(staged)
@@ -288,7 +291,7 @@ class JournaledAnswers:
             call=call,
             at=reply.at or self._runtime.now(),
             # More than the contract takes need not be kept whole: a line of the journal has its limit too.
-            text=redact_reply(reply.text[: 2 * REPLY_LIMIT_BYTES]),
+            text=redact_values(reply.text[: 2 * REPLY_LIMIT_BYTES]),
             finish=reply.finish if reply.finish in FINISHES else "stop",
             model=redact_values(str(reply.model or entry.model))[:200],
             input_tokens=usage.input_tokens,

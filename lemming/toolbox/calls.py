@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from dataclasses import replace
 from typing import Any
 
-from lemming.contract import NewEntry
 from lemming.deadlines import LeftBehind, run_on_thread
 from lemming.errors import (
     OUTCOME_CODES,
@@ -19,7 +19,15 @@ from lemming.errors import (
     ToolError,
 )
 from lemming.plugins.errors import words_of
-from lemming.tools import EngineTool, Tool, ToolContext, ToolResult, interrupted
+from lemming.redaction import holds_mark, redact_content, redact_foreign, redact_json
+from lemming.toolbox import left_over
+from lemming.tools import EngineTool, Tool, ToolClass, ToolContext, ToolResult, interrupted
+
+_STAGED: tuple[ToolClass, ...] = ("read", "write", "administer")
+_COARSEST_CLOCK_S = 2.0  # a file's time of change may lie so much before the clock's
+_TAKEN_OUT = (
+    "not called: a secret was taken out of its arguments, so it would not do what was said; leave it out"
+)
 
 
 def call_tool(
@@ -36,10 +44,26 @@ def call_tool(
         return _failed(str(error), "denied")
     except ToolError as error:
         return _failed(str(error), error.outcome)
+    if not left_over.is_left_by(tool):
+        return _called(tool, arguments, context, stop)
+    began_s = time.time() - _COARSEST_CLOCK_S
+    result = _called(tool, arguments, context, stop)
+    said = left_over.without_secrets(context, began_s)
+    return replace(result, output=f"{result.output}\n{said}") if said else result
+
+
+def _only_stages(tool: Tool) -> bool:
+    """Return whether all that a call does is written by the engine, so that what it does can be seen."""
+    return isinstance(tool, EngineTool) and tool.tool_class in _STAGED
+
+
+def _called(tool: Tool, arguments: Any, context: ToolContext, stop: threading.Event | None) -> ToolResult:
     try:
         if not isinstance(arguments, dict):
-            raise InvalidArguments(f"{name}: args must be an object")
+            raise InvalidArguments(f"{tool.name}: args must be an object")
         checked = tool.check(arguments)
+        if not _only_stages(tool) and holds_mark(arguments):
+            return _failed(f"{tool.name}: {_TAKEN_OUT}", "denied")
         context = replace(context, limit_s=limit_of(tool, context), stop=stop)
         if tool.keeps_deadline:
             return _readable(tool, tool.invoke(context, checked), context)
@@ -56,12 +80,12 @@ def call_tool(
     except LemmingError as error:
         return _failed(str(error), context=context)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: becomes a recorded result
-        return _failed(f"{name} failed: {words_of(error)}", context=context)
+        return _failed(f"{tool.name} failed: {words_of(error)}", context=context)
 
 
 def _failed(why: str, outcome: Outcome = "failed", context: ToolContext | None = None) -> ToolResult:
     """Return the result of a call that came to nothing; `context` where the words may be another's."""
-    result = ToolResult(False, why, outcome=outcome)
+    result = ToolResult(False, redact_foreign(why), outcome=outcome)
     if context is not None and context.look:
         result = context.look(result)
     return replace(result, output=_cut(result.output, Tool.output_limit_bytes))
@@ -111,22 +135,30 @@ def _readable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
     if result.outcome not in OUTCOME_CODES:
         raise ToolError(f"{tool.name} returned the outcome {result.outcome!r}: {', '.join(OUTCOME_CODES)}")
     if tool.stages_files and not isinstance(tool, EngineTool):
-        return result  # it has cut its output itself, and says where the whole is
+        return _without_secrets(result)  # it has cut its output itself, and says where the whole is
+    result = _without_secrets(replace(result, output=redact_foreign(result.output)))
     if context.look:
         result = context.look(result)
     output = _cut(result.output, tool.output_limit_bytes)
-    return (
-        replace(result, output=output)
-        if isinstance(tool, EngineTool)
-        else ToolResult(
-            result.success, output, outcome=result.outcome, entries=_asks(result), verdicts=result.verdicts
-        )
+    if isinstance(tool, EngineTool):
+        return replace(result, output=output)
+    asks = result.entries if result.outcome == "pending" else ()  # others are for tools that stage them
+    return ToolResult(result.success, output, outcome=result.outcome, entries=asks, verdicts=result.verdicts)
+
+
+def _without_secrets(result: ToolResult) -> ToolResult:
+    """Return a result whose files and entries hold no secret."""
+    if not (result.effects or result.entries):
+        return result
+    effects = tuple(
+        effect if effect.removes else effect._replace(content=redact_content(effect.content))
+        for effect in result.effects
     )
-
-
-def _asks(result: ToolResult) -> tuple[NewEntry, ...]:
-    """Return the entries of a call that waits for an answer; other entries are for tools that stage them."""
-    return result.entries if result.outcome == "pending" else ()
+    entries = tuple(
+        entry._replace(payload=redact_json(entry.payload), tags=redact_json(entry.tags))
+        for entry in result.entries
+    )
+    return replace(result, effects=effects, entries=entries)
 
 
 def _cut(text: str, limit_bytes: int) -> str:

@@ -10,6 +10,7 @@ from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.files.fitting import about
+from lemming.redaction import redact_half
 from lemming.tools import ANYWHERE, NOWHERE, EngineTool, Places, ToolContext, ToolResult
 
 COMMAND_LIMIT_BYTES = 64 << 10
@@ -62,7 +63,7 @@ class Shell(EngineTool):
         text = outcome.output.decode("utf-8", "replace")
         cut = f"\n[output cut: the first {len(outcome.output)} of {outcome.output_bytes} bytes are shown]"
         is_cut = outcome.output_bytes > len(outcome.output)
-        said = f"{how}\n{text}{cut if is_cut else ''}".rstrip()
+        said = f"{how}\n{redact_half(text) + cut if is_cut else text}".rstrip()
         if verdict.ended == "timeout":
             return ToolResult(False, said, outcome="timed_out")
         return ToolResult(how == "exit status 0", said)

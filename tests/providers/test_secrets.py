@@ -18,7 +18,7 @@ from lemming.llm.circuit import circuit_name
 from lemming.logging_config import log_agent_action
 from lemming.memory import load_memory, save_memory
 from lemming.messages import send
-from lemming.redaction import excerpt, name_variables, redact_reply, redact_values, refresh
+from lemming.redaction import excerpt, name_variables, redact_foreign, redact_values, refresh
 from lemming.testing import make_org, resume, tree
 
 KEY = "p4t-hush/hush+42"
@@ -61,8 +61,8 @@ def test_a_key_that_hides_behind_escapes_of_json_is_found() -> None:
         refresh()
         hidden = '{"text": "\\u00' + f"{ord(KEY[0]):02x}" + KEY[1:].replace("/", "\\/") + '"}'
         assert json.loads(hidden)["text"] == KEY
-        assert redact_reply(hidden) == '{"text": "[redacted FOO_AUTH]"}'
-        assert redact_reply('{"text": "a \\u0041 \\/ b"}') == '{"text": "a \\u0041 \\/ b"}'
+        assert redact_foreign(hidden) == '{"text": "[redacted FOO_AUTH]"}'
+        assert redact_foreign('{"text": "a \\u0041 \\/ b"}') == '{"text": "a \\u0041 \\/ b"}'
 
 
 @pytest.mark.parametrize("before", ["", "x", "xy", "me:", "Bearer "])

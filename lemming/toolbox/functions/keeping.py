@@ -13,7 +13,7 @@ from lemming.agents import FileAccess
 from lemming.errors import DiskError, LemmingError
 from lemming.files.effects import FileEffect
 from lemming.memory import memory_effect
-from lemming.redaction import redact_bytes, redact_json
+from lemming.redaction import redact_foreign
 from lemming.sandbox.quota import FolderSize
 from lemming.tool_context import ToolContext
 from lemming.toolbox.functions.body import Done
@@ -28,10 +28,10 @@ def with_effects(tool: Tool, context: ToolContext, done: Done) -> ToolResult:
     """Return a call's result with the files that it wants written, and its output cut where it is long."""
     wanted = done.wanted
     effects = [*_memories(context, wanted.memories)]
-    entries = tuple(entry._replace(payload=redact_json(entry.payload)) for entry in wanted.entries)
-    result = context.look(done.result) if context.look else done.result
+    result = replace(done.result, output=redact_foreign(done.result.output))
+    result = context.look(result) if context.look else result
     output, kept = shortened(context, result.output, tool.name, tool.output_limit_bytes)
-    return replace(result, output=output, effects=(*effects, *kept), entries=entries)
+    return replace(result, output=output, effects=(*effects, *kept), entries=tuple(wanted.entries))
 
 
 def shortened(
@@ -46,7 +46,7 @@ def shortened(
         return raw.decode(), ()
     shown = raw[:limit_bytes].decode("utf-8", "ignore")
     note = f"[cut: the first {limit_bytes} of {len(raw)} bytes are shown"
-    whole = redact_bytes(raw[:WHOLE_BYTES].decode("utf-8", "ignore").encode())
+    whole = raw[:WHOLE_BYTES].decode("utf-8", "ignore").encode()
     path = f"workspace/{RESULTS}/{context.tick:08d}-{context.index}-{tool}.txt"
     try:
         place = resolve(_at_home(context).agent, context.base, path, "write", caller=tool)
@@ -79,7 +79,7 @@ def require_writable(context: ToolContext, effect: FileEffect, *, caller: str) -
 
 def _memories(context: ToolContext, wanted: dict[str, object]) -> Iterator[FileEffect]:
     for key, value in wanted.items():
-        yield memory_effect(context.agent.name, key, redact_json(value), context.now)
+        yield memory_effect(context.agent.name, key, value, context.now)
 
 
 def _at_home(context: ToolContext) -> ToolContext:

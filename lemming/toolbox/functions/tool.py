@@ -14,6 +14,7 @@ from lemming.declared import TOOL_NAME, TOOL_NAME_RULE, declared
 from lemming.errors import ConfigError, InvalidArguments
 from lemming.files.jsontext import compact
 from lemming.logging_config import EngineLog
+from lemming.redaction import redact_json
 from lemming.tool_context import CallEffects, ToolContext
 from lemming.toolbox.functions import caching, keeping
 from lemming.toolbox.functions.body import Done, run
@@ -150,6 +151,8 @@ def _log(tool: FunctionTool, context: ToolContext, done: Done) -> None:
     with EngineLog(context.base) as log:
         for level, said, told in done.wanted.lines:
             write = log.warning if level == "warning" else log.info
-            write("tool_said", **{**told, **facts, "said": said})
+            write("tool_said", **redact_json({**told, **facts, "said": said}))
         if done.trace:
-            log.warning("tool_failed", **facts, why=done.result.output, steps=done.trace)
+            log.warning(
+                "tool_failed", **facts, **redact_json({"why": done.result.output, "steps": done.trace})
+            )

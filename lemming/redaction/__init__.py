@@ -2,11 +2,13 @@
 
 A secret is the value of an environment variable that the organisation names (`name_variables`), whose name
 says so, or that looks like a key or holds a password in an address: as it is, without the space around it,
-and as JSON, URLs and base64 write it. Texts from outside also lose what looks like a key to anybody.
+and as JSON, URLs, base64 and hex write it. What comes from outside, once, on its way in (`redact_foreign`),
+also loses what looks like a key to anybody, and what hides behind escapes. What is promised: docs/secrets.md.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -14,11 +16,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
+from lemming.redaction.hidden import texts_in
+from lemming.redaction.key_shapes import has_long_word, keys_in, may_hide
+
 _SECRET_NAME = re.compile(
     r"(?<!PUBLIC_)KEY(?!BOARD|MAP)|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL"
     r"|(?:\A|_)(?:PAT|PASS|AUTH|AUTHORIZATION|COOKIE)\Z",
     re.I,
 )
+LONGEST_LOOKED_AT = 1 << 20
+"""So many bytes of a file are looked at for what looks like a key, and for disguises."""
+
 _SHORTEST = 8  # anything shorter is found inside ordinary words
 _SHORTEST_NAMED = 6  # of a variable that is said to hold a key
 _SHORTEST_LONE_USER = 16  # an address's user without a password is a token when it is this long
@@ -32,7 +40,10 @@ _ORDINARY = re.compile(
 )
 _USERINFO = re.compile(r"(?:[a-z][a-z0-9+.-]*://)?(?P<userinfo>[^\s/?#]+)@", re.I)
 _ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)=([^&;#\s]+)")  # from a name's start only: else it is quadratic
-_ESCAPED = re.compile(r"\\u00([2-7][0-9a-f])|\\(/)", re.I)
+_DEPTH = 2  # a disguise in a disguise is looked through
+_SHORTEST_HALF = 6
+_LOOKS_LIKE_KEY = "key"
+_MARK = re.compile(r"\[redacted [^\]\s]{1,200}\]")
 _SHAPES = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)"
     r"|\beyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"  # a JSON web token
@@ -91,14 +102,53 @@ def redact_values(text: str) -> str:
     return text
 
 
-def redact_reply(text: str) -> str:
-    """Return a model's reply without secret values, those in it that JSON's escapes hide included."""
-    text = redact_values(text)
-    if "\\" in text:
-        unescaped = _ESCAPED.sub(_unescaped, text)
-        without = redact_values(unescaped)
-        return text if without == unescaped else without
-    return text
+def redact_foreign(text: str) -> str:
+    """Return a text from outside without secret values, in disguise or not, and without keys by their looks.
+
+    >>> redact_foreign("it is ghp_0123456789abcdefghij0123456789abcdef")
+    'it is [redacted key]'
+    """
+    if not may_hide(text):
+        return redact_values(text)
+    spans = sorted(_secrets_in(text, _DEPTH), key=lambda span: (span[0], -span[1]))
+    if not spans:
+        return text
+    pieces: list[str] = []
+    end = 0
+    for start, after, name in spans:
+        if start >= end:
+            pieces += text[end:start], f"[redacted {name}]"
+        end = max(end, after)
+    return "".join([*pieces, text[end:]])
+
+
+def unfinished(text: str) -> tuple[int, str]:
+    """Return how many characters at a text's end may be the beginning of a secret, and the secret's name."""
+    for secret in _known if _known is not None else refresh():
+        for length in range(min(len(secret.value) - 1, len(text)), _SHORTEST_HALF - 1, -1):
+            if text.endswith(secret.value[:length]):
+                return length, secret.name
+    return 0, ""
+
+
+def redact_half(text: str) -> str:
+    """Return a text that was cut off from outside without the half of a secret at its end."""
+    text = redact_foreign(text)
+    length, name = unfinished(text)
+    return f"{text[:-length]}[redacted {name}]" if length else text
+
+
+def holds_mark(value: Any) -> bool:
+    """Return whether a secret was taken out of a JSON value.
+
+    >>> holds_mark({"command": "echo [redacted API_KEY]"}), holds_mark(["it was [redacted]"])
+    (True, False)
+    """
+    if isinstance(value, str):
+        return _MARK.search(value) is not None
+    if isinstance(value, dict):
+        return any(holds_mark(key) or holds_mark(item) for key, item in value.items())
+    return isinstance(value, (list, tuple)) and any(map(holds_mark, value))
 
 
 def redact_bytes(text: bytes) -> bytes:
@@ -113,16 +163,34 @@ def redact_bytes(text: bytes) -> bytes:
     return text
 
 
+def redact_content(content: bytes) -> bytes:
+    """Return a file's content without secrets; in one that is no text, stars stand in their place.
+
+    Beyond `LONGEST_LOOKED_AT` bytes only values are found, as they are.
+
+    >>> redact_content(b"plain"), redact_content(bytes([0, 255]))
+    (b'plain', b'\\x00\\xff')
+    """
+    if len(content) <= LONGEST_LOOKED_AT:
+        with contextlib.suppress(UnicodeDecodeError):
+            return redact_foreign(content.decode()).encode()
+    for secret in _known if _known is not None else refresh():
+        content = content.replace(secret.raw, b"*" * len(secret.raw))  # of the same length: it stays readable
+    for start, end in keys_in(content[:LONGEST_LOOKED_AT].decode("latin-1")):
+        content = content[:start] + b"*" * (end - start) + content[end:]
+    return content
+
+
 def redact_json(value: Any) -> Any:
-    """Return a JSON value without secrets in its texts and keys; a number that looks like one stays a number.
+    """Return a JSON value from outside without secrets in its texts and keys; its numbers stay as they are.
 
     >>> redact_json({"ticks": [1, 2]})
     {'ticks': [1, 2]}
     """
     if isinstance(value, str):
-        return redact_values(value)
+        return redact_foreign(value)
     if isinstance(value, dict):
-        return {redact_values(key) if isinstance(key, str) else key: redact_json(item)
+        return {redact_foreign(key) if isinstance(key, str) else key: redact_json(item)
                 for key, item in value.items()}  # fmt: skip
     return [redact_json(item) for item in value] if isinstance(value, (list, tuple)) else value
 
@@ -134,7 +202,7 @@ def redact(text: str) -> str:
     '401: bad key [redacted]'
     """
     refresh()
-    return _SHAPES.sub("[redacted]", redact_values(text))
+    return redact_foreign(_SHAPES.sub("[redacted]", redact_values(text)))
 
 
 def excerpt(text: str, limit_chars: int = 200) -> str:
@@ -162,8 +230,13 @@ def holds_secret(text: str) -> bool:
     >>> holds_secret("--token=ghp_0123456789abcdef"), holds_secret("--read-only")
     (True, False)
     """
-    return bool(_SHAPES.search(text)) or any(
-        _SECRET_NAME.search(name) and len(value) >= _SHORTEST_NAMED for name, value in _ASSIGNED.findall(text)
+    return (
+        bool(_SHAPES.search(text))
+        or any(keys_in(text))
+        or any(
+            _SECRET_NAME.search(name) and len(value) >= _SHORTEST_NAMED
+            for name, value in _ASSIGNED.findall(text)
+        )
     )
 
 
@@ -187,6 +260,21 @@ def refresh() -> tuple[Secret, ...]:
         Secret(value, value.encode("utf-8", "surrogateescape"), name) for value, name in longest_first
     )
     return _known
+
+
+def _secrets_in(text: str, depth: int) -> Iterator[tuple[int, int, str]]:
+    """Yield where secrets stand in a text, and their names; it looks through so many disguises."""
+    for secret in _known if _known is not None else refresh():
+        start = text.find(secret.value)
+        while start >= 0:
+            yield start, start + len(secret.value), secret.name
+            start = text.find(secret.value, start + 1)
+    for start, end in keys_in(text):
+        yield start, end, _LOOKS_LIKE_KEY
+    if depth and ("\\" in text or "%" in text or "&#" in text or has_long_word(text)):
+        for inner, place in texts_in(text):
+            for start, end, name in _secrets_in(inner, depth - 1):
+                yield *place(start, end), name
 
 
 def _secret_values() -> Iterator[tuple[str, str]]:
@@ -226,12 +314,15 @@ def _parts_of_address(text: str) -> Iterator[str]:
 
 
 def _forms(value: str) -> Iterator[str]:
-    """Yield a value as it is, and as JSON, an address and base64 hold it."""
+    """Yield a value as it is, and as JSON, an address, base64 and hex hold it."""
     from base64 import b64encode, urlsafe_b64encode  # not wanted where there are no secrets
 
     yield from (value, json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
+    yield json.dumps(json.dumps(value))[3:-3]  # JSON in JSON
     raw = value.encode("utf-8", "surrogateescape")
-    yield from (quote(raw, safe=""), quote(raw), quote_plus(raw))
+    for quoted in (quote(raw, safe=""), quote(raw), quote_plus(raw)):
+        yield from (quoted, re.sub("%..", lambda found: found[0].lower(), quoted))
+    yield from (raw.hex(), raw.hex().upper(), raw.decode("latin-1"))  # the last as `texts_in` reads bytes
     for before in range(3):  # base64 looks different after each number of bytes, modulo 3
         for encode in (b64encode, urlsafe_b64encode):
             # The first and the last characters depend on what stands around the value.
@@ -252,8 +343,3 @@ def _texts(options: Any, key: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(options, (list, tuple)):
         for value in options:
             yield from _texts(value, key)
-
-
-def _unescaped(escape: re.Match[str]) -> str:
-    letter = escape[2] or chr(int(escape[1], 16))
-    return escape[0] if letter in '"\\' else letter
