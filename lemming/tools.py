@@ -226,7 +226,6 @@ class EngineTool(Tool):
         What the agent may not do is refused here too. Raises `ConfigError` when there is no such agent.
         """
         org = Organisation.at(base_path)
-        base = org.base
         settings = load_config(org).org
         context = ToolContext(
             agent=load_agent(org, agent_name),
@@ -245,7 +244,7 @@ class EngineTool(Tool):
             state = read_state(org, agent_name)
             amend_state(org, agent_name, replace(state, passed_on=state.passed_on + result.passed_on))
         for effect in result.effects:
-            apply_effect(base, effect._replace(content=redact_content(effect.content)))
+            apply_effect(org.base, effect._replace(content=redact_content(effect.content)))
         return result
 
     @property

@@ -136,14 +136,13 @@ def _readable(tool: Tool, result: Any, context: ToolContext) -> ToolResult:
         raise ToolError(f"{tool.name} returned the outcome {result.outcome!r}: {', '.join(OUTCOME_CODES)}")
     if tool.stages_files and not isinstance(tool, EngineTool):
         return _without_secrets(result)  # it has cut its output itself, and says where the whole is
-    result = _without_secrets(replace(result, output=redact_foreign(result.output)))
-    if context.look:
-        result = context.look(result)
-    output = _cut(result.output, tool.output_limit_bytes)
+    seen = _without_secrets(replace(result, output=redact_foreign(result.output)))
+    seen = context.look(seen) if context.look else seen
+    output = _cut(seen.output, tool.output_limit_bytes)
     if isinstance(tool, EngineTool):
-        return replace(result, output=output)
-    asks = result.entries if result.outcome == "pending" else ()  # others are for tools that stage them
-    return ToolResult(result.success, output, outcome=result.outcome, entries=asks, verdicts=result.verdicts)
+        return replace(seen, output=output)
+    asks = seen.entries if seen.outcome == "pending" else ()  # others are for tools that stage them
+    return ToolResult(seen.success, output, outcome=seen.outcome, entries=asks, verdicts=seen.verdicts)
 
 
 def _without_secrets(result: ToolResult) -> ToolResult:
