@@ -173,6 +173,12 @@ class StrategyFailed(LemmingError):
     code = "LMG-402"
 
 
+class NotVerified(LemmingError):
+    """What a turn would publish did not pass its judge, and may not leave without."""
+
+    code = "LMG-403"
+
+
 class ToolError(LemmingError):
     """A tool could not do what was asked. The agent reads this as the result of its call.
 

@@ -81,6 +81,31 @@ class VerdictJson(TypedDict):
     why: str
 
 
+class Judgement(TypedDict):
+    """What a judge said of one draft."""
+
+    by: str
+    passes: bool
+    reason: str
+
+
+class Judged(TypedDict):
+    """How a turn's drafts were judged, and what that cost: it is part of what the turn cost.
+
+    `passed`: whether what left passed all its judges.
+    """
+
+    passed: bool
+    verdicts: list[Judgement]
+    calls: Count
+    credits: Amount
+    cost_usd: Price
+
+
+MAY_SAY_NOTHING = ("removed", "trust", "verdicts", "judged")
+"""Keys of a report that are left out of JSON where they are empty."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class TurnReport:
     """What became of one agent in one tick.
@@ -93,7 +118,7 @@ class TurnReport:
     `trust`: how far what it wrote is trusted, and what made it so; left out of JSON where nobody tracks that.
     `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
     was for; it is left out of JSON where it was for none, and so are `verdicts`, of
-    gates. Without an `end` it is the usual one of the status.
+    gates, and `judged`, what judges said of its drafts. Without an `end` it is the usual one of the status.
     """
 
     agent: AgentName
@@ -119,13 +144,14 @@ class TurnReport:
     request: str = ""
     trust: Json = field(default_factory=dict)
     verdicts: list[VerdictJson] = field(default_factory=list)
+    judged: Judged | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""
         plain = {**vars(self), "end": self.end or USUAL_ENDS[self.status]}
         if not self.request:
             del plain["request"]
-        for key in ("removed", "trust", "verdicts"):
+        for key in MAY_SAY_NOTHING:
             if not plain[key]:
                 del plain[key]
         return {**plain, "code": code_of(self.error)} if self.error else plain

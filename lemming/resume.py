@@ -12,6 +12,7 @@ from lemming.files.jsontext import compact, parse
 from lemming.gates.gate import Gate
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.schedule import AgentSchedule
+from lemming.verification import JudgedBy, judged_by_in
 from lemming.when import problems_of
 
 _TOOL_NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$")
@@ -192,29 +193,33 @@ class Member(NamedTuple):
     agent: str
     name: str
     description: str = ""
+    verify: JudgedBy | None = None
 
     @classmethod
-    def of(cls, plain: str | dict[str, str]) -> Member:
+    def of(cls, plain: str | dict[str, Any]) -> Member:
         """Return what an item of `team.ask` says; raise `Misfit`."""
         if isinstance(plain, str):
             return cls(plain, plain)
-        if unknown := plain.keys() - {"agent", "as", "description"}:
-            raise Misfit(
-                f'team.ask: "{min(unknown)}" is not a key of a member, which has agent, as, description'
-            )
+        if unknown := plain.keys() - {"agent", "as", "description", "verify"}:
+            known = "agent, as, description, verify"
+            raise Misfit(f'team.ask: "{min(unknown)}" is not a key of a member, which has {known}')
         if "agent" not in plain:
             raise Misfit('team.ask: a member needs "agent"')
+        if wrong := [key for key in plain if key != "verify" and not isinstance(plain[key], str)]:
+            raise Misfit(f'team.ask: "{wrong[0]}" of a member is a text')
         name = plain.get("as", plain["agent"])
         if not _TOOL_NAME.match(name):
             raise Misfit(f'team.ask: "as" is "{name}", and must be of letters, digits, - and _')
-        return cls(plain["agent"], name, plain.get("description", ""))
+        said = plain.get("verify")
+        verify = judged_by_in(said, "team.ask: verify") if said is not None else None
+        return cls(plain["agent"], name, plain.get("description", ""), verify)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Team:
     """Whom the agent may ask for help, and hand requests on to."""
 
-    ask: list[str | dict[str, str]] = field(
+    ask: list[str | dict[str, Any]] = field(
         default_factory=list,
         metadata=about(
             'Agents it may ask, each a tool ask_<name>: a name, or {"agent", "as", "description"}. Each must '
@@ -275,6 +280,9 @@ class Agent:
         metadata=about(
             "Rules for what it is shown, calls and writes, after the organisation's: docs/gates.md."
         ),
+    )
+    verify: JudgedBy | None = field(
+        default=None, metadata=about("Who must pass what it writes before it leaves; null: nobody.")
     )
     context: list[ContextFile] = field(
         default_factory=list, metadata=about("Files that are put into every prompt.")
@@ -346,6 +354,7 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "paused": "",
         "skills": [],
         "team": None,
+        "verify": None,
     },
     "model": {"fallback": []},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},

@@ -48,6 +48,7 @@ FLOORS = (
         "providers",
         "report",
         "schedule",
+        "verification",
     },
     {"declared", "models", "reply_schemas", "resume", "store"},
     {"agents", "events", "org_blocks"},

@@ -83,7 +83,7 @@ def _facts(
         ("may read", ", ".join(files.allow_read) or "no files"),
         ("may write", ", ".join(files.allow_write) or "no files"),
         ("kinds", ", ".join(agent.turn.kinds)),
-        ("credits", f"{state.credits:g} spent, {_passed_on(state)}{limit}"),
+        ("credits", f"{state.credits:g} spent, {_of_judges(state)}{_passed_on(state)}{limit}"),
         ("dollars", in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls)),
         ("last turn", last),
     ]
@@ -95,6 +95,10 @@ def _when(agent: Agent, config: Config) -> str:
     if not takes_turns(agent, config):
         return "a channel speaks"
     return "paused" if agent.paused else _rhythm(agent.schedule)
+
+
+def _of_judges(state: AgentState) -> str:
+    return f"{state.judged:g} of them on judges, " if state.judged else ""
 
 
 def _passed_on(state: AgentState) -> str:

@@ -17,6 +17,7 @@ from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.files import fs
 from lemming.files.jsontext import locate
+from lemming.inspect.judge_checks import problems_of_judges, problems_of_plans_judges
 from lemming.inspect.model_checks import fallbacks_that_help_nobody
 from lemming.inspect.output_checks import problems_of_output
 from lemming.inspect.plan_checks import problems_of_plan
@@ -196,6 +197,8 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     yield from _about_files(place, agent, base)
     yield from problems_of_plan(base, agent, config)
     yield from problems_of_strategy(base, agent, config)
+    yield from problems_of_judges(base, agent, config)
+    yield from problems_of_plans_judges(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)
         yield from problems_of_skills(base, agent, config)

@@ -17,6 +17,7 @@ from lemming.agents import Agent
 from lemming.config import MODELS_FILE, Config
 from lemming.errors import ConfigError
 from lemming.inspect import bound
+from lemming.inspect.judge_checks import programs_that_judge
 from lemming.mcp.settings import PREFIX, McpConfig, mcp_config, servers_named, variables_named
 from lemming.models import ModelEntry
 from lemming.organisation import OrgPath
@@ -41,6 +42,7 @@ def reaches(
         *_owner(base),
         *_settings(base, config, agents),
         *_servers(base, agents, servers),
+        *programs_that_judge(base, config, agents),
         *_folders(base, agents),
     ):
         known = found.get(reach.does, reach)

@@ -56,6 +56,7 @@ class Line:
             "last_status": state.status or None,
             "turns": state.turns,
             "credits": state.credits,
+            "judged_credits": state.judged,
             "max_credits": self.max_credits,
             "cost_usd": state.cost_usd,
             "problem": self.problem,

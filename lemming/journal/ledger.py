@@ -28,7 +28,7 @@ ROTATE_BYTES = 1 << 20
 LINE_LIMIT_BYTES = 8 << 20
 FILE_LIMIT_BYTES = 64 << 20  # it is cut back long before
 _TAIL_BYTES = 4 << 10  # a line is rarely longer
-_SPENT = ("credits", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
+_SPENT = ("credits", "judged", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
 _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
@@ -44,7 +44,7 @@ class AgentState:
 
     `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
     turn ended, where that is not the usual way of its status. `leave_used`: entries by which persons gave
-    leave in advance, and that were used.
+    leave in advance, and that were used. `judged`: of the credits, what judges cost.
     """
 
     tick: int = -1
@@ -65,6 +65,7 @@ class AgentState:
     requests: tuple[Begun, ...] = ()
     end: str = ""
     leave_used: tuple[str, ...] = ()
+    judged: float = _amount(0.0)
 
     @property
     def used_up(self) -> float:
@@ -74,7 +75,7 @@ class AgentState:
     def as_json(self) -> dict[str, Any]:
         """Return the line of the ledger; the last six keys are left out where they say nothing."""
         plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
-        for key in ("expired_unread", "passed_on", "serving", "requests", "end", "leave_used"):
+        for key in ("expired_unread", "passed_on", "serving", "requests", "end", "leave_used", "judged"):
             if not plain[key]:
                 del plain[key]
         if self.leave_used:

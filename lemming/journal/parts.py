@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
 from lemming.kinds import MessageKind
@@ -215,6 +215,19 @@ class ImageJson(TypedDict):
 
     path: str
     sha256: Digest
+
+
+class JudgeJson(TypedDict):
+    """One who judges what the turn would publish: `lemming.turn.judges`."""
+
+    by: str
+    model: NotRequired[str]
+    command: NotRequired[list[str]]
+    instructions: NotRequired[str]
+    policy: NotRequired[str]
+    max: Annotated[int, {"minimum": 1, "maximum": 10}]
+    then: Literal["flag", "fail", "pass"]
+    asker: NotRequired[AgentName]
 
 
 class FailedAttempt(TypedDict):

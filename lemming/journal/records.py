@@ -45,6 +45,7 @@ from lemming.journal.parts import (
     ImageJson,
     Inputs,
     Item,
+    JudgeJson,
     MessageJson,
     ModelJson,
     Read,
@@ -57,7 +58,7 @@ from lemming.journal.parts import (
     TrustJson,
 )
 from lemming.kinds import OnError
-from lemming.report import TurnReport, VerdictJson
+from lemming.report import MAY_SAY_NOTHING, TurnReport, VerdictJson
 
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""
@@ -136,6 +137,7 @@ class TurnStarted(Record):
     gates: Annotated[list[Json], list[RuleJson]] = []  # noqa: RUF012
     said_before: list[str] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
+    verify: Annotated[list[Json], list[JudgeJson]] = []  # noqa: RUF012
 
     if not TYPE_CHECKING:
 
@@ -325,7 +327,7 @@ class TurnEnded(Record):
     def json_schema(cls) -> Schema:
         """Return the schema of such a record, without `type`, `epoch` and `check`."""
         report = {key: schema_of(hint) for key, hint in _hints_of(TurnReport).items()}
-        absent = {name: report.pop(name) for name in ("request", "removed", "end", "trust", "verdicts")}
+        absent = {name: report.pop(name) for name in ("request", *MAY_SAY_NOTHING, "end")}
         return object_of(report, {**absent, "code": schema_of(str)})
 
 

@@ -26,6 +26,8 @@ def request_for(member: Member, doing: Doing, known: Json) -> Json:
         payload["deadline"] = member.deadline
     if member.default is not None:
         payload["default"] = member.default
+    if member.verify and (judge := member.verify.judge):
+        payload["verify"] = judge.as_json()
     return payload
 
 

@@ -33,6 +33,9 @@ def problems_in(plan: AgentPlan) -> Iterator[Problem]:
         yield from _about_keys(member, place)
         if member.verify:
             yield from _about_verify(member.verify, f"{place}/verify")
+        if member.verify and member.verify.by and not member.ask:
+            hint = 'it belongs to steps with "ask", whose agent writes its answer again'
+            yield Problem('"by" has no effect here', pointer=f"{place}/verify/by", hint=hint)
     yield from _about_ways(plan)
     yield from _about_loops(plan)
     yield from about_references(plan)
@@ -144,9 +147,15 @@ def _about_keys(member: Member, place: str) -> Iterator[Problem]:
 
 
 def _about_verify(verify: Verify, place: str) -> Iterator[Problem]:
-    if bool(verify.ask) == bool(verify.tool):
-        found = "ask and tool" if verify.ask else "neither ask nor tool"
-        yield Problem(f"found {found}, expected one of them", pointer=place, hint='such as {"ask": "critic"}')
+    given = [key for key in ("by", "ask", "tool") if getattr(verify, key)]
+    if len(given) != 1:
+        found = " and ".join(given) or "none of by, ask and tool"
+        yield Problem(f"found {found}, expected one of them", pointer=place, hint='such as {"by": "critic"}')
+    usual = Verify()
+    for key in ("policy", "max", "then") if not verify.by else ("when", "attempts"):
+        if getattr(verify, key) != getattr(usual, key):
+            hint = 'it belongs to "by"' if not verify.by else 'it belongs to "ask" and "tool"'
+            yield Problem(f'"{key}" has no effect here', pointer=f"{place}/{key}", hint=hint)
     for key, belongs in (("task", verify.ask), ("args", verify.tool)):
         if getattr(verify, key) and not belongs:
             hint = f'it belongs to "{"ask" if key == "task" else "tool"}"'

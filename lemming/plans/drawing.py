@@ -39,7 +39,7 @@ def _boxes(step: Step, box: str) -> Iterator[str]:
 
 def _label(member: Member) -> str:
     who = member.asked or member.tool or ("wait" if member.wait else "")
-    checked = f"<br>verified by {member.verify.ask or member.verify.tool}" if member.verify else ""
+    checked = f"<br>verified by {member.verify.judge_name}" if member.verify else ""
     return _quoted(member.name) + (f"<br>{_quoted(who)}" if who else "") + _quoted(checked, is_own=True)
 
 

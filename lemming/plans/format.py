@@ -17,6 +17,7 @@ from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
 from lemming.organisation import Organisation
 from lemming.schedule import Wake
+from lemming.verification import JudgedBy, Then, WhoJudges, judge_named
 
 PROVIDER = "plan"
 PLAN_LIMIT_BYTES = 256 << 10
@@ -49,6 +50,43 @@ class Verify:
     attempts: int = field(
         default=2, metadata=about("How often the step is done in all until it passes.", ge=1, le=20)
     )
+    by: WhoJudges = field(
+        default="",
+        metadata=about(
+            "Who judges the answer in the turn of who is asked, before it leaves (docs/judges.md), "
+            'in place of ask and tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.'
+        ),
+    )
+    policy: str = field(
+        default="",
+        metadata=about(
+            "What by judges by: a text, or a file such as ./shared/policy.md.", max_length=100_000
+        ),
+    )
+    max: int = field(default=3, metadata=about("How many drafts by judges at most.", ge=1, le=10))
+    then: Then = field(
+        default="flag",
+        metadata=about(
+            "What happens to a draft that by did not pass: it leaves with the tag unverified (flag), the "
+            "request fails (fail), or it leaves as it is (pass)."
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        if self.by:
+            judge_named(self.by)
+
+    @property
+    def judge_name(self) -> str:
+        """Who or what must pass the answer, in words."""
+        return self.ask or self.tool or str(judge_named(self.by))
+
+    @property
+    def judge(self) -> JudgedBy | None:
+        """Who judges the answer before it leaves; None where somebody is asked, or a tool called, later."""
+        if not self.by:
+            return None
+        return JudgedBy(by=self.by, policy=self.policy, max=self.max, then=self.then)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -163,7 +163,7 @@ class _Turn:
         doing.answer = outcome.answer
         if member.asked:
             self.said[member.asked] = kept_answer(outcome.answer, self.tick)
-        if member.verify:
+        if member.verify and not member.verify.by:  # who judges by that has done so
             self._ask_whether_it_passes(member, member.verify, doing)
         else:
             doing.phase = "done"

@@ -14,7 +14,7 @@ Json = dict[str, Any]
 OF_THE_ENGINE = frozenset(
     {
         "budget", "conversation", "deadline", "default", "join", "parent", "path", "reply_to", "schema",
-        "spent", "step", "target", "within",
+        "spent", "step", "target", "verify", "within",
     }
 )  # fmt: skip
 """Keys of a payload that say where an entry belongs, and nothing of what was answered."""

@@ -48,6 +48,11 @@ def proposed_plan(plain: Any) -> AgentPlan:
         raise ConfigError(str(error)) from error
     found = [replace(each, severity="error") for each in unknown_keys(plain, AgentPlan)]
     found += [problem for problem in problems_in(plan) if problem.severity == "error"]
+    for member, _, place in plan.members():
+        judge = member.verify.judge if member.verify else None
+        if judge and judge.who.kind == "command":
+            what, hint = "a plan that is proposed runs no program", "let an agent or a model judge"
+            found.append(Problem(what, pointer=f"{place}/verify/by", hint=hint))
     if plan.proposals:
         found.append(
             Problem("a plan that is proposed takes no others", pointer="/proposals", hint="take it out")

@@ -32,10 +32,10 @@ def ask_in_turn(
     failures: list[LemmingError] = []
     for key in (model,) if model else ("", *inputs.agent.model.fallback):
         try:
-            entry = config.model(key) if key else inputs.model
+            entry = _entry(inputs, config, key)
             reply = ask(key, entry)
             if reply.key:  # out of a recording, in which another one had answered
-                key, entry = reply.key, config.model(reply.key)
+                key, entry = reply.key, _entry(inputs, config, reply.key)
             if failures:
                 reply = reply._replace(earlier=(*failures, *reply.earlier))
             return Answered(key, entry, reply)
@@ -46,3 +46,15 @@ def ask_in_turn(
     last = next(failure for failure in reversed(failures) if isinstance(failure, ProviderError))
     last.earlier = tuple(failure for failure in failures if failure is not last)
     raise last
+
+
+def _entry(inputs: TurnInputs, config: Config, key: str) -> ModelEntry:
+    """Return what a key stands for; that of a program that judges the turn is no line of a file."""
+    if not key:
+        return inputs.model
+    if inputs.verify:
+        from lemming.turn.judges import entry_of_command
+
+        if entry := entry_of_command(inputs.verify, key):
+            return entry
+    return config.model(key)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,6 +12,7 @@ from lemming.agents import Agent
 from lemming.errors import ConfigError
 from lemming.mail.tasks import Task
 from lemming.memory import Memories
+from lemming.messages import OutboxEntry
 from lemming.models import ModelEntry
 from lemming.plans.format import PROVIDER
 from lemming.toolset import Toolset
@@ -37,6 +39,26 @@ def given_to(now: Surroundings, agent: Agent, memories: Memories, task: Task | N
     except ConfigError as error:
         where = error.where or paths.resume_file(agent.name)
         raise ConfigError(error.message, where=where, hint=error.hint) from error
+
+
+def judged_by(
+    now: Surroundings, agent: Agent, task: Task | None, held: Mapping[str, bytes]
+) -> list[dict[str, Any]]:
+    """Return who must pass what a turn would publish; raise `ConfigError` where nobody can be found."""
+    asked = task.request if task else None
+    if agent.verify is None and (asked is None or not _is_judged(now.mail.resumes.get(asked.agent), asked)):
+        return []
+    from lemming.turn.judges import judges_of  # where nobody judges nothing more is looked at
+
+    return judges_of(now, agent, task, held)
+
+
+def _is_judged(asker: Agent | None, request: OutboxEntry) -> bool:
+    """Return whether who asked may have said that the answer is judged."""
+    if asker is None:
+        return False
+    has_said = asker.team is not None and any(member.verify for member in asker.team.members)
+    return has_said or "verify" in request.payload
 
 
 def memory_shown(

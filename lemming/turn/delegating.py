@@ -50,6 +50,8 @@ def _why_not(draft: Draft, tool: TeamTool) -> str:
     if tool.hands_on:
         if not task.request:
             return "nothing was asked of you that could be handed on"
+        if asker := next((judge["asker"] for judge in draft.inputs.verify if "asker" in judge), ""):
+            return f"refused: {asker} has your answer judged; answer it yourself"
         return f"refused: it was handed on {task.hops} times" if task.hops >= team.max_hops else ""
     if len(task.path) + 1 >= team.max_depth:
         return f"refused: {len(task.path) + 1} agents wait for each other already; answer it yourself"

@@ -7,7 +7,6 @@ strategy to say (`lemming.turn.loop`); whatever comes from outside comes from it
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.contract import MAX_TOOL_CALLS, Keep, NewEntry, ToolCall, TurnReply, parse_reply
@@ -20,14 +19,13 @@ from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.plans.format import PROVIDER
 from lemming.plans.proposals import proposal_in
 from lemming.providers import Message, require_reply
-from lemming.report import STATUS_OF, End, Status, ToolUsed
+from lemming.report import STATUS_OF, End, Judged, Status, ToolUsed
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
 from lemming.turn.actions import as_reply
 from lemming.turn.attachments import attach
 from lemming.turn.delegating import delegate
 from lemming.turn.prompt import native_tools
-from lemming.turn.recollection import recap_message
 from lemming.turn.repeats import Repeats
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, answering
@@ -35,6 +33,7 @@ from lemming.turn.team import team_tools
 from lemming.turn.tracked import trust_of_turn
 from lemming.turn.values import Answer, Answers, TurnInputs
 from lemming.turn.wanted import PayloadCheck
+from lemming.turn.withdrawing import Own
 
 if TYPE_CHECKING:
     from lemming.turn.gated_out import OutGates
@@ -81,6 +80,8 @@ class Draft:
         self.left = ""
         self.stopped_by: ToolError | None = None
         self.tracked = trust_of_turn(inputs)
+        self.own: Own | None = None  # where what replies write is judged before it leaves
+        self.judged: Judged | None = None
 
     @property
     def trust(self) -> str:
@@ -134,14 +135,14 @@ class Draft:
             if not (self.gave_nothing and task.begun.failures + 1 >= MOST_FAILURES):
                 return end
             self.staged, self.memory = {}, {}
-            self.entries = self._given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
+            self.entries = self.given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
         if self.misfit and not (self.is_handed_on or self.is_answered or task.is_at_work(self.entries)):
-            self.entries = self._given_up(f"the answer is not what was asked for: {self.misfit}")
+            self.entries = self.given_up(f"the answer is not what was asked for: {self.misfit}")
         if not (self.is_handed_on or self.may_rest):
             if not self.is_answered and status == "done" and not task.is_at_work(self.entries):
-                self.entries = task.with_answer(self.entries) or self._given_up("no answer was given")
+                self.entries = task.with_answer(self.entries) or self.given_up("no answer was given")
             if not self.is_answered and task.begun.turns + 1 >= MOST_TURNS:
-                self.entries = self._given_up(f"no answer was given in {MOST_TURNS} turns")
+                self.entries = self.given_up(f"no answer was given in {MOST_TURNS} turns")
         self.entries = task.with_amounts(self.entries, self.cost)
         if self.is_handed_on:
             return "handed_on"
@@ -153,11 +154,11 @@ class Draft:
         """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
         return "skipped" if end == "out_of_credits" and not self.answers else STATUS_OF[end]
 
-    def _given_up(self, why: str) -> list[OutboxEntry]:
+    def given_up(self, why: str) -> list[OutboxEntry]:
         """Return the entries with one that says that the request has failed."""
         assert self.task, "only a request is given up"
         new, tick, name = self.task.failed(why), self.inputs.tick, self.inputs.agent.name
-        identity = entry_id(tick, name, len(self.entries))
+        identity = self._next_id()
         at = self.answers[-1].at if self.answers else self.task.at
         self.remarks.append(f"the request has failed: {why}"[:500])
         return [*self.entries, OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)]
@@ -170,7 +171,7 @@ class Draft:
     def give_up(self) -> Literal["done"]:
         """End a turn for a request on which no more may be spent: it has failed, and no model is asked."""
         assert self.task, "only a request has a budget"
-        self.entries = self._given_up(f"its budget of {self.task.budget:g} credits is used up")
+        self.entries = self.given_up(f"its budget of {self.task.budget:g} credits is used up")
         return "done"
 
     def ask(self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
@@ -185,24 +186,6 @@ class Draft:
         self.answers.append(answer)
         return answer
 
-    def sum_up(self) -> None:
-        """Ask for the summary of what the prompt leaves out, keep it, and show it; without one, go on."""
-        recap, prompt = self.inputs.recap, self.inputs.prompt
-        text = recap["before"]
-        try:
-            answer = self.ask(recap["messages"], schema={})
-            require_reply(answer.finish)
-            if not (said := answer.text.strip()):
-                raise ContractError("the answer is empty")
-        except (OutOfCredits, ProviderError, ContractError) as error:
-            self.remarks.append(f"what was said before is not summed up: {error}"[:500])
-        else:
-            text = said[: 4 * recap["most"]]
-            self.stage_memory(recap["key"], {"through": recap["through"], "text": text}, answer.at)
-        self.beforehand = len(self.answers)
-        if text:
-            self.inputs = replace(self.inputs, prompt=[*prompt[:-1], recap_message(text), prompt[-1]])
-
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply that an answer is; raise `ContractError` for what is none."""
         require_reply(answer.finish)
@@ -211,7 +194,8 @@ class Draft:
         try:
             reply = self._parsed(answer, kinds, keep)
             is_asked = self.task is not None and self.task.request and keep == "all" and not self.may_rest
-            if is_asked and not (reply.outbox_entries or reply.tool_calls or self.entries):
+            has_said = self.entries and not (self.own and self.own.is_sent_back)
+            if is_asked and not (reply.outbox_entries or reply.tool_calls or has_said):
                 raise ContractError("the request is not answered: write one entry of kind response")
             return reply
         except ContractError as error:
@@ -248,15 +232,19 @@ class Draft:
             self.remarks.append(f"outbox_entries: {len(reply.outbox_entries) - room} beyond the turn's limit")
         for new in reply.outbox_entries[:room]:
             self.write(new, at)
+        written = len(self.entries) - first
         for call in reply.tool_calls:
             if self.is_handed_on or self.over:
                 why = "the request was handed on" if self.is_handed_on else "the turn was over"
                 self.remarks.append(f"{call.tool}: not called, {why}")
             else:
                 self.use(call, at)
+        before = {**self.staged} if self.own is not None else {}
         for update in reply.memory_updates:  # after the tools: of two values for one key, this one holds
             self.stage_memory(update.key, update.value, at)
         attach(self, first, at)
+        if self.own is not None and has_seen:  # else it is a strategy's, for itself
+            self.own.note(self, first, written, before)
         if reply.left_out:
             self.add_result("reply", {}, ToolResult(False, f"left out: {'; '.join(reply.left_out)}"))
         self.remarks += [*reply.remarks, *(f"left out: {why}"[:500] for why in reply.left_out)]
@@ -278,8 +266,7 @@ class Draft:
             if passed is None:
                 return None
             new = passed
-        first = WAITING_FROM if self.waits_until(new.payload, at) else 0
-        identity = entry_id(tick, name, first + len(self.entries))
+        identity = self._next_id(WAITING_FROM if self.waits_until(new.payload, at) else 0)
         entry = OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)
         is_asked = new.kind == "request" and "hands_on" not in new.payload
         if self.task and is_asked and (why := self.task.why_not(name, entry.targets)):
@@ -287,6 +274,12 @@ class Draft:
             return None
         self.entries.append(entry)
         return entry
+
+    def _next_id(self, first: int = 0) -> str:
+        """Return the id of the next entry."""
+        if self.own is not None:
+            return self.own.next_id(self, first)
+        return entry_id(self.inputs.tick, self.inputs.agent.name, first + len(self.entries))
 
     def waits_until(self, payload: dict[str, Any], at: str) -> str:
         """Return the moment to come that an entry is to wait for; empty when it is to be shown as others."""
@@ -369,7 +362,8 @@ class Draft:
     @property
     def _may_go_on(self) -> bool:
         """Whether another reply would be asked for now: a turn that is on record went on as it did."""
-        return self.accepted < self.inputs.max_steps and not self.source.knows(self.questions)
+        went_on = self.own is None and self.source.knows(self.questions)  # else that may be a judge's
+        return self.accepted < self.inputs.max_steps and not went_on
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:
         """Add a result to those that the model is shown next; `call` is the call's id, if it has one."""

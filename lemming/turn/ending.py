@@ -75,6 +75,7 @@ def _report(
         request=draft.task.request if draft.task else "",
         trust=draft.tracked.as_json() if draft.tracked else {},
         verdicts=cast(list[VerdictJson], draft.verdicts),
+        judged=draft.judged,
         **used,
     )
 
@@ -114,6 +115,8 @@ def _state_after(
             state.requests = draft.task.after_failure(before, draft.cost, counts=counts)
             made = {leave["id"] for leave, is_outside in draft.leave_used if is_outside}
             state.requests = having_made(state.requests, made)
+    if draft.judged:
+        state.judged = round(state.judged + draft.judged["credits"], 6)
     state.passed_on = round(state.passed_on + sum(passed_on), 6)
     used_before = inputs.ahead["used"] if inputs.ahead else state.leave_used
     used_now = (leave["entry"] for leave, is_outside in draft.leave_used if holds_all or is_outside)

@@ -86,6 +86,11 @@ class OutGates:
                 continue
             yield effect if passed == value else memory_effect(name, key, passed, at)
 
+    def taken_back(self) -> None:
+        """Forget what was taken back: it may be written again."""
+        kept = {digest_of(entry.payload) for entry in self._draft.entries}
+        self._earlier = {*self._draft.inputs.said_before, *kept}
+
     def _facts(self) -> dict[str, Any]:
         draft, trust = self._draft, self._draft.trust
         told = {"agent": draft.inputs.agent.name, "tick": draft.inputs.tick}

@@ -35,7 +35,7 @@ from lemming.report import Reason
 from lemming.schedule import Wake, due_by_clock
 from lemming.skills.guides import Guide, read_guides
 from lemming.times.words import said_in_full, said_of_due
-from lemming.turn.beforehand import given_to, memory_shown
+from lemming.turn.beforehand import given_to, judged_by, memory_shown
 from lemming.turn.decided import told_of
 from lemming.turn.labels import PLAIN
 from lemming.turn.news import changed, is_news
@@ -52,7 +52,7 @@ from lemming.turn.wanted import told, wanted_of
 NOTHING: Mapping[str, bytes] = {}
 MAY_BE_EMPTY = (
     "out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust", "gates", "said_before",
-    "verdicts", "decided", "ahead",
+    "verdicts", "decided", "ahead", "verify",
 )  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 
@@ -167,6 +167,7 @@ def gather(
         given=given_to(now, agent, memories, task) if agent.turn.strategy else {},
         decided=decided,
         **gates,
+        verify=judged_by(now, agent, task, held),
     )
     shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
     return Gathered(inputs, opening, shown, (*memories.problems, *inbox.problems))

@@ -6,9 +6,17 @@ give back the recorded answer where there is one.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, StrategyFailed
+from lemming.errors import (
+    ContractError,
+    LemmingError,
+    NotVerified,
+    OutOfCredits,
+    ProviderError,
+    StrategyFailed,
+)
 from lemming.plugins.errors import place_of, words_of
 from lemming.report import ENDS, End
 from lemming.turn.draft import Draft
@@ -33,13 +41,21 @@ def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ..
     if draft.inputs.decided and (end := make_calls(draft)):
         return end
     if draft.inputs.recap:
-        draft.sum_up()
+        from lemming.turn.summing_up import sum_up  # only where there is something to sum up
+
+        sum_up(draft)
     limits = draft.inputs.agent.turn
     options = None
     if strategy is None and limits.strategy is not None:
         known = strategy_of(limits.strategy, plugins)
         strategy, options = known.steps, known.options_of(limits.options)
-    return _driven(draft, (strategy or react)(Turn(draft, options)))
+    turn = Turn(draft, options)
+    steps = (strategy or react)(turn)
+    if draft.inputs.verify:
+        from lemming.turn.verified import verified  # who is not judged does not look at how
+
+        return verified(draft, turn, partial(_driven, draft), steps)
+    return _driven(draft, steps)
 
 
 def _driven(draft: Draft, steps: Steps) -> End:
@@ -105,7 +121,7 @@ def finish(
         return add_up(draft, "bad_reply", error)
     except ProviderError as error:
         return add_up(draft, "no_answer", error)
-    except StrategyFailed as error:
+    except (NotVerified, StrategyFailed) as error:
         return add_up(draft, "failed", error)
 
 

@@ -47,6 +47,7 @@ def state_after_spending(
         serving=before.serving,
         requests=before.requests,
         leave_used=before.leave_used,
+        judged=before.judged,
     )
 
 

@@ -69,6 +69,7 @@ class Turn:
         self._draft = draft
         self.options = options
         self.replies_left = draft.inputs.max_steps
+        self.conversation: list[Message] = []
 
     @property
     def prompt(self) -> list[Message]:
@@ -171,6 +172,7 @@ class Turn:
         if not self.replies_left:
             raise NoMoreReplies
         self.replies_left -= 1
+        self.conversation = messages
         if self._draft.has_results_to_tell:
             messages += self.shown(messages)
         problem: ContractError | None = None

@@ -67,6 +67,8 @@ class TurnInputs:
     """What people decided about calls that waited for leave (`lemming.turn.decided`)."""
     ahead: dict[str, Any] = field(default_factory=dict)
     """The leave for calls that persons gave in advance, and what of it was used (`mail.decisions`)."""
+    verify: list[dict[str, Any]] = field(default_factory=list)
+    """Who must pass what the turn would publish (`judges`)."""
     problem: ProviderError | None = None
     """Why no model can be asked any more, if so."""
 

@@ -16,6 +16,7 @@ from files_corpus import filing, keeping
 from formed_corpus import formed
 from functions_corpus import functions
 from gated_corpus import gated
+from judged_corpus import judged
 from leave_corpus import leave
 from models_corpus import acting, stand_in
 from native_corpus import native
@@ -364,6 +365,7 @@ CASES = [
     Case(strategies, 4, at_once=3),
     Case(acting, 2),
     Case(gated, 3, at_once=2),
+    Case(judged, 4, at_once=3),
     Case(crowd, 2, at_once=3),
     Case(letters, 3),
     Case(missed, 6),

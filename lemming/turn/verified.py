@@ -1,0 +1,278 @@
+"""A turn whose draft is judged before it leaves: `verify` of a resume, a delegation, a plan's step.
+
+A judge is one more question of the turn, so a turn that is taken again gets the recorded verdict. A draft
+that does not pass goes back with the reason: what it wrote and remembered is taken back as the next one is
+written, what its tools did stands. Rules: docs/judges.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from lemming.errors import ContractError, NotVerified, OutOfCredits, ProviderError
+from lemming.memory import decode_memory
+from lemming.messages import REMINDERS_FROM, OutboxEntry, entry_id
+from lemming.providers import Message, require_reply
+from lemming.quoting import fenced, mark_for
+from lemming.report import End, Judgement
+from lemming.turn.draft import Draft
+from lemming.turn.judges import (
+    VERDICT_SCHEMA,
+    Judge,
+    lines_of,
+    question,
+    question_for_command,
+    recorded_judge,
+    verdict_in,
+)
+from lemming.turn.prompt import correction
+from lemming.turn.spending import spending
+from lemming.turn.strategy import REPLY_CHARS_QUOTED, Act, Steps, Turn
+from lemming.turn.values import Answer
+from lemming.turn.withdrawing import Own
+from lemming.verification import UNVERIFIED
+
+Drive = Callable[[Steps], End]
+SHOWN_CHARS = 40_000
+"""So much of what the author was shown, and of what its tools gave, a judge is shown of each."""
+NOT_READ = (OutOfCredits, ProviderError, ContractError)
+"""What stands in the place of a verdict, or of another draft, that nobody gave."""
+
+
+@dataclass
+class _Judging:
+    """One judge, how many drafts it has judged, and whether what it said last is settled."""
+
+    judge: Judge
+    drafts: int = 0
+    is_settled: bool = False
+
+
+class _Rejected(Exception):
+    """A draft did not pass. `may_be_better`: whether another one would be judged."""
+
+    def __init__(self, by: _Judging, why: str, *, may_be_better: bool) -> None:
+        super().__init__(why)
+        self.by, self.why, self.may_be_better = by, why, may_be_better
+
+
+def verified(draft: Draft, turn: Turn, drive: Drive, steps: Steps) -> End:
+    """Drive a strategy to its end and have judged what it would publish; return how the turn ended then.
+
+    Raises `NotVerified` where the turn is to fail, and what a strategy lets through.
+    """
+    draft.own = Own()
+    judged = _Verified(draft, turn, drive)
+    try:
+        end = drive(steps)
+    except OutOfCredits as error:
+        if draft.own.says_anything:
+            judged.leave_unjudged(str(error))
+        raise
+    return judged.until_it_passes(end)
+
+
+class _Verified:
+    """The judging of one turn."""
+
+    def __init__(self, draft: Draft, turn: Turn, drive: Drive) -> None:
+        self._draft, self._turn, self._drive = draft, turn, drive
+        assert draft.own is not None
+        self._own = draft.own
+        self._judging = [_Judging(recorded_judge(plain)) for plain in draft.inputs.verify]
+        self._answers: list[Answer] = []
+        self._verdicts: list[Judgement] = []
+        self._is_flagged = self._is_given_up = False
+
+    def until_it_passes(self, end: End) -> End:
+        """Have the draft judged, and written again, until all judges are content or have had their say."""
+        draft = self._draft
+        while self._own.says_anything and draft.over != "failed":
+            try:
+                self._judge()
+                break
+            except _Rejected as rejected:
+                later = None
+                if rejected.may_be_better and not draft.over:
+                    later = self._written_again(rejected)
+                if later is None:
+                    self._settle(rejected)
+                else:
+                    end = later
+        self._close()
+        return "done" if self._is_given_up else end
+
+    def leave_unjudged(self, why: str) -> None:
+        """Let a draft go, by what the judges' `then` says, that nobody can be asked about any more."""
+        for judging in self._judging:
+            if self._own.says_anything and self._concerns(judging):
+                self._settle(_Rejected(judging, f"it was not judged: {why}", may_be_better=False))
+        self._close()
+
+    def _judge(self) -> None:
+        """Ask the judges in their order; raise `_Rejected` at the first that does not pass the draft."""
+        for judging in self._judging:
+            if judging.is_settled or not self._concerns(judging):
+                continue
+            if judging.drafts >= judging.judge.max:
+                why = f"it has judged {judging.drafts} drafts"
+                raise _Rejected(judging, why, may_be_better=False)
+            judging.drafts += 1
+            try:
+                passes, why = self._verdict(judging.judge)
+            except NOT_READ as error:
+                self._note(judging.judge, passes=False, reason=(why := f"no verdict: {error}"[:2000]))
+                raise _Rejected(judging, why, may_be_better=False) from error
+            self._note(judging.judge, passes=passes, reason=why)
+            if not passes:
+                may_be_better = judging.drafts < judging.judge.max and self._may_revise
+                raise _Rejected(judging, why, may_be_better=may_be_better)
+
+    @property
+    def _may_revise(self) -> bool:
+        """Whether the author can be told what was wrong: a program that reads values cannot."""
+        return self._draft.inputs.model.prompt != "values"
+
+    def _concerns(self, judging: _Judging) -> bool:
+        """Return whether a judge is to see this draft: one of who asked sees answers only."""
+        task, entries = self._draft.task, self._draft.entries
+        if not judging.judge.asker or task is None:
+            return True
+        return task.is_answered(entries) or not (task.is_at_work(entries) or self._draft.is_handed_on)
+
+    def _note(self, judge: Judge, *, passes: bool, reason: str) -> None:
+        self._verdicts.append({"by": judge.by, "passes": passes, "reason": reason})
+
+    # --- asking ---------------------------------------------------------------------------------
+
+    def _verdict(self, judge: Judge) -> tuple[bool, str]:
+        """Ask a judge, with corrections where the limits allow; a program is asked once."""
+        messages = self._question(judge)
+        for corrections_left in range(0 if judge.command else self._draft.inputs.repairs, -1, -1):
+            answer = self._draft.ask(messages, judge.model, VERDICT_SCHEMA)
+            self._answers.append(answer)
+            try:
+                require_reply(answer.finish)
+                return verdict_in(answer.text)
+            except ContractError as error:
+                if not corrections_left:
+                    raise
+                said = answer.text[:REPLY_CHARS_QUOTED]
+                messages += [{"role": "assistant", "content": said}, correction(str(error)[:2000])]
+        raise AssertionError("unreachable: the last correction returns or raises")
+
+    def _question(self, judge: Judge) -> list[Message]:
+        draft = self._draft
+        shown = _cut(self._turn.prompt[-1]["content"])
+        entries = [
+            {"kind": entry.kind, "payload": entry.payload, "tags": entry.tags} for entry in self._own_entries
+        ]
+        memories = dict(self._memories())
+        if judge.command:
+            said = {"entries": entries, "memories": memories}
+            inputs = draft.inputs
+            return question_for_command(judge, inputs.agent.name, inputs.tick, shown=shown, draft=said)
+        kept = [{"memory": key, "value": value} for key, value in memories.items()]
+        results = _cut(lines_of(draft.results))
+        return question(judge, shown=shown, results=results, draft=lines_of([*entries, *kept]))
+
+    @property
+    def _own_entries(self) -> list[OutboxEntry]:
+        return [entry for entry in self._draft.entries if entry.identity in self._own.entries]
+
+    def _memories(self) -> Iterator[tuple[str, Any]]:
+        """Yield what is to be remembered, by key."""
+        for place in self._own.memories:
+            key = place.rpartition("/")[2].removesuffix(".json")
+            yield key, decode_memory(self._draft.memory[place].content, place)
+
+    # --- writing again --------------------------------------------------------------------------
+
+    def _written_again(self, rejected: _Rejected) -> End | None:
+        """Send the draft back; return how the turn ended with another one, None where there is none."""
+        draft, turn = self._draft, self._turn
+        messages = [*turn.conversation] or self._conversation()
+        if draft.has_results_to_tell:
+            messages += turn.shown(messages)
+        mark = mark_for([*(message["content"] for message in messages), rejected.why])
+        text = (
+            f"Your reply has not left. It did not pass, for this reason:\n{fenced(rejected.why, mark)}\n"
+            "Reply again, with all of it: of the reply before nothing leaves. What your tools did stands."
+        )
+        messages.append({"role": "user", "content": text})
+        shown, draft.shown = draft.shown, len(draft.results)
+        turn.replies_left = draft.inputs.max_steps
+        self._own.is_sent_back = True
+        try:
+            end = self._drive(_again(turn, draft, self._own, messages))
+        except NOT_READ as error:
+            draft.remarks.append(f"not written again: {error}"[:500])
+            end = None
+        if not self._own.is_sent_back:
+            return end or "done"
+        self._own.is_sent_back, draft.shown = False, shown
+        return None
+
+    def _conversation(self) -> list[Message]:
+        """Return a conversation for a strategy that asked for no reply: its prompt, and what came of it."""
+        said = lines_of({"kind": entry.kind, **entry.payload} for entry in self._own_entries)
+        return [*self._turn.prompt, {"role": "assistant", "content": said}]
+
+    # --- how it ends ----------------------------------------------------------------------------
+
+    def _settle(self, rejected: _Rejected) -> None:
+        """Do with a draft that did not pass what its judge's `then` says."""
+        draft, judge = self._draft, rejected.by.judge
+        rejected.by.is_settled = True
+        why = f"{judge.by} did not pass it: {rejected.why}"
+        if judge.then == "fail":
+            self._own.withdraw(draft)
+            if draft.task is None or not draft.task.request:
+                self._close()
+                raise NotVerified(why[:2000])
+            if not draft.is_handed_on:
+                draft.entries, self._is_given_up = draft.given_up(why[:2000]), True
+            return
+        draft.remarks.append(f"{'unverified' if judge.then == 'flag' else 'let through'}: {why}"[:500])
+        self._is_flagged |= judge.then == "flag"
+
+    def _close(self) -> None:
+        """Put the tag where it belongs, the entries into their order, and what was judged into the report."""
+        draft, own = self._draft, self._own
+        if self._is_flagged:
+            own.flag(draft, UNVERIFIED)
+        if own.has_withdrawn:
+            tick, name = draft.inputs.tick, draft.inputs.agent.name
+            number_of = {entry_id(tick, name, number): number for number in range(REMINDERS_FROM)}
+            draft.entries.sort(key=lambda entry: number_of[entry.id])
+        if self._verdicts or any(judging.is_settled for judging in self._judging):
+            used = spending(self._answers)
+            draft.judged = {
+                "passed": not any(judging.is_settled for judging in self._judging),
+                "verdicts": self._verdicts,
+                "calls": used["calls"],
+                "credits": round(used["credits"], 6),
+                "cost_usd": used["cost_usd"],
+            }
+
+
+def _again(turn: Turn, draft: Draft, own: Own, messages: list[Message]) -> Steps:
+    """Ask for another reply, and act on it; what stood before is taken back as soon as there is one."""
+    while True:
+        reply = yield from turn.reply(messages)
+        says_anything = reply.outbox_entries or reply.memory_updates or not reply.tool_calls
+        if own.is_sent_back and says_anything:
+            own.withdraw(draft)
+        yield Act(reply)
+        if own.is_sent_back:
+            continue
+        if not turn.results or turn.is_over:
+            return "done"
+        if turn.has_asked:
+            return "waits"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}\n[cut]"
