@@ -24,6 +24,8 @@ DEPTH_LIMIT = 32
 
 NEVER_WRITTEN = frozenset({"resume.json", ".lemming", ".git", ".ssh"})
 ENGINE_OWNED = frozenset({"config", "logs", ".lemming", paths.TRUST, paths.TICK_FILE})
+NEVER_OPEN = ENGINE_OWNED | {"tools", "skills"}
+"""What no grant opens for writing at the top of an organisation; names that begin with a dot neither."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
             raise asked.failed("is a folder")
         _refuse_names(asked, target[len(nearest) :])
         if is_inside:
-            refuse_engines(asked, parts)
+            refuse_engines(asked, parts, granted=nearest[len(org) :])
     granted_parts = nearest[len(org) :] if is_inside else ()
     return Place(asked, base, root, "/".join(parts), target == nearest, granted_parts)
 
@@ -224,9 +226,21 @@ def _refuse_names(asked: Asked, below_grant: Components) -> None:
             raise asked.refused(f'"{name}" is never written by an agent')
 
 
-def refuse_engines(asked: Asked, in_org: Components) -> None:
-    """Raise for a path, from the organisation's folder on, that only the engine and people write."""
-    top = in_org[0].casefold()
-    is_in_a_workspace = in_org[0] == "agents" and in_org[2:3] == ("workspace",) and len(in_org) > 3
-    if top in ENGINE_OWNED or (top == "agents" and not is_in_a_workspace):
+def refuse_engines(asked: Asked, in_org: Components, *, granted: Components = ()) -> None:
+    """Raise for a path, from the organisation's folder on, that only the engine and people write.
+
+    A grant, however wide, opens workspaces and `shared/`; of the rest only a folder that it names itself, for
+    plugins, settings of other programs and the like may lie anywhere. `granted` is that folder.
+    """
+    if in_org[0] == "shared" and len(in_org) > 1:
+        return
+    if in_org[0] == "agents" and in_org[2:3] == ("workspace",) and len(in_org) > 3:
+        return
+    top = in_org[0].casefold().rstrip(". ")
+    is_closed = top in (*NEVER_OPEN, "agents") or in_org[0].startswith(".")
+    if is_closed:
         raise asked.refused(f"{in_org[0]} of the organisation is written by the engine and by people only")
+    if not granted:
+        raise asked.refused(
+            f"{in_org[0]} of the organisation is written by people, where no grant names the folder itself"
+        )

@@ -17,7 +17,7 @@ from hashlib import file_digest, sha256
 from pathlib import Path
 
 from lemming.access import mounts
-from lemming.access.grants import ENGINE_OWNED, Place, refuse_engines, resolve
+from lemming.access.grants import NEVER_OPEN, Place, refuse_engines, resolve
 from lemming.agents import Agent
 from lemming.errors import ToolError
 from lemming.files.effects import FileEffect
@@ -285,7 +285,7 @@ def _forbidden(place: Place) -> dict[Identity, str]:
     """
     folders = ["/proc"]
     if place.asked.access == "write":
-        folders += [str(place.base / name) for name in ENGINE_OWNED]
+        folders += [str(place.base / name) for name in sorted(NEVER_OPEN)]
         if place.root != place.base:
             folders.append(str(place.base / "agents"))
     found = {}

@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
 from lemming.errors import LemmingError
-from lemming.files import fs
 from lemming.files.cache import FileCache
-from lemming.files.descriptors import walk
 from lemming.files.jsontext import compact
 from lemming.organisation import Organisation, OrgPath
 
 LIMIT_BYTES = 64 << 20
-_CODE = (".py", ".pyc", ".so", ".pyd", ".pth", ".zip")
-_CACHE = "__pycache__"
-_PYC_MADE_BY_STAMP = bytes(
-    4
-)  # the flags of docs.python.org/3/reference/import.html, "Cached bytecode invalidation"
 
 
 def of_files(base: OrgPath, files: Iterable[str]) -> dict[str, str]:
@@ -42,7 +34,9 @@ def of_command(base: OrgPath, place: str, value: object, words: object, cwd: obj
 
 def of_module(base: OrgPath, name: str) -> dict[str, str]:
     """Return what a plugin is bound to: its files, and those beside it, where Python may find it in here."""
-    return of_files(base, _files_of_module(Path(base), name.partition(".")[0]))
+    from lemming.toolbox.functions.plugin_files import files_of_module
+
+    return of_files(base, files_of_module(Path(base), name))
 
 
 class _Files:
@@ -81,32 +75,3 @@ def _files_named(base: Path, words: Iterable[str], cwd: str) -> Iterator[str]:
                         yield str(found.relative_to(org))
                 except (OSError, ValueError):  # no path at all: a whole program in a word
                     continue
-
-
-def _files_of_module(base: Path, top: str) -> Iterator[str]:
-    org = base.resolve()
-    for entry in dict.fromkeys(sys.path):
-        folder = Path(entry).resolve()
-        if not folder.is_relative_to(org) or not _holds(folder, top):
-            continue
-        inside = folder.relative_to(org)
-        for name in fs.list_names(str(folder)):
-            if name.endswith(_CODE):
-                yield str(inside / name)
-        for above, _, files in walk(folder / top):
-            for file in files:
-                if Path(above).name != _CACHE or _is_never_checked(file.path):
-                    yield str(Path(file.path).resolve().relative_to(org))
-
-
-def _holds(folder: Path, top: str) -> bool:
-    return folder.is_dir() and any(name.partition(".")[0] == top for name in fs.list_names(str(folder)))
-
-
-def _is_never_checked(path: str) -> bool:
-    """Return whether Python would run this bytecode whatever its source says; it writes none such."""
-    try:
-        with open(path, "rb") as file:
-            return file.read(8)[4:] != _PYC_MADE_BY_STAMP
-    except OSError:
-        return True

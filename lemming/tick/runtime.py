@@ -136,6 +136,10 @@ class Runtime:
         """
         config = self._readable_config()
         self.require_agreed(config, None)
+        if config.org.plugins:
+            from lemming.toolbox.functions.plugin_files import PluginFiles
+
+            self.org.own(PluginFiles).require_unwritable(config.org.plugins)
         load_plugins(tuple(config.org.plugins))
         if {entry.provider for entry in config.models.values()} - {*provider_names(config.org.plugins)}:
             load_installed_plugins()

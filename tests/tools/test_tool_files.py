@@ -130,8 +130,8 @@ def test_a_tool_that_is_called_as_one_of_the_team_is_an_error(shop: Workshop) ->
 @pytest.mark.parametrize(
     ("files", "pattern", "grant"),
     [
-        ("tools/mine.py", "tools/*.py", "{base}"),
-        ("tools/mine.py", "tools/*.py", "{base}/tools"),
+        ("lib/mine.py", "lib/*.py", "{base}/lib"),
+        ("lib/in/mine.py", "lib/*/*.py", "{base}/lib"),
         ("shared/mine.py", "shared/*.py", "./shared"),
         ("agents/ada/workspace/mine.py", "agents/*/workspace/*.py", "./shared"),
     ],
@@ -199,7 +199,8 @@ def test_a_pattern_that_fits_nothing_is_told_with_the_nearest_name(
 
 def test_trust_says_which_code_runs(shop: Workshop) -> None:
     shop.file("@tool\ndef mine() -> str: ...\n")
-    assert "runs the Python code in tools/mine.py" in reaches(shop.base, load_config(shop.base), [])
+    (reach,) = reaches(shop.base, load_config(shop.base), [])
+    assert (reach.does, reach.needs_leave) == ("runs the Python code in tools/mine.py", True)
 
 
 def test_what_nobody_agreed_to_is_not_loaded_to_look_at_it(
