@@ -97,6 +97,11 @@ class Survey:
         return together
 
     @cached_property
+    def has_gates(self) -> bool:
+        """Whether a resume has gates."""
+        return any(agent.gates for agent in self.agents.values())
+
+    @cached_property
     def paused(self) -> dict[str, str]:
         """The agents that are paused, and what their resumes say of that."""
         return {name: agent.paused for name, agent in self.agents.items() if agent.paused}

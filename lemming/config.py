@@ -127,6 +127,14 @@ class Org:
     create_agent_max_agents: int = field(
         default=100, metadata=about("Once there are so many agents, create_agent makes no more.", ge=0)
     )
+    create_agent_max_depth: int | None = field(
+        default=None,
+        metadata=about(
+            "So many agents may have created one another: 1 lets none that was created create others; null: "
+            "no limit but that create_agent_allowed must name each.",
+            ge=0,
+        ),
+    )
     plugins: list[str] = field(
         default_factory=list,
         metadata=about("Python modules imported at start; they register tools and providers."),

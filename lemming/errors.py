@@ -6,6 +6,7 @@ ends with. Each instance says what happened, where, and what to do about it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
@@ -64,6 +65,7 @@ class LemmingError(Exception):
 
     code = "LMG-100"
     exit_status = 1
+    verdicts: Sequence[dict[str, Any]] = ()  # what gates said of the question that it ended
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -215,7 +217,7 @@ class PermissionDenied(ToolError):
 
 
 class StoppedByGate(LemmingError):
-    """A gate has ended a turn before it began; the message names the gate."""
+    """A gate has ended a turn; the message names the gate."""
 
     code = "LMG-610"
 
@@ -304,6 +306,18 @@ class OutOfCredits(LemmingError):
 
     code = "LMG-701"
     exit_status = 6
+
+
+class LimitReached(OutOfCredits):
+    """A gate at `spend` lets no such call be made."""
+
+    code = "LMG-702"
+
+
+class Paused(OutOfCredits):
+    """A person has paused the agent, or all of them, in the middle of its turn."""
+
+    code = "LMG-703"
 
 
 def recorded_failure(name: str, message: str) -> LemmingError:

@@ -16,19 +16,19 @@ STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
 
 End = Literal[
     "done", "handed_on", "repeats", "waits", "step_limit", "deadline", "unanswered", "out_of_credits",
-    "skipped", "bad_reply", "no_answer", "failed",
+    "paused", "skipped", "bad_reply", "no_answer", "failed",
 ]  # fmt: skip
 """How a turn ends. Done: `done`, `handed_on` (its request), `repeats` (a call gave the same again and again).
 Waiting: `waits` (others were asked), `step_limit` (results are left for its next turn), `deadline` (its time
-was over), `unanswered` (its request is), `out_of_credits`. Skipped: `out_of_credits`, `skipped`. Failed:
-`bad_reply` (no reply was the contract), `no_answer` (of the model), `failed` (anything else)."""
+was over), `unanswered` (its request is), `out_of_credits`, `paused`. Skipped: `out_of_credits`, `paused`,
+`skipped`. Failed: `bad_reply` (no reply was the contract), `no_answer` (of the model), `failed` (else)."""
 
 ENDS = frozenset(get_args(End))
 
 STATUS_OF: Mapping[End, Status] = {
     "done": "done", "handed_on": "done", "repeats": "done", "waits": "waiting", "step_limit": "waiting",
-    "deadline": "waiting", "unanswered": "waiting", "out_of_credits": "waiting", "skipped": "skipped",
-    "bad_reply": "failed", "no_answer": "failed", "failed": "failed",
+    "deadline": "waiting", "unanswered": "waiting", "out_of_credits": "waiting", "paused": "waiting",
+    "skipped": "skipped", "bad_reply": "failed", "no_answer": "failed", "failed": "failed",
 }  # fmt: skip
 """The status that an end makes a turn have; one whose credits end before its first answer is skipped."""
 USUAL_ENDS: Mapping[str, End] = {

@@ -284,6 +284,10 @@ class Agent:
     verify: JudgedBy | None = field(
         default=None, metadata=about("Who must pass what it writes before it leaves; null: nobody.")
     )
+    created_by: str = field(
+        default="",
+        metadata=about("The agent that created it, and whose limits it shares; create_agent writes it."),
+    )
     context: list[ContextFile] = field(
         default_factory=list, metadata=about("Files that are put into every prompt.")
     )
@@ -347,6 +351,7 @@ _BY_THE_CLOCK = ("cron", "timezone", "missed", "grace_minutes")
 LATER_KEYS: dict[str, dict[str, Any]] = {
     "": {
         "clock": False,
+        "created_by": "",
         "gates": [],
         "guides": False,
         "memory": None,

@@ -12,32 +12,34 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
-from lemming.files.fitting import Misfit, about, key_of, keyed
+from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
 from lemming.files.jsontext import compact, parse
+from lemming.gates.limit import AMOUNTS, Per, window_of
 from lemming.kinds import ToolClass
 from lemming.patterns import is_among
 from lemming.when import Predicate, predicate, problems_of
 
-At = Literal["in", "call", "result", "out"]
+At = Literal["in", "call", "result", "out", "spend"]
 """Where a gate stands. `in`: what a turn is shown. `call`: a tool call. `result`: what it gave, before it is
-cut. `out`: entries and memories."""
+cut. `out`: entries and memories. `spend`: a question to a model, before it is asked."""
 
 Then = Literal["pass", "warn", "rewrite", "block", "ask", "stop"]
 """What a gate does. `pass`, `block`, `ask` (a person), `stop` (the turn) settle it; `warn` and `rewrite` let
 the next gate look."""
 
 SETTLES: frozenset[Then] = frozenset({"pass", "block", "ask", "stop"})
-FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check")
+FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models")
 """The keys that say what a gate looks for: one of them, or none."""
 CAN_REWRITE = frozenset({"redact", "max_length", "check"})
 OF_TOOLS = frozenset({"call", "result"})
+OF_SPENDING = frozenset({"", "check", "models"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Gate:
     """One rule."""
 
-    at: At = field(metadata=about('Where it stands: "in", "call", "result" or "out".'))
+    at: At = field(metadata=about('Where it stands: "in", "call", "result", "out" or "spend".'))
     then: Then = field(
         metadata=about(
             'What it does: "pass", "block", "ask" and "stop" settle it, "warn" and "rewrite" let the next '
@@ -84,6 +86,31 @@ class Gate:
     expires: int | None = field(
         default=None, metadata=about("So many ticks an answer is waited for; then it is no.", ge=1)
     )
+    models: list[str] = field(
+        default_factory=list, metadata=about("Model keys that may be asked: a question to any other.")
+    )
+    credits: float | None = field(
+        default=None, metadata=about("So many credits may be spent.", gt=0, le=LARGEST_AMOUNT)
+    )
+    dollars: float | None = field(
+        default=None, metadata=about("So many dollars may be spent.", gt=0, le=LARGEST_AMOUNT)
+    )
+    calls: int | None = field(
+        default=None, metadata=about("So many questions may be asked.", ge=1, le=int(LARGEST_AMOUNT))
+    )
+    per: Per | None = field(
+        default=None,
+        metadata=about(
+            'What the limit adds up: "turn", "request" (with all that was asked for it), "agent" or '
+            '"organisation".'
+        ),
+    )
+    window: dict[str, int] | str | None = field(
+        default=None,
+        metadata=about(
+            'How far back it looks: {"ticks": 100}, "90m", "24h" or "7d"; null: to the first tick.'
+        ),
+    )
     because: str = field(default="", metadata=about("What the model and people are told.", max_length=500))
 
     def __post_init__(self) -> None:
@@ -96,6 +123,7 @@ class Gate:
             raise Misfit(f'"tool" and "class" are for gates at "call" and "result", not at "{self.at}"')
         if self.args and self.at not in OF_TOOLS:
             raise Misfit(f'"args" is for gates at "call" and "result", not at "{self.at}"')
+        self._check_limit(found)
         for pattern in (*self.redact, *self.deny):
             try:
                 re.compile(pattern)
@@ -103,6 +131,22 @@ class Gate:
                 raise Misfit(f"no regular expression: {pattern!r}: {error}") from None
         for wrong in problems_of(self.when, "when") if self.when is not None else ():
             raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
+
+    def _check_limit(self, found: Sequence[str]) -> None:
+        """Raise `Misfit` for a limit that is none."""
+        has_amount = any(getattr(self, key) is not None for key in AMOUNTS)
+        if self.at != "spend" and (has_amount or self.per or self.window or self.models):
+            raise Misfit(f'limits and "models" are for gates at "spend", not at "{self.at}"')
+        if self.at == "spend" and not OF_SPENDING.issuperset(found):
+            raise Misfit(f'"{found[0]}" is not for gates at "spend"')
+        if has_amount != bool(self.per) or (has_amount and found):
+            raise Misfit('a limit is one of "credits", "dollars" and "calls", with "per", and nothing else')
+        if self.window is not None and self.per in (None, "turn"):
+            raise Misfit('"window" is for limits per request, agent or organisation')
+        try:
+            window_of(self.window)
+        except ValueError as error:
+            raise Misfit(str(error)) from None
 
     @property
     def finding(self) -> str:

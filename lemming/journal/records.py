@@ -203,6 +203,7 @@ class ModelReplied(Record):
     key: Annotated[str, {"description": "The model key that answered, where it was a fallback."}] = ""
     attempts: Count = 1
     earlier: list[FailedAttempt] = []  # noqa: RUF012
+    verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
 
 
 class ModelFailed(Record):
@@ -215,6 +216,7 @@ class ModelFailed(Record):
     message: str
     attempts: Count = 1
     earlier: list[FailedAttempt] = []  # noqa: RUF012
+    verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
 
 
 class BatchAnnounced(Record):

@@ -14,7 +14,6 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from lemming.clock import elapsed_ms
@@ -40,6 +39,7 @@ from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_json, redact_values
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn
+from lemming.tick.questions import look_before, question
 from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from lemming.gates.look import Found
     from lemming.tick.gated_calls import CallGates
     from lemming.tick.hold import Holding
+    from lemming.tick.limits import TurnSpending
     from lemming.tick.traced import Tracing
 
 R = TypeVar("R", bound=Record)
@@ -63,7 +64,13 @@ class JournaledAnswers:
     """Answers for one turn: those in the journal, then live ones that go into it."""
 
     def __init__(
-        self, runtime: Runtime, journal: Journal, snapshot: Snapshot, inputs: TurnInputs, commits: Commits
+        self,
+        runtime: Runtime,
+        journal: Journal,
+        snapshot: Snapshot,
+        inputs: TurnInputs,
+        commits: Commits,
+        limits: TurnSpending | None = None,
     ) -> None:
         self._runtime, self._journal, self._inputs, self._commits = runtime, journal, inputs, commits
         self._snapshot, self._config, self._settings = snapshot, snapshot.config, snapshot.config.org
@@ -74,6 +81,7 @@ class JournaledAnswers:
         self._spent = inputs.state.used_up
         self._worked: defaultdict[str, int] = defaultdict(int)
         self._name = inputs.agent.name
+        self._limits, self._verdicts = limits, list[GateVerdict]()  # of the question under way
         limit = inputs.agent.turn.deadline_s
         self._tracing = tracing_of(snapshot, inputs)
         self._ends = time.monotonic() + limit if limit else math.inf
@@ -101,6 +109,8 @@ class JournaledAnswers:
         )
         answer = recorded_answer(record)
         self._spent += answer.credits
+        if self._limits:
+            self._limits.settle(answer)
         return answer
 
     def knows(self, call: int) -> bool:
@@ -272,6 +282,7 @@ class JournaledAnswers:
     ) -> ModelReplied | ModelFailed:
         """Ask, and return the record of what came of it."""
         inputs, started = self._inputs, time.perf_counter()
+        self._verdicts = []
         try:
             if inputs.problem:
                 raise inputs.problem
@@ -283,6 +294,7 @@ class JournaledAnswers:
         optional: dict[str, Any] = {"batched": True} if reply.batched else {}
         if key:
             optional["key"] = key
+        optional |= self._said_by_gates()
         if reply.calls or reply.thinking or reply.kept:
             natively = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
             optional |= {name: redact_json(value) for name, value in natively.items() if value}
@@ -323,25 +335,15 @@ class JournaledAnswers:
     ) -> Reply:
         """Ask one model; `key` is that of another than the agent's own, which is asked live."""
         inputs = self._inputs
-        takes_schema = inputs.schema is not None  # which the agent's own model does or does not
-        wanted = inputs.schema if schema is None else (schema or None) if takes_schema else None
         check_credits(entry, inputs.allocation, self._spent)
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
-        request = Request(
-            model_name=entry.model,
-            messages=messages,
-            temperature=entry.temperature if (own := inputs.agent.model.temperature) is None else own,
-            schema=wanted,
-            max_output_tokens=entry.max_output_tokens,
-            seed=_seed(self._name, inputs.tick, call),
-            deadline_s=entry.deadline_s,
-            agent=self._name,
-            tick=inputs.tick,
-            step=call,
-        )
+        request = question(inputs, entry, call, messages, schema)
         if inputs.images and entry.images:
             request = self._with_images(request)
+        key_asked = key or inputs.agent.model.key
+        look = partial(look_before, self._snapshot, self._limits, key_asked, entry, request)
+        self._verdicts += self._runtime.may_ask(look)
         try:
             with self._runtime.waiting():
                 return self._runtime.complete(entry, request, live=bool(key))
@@ -360,8 +362,12 @@ class JournaledAnswers:
             code=error.code,
             error=name_of(error),
             message=str(error),
+            **self._said_by_gates(),
             **self._attempts(call, getattr(error, "earlier", ())),
         )
+
+    def _said_by_gates(self) -> dict[str, Any]:
+        return {"verdicts": [it.as_json() for it in self._verdicts]} if self._verdicts else {}
 
     def _attempts(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
         """Return how often a model was asked, and why in vain, if it was; and put it into the log."""
@@ -390,9 +396,3 @@ def tracing_of(snapshot: Snapshot, inputs: TurnInputs) -> Tracing | None:
     from lemming.tick.traced import Tracing
 
     return Tracing(snapshot, inputs)
-
-
-def _seed(agent: str, tick: int, call: int) -> int:
-    """Return a seed in [0, 2^31) that depends on nothing but the call's place."""
-    digest = blake2b(f"{agent}/{tick}/{call}".encode(), digest_size=4).digest()
-    return int.from_bytes(digest, "big") >> 1

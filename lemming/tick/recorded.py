@@ -23,7 +23,9 @@ _facts_of = attrgetter(*Answer._fields)
 def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
     """Return the answer that a record holds; raise the error that stood in its place."""
     if isinstance(record, ModelFailed):
-        raise recorded_failure(record.error, record.message)
+        failure = recorded_failure(record.error, record.message)
+        failure.verdicts = record.verdicts
+        raise failure
     return Answer._make(_facts_of(record))
 
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from lemming.agents import Agent
     from lemming.channels.between import Channels
     from lemming.contract import ToolCall
+    from lemming.gates.gate import GateVerdict
     from lemming.gates.look import Found, Looked
     from lemming.journal.file import Journal
     from lemming.llm.batch.queue import Batches
@@ -202,6 +203,10 @@ class Runtime:
     def previous_reading(self, tick: int, ticks: list[int]) -> str:
         """Return the clock's reading up to which the ticks before this one went; empty: none is kept."""
         return previous_reading(self.base, tick, ticks)
+
+    def may_ask(self, look: Callable[[], Iterator[GateVerdict]]) -> Iterator[GateVerdict]:
+        """Return what a look before a question is asked gives; it raises what keeps it from being asked."""
+        return look()
 
     def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
         """Ask the model an entry stands for, in a batch where there is one for it, and not `live`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,6 +23,7 @@ from lemming.organisation import Organisation
 from lemming.patterns import is_named
 from lemming.report import Reason, TurnReport
 from lemming.tick.idle import IdleAgents, waits_for_leave
+from lemming.tick.pausing import Pauses
 from lemming.tick.plan import Plan, callers_in, make_plan, people_in
 from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
 from lemming.tools import has_own_tools, refresh_tools, toolset_of
@@ -43,6 +45,7 @@ class Snapshot:
     survey: Survey
     plan: Plan
     servers: Mapping[str, Any] = field(default_factory=dict)  # what the look at MCP servers came to
+    began_ns: int = 0  # when it was taken, by the clock of the machine
 
     @property
     def base(self) -> Path:
@@ -57,6 +60,11 @@ class Snapshot:
     @cached_property
     def _has_own_tools(self) -> bool:
         return has_own_tools(self.config.org, self.survey)
+
+    @cached_property
+    def pauses(self) -> Pauses:
+        """Who has been paused since, and who is not any more."""
+        return Pauses(self.org, self.config, self.survey, self.began_ns)
 
     @property
     def tick(self) -> int:
@@ -183,13 +191,14 @@ def take_snapshot(
 
     `at` is the tick's reading of the clock; `since` gives that of the tick before, where one is needed.
     """
+    began_ns = time.time_ns()
     survey = once_saved(org.base, lambda: survey_agents(org), _problems_of)
     if plan is None:
         before = since() if goes_by_the_clock(survey, config) else ""
         plan = make_plan(
             tick, survey, config, at=at, since=before, resting=_rest(org, survey, config, tick, before, at)
         )
-    return Snapshot(org, config, survey, plan)
+    return Snapshot(org, config, survey, plan, began_ns=began_ns)
 
 
 def with_servers(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
 from lemming.clock import elapsed_ms
@@ -55,6 +55,9 @@ from lemming.turn.loop import take_turn
 from lemming.turn.results import INTERRUPTED, as_shown, newest, tool_used
 from lemming.turn.spending import spending, state_after_spending
 from lemming.turn.values import TurnInputs, TurnOutcome
+
+if TYPE_CHECKING:
+    from lemming.tick.limits import TickSpending
 
 
 @dataclass
@@ -170,8 +173,12 @@ class Tick:
         """Take one agent's turn, or finish the one that was interrupted."""
         if self.runtime.stop.is_set():
             self.is_stopped = True
-        else:
+            return
+        try:
             self._take_or_finish(name)
+        finally:
+            if self._limits:
+                self._limits.tell()
 
     def _take_or_finish(self, name: str) -> None:
         records = self.journal.records_of(name)
@@ -348,7 +355,17 @@ class Tick:
         return results, used, remarks
 
     def _answers(self, inputs: TurnInputs) -> JournaledAnswers:
-        return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits)
+        limits = self._limits.of(inputs) if self._limits else None
+        return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, limits)
+
+    @cached_property
+    def _limits(self) -> TickSpending | None:
+        """The limits of what the tick's turns may spend; None where there are none."""
+        if not (self.snapshot.config.org.gates or self.snapshot.survey.has_gates):
+            return None
+        from lemming.tick.limits import TickSpending
+
+        return TickSpending.of_tick(self.runtime, self.snapshot, self.journal.records, self.commits.reports)
 
 
 def _unread_in_all(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:

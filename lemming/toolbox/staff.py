@@ -85,6 +85,7 @@ class CreateAgent(EngineTool):
         """Return the effect that writes the resume, and the credits that the new agent gets."""
         _refuse_name(context, name)
         _refuse_too_many(context)
+        _refuse_too_deep(context)
         _refuse_more_than_own(context, tools, read_outboxes)
         credits, passed_on = _credits(context, max_credits)
         resume = {
@@ -103,7 +104,10 @@ class CreateAgent(EngineTool):
             },
             "instructions": instructions,
             "credits": credits,
+            "created_by": context.agent.name,
         }
+        if gates := context.agent.plain.get("gates"):  # what it may not, its creature may not
+            resume["gates"] = gates
         effect = FileEffect(paths.resume_file(name), _checked(resume))
         gets = f" and has {passed_on:g} of your credits" if passed_on else ""
         text = f"created {name}; it takes its first turn when due, not in this tick{gets}"
@@ -153,6 +157,7 @@ def _require_creatable(context: ToolContext, created: Agent) -> None:
         or permissions.file_access != own.permissions.file_access
         or created.context
         or created.model.fallback
+        or created.plain.get("gates") != own.plain.get("gates")
     ):
         raise PermissionDenied(f'create_agent: "{created.name}" would get more than {own.name} has')
     if most is not None and (gets is None or gets > most):
@@ -188,6 +193,19 @@ def _refuse_more_than_own(context: ToolContext, tools: list[str], read_outboxes:
         )
     if unread := [name for name in read_outboxes if name != creator.name and not creator.may_read(name)]:
         raise PermissionDenied(f"create_agent: {', '.join(unread)} refused by your permissions.read_outboxes")
+
+
+def _refuse_too_deep(context: ToolContext) -> None:
+    """Raise when as many agents as may have created one another already."""
+    most = context.settings.create_agent_max_depth
+    if most is None:
+        return
+    agents, depth, name = survey_agents(context.org).agents, 0, context.agent.name
+    while (agent := agents.get(name)) and agent.created_by and depth < most:
+        depth, name = depth + 1, agent.created_by
+    if depth >= most:
+        limit = f"config/org.json create_agent_max_depth {most}"
+        raise PermissionDenied(f"create_agent: refused by {limit}: you were created by an agent yourself")
 
 
 def _refuse_too_many(context: ToolContext) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.contract import MAX_TOOL_CALLS, Keep, NewEntry, ToolCall, TurnReply, parse_reply
-from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, ToolError
+from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, StoppedByGate, ToolError
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import GateVerdict
 from lemming.leave import waiting_call
@@ -79,6 +79,7 @@ class Draft:
         self.over: End | None = None
         self.left = ""
         self.stopped_by: ToolError | None = None
+        self.held_up = ""  # why no more may be asked, where that is not for its credits
         self.tracked = trust_of_turn(inputs)
         self.own: Own | None = None  # where what replies write is judged before it leaves
         self.judged: Judged | None = None
@@ -152,7 +153,7 @@ class Draft:
 
     def status_of(self, end: End) -> Status:
         """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
-        return "skipped" if end == "out_of_credits" and not self.answers else STATUS_OF[end]
+        return "skipped" if end in ("out_of_credits", "paused") and not self.answers else STATUS_OF[end]
 
     def given_up(self, why: str) -> list[OutboxEntry]:
         """Return the entries with one that says that the request has failed."""
@@ -180,10 +181,14 @@ class Draft:
             raise OutOfCredits(f"the request's budget of {self.task.budget:g} credits is used up")
         try:
             answer = self.source.ask(self.questions, messages, model, schema)
-        except (OutOfCredits, ProviderError):
+        except (OutOfCredits, ProviderError) as error:
             self.in_vain += 1  # what stood in its place has its number
+            self.verdicts += error.verdicts
+            if error.verdicts and error.verdicts[-1]["then"] == "stop":
+                raise StoppedByGate(error.message) from error
             raise
         self.answers.append(answer)
+        self.verdicts += answer.verdicts
         return answer
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:

@@ -84,8 +84,8 @@ def _waiting_reason(draft: Draft) -> str:
     """Return what a turn that waits is waiting for."""
     if open_asked := [asked for begun in _requests_after(draft)[1][-1:] for asked in begun.open]:
         return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
-    if draft.left:
-        return draft.left
+    if draft.held_up or draft.left:
+        return draft.held_up or draft.left
     if not draft.unshown:
         return "the request is not answered yet" if draft.task else "its credits are used up"
     count = len(draft.unshown)

@@ -12,9 +12,12 @@ from typing import Any
 from lemming.errors import (
     ContractError,
     LemmingError,
+    LimitReached,
     NotVerified,
     OutOfCredits,
+    Paused,
     ProviderError,
+    StoppedByGate,
     StrategyFailed,
 )
 from lemming.plugins.errors import place_of, words_of
@@ -111,17 +114,19 @@ def finish(
     try:
         return add_up(draft, drive(draft, strategy, plugins), draft.stopped_by)
     except OutOfCredits as error:
+        end: End = "paused" if isinstance(error, Paused) else "out_of_credits"
         if not (draft.answers or draft.results):
-            return add_up(draft, "out_of_credits", error)
+            return add_up(draft, end, error)
         if len(draft.answers) == draft.beforehand:
             return add_up(draft, "no_answer", error)
         draft.remarks.append(str(error))
-        return add_up(draft, "out_of_credits")
+        draft.held_up = str(error) if isinstance(error, (LimitReached, Paused)) else ""
+        return add_up(draft, end)
     except ContractError as error:
         return add_up(draft, "bad_reply", error)
     except ProviderError as error:
         return add_up(draft, "no_answer", error)
-    except (NotVerified, StrategyFailed) as error:
+    except (NotVerified, StoppedByGate, StrategyFailed) as error:
         return add_up(draft, "failed", error)
 
 

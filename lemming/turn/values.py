@@ -89,6 +89,7 @@ class Answer(NamedTuple):
     duration_ms: int = 0
     calls: Sequence[dict[str, Any]] = ()
     kept: Any = None
+    verdicts: Sequence[dict[str, Any]] = ()
 
 
 class Answers(Protocol):

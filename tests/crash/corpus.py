@@ -18,6 +18,7 @@ from functions_corpus import functions
 from gated_corpus import gated
 from judged_corpus import judged
 from leave_corpus import leave
+from limited_corpus import limited
 from models_corpus import acting, stand_in
 from native_corpus import native
 from parts import by_hand, call, remembers
@@ -366,6 +367,7 @@ CASES = [
     Case(acting, 2),
     Case(gated, 3, at_once=2),
     Case(judged, 4, at_once=3),
+    Case(limited, 4, at_once=3),
     Case(crowd, 2, at_once=3),
     Case(letters, 3),
     Case(missed, 6),

@@ -277,6 +277,10 @@ class Rerun(Runtime):
         self._time = record.at if isinstance(record, ModelReplied) else self._time
         return replayed(record)
 
+    def may_ask(self, *_: Any) -> Iterator[GateVerdict]:
+        """Return nothing: what was not asked stands in the recording."""
+        return iter(())
+
     def look_at_servers(self, snapshot: Snapshot) -> dict[str, Any]:
         """Return what the recorded tick found; no server is asked."""
         return self.recorded.begin.mcp

@@ -1,0 +1,53 @@
+"""A question to a model: how it is put together, and whether it may be asked now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from lemming.errors import Paused
+from lemming.models import ModelEntry
+from lemming.providers import Message, Request
+from lemming.tick.snapshot import Snapshot
+from lemming.turn.values import TurnInputs
+
+if TYPE_CHECKING:
+    from lemming.gates.gate import GateVerdict
+    from lemming.tick.limits import TurnSpending
+
+
+def question(
+    inputs: TurnInputs, entry: ModelEntry, call: int, messages: list[Message], schema: dict[str, Any] | None
+) -> Request:
+    """Return question number `call` of a turn; `schema` as in `lemming.turn.strategy.Ask`."""
+    name, own = inputs.agent.name, inputs.agent.model.temperature
+    takes_schema = inputs.schema is not None  # which the agent's own model does or does not
+    return Request(
+        model_name=entry.model,
+        messages=messages,
+        temperature=entry.temperature if own is None else own,
+        schema=inputs.schema if schema is None else (schema or None) if takes_schema else None,
+        max_output_tokens=entry.max_output_tokens,
+        seed=_seed(name, inputs.tick, call),
+        deadline_s=entry.deadline_s,
+        agent=name,
+        tick=inputs.tick,
+        step=call,
+    )
+
+
+def look_before(
+    snapshot: Snapshot, limits: TurnSpending | None, key: str, entry: ModelEntry, request: Request
+) -> Iterator[GateVerdict]:
+    """Yield what gates say of a question to the model of a key; raise `Paused`, or `LimitReached`."""
+    if why := snapshot.pauses.why(request.agent):
+        raise Paused(why, hint="`lemming resume` ends it")
+    if limits is not None:
+        yield from limits.look(request.step, key, entry, request)
+
+
+def _seed(agent: str, tick: int, call: int) -> int:
+    """Return a seed in [0, 2^31) that depends on nothing but the call's place."""
+    digest = blake2b(f"{agent}/{tick}/{call}".encode(), digest_size=4).digest()
+    return int.from_bytes(digest, "big") >> 1

@@ -1,0 +1,413 @@
+"""Limits: gates at `spend` let no call be made that could exceed them, however it comes to be made."""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.clock import FrozenClock
+from lemming.config import load_config
+from lemming.engine import run_once
+from lemming.errors import ConfigError
+from lemming.events import Event
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.ledger import read_state
+from lemming.journal.records import ModelReplied
+from lemming.providers import LLMProvider, register_provider
+from lemming.report import TurnReport
+from lemming.testing import Crash, journal_lines, make_org, resume, say, tree
+from lemming.timeline.replay.replay import replay, replay_into
+
+SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
+PRICED = {**SCRIPTED, "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 10.0}
+MODELS: dict[str, Any] = {
+    "priced": {**PRICED, "model": "priced"},
+    "other": {**SCRIPTED, "model": "other"},
+    "down": {**SCRIPTED, "model": "down", "options": {"file": "config/down.jsonl"}},
+}
+HELLO = [{"reply": say("hello"), "input_tokens": 100, "output_tokens": 10}]
+
+
+def spend(then: str = "block", **limit: Any) -> dict[str, Any]:
+    return {"at": "spend", "then": then, **limit}
+
+
+def limited(
+    base: Path, *gates: dict[str, Any], agents: Any = ("ada",), script: Any = HELLO, **org: Any
+) -> Path:
+    resumes = [it if isinstance(it, dict) else resume(it) for it in agents]
+    make_org(base, *resumes, org={"gates": [*gates], **org}, script=script, models=MODELS)
+    fs.publish(base, "config/down.jsonl", b'{"error": "Unavailable"}\n')
+    return base
+
+
+def turns(base: Path) -> dict[str, TurnReport]:
+    return {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
+
+
+def calls(base: Path, ticks: int, agent: str = "ada") -> list[int]:
+    return [turns(base)[agent].calls for _ in range(ticks)]
+
+
+@pytest.mark.parametrize("per", ["agent", "organisation"])
+@pytest.mark.parametrize(("limit", "made"), [(2, 2), (2.999999, 2), (3, 3), (3.000001, 3)])
+def test_a_limit_is_reached_exactly(base: Path, per: str, limit: float, made: int) -> None:
+    limited(base, spend(credits=limit, per=per))
+    assert sum(calls(base, 5)) == made
+    assert read_state(base, "ada").credits == made
+
+
+def test_a_call_that_is_not_made_is_told_with_the_line_that_says_so(base: Path) -> None:
+    limited(base, spend(credits=1, per="agent", because="ask Ada for more"))
+    assert calls(base, 1) == [1]
+    turn = turns(base)["ada"]
+    assert (turn.status, turn.end, turn.error, turn.calls) == ("skipped", "out_of_credits", "LimitReached", 0)
+    assert turn.reason == "a gate does not let it pass: ask Ada for more (config/org.json#/gates/0)"
+    (verdict,) = turn.verdicts
+    assert verdict == {
+        "line": "config/org.json#/gates/0", "at": "spend", "then": "block", "about": "call 0",
+        "why": "ask Ada for more",
+    }  # fmt: skip
+    failed = next(line for line in journal_lines(base, 2) if line["type"] == "model_failed")
+    assert (failed["error"], failed["code"], failed["verdicts"]) == ("LimitReached", "LMG-702", [verdict])
+
+
+def test_what_is_spent_on_the_way_is_counted_before_each_call(base: Path) -> None:
+    """Corrections, steps, a critic of another model and a fallback: no call exceeds."""
+    look = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
+    script = [
+        {"agent": "bad", "reply": "no"},
+        {"agent": "steps", "reply": look},
+        {"contains": "Judge the draft", "reply": {"good": False, "why": "longer"}},
+        *HELLO,
+    ]
+    agents = [
+        resume("bad", turn={"repairs": 4}),
+        resume("falls", model={"key": "down", "fallback": ["priced"]}),
+        resume("judged", turn={"strategy": "reflexion", "options": {"model": "other", "rounds": 4}}),
+        resume("steps", turn={"max_steps": 5}),
+    ]
+    for number, limit in enumerate((1, 2, 3, 4, 7, 11), 1):
+        org = limited(
+            base / str(number), spend(calls=limit, per="organisation"), agents=agents, script=script
+        )
+        made = sum(turn.calls for _ in range(3) for turn in turns(org).values())
+        assert made == limit
+
+
+@pytest.mark.parametrize("per", ["turn", "agent", "organisation"])
+def test_calls_are_limited_as_credits_are(base: Path, per: str) -> None:
+    look = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
+    ada = resume("ada", turn={"max_steps": 5})
+    limited(base, spend(calls=3, per=per), agents=[ada], script=[{"reply": look}])
+    turn = turns(base)["ada"]
+    assert (turn.status, turn.end, turn.calls) == ("waiting", "out_of_credits", 3)
+    assert turn.reason.startswith("a gate does not let it pass: 3 calls of 3 calls per")
+    assert calls(base, 2) == ([3, 3] if per == "turn" else [0, 0])
+
+
+def test_the_worst_case_of_a_call_is_reserved_and_what_it_cost_is_counted(base: Path) -> None:
+    """A prompt has no more tokens than bytes; an answer no more than it may."""
+    ada = resume("ada", model={"key": "priced"}, turn={"repairs": 0})
+    limited(base, spend(dollars=0.03, per="agent"), agents=[ada])
+    ran = [turns(base)["ada"] for _ in range(60)]
+    spent = read_state(base, "ada").cost_usd
+    assert spent is not None
+    assert 0.005 < spent <= 0.03
+    asked = [turn.calls for turn in ran]
+    assert asked == sorted(asked, reverse=True)
+    assert ran[-1].calls == 0
+
+
+def test_a_limit_in_dollars_refuses_a_model_without_a_price_by_name(base: Path) -> None:
+    limited(base, spend(dollars=100, per="organisation"))
+    turn = turns(base)["ada"]
+    assert turn.calls == 0
+    assert 'the price of model "scripted" is unknown' in turn.reason
+    assert "config/org.json#/gates/0" in turn.reason
+
+
+def test_only_allowed_models_are_asked(base: Path) -> None:
+    ada = resume("ada", model={"key": "down", "fallback": ["other", "priced"]})
+    limited(base, spend(models=["down", "priced"]), agents=[ada, resume("bob")])
+    ran = turns(base)
+    assert ran["ada"].model == "priced"
+    assert [verdict["why"] for verdict in ran["ada"].verdicts] == [
+        '"other" is none of the models down, priced'
+    ]
+    assert (ran["bob"].status, ran["bob"].calls) == ("skipped", 0)
+
+
+def test_a_window_lets_calls_be_made_again_once_it_has_passed(base: Path) -> None:
+    limited(base, spend(calls=2, per="organisation", window={"ticks": 4}))
+    assert calls(base, 10) == [1, 1, 0, 0, 1, 1, 0, 0, 1, 1]
+
+
+def test_a_window_of_hours_goes_by_the_readings_of_ticks(base: Path) -> None:
+    limited(base, spend(calls=2, per="agent", window="2h"))
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+    made = []
+    for minutes in (0, 30, 60, 119, 121, 150, 152, 300):
+        (turn,) = run_once(base, clock=FrozenClock(noon + timedelta(minutes=minutes))).turns
+        made.append(turn.calls)
+    assert made == [1, 1, 0, 0, 1, 0, 1, 1]
+
+
+def test_a_window_that_reaches_beyond_the_journals_lets_nothing_pass(base: Path) -> None:
+    limited(base, spend(calls=100, per="agent", window={"ticks": 50}), plain_journals=0)
+    assert calls(base, 3) == [1, 1, 1]
+    fs.publish(base, "tick.json", pretty({"current_tick": 120}))
+    assert calls(base, 2) == [1, 1]
+    for path in (base / "logs/ticks").rglob("*.*"):
+        if path.name < "00000120":
+            path.unlink()
+    fs.publish(base, "tick.json", pretty({"current_tick": 130}))
+    turn = turns(base)["ada"]
+    assert turn.calls == 1  # tick 3, the one before 120, lies before the window
+    (base / "logs/ticks/00000120.jsonl").unlink()
+    turn = turns(base)["ada"]
+    assert turn.calls == 0
+    assert "what was spent is not known: journals go back to tick 121 only" in turn.reason
+
+
+def test_a_warning_is_told_and_hinders_nothing(base: Path) -> None:
+    limited(base, spend("warn", credits=1, per="agent"), spend(credits=2, per="agent"))
+    ran = [turns(base)["ada"] for _ in range(3)]
+    assert [turn.calls for turn in ran] == [1, 1, 0]
+    assert [[(it["then"], it["line"][-1]) for it in turn.verdicts] for turn in ran] == [
+        [], [("warn", "0")], [("warn", "0"), ("block", "1")],
+    ]  # fmt: skip
+
+
+def test_a_gate_that_passes_comes_before_a_limit(base: Path) -> None:
+    boss = {"field": "agent", "op": "is", "value": "bob"}
+    limited(base, spend("pass", when=boss), spend(calls=1, per="organisation"), agents=["ada", "bob"])
+    assert [[turn.calls for turn in turns(base).values()] for _ in range(3)] == [[1, 1], [0, 1], [0, 1]]
+
+
+def test_stop_lets_the_turn_fail(base: Path) -> None:
+    look = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
+    ada = resume("ada", turn={"max_steps": 5})
+    limited(base, spend("stop", calls=2, per="turn"), agents=[ada], script=[{"reply": look}])
+    turn = turns(base)["ada"]
+    assert (turn.status, turn.error, turn.calls, turn.entries) == ("failed", "StoppedByGate", 2, [])
+    assert read_state(base, "ada").credits == 2
+
+
+def test_a_condition_that_breaks_blocks(base: Path) -> None:
+    limited(base, spend("warn", check="nobody_registered_it"))
+    turn = turns(base)["ada"]
+    assert turn.calls == 0
+    assert "the gate broke" in turn.reason
+
+
+def test_a_resume_has_limits_of_its_own_after_the_organisations(base: Path) -> None:
+    ada = resume("ada", gates=[spend(calls=1, per="agent")])
+    limited(base, spend(calls=5, per="organisation"), agents=[ada, "bob"])
+    assert [[turn.calls for turn in turns(base).values()] for _ in range(5)] == [
+        [1, 1], [0, 1], [0, 1], [0, 1], [0, 0],
+    ]  # fmt: skip
+
+
+def test_a_request_is_limited_with_all_that_was_asked_for_it(base: Path) -> None:
+    quiet = {"schedule": {"wake": "addressed"}, "turn": {"take": "one"}}
+    asks = [{"tool": f"ask_{name}", "args": {"message": "?"}} for name in ("bob", "cyd")]
+    script = [
+        {"agent": "ada", "contains": '"output": "', "reply": say("both", kind="response")},
+        {"agent": "ada", "reply": {**say("asking"), "outbox_entries": [], "tool_calls": asks}},
+        {"reply": say("seven", kind="response")},
+    ]
+    agents = [
+        resume("ada", team={"ask": ["bob", "cyd"]}, **quiet),
+        resume("bob", **quiet),
+        resume("cyd", **quiet),
+        resume("human", model={"key": "human"}),
+    ]
+    for limit, made in ((1, 1), (2, 2), (3, 3), (4, 4), (9, 4)):
+        org = limited(base / str(limit), spend(calls=limit, per="request"), agents=agents, script=script)
+        by_hand = {"kind": "request", "payload": {"text": "?", "target": "ada"}, "tags": []}
+        entry = {
+            "id": "first",
+            "tick": 0,
+            "agent": "human",
+            "created_at": "2026-01-01T00:00:00.000Z",
+            **by_hand,
+        }
+        fs.publish(org, "agents/human/outbox/00000000_first.json", pretty(entry))
+        ran = [turn for _ in range(6) for turn in turns(org).values()]
+        assert sum(turn.calls for turn in ran) == made
+
+
+def test_agents_that_one_created_share_its_limits(base: Path) -> None:
+    new = {"tool": "create_agent", "args": {"name": "eve", "title": "Eve", "instructions": "Work."}}
+    hr = resume("hr", permissions={"tools": ["create_agent"]}, gates=[spend(calls=4, per="agent")])
+    script = [{"agent": "hr", "tick": 1, "reply": say("hiring", tool_calls=[new])}, *HELLO]
+    limited(base, agents=[hr, "bob"], script=script)
+    written = None
+    made = []
+    for _ in range(5):
+        ran = turns(base)
+        made.append({name: ran[name].calls for name in ("hr", "eve") if name in ran})
+        written = json.loads((base / "agents/eve/resume.json").read_bytes())
+        assert ran["bob"].calls == 1
+    assert sum(sum(it.values()) for it in made) == 4
+    assert (written["created_by"], written["gates"]) == ("hr", [spend(calls=4, per="agent")])
+
+
+def test_how_deep_agents_create_agents_is_limited(base: Path) -> None:
+    new = {"tool": "create_agent", "args": {"name": "eve", "title": "Eve", "instructions": "Work."}}
+    hr = resume("hr", permissions={"tools": ["create_agent"]}, created_by="boss")
+    org = {"create_agent_allowed": ["hr"], "create_agent_max_depth": 1}
+    limited(base, agents=[hr, "boss"], script=[{"reply": say("hiring", tool_calls=[new])}], **org)
+    turns(base)
+    assert not (base / "agents/eve").exists()
+    fs.publish(base, "config/org.json", pretty({**org, "create_agent_max_depth": 2}))
+    turns(base)
+    assert (base / "agents/eve").exists()
+
+
+NAMES = [f"a{number}" for number in range(8)]
+
+
+def random_org(
+    base: Path, seed: int, max_parallel: int, durability: str
+) -> tuple[Path, list[dict[str, Any]]]:
+    chance = random.Random(seed)
+    gates = [
+        spend(
+            chance.choice(["block", "block", "warn"]),
+            **{chance.choice(["credits", "calls"]): chance.choice([3, 5, 8, 13, 40, 200])},
+            per=chance.choice(["organisation", "organisation", "agent", "turn", "request"]),
+        )
+        for _ in range(3)
+    ]
+    for gate in gates:
+        if gate["per"] != "turn" and chance.random() < 0.5:
+            gate["window"] = {"ticks": chance.choice([1, 2, 3])}
+    agents = [
+        resume(
+            name,
+            permissions={"read_outboxes": chance.choice([[], [], ["*"], chance.sample(NAMES, 2)])},
+            model={"key": chance.choice(["scripted", "dear"])},
+            turn={"max_steps": chance.choice([1, 2, 3]), "repairs": chance.choice([0, 1])},
+            created_by=chance.choice(["", "", "a0", "a1"]) if name not in ("a0", "a1") else "",
+        )
+        for name in NAMES
+    ]
+    look = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
+    slow = random.Random()
+    script = [
+        {"agent": name, "tick": tick, "step": step, "reply": chance.choice([say("done"), look, look, "no"]),
+         "delay_s": slow.choice([0, 0, 0.002, 0.01])}
+        for name in NAMES for tick in range(1, 5) for step in range(8)
+    ]  # fmt: skip
+    models = {"dear": {**SCRIPTED, "model": "dear", "per_call": 1.7, "per_1k_output_tokens": 0.4}}
+    org = {"gates": gates, "max_parallel": max_parallel, "durability": durability, "history": "off"}
+    return make_org(base, *agents, script=script, models=models, org=org), gates
+
+
+@pytest.mark.parametrize("durability", ["off", "tick"])
+@pytest.mark.parametrize("seed", range(8))
+def test_turns_at_once_write_what_turns_one_after_another_do(
+    tmp_path: Path, seed: int, durability: str
+) -> None:
+    found = []
+    for at_once in (1, 2, 8, 64):
+        base, gates = random_org(tmp_path / str(at_once), seed, at_once, durability)
+        for _ in range(4):
+            reports = turns(base)
+            for gate in gates:
+                if (
+                    gate["then"] == "block"
+                    and gate["per"] == "organisation"
+                    and gate.get("window") == {"ticks": 1}
+                ):
+                    key = "calls" if "calls" in gate else "credits"
+                    spent = sum(getattr(turn, key) for turn in reports.values())
+                    assert round(spent, 6) <= gate[key]
+        found.append(tree(base, without=("logs", ".lemming", "config")))
+        assert [replayed.tick for replayed in replay(base, [1, 2, 3, 4])] == [1, 2, 3, 4]
+    assert found[1:] == found[:1] * 3
+
+
+def test_what_a_limit_leaves_is_used_by_turns_at_once(base: Path) -> None:
+    """Where the limit is far away, nobody waits for anybody: three must ask at the same time."""
+    free = {"model": {"key": "meeting"}, "permissions": {"read_outboxes": []}}
+    agents = [resume(name, **free) for name in ("ada", "bob", "cyd")]
+    limited(base, spend(credits=1000, per="organisation"), agents=agents)
+    models = {**MODELS, "meeting": {"provider": "limits_meeting"}}
+    fs.publish(base, "config/models.json", pretty(models))
+    assert [(turn.status, turn.reason) for turn in turns(base).values()] == [("done", "")] * 3
+
+
+class Meeting(LLMProvider):
+    """A model that answers once three ask it at the same time."""
+
+    barrier = threading.Barrier(3, timeout=20)
+
+    def call(self, model_name: str, messages: Any, temperature: Any = None, **kwargs: Any) -> str:
+        """Wait for two others."""
+        self.barrier.wait()
+        return json.dumps(say("met"))
+
+
+register_provider("limits_meeting", Meeting)
+
+
+def test_an_interrupted_turn_is_limited_by_what_it_has_spent(base: Path) -> None:
+    look = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
+    ada = resume("ada", turn={"max_steps": 5})
+    limited(base, spend(calls=3, per="organisation"), agents=[ada, "bob"], script=[{"reply": look}])
+    for call in (1, 2):
+        with pytest.raises(Crash):
+            run_once(base, clock=FrozenClock(), notify=dies_at(call))
+    ran = turns(base)
+    assert [turn.calls for turn in ran.values()] == [3, 0]
+
+
+def dies_at(call: int) -> Any:
+    def die(event: Event) -> None:
+        if isinstance(event, ModelReplied) and event.call == call - 1:
+            raise Crash
+
+    return die
+
+
+def test_limits_are_replayed_into_another_folder(base: Path, tmp_path: Path) -> None:
+    limited(
+        base, spend(calls=3, per="organisation"), spend("warn", calls=1, per="agent"), agents=["ada", "bob"]
+    )
+    for _ in range(3):
+        turns(base)
+    assert [it.turns for it in replay_into(base, tmp_path / "again", [1, 2, 3])] == [2, 2, 2]
+
+
+@pytest.mark.parametrize(
+    ("gate", "wrong"),
+    [
+        ({"at": "out", "credits": 3, "per": "turn"}, "gates at"),
+        ({"at": "spend", "credits": 3}, "per"),
+        ({"at": "spend", "per": "turn"}, "per"),
+        ({"at": "spend", "credits": 0, "per": "turn"}, "a number above 0"),
+        ({"at": "spend", "calls": 1.5, "per": "turn"}, "a whole number"),
+        ({"at": "spend", "credits": 3, "per": "turn", "window": "1d"}, "window"),
+        ({"at": "spend", "credits": 3, "per": "agent", "window": "1 week"}, "no window"),
+        ({"at": "spend", "credits": 3, "per": "agent", "window": {"ticks": 0}}, "no window"),
+        ({"at": "spend", "redact": ["x"]}, "not for gates"),
+        ({"at": "spend", "credits": 3, "per": "turn", "models": ["x"]}, "nothing else"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused_where_it_stands(
+    base: Path, gate: dict[str, Any], wrong: str
+) -> None:
+    limited(base)
+    fs.publish(base, "config/org.json", pretty({"gates": [{"then": "block", **gate}]}))
+    with pytest.raises(ConfigError, match=wrong):
+        load_config(base)
