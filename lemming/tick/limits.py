@@ -252,8 +252,8 @@ class TurnSpending:
 
         `key` is that of the model to be asked.
         """
-        if entry.provider in NO_MODELS:
-            return
+        if entry.provider in NO_MODELS or key not in self._tick.snapshot.config.models:
+            return  # what answers is no model: a plan, the clock, a program that judges
         asked = _Asked.of(key, entry, request)
         facts = {"agent": self._name, "call": call, "request": self.request, **asked.facts}
         for rule in self._rules:
