@@ -26,6 +26,7 @@ from planned_corpus import planned
 from served_corpus import asked_back, served
 from skilled_corpus import skilled
 from strategies_corpus import strategies
+from tainted_corpus import tainted
 
 from lemming.files import fs
 from lemming.files.jsontext import pretty
@@ -388,6 +389,7 @@ CASES = [
     Case(native, 2, at_once=2),
     Case(formed, 4, at_once=3),
     Case(leave, 6, at_once=3),
+    Case(tainted, 4, at_once=3),
 ]
 SLOW = [Case(kept, 2)]
 """For a few trials of their own: git is started for every tick."""
