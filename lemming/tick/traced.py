@@ -35,7 +35,7 @@ class Tracing:
 
     def __init__(self, snapshot: Snapshot, inputs: TurnInputs) -> None:
         self._snapshot, self._inputs = snapshot, inputs
-        self._authors = Authors(snapshot.org, snapshot.config, snapshot.survey.agents)
+        self._authors = Authors(snapshot.org, snapshot.config, snapshot.survey.agents, snapshot.tick)
         turn = trust_of_turn(inputs)
         assert turn, "who tracks no trust is not asked"
         self._turn = turn

@@ -22,11 +22,11 @@ OUTSIDE, OWNER = "outside", "owner"
 
 
 class Authors:
-    """The authors of an organisation that tracks trust, by the resumes of one look at it."""
+    """The authors of an organisation that tracks trust, by the resumes of one look at it in a tick."""
 
-    def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent]) -> None:
+    def __init__(self, org: Organisation, config: Config, resumes: Mapping[str, Agent], tick: int) -> None:
         assert config.org.trust, "who tracks no trust is not asked"
-        self._org = org
+        self._org, self._tick = org, tick
         self.settings: Trust = config.org.trust
         self.order = TrustOrder(tuple(self.settings.order))
         self._config, self._resumes = config, resumes
@@ -60,7 +60,7 @@ class Authors:
         """What people vouch for who are trusted as far as agents are, or further."""
         people = [name for name in self._resumes if self._is_person(name)]
         by_what: dict[str, list[Vouch]] = {}
-        for vouch in self._org.own(Vouches).by(people):
+        for vouch in self._org.own(Vouches).by(people, self._tick):
             if not self.order.is_low(self.of_author(vouch.person)):
                 by_what.setdefault(vouch.what, []).append(vouch)
         return by_what

@@ -32,11 +32,11 @@ class Vouches:
         self._org = org
         self._read: dict[EntryName, Vouch | None] = {}
 
-    def by(self, people: Iterable[str]) -> Iterator[Vouch]:
-        """Yield what these people vouch for, as their outboxes are now."""
+    def by(self, people: Iterable[str], until: int) -> Iterator[Vouch]:
+        """Yield what these people vouch for in entries up to a tick, as their outboxes are now."""
         for person in people:
             for name in list_outbox(self._org, person):
-                if vouch := self._of(name):
+                if name.tick <= until and (vouch := self._of(name)):
                     yield vouch
 
     def is_one(self, name: EntryName) -> bool:

@@ -147,7 +147,7 @@ def look_at_shown(
         told["ahead"] = leave_ahead(now.mail, agent, leave_used)
     if not (of_showing := rules_at(rules, "in")):
         return shown, told
-    authors = Authors(now.org, now.config, now.mail.resumes) if settings.trust else None
+    authors = Authors(now.org, now.config, now.mail.resumes, now.tick) if settings.trust else None
     gates = InGates(of_showing, agent, now.tick, settings.plugins, authors)
     passed = ToShow(
         task=gates.task(shown.task) if shown.task else None,

@@ -46,7 +46,7 @@ class Tracker:
         from lemming.trust.order import AGENT
 
         self._now, self._agent, self._entry, self._memories = now, agent, entry, memories
-        self._authors = Authors(now.org, now.config, now.mail.resumes)
+        self._authors = Authors(now.org, now.config, now.mail.resumes, now.tick)
         self._order = self._authors.order
         self._marks = Marks(now.org, self._authors, held)
         self._own = self._order.lowest((AGENT, self._authors.of_author(agent.name)))

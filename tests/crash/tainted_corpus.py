@@ -65,7 +65,9 @@ def tainted(base: Path, org: dict[str, Any]) -> None:
             {"agent": "bob", "tick": 3, "reply": say("new", tool_calls=[
                 call("file_write", path="shared/y.txt", content="mine\n"), call("store_read", key="price")])},
             {"agent": "cyd", "reply": remembers("kept", tool_calls=[
-                call("file_write", path="shared/facts.txt", content="facts\n")])},
+                call("file_write", path="shared/news.txt", content="news\n")])},
+            {"agent": "dan", "tick": 2, "reply": say("", tool_calls=[
+                call("file_read", path="shared/news.txt")])},
             {"reply": remembers("seen")},
         ],
     )  # fmt: skip

@@ -8,6 +8,7 @@ agent, a person's entry when it was written or a prompt first shows it, everythi
 from __future__ import annotations
 
 import contextlib
+import re
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -28,6 +29,7 @@ from lemming.tick.plan import Plan
 from lemming.timeline.verify.root import files_that_count
 
 LARGEST_FILE_BYTES = 1 << 30
+_TRUST = re.compile(r'^\{"trust": "[a-z][a-z0-9_-]*", ')
 
 
 @dataclass
@@ -137,6 +139,7 @@ def _quoted(base: OrgPath, tick: int, file: str) -> bytes:
         if not isinstance(record, TurnStarted) or name.id not in record.entries:
             continue
         for line in "\n".join(message["content"] for message in record.prompt).splitlines():
+            line = _TRUST.sub("{", line)
             if not line.startswith(begins):
                 continue
             with contextlib.suppress(JsonProblem):

@@ -11,6 +11,7 @@ from lemming.config import load_config
 from lemming.files.jsontext import parse
 from lemming.messages import names_of
 from lemming.organisation import Organisation
+from lemming.tick.counter import LAST_TICK
 from lemming.tick.plan import people_in
 from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.writings import Writings
@@ -82,7 +83,7 @@ def _told_of(turn: TurnRecord, path: str) -> dict[str, Any]:
 def _vouches(writings: Writings) -> dict[str, list[str]]:
     org = Organisation.at(writings.base)
     found: dict[str, list[str]] = {}
-    for vouch in org.own(Vouches).by(people_in(survey_agents(org), load_config(org))):
+    for vouch in org.own(Vouches).by(people_in(survey_agents(org), load_config(org)), LAST_TICK):
         found.setdefault(vouch.what, []).append(vouch.entry)
     return found
 
