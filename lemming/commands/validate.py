@@ -16,6 +16,7 @@ from lemming.config import Config
 from lemming.errors import ConfigError, CorruptState, LemmingError, Problem
 from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
 from lemming.inspect.request_checks import problems_of_requests
+from lemming.inspect.stranger_checks import problems_of_strangers
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 
@@ -74,6 +75,8 @@ def _problems(base: OrgPath, agent: str | None, opened: Opened) -> list[Problem]
     found = [*problems, *_about_counter(base, agent), *problems_of_agents(base, config, agent, opened)]
     if config and agent is None:
         found += _about_channels(base, config)
+    if config:
+        found += problems_of_strangers(base, config, agent)
     try:
         return [*found, *problems_of_requests(base, agent)]
     except LemmingError:  # it is among what was found
