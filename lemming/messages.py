@@ -8,7 +8,7 @@ sends, the engine sets `id`, `tick`, `agent` and `created_at`.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from hashlib import blake2b
@@ -103,12 +103,7 @@ class OutboxEntry:
     @cached_property
     def targets(self) -> frozenset[str]:
         """Whom `payload.target` names, in lower case: one name or a list; empty when it is for everybody."""
-        target = self.payload.get("target")
-        if target is None:
-            return NOBODY_IN_PARTICULAR
-        listed = target if isinstance(target, list) else [target]
-        names = frozenset(name.strip().lower() for name in listed if isinstance(name, str))
-        return names if names.isdisjoint(EVERYBODY) else NOBODY_IN_PARTICULAR
+        return targets_in(self.payload)
 
     @property
     def not_before(self) -> str:
@@ -156,6 +151,16 @@ class EntryName(NamedTuple):
     def file(self) -> str:
         """The entry's path in the organisation."""
         return paths.entry_file(self.author, self.tick, self.id)
+
+
+def targets_in(payload: Mapping[str, Any]) -> frozenset[str]:
+    """Return whom a payload's `target` names, as `OutboxEntry.targets`."""
+    target = payload.get("target")
+    if target is None:
+        return NOBODY_IN_PARTICULAR
+    listed = target if isinstance(target, list) else [target]
+    names = frozenset(name.strip().lower() for name in listed if isinstance(name, str))
+    return names if names.isdisjoint(EVERYBODY) else NOBODY_IN_PARTICULAR
 
 
 def entry_id(tick: int, agent: str, index: int) -> str:

@@ -17,6 +17,7 @@ from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry, read_outbox_entries
+from lemming.providers import is_channel
 from lemming.trust.authors import Authors
 from lemming.trust.order import AGENT
 from lemming.turn.opening import Surroundings
@@ -132,6 +133,13 @@ class ToShow(NamedTuple):
     results: list[Mapping[str, Any]]
 
 
+def _channels(now: Surroundings) -> list[str]:
+    """Return the agents that channels speak for."""
+    models, plugins = now.config.models, now.config.org.plugins
+    keys = {key for key, entry in models.items() if is_channel(entry.provider, plugins)}
+    return sorted(name for name, resume in now.mail.resumes.items() if resume.model.key in keys)
+
+
 def look_at_shown(
     now: Surroundings, agent: Agent, shown: ToShow, leave_used: Sequence[str]
 ) -> tuple[ToShow, dict[str, Any]]:
@@ -140,6 +148,8 @@ def look_at_shown(
     rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
     of_writing = rules_at(rules, "out")
     told: dict[str, Any] = {"gates": [rule.as_json() for rule in of_writing]}
+    if of_writing and now.config.has_channels:
+        told["channels"] = _channels(now)
     if any(rule.gate.dedupe for rule in of_writing):
         own = read_outbox_entries(now.org.base, agent.name, SAID_BEFORE)
         told["said_before"] = [digest_of(entry.payload) for entry in own]

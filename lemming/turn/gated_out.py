@@ -13,6 +13,7 @@ from lemming.files.effects import FileEffect
 from lemming.gates.gate import Gate, Rule
 from lemming.gates.look import Found, Looked, digest_of, look
 from lemming.memory import decode_memory, memory_effect
+from lemming.messages import targets_in
 from lemming.tools import ToolResult
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ class OutGates:
         def facts(payload: Any) -> dict[str, Any]:
             text, target = payload.get("text"), payload.get("target")
             told = {"what": "entry", "kind": new.kind, "tags": new.tags, "text": text, "target": target}
+            told["leaves"] = self._leaves(new.kind, payload)
             return {**told, **self._facts(), "payload": payload}
 
         looked = self._look(new.payload, facts, f"entry of kind {new.kind}")
@@ -49,6 +51,23 @@ class OutGates:
         result = ToolResult(False, looked.told(), outcome="refused")
         self._draft.add_result("outbox_entries", told, result)
         return None
+
+    def _leaves(self, kind: str, payload: dict[str, Any]) -> bool:
+        """Return whether a channel would take an entry out of the organisation: addressed, or as an answer.
+
+        An answer to whatever is not known to be an agent's request counts as one that would.
+        """
+        inputs, task = self._draft.inputs, self._draft.task
+        channels = inputs.channels
+        if not channels or not targets_in(payload).isdisjoint(channels):
+            return bool(channels)
+        if kind != "response" or not isinstance(reply_to := payload.get("reply_to"), str):
+            return False
+        askers = dict(inputs.open_requests)
+        if task and task.request:
+            askers |= {task.request: task.asker, task.id: task.asker}
+        asker = next((askers[it] for it in askers if reply_to in (it, it.rpartition("_")[2])), None)
+        return asker is None or asker in channels
 
     def look_at_memory(self, key: str, value: Any) -> Any:
         """Return a value as it may be remembered; raise `ToolError` that says why it may not."""

@@ -52,7 +52,7 @@ from lemming.turn.wanted import told, wanted_of
 NOTHING: Mapping[str, bytes] = {}
 MAY_BE_EMPTY = (
     "out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust", "gates", "said_before",
-    "verdicts", "decided", "ahead", "verify",
+    "channels", "verdicts", "decided", "ahead", "verify",
 )  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 

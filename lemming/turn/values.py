@@ -59,6 +59,8 @@ class TurnInputs:
     """How far what the prompt shows is trusted, and what made it so; empty: nobody tracks that."""
     gates: list[dict[str, Any]] = field(default_factory=list)
     """The rules for what the turn writes, each with the line that says it (`lemming.gates.gate.Rule`)."""
+    channels: list[str] = field(default_factory=list)
+    """The agents that channels speak for, where gates look at what is written."""
     said_before: list[str] = field(default_factory=list)
     """The digests of the payloads that the agent wrote before, where a gate asks for what is new."""
     verdicts: list[dict[str, Any]] = field(default_factory=list)
