@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from lemming import paths
 from lemming.agents import Agent
@@ -161,9 +161,17 @@ def rules_for(agent: Agent, settings: Org) -> tuple[Rule, ...]:
     return rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
 
 
+def is_planned(tool: Tool) -> TypeGuard[EngineTool]:
+    """Return whether a call of a tool only tells the engine what to write: making it changes nothing yet.
+
+    A tool of the engine that asks a server is none of these: what it asks has left the house.
+    """
+    return isinstance(tool, EngineTool) and tool.tool_class in PLANNED_CLASSES
+
+
 def planned_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEffect, ...] | None:
     """Return what a call of a tool of the engine would change; None where nobody can tell beforehand."""
-    if not (isinstance(tool, EngineTool) and tool.tool_class in PLANNED_CLASSES):
+    if not is_planned(tool):
         return None
     try:
         return tool.plan(context, **tool.check(args)).effects

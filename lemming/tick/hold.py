@@ -21,10 +21,10 @@ from lemming.files.jsontext import compact
 from lemming.journal.records import ToolFinished
 from lemming.leave import DECISION, digest_of, said_of_call
 from lemming.messages import ENTRY_LIMIT_BYTES
-from lemming.tick.gated_calls import Asking
+from lemming.tick.gated_calls import Asking, is_planned
 from lemming.tick.plan import people_in
 from lemming.tick.snapshot import Snapshot
-from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
+from lemming.tools import Tool, ToolContext, ToolResult
 from lemming.turn.values import TurnInputs
 
 Json = dict[str, Any]
@@ -53,12 +53,12 @@ class Holding:
     ) -> Held:
         """Return whether a call may be made that needs leave, or the result that it has until there is some.
 
-        `plan` runs the call of an engine's tool, which writes nothing.
+        `plan` makes the call of a tool that only tells the engine what to write.
         """
         tool = _callable(call, context)
         if tool is None:
             return Held(None)  # it fails, and says why
-        planned = plan() if isinstance(tool, EngineTool) else None
+        planned = plan() if is_planned(tool) else None
         if planned is not None and not planned.success:
             return Held(planned)
         agent, files = context.agent, (context.staged, context.removed)

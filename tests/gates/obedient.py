@@ -26,28 +26,11 @@ def order(**told: list[dict[str, Any]]) -> str:
 
 def orders_in(text: str) -> list[dict[str, Any]]:
     """Return what a text tells it to do, in its order, each once."""
-<<<<<<< HEAD
-    plain = re.sub(r"\\+u([0-9a-fA-F]{4})", lambda found: chr(int(found[1], 16)), text)
-    plain = "".join(
-        letter for letter in unicodedata.normalize("NFKC", plain) if unicodedata.category(letter) != "Cf"
-    )
-    plain = plain.replace('\\\\"', '"').replace('\\"', '"').replace("\\\\", "\\")
-    orders: list[dict[str, Any]] = []
-    for found in _TOLD.finditer(plain):
-        try:
-            order = json.loads(found[1])
-        except ValueError:
-            continue
-        if order not in orders:
-            orders.append(order)
-    return orders
-=======
     plain = _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text)
     plain = unicodedata.normalize("NFKC", plain)
     plain = "".join(letter for letter in plain if unicodedata.category(letter) != "Cf")
     found = dict.fromkeys(_TOLD.findall(plain))
     return [json.loads(base64.b64decode(each)) for each in found]
->>>>>>> 968133e (gates: a researcher that obeys every text reads sixty hostile ones, and nothing comes of it; marks alone do not lower a turn)
 
 
 class Obedient(LLMProvider):
