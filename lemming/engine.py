@@ -29,14 +29,8 @@ from lemming.journal.file import (
     read_journal,
     read_plan,
 )
-from lemming.journal.records import (
-    Record,
-    TickCommitted,
-    TurnCommitted,
-    TurnEnded,
-    TurnSkipped,
-    plan_in,
-)
+from lemming.journal.found import plan_in
+from lemming.journal.records import Record, TickCommitted, TurnCommitted, TurnEnded, TurnSkipped
 from lemming.journal.sealing import TICKS_PER_SEGMENT, remove_old_segments, seal_old_journals
 from lemming.logging_config import EngineLog
 from lemming.open_to_run import open_to_run

@@ -9,7 +9,8 @@ from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of
 from lemming.errors import LemmingError, name_of
 from lemming.journal.file import journal_ticks, read_journal
-from lemming.journal.records import TurnEnded, TurnStarted, plan_in
+from lemming.journal.found import plan_in
+from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.messages import read_outbox_entries
 from lemming.organisation import Organisation, OrgPath
 from lemming.report import Reason

@@ -21,6 +21,7 @@ from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
 from lemming.files.fields import Json
 from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.journal.found import plan_in
 from lemming.journal.lines import (
     check_in,
     close_line,
@@ -32,7 +33,7 @@ from lemming.journal.lines import (
     unreadable,
 )
 from lemming.journal.prompts import PromptReader, PromptWriter, SpelledOut
-from lemming.journal.records import IN_THE_OPENING, Record, TickCommitted, TickStarted, TurnStarted, plan_in
+from lemming.journal.records import IN_THE_OPENING, Record, TickCommitted, TickStarted, TurnStarted
 from lemming.journal.sealing import (
     beginning,
     open_sealed,

@@ -8,7 +8,7 @@ kinds that have no type are refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -381,21 +381,3 @@ RECORDS: dict[str, type[Record]] = {
     )
 }  # fmt: skip
 """The kinds by the `type` that their lines have."""
-
-
-def start_and_end(records: Iterable[Record]) -> tuple[TurnStarted | None, TurnEnded | None]:
-    """Return how a turn began and how it ended, from the records about it; None for what they do not tell."""
-    started: TurnStarted | None = None
-    ended: TurnEnded | None = None
-    for record in records:
-        if isinstance(record, TurnStarted):
-            started = record
-        elif isinstance(record, TurnEnded):
-            ended = record
-    return started, ended
-
-
-def plan_in(records: list[Record]) -> TickStarted | None:
-    """Return the plan among the records of a journal, which is the first; None when there is none yet."""
-    first = records[0] if records else None
-    return first if isinstance(first, TickStarted) else None

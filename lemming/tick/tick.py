@@ -16,6 +16,7 @@ from lemming.agents import Agent
 from lemming.clock import elapsed_ms
 from lemming.errors import DiskError, LemmingError, Problem, UnknownModel, name_of
 from lemming.journal.file import Journal, may_have_gone_down
+from lemming.journal.found import plan_in, start_and_end
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
 from lemming.journal.records import (
     EntriesExpired,
@@ -29,8 +30,6 @@ from lemming.journal.records import (
     TurnSkipped,
     TurnStarted,
     TurnStopped,
-    plan_in,
-    start_and_end,
 )
 from lemming.logging_config import EngineLog
 from lemming.mail.index import EntryIndex

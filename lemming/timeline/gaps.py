@@ -10,7 +10,7 @@ from typing import Literal
 from lemming.config import load_config
 from lemming.errors import UsageError
 from lemming.journal.file import journal_ticks, read_journal
-from lemming.journal.records import plan_in
+from lemming.journal.found import plan_in
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick, newest_in_ledgers
 

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from lemming.errors import OUTCOME_CODES, Outcome
 from lemming.files.effects import FileEffect
 from lemming.journal.file import JournalContents, reading_of
+from lemming.journal.found import plan_in
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.prompts import PromptReader
 from lemming.journal.records import (
@@ -28,7 +29,6 @@ from lemming.journal.records import (
     TurnResumed,
     TurnStarted,
     TurnStopped,
-    plan_in,
 )
 from lemming.memory import decode_memory
 from lemming.messages import OutboxEntry

@@ -17,7 +17,7 @@ from lemming.contract import ToolCall
 from lemming.errors import ToolError, UsageError
 from lemming.files.effects import apply_effect
 from lemming.journal.file import read_journal
-from lemming.journal.records import plan_in
+from lemming.journal.found import plan_in
 from lemming.messages import send
 from lemming.plugins.registry import load_installed_plugins
 from lemming.redaction import redact_values

@@ -1,0 +1,25 @@
+"""What is looked for among the records of a tick: its plan, how a turn began and ended, how far it has come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lemming.journal.records import Record, TickStarted, TurnEnded, TurnStarted
+
+
+def start_and_end(records: Iterable[Record]) -> tuple[TurnStarted | None, TurnEnded | None]:
+    """Return how a turn began and how it ended, from the records about it; None for what they do not tell."""
+    started: TurnStarted | None = None
+    ended: TurnEnded | None = None
+    for record in records:
+        if isinstance(record, TurnStarted):
+            started = record
+        elif isinstance(record, TurnEnded):
+            ended = record
+    return started, ended
+
+
+def plan_in(records: list[Record]) -> TickStarted | None:
+    """Return the plan among the records of a journal, which is the first; None when there is none yet."""
+    first = records[0] if records else None
+    return first if isinstance(first, TickStarted) else None
