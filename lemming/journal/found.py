@@ -1,4 +1,4 @@
-"""What is looked for among the records of a tick: its plan, how a turn began and ended, how far it has come."""
+"""What is looked for in the records of a tick: its plan, how a turn began and ended, how far it has come."""
 
 from __future__ import annotations
 
