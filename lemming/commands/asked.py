@@ -83,7 +83,7 @@ def status_of(outcome: AskOutcome) -> int:
         return 0
     if outcome.end is not None:
         return NOT_ANSWERED
-    if outcome.error == "OutOfCredits":
+    if outcome.error in ("OutOfCredits", "LimitReached"):
         return NO_CREDITS
     is_out_of_reach = is_of_a_provider(outcome.error) and outcome.error in NOBODY_USABLE
     return NO_PROVIDER if is_out_of_reach else NO_ANSWER_YET

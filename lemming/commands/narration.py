@@ -331,7 +331,7 @@ def exit_status(report: TickReport, due: list[str]) -> int:
         return NO_PROVIDER
     if report.totals["failed"]:
         return TURN_FAILED
-    if mine and all(turn.error == "OutOfCredits" for turn in mine):
+    if mine and all(turn.error in ("OutOfCredits", "LimitReached") for turn in mine):
         return NO_CREDITS
     return 0
 

@@ -18,6 +18,7 @@ from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem,
 from lemming.files import fs
 from lemming.files.jsontext import locate
 from lemming.inspect.judge_checks import problems_of_judges, problems_of_plans_judges
+from lemming.inspect.limit_checks import problems_of_limits
 from lemming.inspect.model_checks import fallbacks_that_help_nobody
 from lemming.inspect.output_checks import problems_of_output
 from lemming.inspect.plan_checks import problems_of_plan
@@ -80,6 +81,14 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
     yield from _about_new_agents(config)
     yield from _about_calendar(base, config)
     yield from _about_allocations(base, config)
+    if config.org.gates:
+        asking = (agent for agent in survey_agents(base).agents.values() if takes_turns(agent, config))
+        keys = {key for agent in asking for key in _keys_of(agent)}
+        yield from problems_of_limits(ORG_FILE, config.org.gates, config, keys)
+
+
+def _keys_of(agent: Agent) -> list[str]:
+    return [agent.model.key, *agent.model.fallback]
 
 
 def _is_program(base: OrgPath, word: str) -> bool:
@@ -198,6 +207,7 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     yield from problems_of_plan(base, agent, config)
     yield from problems_of_strategy(base, agent, config)
     yield from problems_of_judges(base, agent, config)
+    yield from problems_of_limits(place.file, agent.gates, config, _keys_of(agent))
     yield from problems_of_plans_judges(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)

@@ -17,7 +17,9 @@ FIXES = {
     "AuthenticationFailed": "set the key that config/models.json names, or correct it",
     "CircuitOpen": "it is tried again by itself; `lemming doctor` says what the backend answered",
     "ConfigError": "lemming validate",
+    "LimitReached": "change the line that it names, or wait until its window is over: docs/money.md",
     "OutOfCredits": "lemming credits grant {agent} AMOUNT",
+    "Paused": "lemming resume",
     "UnknownModel": "lemming models list",
 }
 ROOM_NEEDED_BYTES = 64 << 20

@@ -31,7 +31,11 @@ FAILURE, WAITING = "failure", "waiting"
 ALL = "organisation"
 LIMIT_S = 30.0
 _TEXT_CHARS, _FILE_LIMIT_BYTES = 4000, 8 << 20
-_OVER_UNSAID = ("ConfigError", "OutOfCredits")  # over, too, when the agent takes no turn for another reason
+_OVER_UNSAID = (
+    "ConfigError",
+    "LimitReached",
+    "OutOfCredits",
+)  # over, too, when the agent takes no turn for another reason
 
 Things = Mapping[str, dict[str, Any]]
 """What fails or waits, by what names it: an agent, "organisation", a request. Each has `about` and `text`."""

@@ -18,6 +18,7 @@ from lemming.errors import ConfigError
 from lemming.events import Event
 from lemming.files import fs
 from lemming.files.jsontext import pretty
+from lemming.inspect.checks import problems_of_agents, problems_of_config
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied
 from lemming.providers import LLMProvider, register_provider
@@ -411,3 +412,35 @@ def test_a_limit_that_is_none_is_refused_where_it_stands(
     fs.publish(base, "config/org.json", pretty({"gates": [{"then": "block", **gate}]}))
     with pytest.raises(ConfigError, match=wrong):
         load_config(base)
+
+
+def test_validate_says_which_limits_cannot_hold(base: Path) -> None:
+    gates = [
+        spend(credits=3, per="agent", window={"ticks": 500}),
+        spend(calls=3, per="organisation"),
+        spend(credits=3, per="organisation", window="1d"),
+        spend(models=["pricedd"]),
+        spend(dollars=3, per="organisation", window={"ticks": 50}),
+        spend(calls=3, per="request"),
+    ]
+    ada = resume("ada", model={"key": "priced", "fallback": ["other"]}, gates=[spend(dollars=1, per="turn")])
+    human = resume("human", model={"key": "human"})
+    limited(base, *gates, agents=[ada, human], kept_journals=100)
+    config = load_config(base)
+    found = {
+        (it.file, it.pointer): it.message
+        for it in (*problems_of_config(base, config), *problems_of_agents(base, config, None))
+        if "/gates/" in it.pointer
+    }
+    unpriced = "a limit in dollars refuses other: no price is known"
+    kept = "the 100 ticks whose journals are kept"
+    assert found == {
+        ("config/org.json", "/gates/0/window"): f"500 ticks is longer than {kept}",
+        ("config/org.json", "/gates/1/window"): (
+            "calls are counted from the first tick on, and journals of 100 ticks are kept"
+        ),
+        ("config/org.json", "/gates/2/window"): f"1 day is longer than {kept}",
+        ("config/org.json", "/gates/3/models/0"): 'there is no model key "pricedd"',
+        ("config/org.json", "/gates/4/dollars"): unpriced,
+        ("agents/ada/resume.json", "/gates/0/dollars"): unpriced,
+    }
