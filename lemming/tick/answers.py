@@ -341,9 +341,10 @@ class JournaledAnswers:
         request = question(inputs, entry, call, messages, schema)
         if inputs.images and entry.images:
             request = self._with_images(request)
-        key_asked = key or inputs.agent.model.key
-        look = partial(look_before, self._snapshot, self._limits, key_asked, entry, request)
-        self._verdicts += self._runtime.may_ask(look)
+        if self._limits or self._snapshot.pauses.may_be(self._name):
+            asked = key or inputs.agent.model.key, entry, request
+            look = partial(look_before, self._snapshot, self._limits, *asked)
+            self._verdicts += self._runtime.may_ask(look)
         try:
             with self._runtime.waiting():
                 return self._runtime.complete(entry, request, live=bool(key))

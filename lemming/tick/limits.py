@@ -209,8 +209,8 @@ class TickSpending:
         agents, members = self.snapshot.survey.agents, dict[str, set[str]]()
         for name, agent in agents.items():
             first, seen = name, {name}
-            while (above := agents[first].created_by) in agents and above not in seen:
-                seen.add(first := above)
+            while first in agents and (above := agents[first].created_by) and above not in seen:
+                seen.add(first := above)  # whoever created them may be gone
             if agent.created_by:
                 members.setdefault(first, {first}).add(name)
         return {name: frozenset(family) for family in members.values() for name in family}

@@ -24,6 +24,22 @@ class Pauses:
         self._since_ns = began_ns - _CLOCKS_APART_NS
         self._known: dict[str, tuple[int, str]] = {}
 
+    def may_be(self, agent: str) -> bool:
+        """Return whether an agent may be paused now: for most it takes two looks to know that it is not."""
+        if self._of_all or agent in self._of_one:
+            return True
+        try:
+            changed_ns = os.stat(f"{self._base}/{ORG_FILE}").st_ctime_ns
+        except OSError:  # there need not be one
+            changed_ns = 0
+        try:
+            return (
+                max(changed_ns, os.stat(f"{self._base}/{paths.resume_file(agent)}").st_ctime_ns)
+                >= self._since_ns
+            )
+        except OSError:
+            return True
+
     def why(self, agent: str) -> str:
         """Return how a person is told that an agent is paused; empty when it is not."""
         if text := self._said(ORG_FILE, self._of_all):

@@ -87,6 +87,8 @@ def _renamed(plain: Any, old: str, new: str, *, is_own: bool) -> Any:
     found = {new if key == old else key: value for key, value in plain.items()}
     if is_own:
         found["name"] = new
+    if found.get("created_by") == old:
+        found["created_by"] = new
     permissions = found.get("permissions")
     if isinstance(permissions, dict):
         found["permissions"] = {key: _in_list(key, value, old, new) for key, value in permissions.items()}
@@ -102,6 +104,7 @@ def _in_list(key: str, value: Any, old: str, new: str) -> Any:
 def _replaced(text: str, old: str, new: str) -> str:
     was, now = compact(old).decode(), compact(new).decode()
     text = re.sub(rf'("name"\s*:\s*){re.escape(was)}', rf"\g<1>{now}", text, count=1)
+    text = re.sub(rf'("created_by"\s*:\s*){re.escape(was)}', rf"\g<1>{now}", text, count=1)
     text = re.sub(rf"{re.escape(was)}(\s*:)", rf"{now}\g<1>", text, count=1)
     lists = "|".join(LISTS)
     return re.sub(rf'"(?:{lists})"\s*:\s*\[[^\]]*\]', lambda found: found[0].replace(was, now), text)

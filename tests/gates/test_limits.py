@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from lemming.cli import run
 from lemming.clock import FrozenClock
 from lemming.config import load_config
 from lemming.engine import run_once
@@ -21,9 +22,13 @@ from lemming.files.jsontext import pretty
 from lemming.inspect.checks import problems_of_agents, problems_of_config
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied
+from lemming.organisation import Organisation
 from lemming.providers import LLMProvider, register_provider
 from lemming.report import TurnReport
 from lemming.testing import Crash, journal_lines, make_org, resume, say, tree
+from lemming.tick.executors.turn_lock import TurnLock
+from lemming.tick.limits import TickSpending
+from lemming.tick.snapshot import take_snapshot
 from lemming.timeline.replay.replay import replay, replay_into
 
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
@@ -260,6 +265,20 @@ def test_agents_that_one_created_share_its_limits(base: Path) -> None:
         assert ran["bob"].calls == 1
     assert sum(sum(it.values()) for it in made) == 4
     assert (written["created_by"], written["gates"]) == ("hr", [spend(calls=4, per="agent")])
+
+
+def test_agents_share_limits_still_when_their_creator_is_renamed_or_removed(base: Path) -> None:
+    def of(base: Path) -> frozenset[str]:
+        snapshot = take_snapshot(Organisation(base), load_config(base), 1)
+        found = TickSpending(snapshot, {}, TurnLock(), threading.Event(), {})
+        return found.family_of("eve")
+
+    limited(base, agents=["hr", resume("eve", created_by="hr"), resume("fay", created_by="hr"), "bob"])
+    assert of(base) == {"hr", "eve", "fay"}
+    assert run(["-C", str(base), "agents", "rename", "hr", "boss"]) == 0
+    assert of(base) == {"boss", "eve", "fay"}
+    assert run(["-C", str(base), "agents", "rm", "boss"]) == 0
+    assert of(base) >= {"eve", "fay"}
 
 
 def test_how_deep_agents_create_agents_is_limited(base: Path) -> None:
