@@ -6,14 +6,16 @@ anybody writes into the request changes nothing about the call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
 from lemming.files.jsontext import compact, to_line
 
 Json = dict[str, Any]
-ARGS_CHARS = 300
+ARGS_CHARS, DIFF_CHARS = 300, 8000
+SHOW, SPEND = "show", "spend"
+"""What waits for leave and is no call of a tool: to be shown an entry, to go on beyond a limit."""
 Word = Literal["approve", "deny", "answer"]
 
 DECISION: Json = {
@@ -35,6 +37,42 @@ class Decision(NamedTuple):
     word: Word
     text: str = ""
     args: Json | None = None
+
+
+def held_call(
+    identity: str, tool: str, args: Json, *, gate: str, why: str, binds: Json | None = None
+) -> Json:
+    """Return a call that waits, as a ledger keeps it."""
+    return {
+        "id": identity,
+        "tool": tool,
+        "args": args,
+        "sha256": digest_of(tool, args),
+        "binds": binds or {},
+        "gate": gate,
+        "why": why or "a gate asks for leave",
+    }
+
+
+def request_for(
+    call: Json, people: Sequence[str], expires: int | None, *, diff: str = "", further: str = ""
+) -> Json:
+    """Return the payload of the request for a call, to these persons, within so many ticks (None: ever)."""
+    shown = {**call, "diff": cut(diff, DIFF_CHARS)} if diff else call
+    payload: Json = {
+        "text": f"{said_of_call(call)}{further}",
+        "target": people[0] if len(people) == 1 else [*people],
+        "schema": DECISION,
+        "call": shown,
+    }
+    several: Json = {"join": "first"} if len(people) > 1 else {}
+    return {**payload, **several, **({"deadline": expires} if expires is not None else {})}
+
+
+def is_apart(payload: Mapping[str, Any]) -> bool:
+    """Return whether the payload of a request asks for what no turn waits for: it is no call of a tool."""
+    call = payload.get("call")
+    return asks_leave(payload) and isinstance(call, dict) and call.get("tool") in (SHOW, SPEND)
 
 
 def digest_of(tool: str, args: Json) -> str:
@@ -60,12 +98,13 @@ def said_of_call(call: Mapping[str, Any]) -> str:
 def _said_of_args(args: Json) -> str:
     command = args.get("command")
     if args.keys() == {"command"} and isinstance(command, str):
-        return f"run `{_cut(to_line(command)[1:-1])}`"
-    return _cut(to_line(args))
+        return f"run `{cut(to_line(command)[1:-1])}`"
+    return cut(to_line(args))
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= ARGS_CHARS else f"{text[:ARGS_CHARS]}… ({len(text)} characters)"
+def cut(text: str, most: int = ARGS_CHARS) -> str:
+    """Return a text, or the beginning of one that is longer."""
+    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
 
 
 def asks_leave(payload: Mapping[str, Any]) -> bool:

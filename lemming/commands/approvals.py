@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Annotated, Any
 
 import typer
@@ -10,11 +11,14 @@ from lemming.asking.decide import find_waiting
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import one_line, show, show_columns, show_json, tell
-from lemming.files.jsontext import to_line
+from lemming.errors import ConfigError
+from lemming.files.jsontext import pretty, to_line
 from lemming.inspect.leave import call_of
 from lemming.inspect.waiting import WaitsForPerson
 from lemming.inspect.waiting import waiting as what_waits
-from lemming.leave import said_of_call
+from lemming.leave import SHOW, said_of_call
+from lemming.messages import names_of, read_entry
+from lemming.organisation import OrgPath
 
 ABSENT = "(not there)"
 
@@ -52,7 +56,7 @@ def approvals(
         _, request, call = find_waiting(base, reference)
         items = [item for item in items if item.identity == request.identity]
         if call and not as_json:
-            _show_call(items, call_of(request, {request.identity: call}) or call)
+            _show_call(base, items, call_of(request, {request.identity: call}) or call)
             raise typer.Exit(1)
     if as_json:
         for item in items:
@@ -69,11 +73,20 @@ def approvals(
     raise typer.Exit(1 if items else 0)
 
 
-def _show_call(items: list[WaitsForPerson], call: dict[str, Any]) -> None:
+def _show_call(base: OrgPath, items: list[WaitsForPerson], call: dict[str, Any]) -> None:
     rows = [["call", call["id"]], ["needs", one_line(said_of_call(call), 1000)]]
     rows += [[item.person, one_line(item.line, 1000)] for item in items]
     rows += [["arguments", one_line(to_line(call["args"]), 20_000)]]
     rows += [["bound to", f"{path} {digest or ABSENT}"] for path, digest in call["binds"].items()]
     show_columns(rows)
-    for line in str(call.get("diff", "")).splitlines():
+    for line in str(call.get("diff") or _entry_of(base, call)).splitlines():
         show(one_line(line, 1000))
+
+
+def _entry_of(base: OrgPath, call: dict[str, Any]) -> str:
+    """Return the entry that somebody is to be shown; empty where the call is about none, or it is gone."""
+    with contextlib.suppress(ConfigError, FileNotFoundError, StopIteration):
+        if call["tool"] == SHOW:
+            entry = read_entry(base, next(iter(names_of([call["args"]["entry"]]))))
+            return pretty(entry.as_json()).decode()
+    return ""

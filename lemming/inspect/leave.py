@@ -26,10 +26,11 @@ def waiting_calls(org: Organisation, now: RequestsNow) -> dict[str, Json]:
 
 def _of(org: Organisation, agent: str) -> dict[str, Json]:
     try:
-        requests = read_state(org, agent).requests
+        state = read_state(org, agent)
     except CorruptState:
         return {}
-    open_ = (asked for begun in requests for asked in begun.open)
+    open_ = [asked for begun in state.requests for asked in begun.open]
+    open_ += [asked for asked in state.asked_leave if not asked.end]
     return {asked.request: asked.leave for asked in open_ if asked.leave is not None}
 
 

@@ -19,7 +19,7 @@ from lemming.files.documents import value_of, why_unreadable
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import compact, parse
 from lemming.files.refusals import require_about_one_file
-from lemming.journal.begun import Begun
+from lemming.journal.begun import Asked, Begun
 from lemming.journal.read_mark import ReadMark
 from lemming.organisation import Organisation, OrgPath
 
@@ -31,6 +31,9 @@ _TAIL_BYTES = 4 << 10  # a line is rarely longer
 _SPENT = ("credits", "judged", "passed_on", "unpriced_calls", "input_tokens", "output_tokens")
 _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
+_MAY_BE_EMPTY = (
+    "expired_unread", "passed_on", "serving", "requests", "end", "leave_used", "judged", "asked_leave",
+)  # fmt: skip
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
 
@@ -44,7 +47,8 @@ class AgentState:
 
     `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
     turn ended, where that is not the usual way of its status. `leave_used`: entries by which persons gave
-    leave in advance, and that were used. `judged`: of the credits, what judges cost.
+    leave in advance, and that were used. `judged`: of the credits, what judges cost. `asked_leave`: what it
+    asked leave for beside calls.
     """
 
     tick: int = -1
@@ -66,6 +70,7 @@ class AgentState:
     end: str = ""
     leave_used: tuple[str, ...] = ()
     judged: float = _amount(0.0)
+    asked_leave: tuple[Asked, ...] = ()
 
     @property
     def used_up(self) -> float:
@@ -73,11 +78,13 @@ class AgentState:
         return round(self.credits + self.passed_on, 6)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of the ledger; the last six keys are left out where they say nothing."""
+        """Return the line of the ledger; the last seven keys are left out where they say nothing."""
         plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
-        for key in ("expired_unread", "passed_on", "serving", "requests", "end", "leave_used", "judged"):
+        for key in _MAY_BE_EMPTY:
             if not plain[key]:
                 del plain[key]
+        if self.asked_leave:
+            plain["asked_leave"] = [asked.as_json() for asked in self.asked_leave]
         if self.leave_used:
             plain["leave_used"] = [*self.leave_used]
         if self.requests:

@@ -132,6 +132,15 @@ class DecidedJson(TypedDict):
     remarks: NotRequired[list[str]]
 
 
+class ReviewJson(TypedDict):
+    """What an agent asked leave for beside calls, as it stands, and the payloads of what it asks now."""
+
+    at: str
+    asked: list[AskedJson]
+    new: list[Json]
+    only: NotRequired[bool]
+
+
 class LeaveAheadJson(TypedDict):
     """Leave that a person gave in advance, and the entry that says so."""
 
@@ -176,6 +185,7 @@ class StateJson(TypedDict):
     requests: NotRequired[list[BegunJson]]
     end: NotRequired[str]
     leave_used: NotRequired[list[str]]
+    asked_leave: NotRequired[list[AskedJson]]
 
 
 State = Annotated[Json, StateJson]

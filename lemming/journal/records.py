@@ -51,6 +51,7 @@ from lemming.journal.parts import (
     Read,
     RecapJson,
     ResumeJson,
+    ReviewJson,
     RuleJson,
     State,
     TaskJson,
@@ -134,6 +135,7 @@ class TurnStarted(Record):
     trust: Annotated[Json, TrustJson] = {}  # noqa: RUF012
     decided: Annotated[Json, DecidedJson] = {}  # noqa: RUF012
     ahead: Annotated[Json, AheadJson] = {}  # noqa: RUF012
+    review: Annotated[Json, ReviewJson] = {}  # noqa: RUF012
     gates: Annotated[list[Json], list[RuleJson]] = []  # noqa: RUF012
     said_before: list[str] = []  # noqa: RUF012
     channels: list[AgentName] = []  # noqa: RUF012

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from lemming.agents import Agent
 from lemming.journal.begun import Asked, Begun
-from lemming.leave import decision_in
+from lemming.leave import SHOW, decision_in
 from lemming.mail.closing import cancels, refers_to
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
@@ -42,6 +44,59 @@ def ends_of_leave(
         elif asked[0].until is not None and tick > asked[0].until:
             ends |= {it.key: ("expired", "") for it in asked}
     return ends
+
+
+def whom_to_ask(
+    persons: Iterable[str], agents: Mapping[str, Agent], agent: str, named: Collection[str]
+) -> list[str]:
+    """Return the persons who can be asked for leave, and answer: each may read the other. None named: all."""
+    people = [name for name in persons if name in agents and (not named or name in named)]
+    return sorted(it for it in people if agents[it].may_read(agent) and agents[agent].may_read(it))
+
+
+def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ...]:
+    """Return what an agent asked leave for beside calls, as it stands now: open, "approved" or "denied".
+
+    What is about an entry that is gone is left out.
+    """
+    kept = [it for it in asked if not _is_about_nothing(mail, it)]
+    begun = Begun(request="", asked=tuple(kept))
+
+    def entries_of(author: str, tick: int) -> Iterator[OutboxEntry]:
+        names = mail.past(author)
+        for name in (*names.all[names.after(tick - 1) :], *mail.today_of(author, agent.name)):
+            if isinstance(entry := mail.read(name), OutboxEntry):
+                yield entry
+
+    def is_heard(person: str) -> bool:
+        resume = mail.resumes.get(person)
+        is_read = resume is not None and resume.may_read(agent.name) and agent.may_read(person)
+        return person in mail.persons and is_read
+
+    ends = ends_of_leave(begun, mail.tick, partial(entry_at, mail), entries_of, is_heard)
+    told = {request: _said(mail, end) for (request, _), end in ends.items() if end[1]}
+    over = {request: "denied" for (request, _), (end, _) in ends.items() if end in ("expired", "cancelled")}
+    ended = {**over, **told}
+    return tuple(replace(it, end=it.end or ended.get(it.request, "")) for it in kept)
+
+
+def _said(mail: Mail, end: tuple[str, str]) -> str:
+    entry = entry_at(mail, end[1])
+    decision = decision_in(entry.payload) if entry and end[0] == "answered" else None
+    return "approved" if decision and decision.word == "approve" else "denied"
+
+
+def _is_about_nothing(mail: Mail, asked: Asked) -> bool:
+    leave = asked.leave
+    if not asked.end and entry_at(mail, asked.request) is None:
+        return True  # who took the request away is asked again
+    return leave is not None and leave["tool"] == SHOW and entry_at(mail, leave["args"]["entry"]) is None
+
+
+def entry_at(mail: Mail, identity: str) -> OutboxEntry | None:
+    """Return the entry of an identity; None when there is none that can be read."""
+    found = next((mail.read(name) for name in names_of([identity])), None)
+    return found if isinstance(found, OutboxEntry) else None
 
 
 def leave_ahead(mail: Mail, agent: Agent, used: Sequence[str]) -> dict[str, list[Any]]:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from lemming.agents import Agent
 from lemming.journal.begun import Asked, Begun
@@ -54,6 +54,18 @@ class Ended(NamedTuple):
         return default if isinstance(default, dict) else {"text": default}
 
 
+class Reviews(Protocol):
+    """Which entries an agent is not to be shown before a person has let them in."""
+
+    def withholds(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry waits until a person decides."""
+        ...
+
+    def is_refused(self, entry: OutboxEntry) -> bool:
+        """Return whether a person did not let an entry in."""
+        ...
+
+
 class Task(NamedTuple):
     """What a turn is for. `request` is None when it goes on with what the agent asked on its own account.
 
@@ -71,15 +83,22 @@ class Task(NamedTuple):
 
 
 def tasks_of(
-    view: View, agent: Agent, begun: Sequence[Begun], wake: str, *, resting: frozenset[str] = NONE_RESTS
+    view: View,
+    agent: Agent,
+    begun: Sequence[Begun],
+    wake: str,
+    *,
+    resting: frozenset[str] = NONE_RESTS,
+    review: Reviews | None = None,
 ) -> Tasks | None:
     """Return what is asked of an agent; None when nothing is, and nobody's requests would be taken."""
     callers = view.mail.callers_of(agent.name)
     is_asked = agent.turn.take is None and any(
         next(view.fresh_of(author), None) is not None for author in callers if view.sees(author)
     )
-    if begun or agent.turn.take or is_asked or wake == "addressed":
-        return Tasks(view, agent, begun, only_addressed=wake == "addressed", resting=resting)
+    if begun or agent.turn.take or is_asked or wake == "addressed" or review:
+        is_quiet = wake == "addressed"
+        return Tasks(view, agent, begun, only_addressed=is_quiet, resting=resting, review=review)
     return None
 
 
@@ -87,7 +106,8 @@ class Tasks:
     """What is asked of one agent as it stands in a tick, and which entries belong to it.
 
     `only_addressed`: entries that do not name the agent are nothing new to it. `resting`: requests, by
-    identity, that do not go on yet though nothing that was asked for them is open.
+    identity, that do not go on yet though nothing that was asked for them is open. `review` says which
+    entries wait for a person.
     """
 
     def __init__(
@@ -98,11 +118,12 @@ class Tasks:
         *,
         only_addressed: bool,
         resting: frozenset[str] = NONE_RESTS,
+        review: Reviews | None = None,
     ) -> None:
         self._view, self._mail, self._name, self._agent = view, view.mail, agent.name, agent
         self._begun, self.only_addressed = begun, only_addressed
         self._callers = view.mail.callers_of(agent.name)
-        self._resting = resting
+        self._resting, self._review = resting, review
 
     def next(self, last: str) -> Task | None:
         """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
@@ -134,7 +155,9 @@ class Tasks:
         return entry.kind == "request" and self._name in entry.targets and not self._is_over(entry)
 
     def is_kept(self, entry: OutboxEntry) -> bool:
-        """Return whether an entry waits for a turn of its own: an open request, or an awaited answer."""
+        """Return whether an entry waits: for a turn of its own, or for a person to let it in."""
+        if self._review and self._review.withholds(entry):
+            return True
         if entry.kind == "request":
             return self._takes(entry) and not self._is_over(entry)
         reply_to = entry.payload.get("reply_to") if entry.kind == "response" else None
@@ -142,6 +165,8 @@ class Tasks:
 
     def is_nothing_new(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is passed over: it is not to be shown as new, now or later."""
+        if self._review and self._review.is_refused(entry):
+            return True
         if self.only_addressed and self._name not in entry.targets:
             return True
         if entry.kind == "request":
@@ -188,8 +213,12 @@ class Tasks:
             entry = self._mail.read(name)
             if not isinstance(entry, OutboxEntry) or entry.kind != "request" or name.identity in begun:
                 continue
-            if self._takes(entry) and self._is_assigned(entry):
+            if self._takes(entry) and self._is_assigned(entry) and not self._is_reviewed(entry):
                 yield name, entry
+
+    def _is_reviewed(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry is not to be shown: it waits for a person, or one did not let it in."""
+        return self._review is not None and (self._review.withholds(entry) or self._review.is_refused(entry))
 
     @cached_property
     def _standing(self) -> list[Begun]:

@@ -19,7 +19,8 @@ from lemming.files import fs
 from lemming.files.effects import FileEffect
 from lemming.files.jsontext import compact
 from lemming.journal.records import ToolFinished
-from lemming.leave import DECISION, digest_of, said_of_call
+from lemming.leave import digest_of, held_call, request_for
+from lemming.mail.decisions import whom_to_ask
 from lemming.messages import ENTRY_LIMIT_BYTES
 from lemming.tick.gated_calls import Asking, is_planned
 from lemming.tick.plan import people_in
@@ -28,7 +29,6 @@ from lemming.tools import Tool, ToolContext, ToolResult
 from lemming.turn.values import TurnInputs
 
 Json = dict[str, Any]
-DIFF_CHARS = 8000
 MOST_BYTES = ENTRY_LIMIT_BYTES // 2
 
 
@@ -63,21 +63,15 @@ class Holding:
             return Held(planned)
         agent, files = context.agent, (context.staged, context.removed)
         binds = binds_of(agent, context.base, tool.tool_class, call.args, *files)
-        people = whom_to_ask(self._snapshot, agent.name, asking.persons)
+        persons = frozenset(people_in(self._snapshot.survey, self._snapshot.config))
+        people = whom_to_ask(persons, self._snapshot.survey.agents, agent.name, asking.persons)
         if leave := _leave_for(call, binds, people, self._ahead()):
             return Held(None, leave)
         if not people:
             why = _why_nobody(self._snapshot, agent.name, asking)
             return Held(ToolResult(False, why, outcome="refused"))
-        held = {
-            "id": (call.leave or {}).get("id") or context.call_id,
-            "tool": call.tool,
-            "args": call.args,
-            "sha256": digest_of(call.tool, call.args),
-            "binds": binds,
-            "gate": asking.line,
-            "why": asking.why or "a gate asks for leave",
-        }
+        identity = (call.leave or {}).get("id") or context.call_id
+        held = held_call(identity, call.tool, call.args, gate=asking.line, why=asking.why, binds=binds)
         for other in self._waiting():
             if (other["sha256"], other["binds"]) == (held["sha256"], binds):
                 why = f"WAITS: this very call waits for leave already ({other['id']}); it is made once"
@@ -108,14 +102,6 @@ def _callable(call: ToolCall, context: ToolContext) -> Tool | None:
             tool.check(call.args)
             return tool
     return None
-
-
-def whom_to_ask(snapshot: Snapshot, agent: str, named: Collection[str]) -> list[str]:
-    """Return the persons who can be asked for leave, and answer: each may read the other. None named: all."""
-    agents = snapshot.survey.agents
-    asker = agents[agent]
-    people = [name for name in people_in(snapshot.survey, snapshot.config) if not named or name in named]
-    return sorted(it for it in people if agents[it].may_read(agent) and asker.may_read(it))
 
 
 def _why_nobody(snapshot: Snapshot, agent: str, asking: Asking) -> str:
@@ -171,16 +157,8 @@ def _asked(
 ) -> ToolResult:
     """Return the result of a call that waits, with the request to a person."""
     again = f"; {', '.join(changed)} changed since leave was given" if changed else ""
-    payload: Json = {
-        "text": f"{said_of_call(held)}{again}",
-        "target": people[0] if len(people) == 1 else people,
-        "schema": DECISION,
-        "call": {**held, **_shown(context, planned)},
-    }
-    if len(people) > 1:
-        payload["join"] = "first"
-    if asking.expires is not None:
-        payload["deadline"] = asking.expires
+    diff = diff_of(context.base, planned.effects, context.staged) if planned else ""
+    payload = request_for(held, people, asking.expires, diff=diff, further=again)
     if len(compact(payload)) > MOST_BYTES:
         too_long = f"REFUSED: it needs leave, and is longer than the {MOST_BYTES} bytes that can be asked for"
         return ToolResult(False, too_long, outcome="refused")
@@ -190,14 +168,9 @@ def _asked(
     return ToolResult(False, output, outcome="pending", entries=(request,), asks_leave=True)
 
 
-def _shown(context: ToolContext, planned: ToolResult | None) -> Json:
-    diff = diff_of(context.base, planned.effects, context.staged) if planned else ""
-    return {"diff": diff} if diff else {}
-
-
 def diff_of(base: Path, effects: Iterable[FileEffect], staged: Mapping[str, bytes]) -> str:
-    """Return what a call would change in files, as a unified diff; cut where it is long."""
-    return _cut("\n".join(line for effect in effects for line in _diff(base, effect, staged)), DIFF_CHARS)
+    """Return what a call would change in files, as a unified diff."""
+    return "\n".join(line for effect in effects for line in _diff(base, effect, staged))
 
 
 def _diff(base: Path, effect: FileEffect, staged: Mapping[str, bytes]) -> Iterator[str]:
@@ -210,7 +183,3 @@ def _diff(base: Path, effect: FileEffect, staged: Mapping[str, bytes]) -> Iterat
     new = [] if effect.removes else effect.content.decode("utf-8", "replace").splitlines()
     names = ("/dev/null" if before is None else effect.place, "/dev/null" if effect.removes else effect.place)
     yield from unified_diff(old, new, *names, lineterm="")
-
-
-def _cut(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"

@@ -11,9 +11,8 @@ from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import Record, ToolStarted
 from lemming.leave import decision_in
 from lemming.mail.closing import refers_to
-from lemming.mail.decisions import given_ahead
+from lemming.mail.decisions import entry_at, given_ahead
 from lemming.mail.visibility import Mail
-from lemming.messages import OutboxEntry, names_of
 from lemming.tick.snapshot import Snapshot
 from lemming.turn.values import TurnInputs
 
@@ -30,7 +29,7 @@ def why_no_leave(inputs: TurnInputs, snapshot: Snapshot) -> str:
         if not any(_is_given(each, it, snapshot.mail) for it in asked):
             return f"its journal records leave for {each['call']['id']} that nobody gives now"
     for each in ahead:
-        entry = _entry(snapshot.mail, each["entry"])
+        entry = entry_at(snapshot.mail, each["entry"])
         given = given_ahead(entry, name) if entry else None
         told = {key: each[key] for key in ("tool", "args", "binds") if key in each}
         if given != told or each["by"] not in snapshot.mail.persons:
@@ -40,7 +39,7 @@ def why_no_leave(inputs: TurnInputs, snapshot: Snapshot) -> str:
 
 def _is_given(each: Mapping[str, Any], asked: Asked, mail: Mail) -> bool:
     """Return whether a decision gives leave for what was asked, and for the call as the journal has it."""
-    entry, request = _entry(mail, each["entry"]), _entry(mail, asked.request)
+    entry, request = entry_at(mail, each["entry"]), entry_at(mail, asked.request)
     if entry is None or request is None or asked.leave != each["call"]:
         return False
     decision = decision_in(entry.payload)
@@ -52,11 +51,6 @@ def _is_given(each: Mapping[str, Any], asked: Asked, mail: Mail) -> bool:
         and decision is not None
         and (decision.word, decision.args) == ("approve", each.get("args"))
     )
-
-
-def _entry(mail: Mail, identity: str) -> OutboxEntry | None:
-    found = next((mail.read(name) for name in names_of([identity])), None)
-    return found if isinstance(found, OutboxEntry) else None
 
 
 def without_used(state: AgentState, records: Iterable[Record]) -> AgentState:

@@ -215,6 +215,7 @@ class _Readers:
         for begun in state.requests:
             asked = (place for it in begun.asked for place in (it.request, it.answer))
             self.begun.update(filter(None, (begun.request, *asked)))
+        self.begun.update(place for it in state.asked_leave for place in (it.request, it.answer) if place)
         is_addressed = (agent.schedule.wake or config.org.defaults.wake) == "addressed"
         return _Reader(agent.name, state.read, agent.schedule.run_every_n_ticks, is_addressed)
 

@@ -10,6 +10,7 @@ from typing import Any
 from lemming import paths
 from lemming.agents import Agent
 from lemming.errors import ConfigError
+from lemming.journal.ledger import AgentState
 from lemming.mail.tasks import Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
@@ -74,3 +75,16 @@ def memory_shown(
     if toolset.own_memories:
         return {key: value for key, value in values.items() if key not in toolset.own_memories}
     return values
+
+
+def warnings_of(soft_cap: float | None, state: AgentState) -> list[str]:
+    """Return what an agent is warned of: that it has reached its soft cap, that entries expired unread."""
+    warnings = []
+    if soft_cap is not None:
+        warnings.append(
+            f"You have spent {state.credits:g} credits; the soft cap is {soft_cap:g}. Be sparing."
+        )
+    if count := state.expired_unread:
+        entries = f"{count} entr{'y' if count == 1 else 'ies'}"
+        warnings.append(f"{entries} expired unread: removed before you were shown them.")
+    return warnings

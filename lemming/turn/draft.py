@@ -78,6 +78,8 @@ class Draft:
         self.repeats = Repeats()
         self.over: End | None = None
         self.left = ""
+        self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
+        self.standing: list[OutboxEntry] = []  # what it asks so, after its own entries
         self.stopped_by: ToolError | None = None
         self.held_up = ""  # why no more may be asked, where that is not for its credits
         self.tracked = trust_of_turn(inputs)

@@ -12,6 +12,7 @@ from lemming.llm.pricing import has_reached_soft_cap
 from lemming.messages import OutboxEntry, entry_effect
 from lemming.report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
 from lemming.tools import ToolResult
+from lemming.turn.asking import ask_about, asked_after
 from lemming.turn.draft import Draft
 from lemming.turn.results import as_shown, newest
 from lemming.turn.serving import OWN_ACCOUNT
@@ -30,7 +31,9 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
     if draft.tracked:
         draft.staged = draft.tracked.borne(draft.staged)
         draft.entries = [*map(draft.tracked.of_entry, draft.entries)]
-    entries = tuple(draft.entries) if is_applied else ()
+    if is_applied and draft.inputs.review:
+        draft.standing = ask_about(draft)
+    entries = (*draft.entries, *draft.standing) if is_applied else ()
     staged = writes_first(draft.staged.values())
     effects = (*staged, *map(entry_effect, entries)) if is_applied else ()
     used = spending(draft.answers)
@@ -82,6 +85,9 @@ def _report(
 
 def _waiting_reason(draft: Draft) -> str:
     """Return what a turn that waits is waiting for."""
+    if draft.only_asks:
+        asked = sorted({name for entry in draft.standing for name in entry.targets})
+        return f"nothing is shown before {', '.join(asked)} let it in"
     if open_asked := [asked for begun in _requests_after(draft)[1][-1:] for asked in begun.open]:
         return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
     if draft.held_up or draft.left:
@@ -101,6 +107,10 @@ def _state_after(
     passed_on = [draft.passed_on[place] for place in draft.passed_on if holds_all or place in draft.settled]
     state = state_after_spending(inputs, draft.answers, used, status)
     state.end = "" if end == USUAL_ENDS[status] else end
+    if inputs.review:
+        state.asked_leave = asked_after(inputs.review, draft.standing if is_applied else ())
+    if draft.only_asks:
+        return state
     if is_applied:
         state.turns += 1
         state.read = inputs.read

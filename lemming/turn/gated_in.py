@@ -28,12 +28,28 @@ WITHHELD = "withheld"
 """The key of a payload that says why gates do not show the rest of it."""
 
 
+LetsIn = Callable[[OutboxEntry], bool]
+"""Says whether a person has let an entry in."""
+
+
+def nobody(entry: OutboxEntry) -> bool:
+    """Return that nobody let an entry in."""
+    return False
+
+
 class InGates:
     """The gates of one turn at what it is shown; `verdicts` is what they said."""
 
     def __init__(
-        self, rules: Sequence[Rule], agent: Agent, tick: int, plugins: Sequence[str], authors: Authors | None
+        self,
+        rules: Sequence[Rule],
+        agent: Agent,
+        tick: int,
+        plugins: Sequence[str],
+        authors: Authors | None,
+        lets_in: LetsIn = nobody,
     ) -> None:
+        self._lets_in = lets_in
         self._rules, self._agent, self._tick, self._authors = rules, agent, tick, authors
         self._ask = asking(tuple(plugins))
         self._earlier: set[str] = set()
@@ -63,14 +79,29 @@ class InGates:
             self._entries[entry.identity] = self._looked_at(entry)
         return self._entries[entry.identity]
 
-    def _looked_at(self, entry: OutboxEntry) -> OutboxEntry:
+    def asks_about(self, entry: OutboxEntry) -> Rule | None:
+        """Return the gate that wants a person to let an entry in; None where none does."""
+        looked = look(
+            self._rules, entry.payload, self._facts_of(entry), about=entry.identity, check=self._ask
+        )
+        if looked.then != "ask":
+            return None
+        return next(rule for rule in self._rules if rule.line == looked.last.line)
+
+    def _facts_of(self, entry: OutboxEntry) -> Callable[[Any], dict[str, Any]]:
         def facts(payload: Any) -> dict[str, Any]:
             told = {"from": entry.agent, "kind": entry.kind, "tags": entry.tags, "id": entry.id}
             trust = self._trust(self._authors.of_entry(entry)) if self._authors else {}
             told = {**self._facts("entry"), **told, **trust}
             return {**told, "text": payload.get("text"), "payload": payload}
 
-        looked = self._look(entry.payload, facts, f"entry {entry.identity}")
+        return facts
+
+    def _looked_at(self, entry: OutboxEntry) -> OutboxEntry:
+        rules = None
+        if self._lets_in(entry):
+            rules = [rule for rule in self._rules if rule.gate.then != "ask"]
+        looked = self._look(entry.payload, self._facts_of(entry), f"entry {entry.identity}", rules)
         if looked.passes:
             return entry if looked.content == entry.payload else replace(entry, payload=looked.content)
         target: dict[str, Any] = {
@@ -113,8 +144,15 @@ class InGates:
     def _facts(self, what: str) -> dict[str, Any]:
         return {"what": what, "agent": self._agent.name, "tick": self._tick}
 
-    def _look(self, content: Any, facts: Callable[[Any], dict[str, Any]], about: str) -> Looked:
-        looked = look(self._rules, content, facts, about=about, earlier=self._earlier, check=self._ask)
+    def _look(
+        self,
+        content: Any,
+        facts: Callable[[Any], dict[str, Any]],
+        about: str,
+        rules: Sequence[Rule] | None = None,
+    ) -> Looked:
+        asked = self._rules if rules is None else rules
+        looked = look(asked, content, facts, about=about, earlier=self._earlier, check=self._ask)
         self._earlier.add(digest_of(content))
         self.verdicts += [verdict.as_json() for verdict in looked.verdicts]
         if looked.then == "stop":
@@ -141,7 +179,7 @@ def _channels(now: Surroundings) -> list[str]:
 
 
 def look_at_shown(
-    now: Surroundings, agent: Agent, shown: ToShow, leave_used: Sequence[str]
+    now: Surroundings, agent: Agent, shown: ToShow, leave_used: Sequence[str], lets_in: LetsIn
 ) -> tuple[ToShow, dict[str, Any]]:
     """Return what a turn may be shown, and what its inputs say of gates. Raises `StoppedByGate`."""
     settings = now.config.org
@@ -158,7 +196,7 @@ def look_at_shown(
     if not (of_showing := rules_at(rules, "in")):
         return shown, told
     authors = Authors(now.org, now.config, now.mail.resumes, now.tick) if settings.trust else None
-    gates = InGates(of_showing, agent, now.tick, settings.plugins, authors)
+    gates = InGates(of_showing, agent, now.tick, settings.plugins, authors, lets_in)
     passed = ToShow(
         task=gates.task(shown.task) if shown.task else None,
         inbox=gates.inbox(shown.inbox),

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.access.grants import resolve
 from lemming.access.open import read_text
@@ -35,7 +35,7 @@ from lemming.report import Reason
 from lemming.schedule import Wake, due_by_clock
 from lemming.skills.guides import Guide, read_guides
 from lemming.times.words import said_in_full, said_of_due
-from lemming.turn.beforehand import given_to, judged_by, memory_shown
+from lemming.turn.beforehand import given_to, judged_by, memory_shown, warnings_of
 from lemming.turn.decided import told_of
 from lemming.turn.labels import PLAIN
 from lemming.turn.news import changed, is_news
@@ -49,10 +49,13 @@ from lemming.turn.tracked import Tracker
 from lemming.turn.values import TurnInputs
 from lemming.turn.wanted import told, wanted_of
 
+if TYPE_CHECKING:
+    from lemming.turn.review import Review
+
 NOTHING: Mapping[str, bytes] = {}
 MAY_BE_EMPTY = (
     "out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust", "gates", "said_before",
-    "channels", "verdicts", "decided", "ahead", "verify",
+    "channels", "verdicts", "decided", "ahead", "verify", "review",
 )  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 
@@ -80,7 +83,7 @@ def gather(
     found = _look(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
-    entry, state, allocation, memories, context, fingerprint, view, tasks, outside, guides = found
+    entry, state, allocation, memories, context, fingerprint, view, tasks, outside, guides, review = found
     settings = now.config.org
     task = tasks.next(state.serving) if tasks else None
     inbox = NO_INBOX
@@ -94,10 +97,11 @@ def gather(
     results, decided = told_of(task, state.results, entry.prompt, now.at, labels)
     gates: dict[str, Any] = {}
     if settings.gates or agent.gates:
-        from lemming.turn.gated_in import ToShow, look_at_shown  # only where there are gates
+        from lemming.turn.gated_in import ToShow, look_at_shown, nobody  # only where there are gates
 
         offered = ToShow(task, inbox, asked, memories, context, results)
-        shown_to_it, gates = look_at_shown(now, agent, offered, state.leave_used)
+        lets_in = review.lets_in if review else nobody
+        shown_to_it, gates = look_at_shown(now, agent, offered, state.leave_used, lets_in)
         task, inbox, asked, memories, context, results = shown_to_it
     recalled = ALL_OF_IT
     if agent.memory:
@@ -122,10 +126,7 @@ def gather(
         context=context,
         added=added,
         results=results,
-        warnings=[
-            *([_soft_cap_warning(allocation.soft_cap, state.credits)] if warned else []),
-            *([_expired_warning(state.expired_unread)] if state.expired_unread else []),
-        ],
+        warnings=warnings_of(allocation.soft_cap if warned else None, state),
         memory_chars=settings.memory_chars,
         uses_wire_form=opening.takes_schema,
         calls_tools=opening.calls_tools,
@@ -166,6 +167,7 @@ def gather(
         trust=trust,
         given=given_to(now, agent, memories, task) if agent.turn.strategy else {},
         decided=decided,
+        review=review.as_inputs() if review else {},
         **gates,
         verify=judged_by(now, agent, task, held),
     )
@@ -226,6 +228,7 @@ class _Found(NamedTuple):
     tasks: Tasks | None
     outside: Outside
     guides: list[Guide]
+    review: Review | None
 
 
 def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _Found | Reason:
@@ -259,15 +262,24 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
         )
     view = now.mail.view(agent, state.read)
     is_asked = entry.provider != CLOCK
-    tasks = tasks_of(view, asked, state.requests, wake, resting=outside.resting) if is_asked else None
+    tasks = review = None
+    if config.org.gates or agent.gates:
+        from lemming.turn.review import review_of  # only where there are gates
+
+        review = review_of(now, agent, state.asked_leave)
+    if is_asked:
+        tasks = tasks_of(view, asked, state.requests, wake, resting=outside.resting, review=review)
     fingerprint = None
     if wake == "changed":
         fingerprint = _fingerprint(agent, org.base, digest, memories, texts, shown)
         fingerprint["context"] |= {guide.file: guide.digest for guide in guides}
-    is_always = _is_due_always(wake, state)
-    if not is_always and next(_news(now, state, fingerprint, view, tasks), None) is None:
+    is_news = _is_due_always(wake, state) or any(_news(now, state, fingerprint, view, tasks))
+    asks = review is not None and review.look(view, only=not is_news)
+    if not (is_news or asks):
         return Reason("nothing_new", _why_nothing(wake, state, outside))
-    return _Found(entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides)
+    return _Found(
+        entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides, review
+    )
 
 
 def _takes_one(agent: Agent) -> Agent:
@@ -384,11 +396,3 @@ def _time_lines(now: Surroundings, agent: Agent) -> Iterator[str]:
         yield f"As the tick began it was {text}."
     if schedule.cron is not None and (due := due_by_clock(schedule, zone_name, now.since, now.at)):
         yield said_of_due(due)
-
-
-def _soft_cap_warning(soft_cap: float | None, spent: float) -> str:
-    return f"You have spent {spent:g} credits; the soft cap is {soft_cap:g}. Be sparing."
-
-
-def _expired_warning(count: int) -> str:
-    return f"{count} entr{'y' if count == 1 else 'ies'} expired unread: removed before you were shown them."

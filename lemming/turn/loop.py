@@ -41,6 +41,9 @@ def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ..
     """
     if draft.task and draft.task.is_used_up:
         return draft.give_up()
+    if draft.inputs.review.get("only"):
+        draft.only_asks = True
+        return "waits"
     if draft.inputs.decided and (end := make_calls(draft)):
         return end
     if draft.inputs.recap:

@@ -10,6 +10,7 @@ from lemming.contract import NewEntry
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.kinds import MessageKind
+from lemming.leave import is_apart
 from lemming.mail.closing import amount_in, count_in, enough_in, last_tick
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
@@ -246,7 +247,8 @@ def serving_of(task: Task, *, at: str, may_hand_on: bool) -> Serving:
 
 
 def _asks(entry: OutboxEntry) -> bool:
-    return entry.kind == "request" and bool(entry.targets) and "hands_on" not in entry.payload
+    is_request = entry.kind == "request" and bool(entry.targets) and "hands_on" not in entry.payload
+    return is_request and not is_apart(entry.payload)
 
 
 def _asked_in(

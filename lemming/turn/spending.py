@@ -48,6 +48,7 @@ def state_after_spending(
         requests=before.requests,
         leave_used=before.leave_used,
         judged=before.judged,
+        asked_leave=before.asked_leave,
     )
 
 

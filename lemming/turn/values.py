@@ -67,6 +67,8 @@ class TurnInputs:
     """What gates said of what the prompt shows."""
     decided: dict[str, Any] = field(default_factory=dict)
     """What people decided about calls that waited for leave (`lemming.turn.decided`)."""
+    review: dict[str, Any] = field(default_factory=dict)
+    """About which entries persons were asked, and are to be, before they are shown (`turn.review`)."""
     ahead: dict[str, Any] = field(default_factory=dict)
     """The leave for calls that persons gave in advance, and what of it was used (`mail.decisions`)."""
     verify: list[dict[str, Any]] = field(default_factory=list)

@@ -85,11 +85,10 @@ def started(base: Path, number: int) -> list[dict[str, Any]]:
     return [it for it in journal_lines(base, number) if it["type"] == "tool_started"]
 
 
-def prompt(base: Path, number: int) -> str:
-    """Return what ada's model was shown at first in a tick."""
-    from lemming.timeline.record import record_of_tick  # noqa: F401 - placeholder
-
-    return ""
+def shown(base: Path, number: int) -> str:
+    """Return what ada's model was shown first in a tick, results of calls made before it included."""
+    (start,) = [it for it in journal_lines(base, number) if it["type"] == "turn_started"]
+    return "\n".join(message["content"] for message in start["prompt"])
 
 
 def lemming(base: Path, *words: str) -> int:

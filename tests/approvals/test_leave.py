@@ -18,6 +18,7 @@ from leave_org import (
     make,
     requests,
     ring,
+    shown,
     started,
     tick,
 )
@@ -66,14 +67,6 @@ def test_a_call_waits_and_is_made_once_leave_is_given(tmp_path: Path) -> None:
     assert Ring.rung == ["once"]
     assert kept_calls(base) == []
     assert [it.turns for it in replay(base, [1, 3])] == [1, 1]
-
-
-def shown(base: Path, number: int) -> str:
-    """Return what ada's model was shown first in a tick, results of calls made before it included."""
-    from lemming.testing import journal_lines
-
-    (start,) = [it for it in journal_lines(base, number) if it["type"] == "turn_started"]
-    return "\n".join(message["content"] for message in start["prompt"])
 
 
 def test_what_needs_no_leave_in_the_same_reply_runs_and_results_come_together(tmp_path: Path) -> None:

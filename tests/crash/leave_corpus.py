@@ -12,13 +12,14 @@ from lemming.testing import make_org, resume, say
 
 
 def leave(base: Path, org: dict[str, Any]) -> None:
-    """Files that need leave: of one that changes before it is made, leave is asked for again."""
+    """Files that need leave, of which one changes meanwhile, and two strangers of whom one is let in."""
     writes = [call("file_write", path=f"shared/{name}.txt", content=f"{name}\n") for name in "abc"]
     files = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
     may = {"read_outboxes": ["human"], "tools": ["file_write"], "file_access": files}
     gates = [
         {"at": "call", "then": "ask", "tool": "file_write", "when": _of("bob"), "expires": 1},
         {"at": "call", "then": "ask", "tool": "file_*", "when": {"not": _of("cyd")}},
+        {"at": "in", "then": "ask", "when": {"field": "from", "op": "is", "value": "web"}},
     ]
     make_org(
         base,
@@ -26,7 +27,9 @@ def leave(base: Path, org: dict[str, Any]) -> None:
         resume("bob", permissions=may, schedule={"wake": "addressed"}, turn={"take": "one"}),
         resume("cyd", permissions=may),
         resume("dan", permissions=may, schedule={"wake": "changed"}),
-        resume("human", model={"key": "human"}, permissions={"read_outboxes": ["ada", "bob", "dan"]}),
+        resume("eve", permissions={"read_outboxes": ["web", "human"]}, schedule={"wake": "addressed"}),
+        resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]}),
+        resume("web", model={"key": "human"}, permissions={"read_outboxes": []}),
         org={**org, "gates": gates},
         models={"human": {"provider": "human"}},
         script=[
@@ -46,6 +49,11 @@ def leave(base: Path, org: dict[str, Any]) -> None:
     by_hand(base, "human", 2, "b", kind="response", reply_to=asked[1], decision="deny", reason="no")
     edited = {"path": "shared/c.txt", "content": "edited\n"}
     by_hand(base, "human", 3, "c", kind="response", reply_to=asked[2], decision="approve", args=edited)
+    for number, ident in enumerate(("kind", "rude")):
+        by_hand(base, "web", 1, ident, kind="message", text=ident, target="eve")
+        decision = "deny" if number else "approve"
+        asks = entry_id(1, "eve", number)
+        by_hand(base, "human", 2, f"in{number}", kind="response", reply_to=asks, decision=decision)
     again = entry_id(3, "ada", 0)
     by_hand(base, "human", 4, "d", kind="response", reply_to=again, decision="approve")
 

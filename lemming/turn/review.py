@@ -1,0 +1,113 @@
+"""Entries that wait in review: an agent is shown them once a person lets them in (docs/approvals.md).
+
+A gate at "in" that says "ask" has an entry wait. Nobody is asked twice about one; what was decided stands in
+the agent's ledger as long as the entry is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lemming import paths
+from lemming.agents import Agent
+from lemming.gates.gate import Rule, rules_of
+from lemming.gates.look import rules_at
+from lemming.journal.begun import Asked
+from lemming.leave import SHOW, held_call, request_for
+from lemming.mail.decisions import settled, whom_to_ask
+from lemming.mail.visibility import View
+from lemming.messages import OutboxEntry
+from lemming.trust.authors import Authors
+from lemming.turn.gated_in import InGates
+from lemming.turn.opening import Surroundings
+
+MOST_ASKED = 16
+"""About so many entries at most a turn asks; about the rest, the next one does."""
+
+
+class Review:
+    """Which entries an agent may be shown, and about which a person is to be asked first.
+
+    `asked`: what was asked in earlier turns, as it stands now. `only`: there is nothing else to take a turn
+    for.
+    """
+
+    def __init__(self, now: Surroundings, agent: Agent, gates: InGates, asked: Sequence[Asked]) -> None:
+        self._now, self._agent, self._gates = now, agent, gates
+        self.asked = settled(now.mail, agent, asked)
+        self._known: dict[str, str] = {}
+        for it in self.asked:
+            if it.leave and it.leave["tool"] == SHOW:
+                entry = it.leave["args"]["entry"]
+                self._known[entry] = it.end or self._known.get(entry, "")
+        self._new: dict[str, dict[str, Any]] = {}
+        self.only = False
+
+    def withholds(self, entry: OutboxEntry) -> bool:
+        """Return whether an entry waits until a person decides."""
+        return self._end_of(entry) == ""
+
+    def is_refused(self, entry: OutboxEntry) -> bool:
+        """Return whether a person did not let an entry in."""
+        return self._end_of(entry) == "denied"
+
+    def lets_in(self, entry: OutboxEntry) -> bool:
+        """Return whether a person let an entry in."""
+        return self._known.get(entry.identity) == "approved"
+
+    def _end_of(self, entry: OutboxEntry) -> str:
+        if entry.agent == self._agent.name:
+            return "approved"
+        if entry.identity not in self._known and entry.identity not in self._new:
+            rule = self._gates.asks_about(entry)
+            if rule is None:
+                self._known[entry.identity] = "approved"
+            elif len(self._new) < MOST_ASKED:
+                self._new[entry.identity] = self._request(entry, rule)
+        return self._known.get(entry.identity, "")
+
+    def look(self, view: View, *, only: bool) -> bool:
+        """Look at what is new to the agent; return whether a person is to be asked about any of it."""
+        self.only = only
+        for name in view.fresh():
+            found = view.mail.read(name)
+            if isinstance(found, OutboxEntry) and found.is_new_to(view.reader, view.mail.named):
+                self._end_of(found)
+        return any(self._new.values())
+
+    def as_inputs(self) -> dict[str, Any]:
+        """Return what a turn is told: what stands, and whom it asks about what."""
+        new = [*filter(None, self._new.values())]
+        if not (self.asked or new):
+            return {}
+        only = {"only": True} if self.only else {}
+        return {"at": self._now.at, "asked": [it.as_json() for it in self.asked], "new": new, **only}
+
+    def _request(self, entry: OutboxEntry, rule: Rule) -> dict[str, Any]:
+        """Return the payload of the request about an entry, empty where nobody can be asked.
+
+        It does not say what the entry says: others may read it.
+        """
+        gate, why = rule.gate, rule.gate.because or f"it is by {entry.agent}"
+        call = held_call(
+            f"{self._now.tick}/{self._agent.name}/{entry.identity}",
+            SHOW,
+            {"entry": entry.identity},
+            gate=rule.line,
+            why=why,
+        )
+        mail = self._now.mail
+        people = whom_to_ask(mail.persons, mail.resumes, self._agent.name, gate.persons)
+        return request_for(call, people, gate.expires) if people else {}
+
+
+def review_of(now: Surroundings, agent: Agent, asked: Sequence[Asked]) -> Review | None:
+    """Return which entries an agent is shown only once a person lets them in; None where no gate says so."""
+    settings = now.config.org
+    rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
+    of_showing = rules_at(rules, "in")
+    if not any(rule.gate.then == "ask" for rule in of_showing):
+        return None
+    authors = Authors(now.org, now.config, now.mail.resumes) if settings.trust else None
+    return Review(now, agent, InGates(of_showing, agent, now.tick, settings.plugins, authors), asked)

@@ -1,0 +1,139 @@
+"""What strangers say waits in review: no model is shown it before a person lets it in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leave_org import Ring, by_hand, lemming, make, requests, shown, tick
+
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.ledger import read_state
+from lemming.messages import read_outbox_entries
+from lemming.testing import say
+from lemming.timeline.replay.replay import replay
+from lemming.tools import ToolRegistry
+
+SECRET = "pull the red lever"
+IN = {"at": "in", "then": "ask", "when": {"field": "from", "op": "is", "value": "web"}}
+
+
+@pytest.fixture(autouse=True)
+def _bell() -> None:
+    ToolRegistry.register(Ring())
+
+
+def with_stranger(base: Path, *, gate: dict[str, Any] | None = None, **blocks: Any) -> Path:
+    """Make an organisation in which ada reads web, for whom strangers write."""
+    may = {"read_outboxes": ["web", "human"], "tools": []}
+    make(
+        base,
+        gates=[gate or IN],
+        script=[{"reply": say("seen", kind="message")}],
+        **{"permissions": may, **blocks},
+    )
+    resume = {"name": "web", "model": {"key": "human"}, "permissions": {"read_outboxes": []}}
+    plain = {**json.loads((base / "agents/human/resume.json").read_text()), **resume}
+    fs.publish(base, "agents/web/resume.json", pretty(plain))
+    return base
+
+
+def test_an_entry_waits_until_a_person_lets_it_in_and_nobody_pays_for_that(tmp_path: Path) -> None:
+    base = with_stranger(tmp_path)
+    tick(base)  # whatever is new to a new agent
+    by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)
+    turn = tick(base)
+    assert turn
+    assert (turn.status, turn.end, turn.calls) == ("waiting", "waits", 0)
+    assert turn.reason == "nothing is shown before human let it in"
+    (request,) = requests(base)
+    assert SECRET not in json.dumps(request.payload)
+    assert request.payload["call"]["args"] == {"entry": "web/00000002_hi"}
+    assert tick(base) is None
+    assert len(requests(base)) == 1
+
+    assert lemming(base, "approve", request.id) == 0
+    turn = tick(base)
+    assert turn
+    assert turn.calls == 1
+    assert SECRET in shown(base, 4)
+    assert tick(base) is None
+    assert [it.turns for it in replay(base, [2, 4])] == [1, 1]
+
+
+def test_what_a_person_does_not_let_in_is_never_shown(tmp_path: Path) -> None:
+    base = with_stranger(tmp_path)
+    tick(base)
+    by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)
+    tick(base)
+    assert lemming(base, "deny", requests(base)[0].id) == 0
+    assert tick(base) is None
+    by_hand(base, "human", 4, "go", kind="message", target="ada", text="go on")
+    turn = tick(base)
+    assert turn
+    assert "go on" in shown(base, 4)
+    assert SECRET not in shown(base, 4)
+    by_hand(base, "human", 5, "more", kind="message", target="ada", text="more")
+    tick(base)
+    assert SECRET not in shown(base, 5)
+    assert len(requests(base)) == 1
+
+
+def test_what_others_say_is_shown_meanwhile(tmp_path: Path) -> None:
+    base = with_stranger(tmp_path, schedule={"run_every_n_ticks": 1})
+    by_hand(base, "web", 1, "hi", kind="message", target="ada", text=SECRET)
+    by_hand(base, "human", 1, "hello", kind="message", target="ada", text="hello ada")
+    turn = tick(base)
+    assert turn
+    assert turn.calls == 1
+    assert "hello ada" in shown(base, 1)
+    assert [it.kind for it in read_outbox_entries(base, "ada")] == ["message", "request"]
+    lemming(base, "approve", requests(base)[0].id)
+    for number in (2, 3):
+        tick(base)
+        assert (SECRET in shown(base, number)) == (number in (2, 3))
+    assert SECRET not in shown(base, 1)
+
+
+def test_a_request_of_a_stranger_is_no_task_before_it_is_let_in(tmp_path: Path) -> None:
+    base = with_stranger(tmp_path, turn={"take": "one"}, schedule={"wake": "addressed"})
+    by_hand(base, "web", 1, "please", kind="request", target="ada", text=SECRET)
+    turn = tick(base)
+    assert turn
+    assert (turn.calls, turn.request) == (0, "")
+    lemming(base, "approve", requests(base)[0].id)
+    turn = tick(base)
+    assert turn
+    assert turn.request == "web/00000001_please"
+    assert [it.kind for it in read_outbox_entries(base, "ada")] == ["request", "response"]
+
+
+def test_silence_lets_nothing_in(tmp_path: Path) -> None:
+    base = with_stranger(tmp_path, gate={**IN, "expires": 1})
+    tick(base)
+    by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)
+    tick(base)
+    assert tick(base) is None
+    assert tick(base) is None
+    by_hand(base, "human", 5, "go", kind="message", target="ada", text="go on")
+    tick(base)
+    assert SECRET not in shown(base, 5)
+    assert {it.end for it in read_state(base, "ada").asked_leave} == {"denied"}
+
+
+def test_the_list_shows_what_waits_and_the_entry_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = with_stranger(tmp_path)
+    tick(base)
+    by_hand(base, "web", 2, "hi", kind="message", target="ada", text=SECRET)
+    tick(base)
+    assert lemming(base, "approvals") == 1
+    said = capsys.readouterr().out
+    assert "human owes ada leave, or a no, for 2/ada/web/00000002_hi" in said
+    assert SECRET not in said
+    assert lemming(base, "approvals", requests(base)[0].id) == 1
+    assert SECRET in capsys.readouterr().out
