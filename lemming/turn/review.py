@@ -109,5 +109,5 @@ def review_of(now: Surroundings, agent: Agent, asked: Sequence[Asked]) -> Review
     of_showing = rules_at(rules, "in")
     if not any(rule.gate.then == "ask" for rule in of_showing):
         return None
-    authors = Authors(now.org, now.config, now.mail.resumes) if settings.trust else None
+    authors = Authors(now.org, now.config, now.mail.resumes, now.tick) if settings.trust else None
     return Review(now, agent, InGates(of_showing, agent, now.tick, settings.plugins, authors), asked)
