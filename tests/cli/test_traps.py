@@ -1,0 +1,189 @@
+"""An organisation that is full of traps: no command that looks springs one, and running waits for leave."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+from terminal import Lemming
+
+from lemming.cli import make_app
+from lemming.engine import run_once
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.testing import FrozenClock, make_org, resume, say
+
+LOOKS = [
+    "status", "status --check", "plan", "plan 5", "plan --why ada bob", "plans show", "plans show planner",
+    "calendar", "prompt ada", "prompt bob", "inbox ada", "outbox ada", "channels", "tick", "tick 1",
+    "tick 1 --prompts", "why ada", "logs", "logs ada", "cost", "requests", "waiting", "approvals",
+    "agents list", "agents show ada", "memory list ada", "memory get ada key", "credits show", "skills list",
+    "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",
+    "models show", "mcp list", "export a2a", "history", "show 1", "diff 1 2", "validate", "validate ada",
+    "doctor", "verify", "replay", "schema resume", "trust", "run-once --dry-run", "service --print", "repair",
+    "prune", "rewind 1", "upgrade", "mcp serve --help",
+]  # fmt: skip
+WAIT = [
+    "run-once", "run-forever --max-ticks 1", "serve", "ask ada hello", "tools call trap", "mcp test",
+    "tools call file_list", "models test program", "mcp test own", "mcp accept --yes", "mcp serve --write",
+    "chaos --kills 1",
+]  # fmt: skip
+NOT_LOOKING = {
+    "run-once", "run-forever", "serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",
+    "mcp serve", "chaos",  # they wait for leave
+    "init", "restore", "answer", "approve", "deny", "cancel", "pause", "resume", "backup", "send", "vouch",
+    "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
+    "tools new", "models use", "models pull", "models adopt", "import claude", "import openclaw",
+    "import company", "fork",  # they write files, and nothing else: `CHANGES`
+    "bisect",  # runs what a person types
+}  # fmt: skip
+CHANGES = [
+    "pause ada", "resume ada", "send --to ada hello", "vouch ada", "agents new cyd --instructions x",
+    "agents copy ada dan", "agents rename dan eve", "agents rm eve --yes", "memory set ada key 1",
+    "memory rm ada key", "credits grant ada 5", "tools new other", "models use ada program", "fork 1 ../fork",
+    "backup ../backup.tar.gz", "cancel abc", "answer abc x", "approve abc", "deny abc",
+]  # fmt: skip
+
+
+def all_commands() -> Iterator[str]:
+    """Yield the words of every command there is."""
+    app: Any = make_app()
+    pending = [("", app if isinstance(app, click.Command) else typer.main.get_command(app))]
+    while pending:
+        words, command = pending.pop()
+        if not hasattr(command, "list_commands"):
+            yield words
+            continue
+        context = click.Context(command)
+        for name in command.list_commands(context):
+            pending.append((f"{words} {name}".strip(), command.get_command(context, name)))
+
+
+def test_every_command_looks_or_is_known_not_to() -> None:
+    looking = {words for words in all_commands() if any(f"{each} ".startswith(f"{words} ") for each in LOOKS)}
+    assert {*all_commands()} == looking | NOT_LOOKING
+
+
+@pytest.fixture
+def trapped(base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An organisation that leaves a word beside its folder for whatever of it is run."""
+    sprung = base.parent / "sprung"
+
+    def command(name: str) -> list[str]:
+        return ["sh", "-c", f"echo {name} >> '{sprung}'"]
+
+    def code(name: str) -> bytes:
+        return f"with open({str(sprung)!r}, 'a') as file:\n    print({name!r}, file=file)\n".encode()
+
+    models = {
+        "program": {"provider": "cli", "options": {"command": command("cli model"), "cwd": "."}},
+        "channel": {"provider": "command", "options": {"command": command("channel")}},
+    }
+    ada = resume(
+        "ada",
+        permissions={"tools": ["*", "mcp.own.*", "mcp.shared.*"], "read_outboxes": ["*"]},
+        verify={"by": {"command": command("judge")}},
+        skills=["*"],
+    )
+    bob = resume("bob", model={"key": "program"})
+    make_org(base, resume("ada"), resume("bob"), script=[{"reply": say("fine")}], org={"history": "git"})
+    for _ in range(2):
+        run_once(base, clock=FrozenClock())
+    others = [resume("desk", model={"key": "channel"}), resume("human", model={"key": "human"})]
+    make_org(base, ada, bob, *others, models=models, org={
+        "history": "git", "plugins": ["trap_plugin"], "tool_files": ["tools/*.py", "agents/*/tools/*.py"],
+        "on_failure": command("on_failure"), "on_waiting": command("on_waiting"),
+        "gates": [{"at": "in", "check": "trap_check", "then": "block"}],
+    })  # fmt: skip
+    fs.publish(base, "agents/ada/skills/pdf/SKILL.md", b"---\nname: pdf\ndescription: x\n---\n")
+    fs.publish(base, "agents/ada/skills/pdf/run.py", code("skill"))
+    fs.publish(base, "trap_plugin.py", code("plugin"))
+    fs.publish(base, "tools/trap.py", code("tools"))
+    fs.publish(base, "agents/ada/tools/trap.py", code("tools of an agent"))
+    fs.publish(base, "config/mcp.json", pretty({"servers": {"own": {"command": command("mcp server")}}}))
+    shared = {"command": "sh", "args": command("shared server")[1:]}
+    fs.publish(base, ".mcp.json", pretty({"mcpServers": {"shared": shared}}))
+    for name in ("sitecustomize", "usercustomize", "lemming_tools_trap"):
+        fs.publish(base, f"{name}.py", code(name))
+    for repository in (".git", "agents/ada/workspace/.git"):
+        subprocess.run(["git", "init", "-q", str((base / repository).parent)], check=True)
+        set_traps(base / repository, command("git"))
+    (base / ".gitattributes").write_text("* diff=trap filter=trap\n")
+    monkeypatch.syspath_prepend(base)
+    return base
+
+
+def set_traps(repository: Path, command: list[str]) -> None:
+    """Have git start a program whatever it is asked."""
+    script = repository / "hooks/trap"
+    script.parent.mkdir(exist_ok=True)
+    script.write_text(f"#!/bin/sh\n{command[2]}\n")
+    for name in (
+        "trap",
+        "pre-commit",
+        "post-checkout",
+        "reference-transaction",
+        "post-index-change",
+        "pre-auto-gc",
+    ):
+        (repository / "hooks" / name).write_text(script.read_text())
+        (repository / "hooks" / name).chmod(0o755)
+    for key in ("core.fsmonitor", "core.pager", "diff.external", "filter.trap.clean", "filter.trap.smudge",
+                "diff.trap.textconv", "core.sshCommand", "core.editor"):  # fmt: skip
+        subprocess.run(["git", "config", "-f", str(repository / "config"), key, str(script)], check=True)
+
+
+def sprung(base: Path) -> list[str]:
+    file = base.parent / "sprung"
+    return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["for people", "as JSON"])
+def test_looking_springs_none(trapped: Path, lemming: Lemming, as_json: bool) -> None:
+    for words in LOOKS:
+        ran = lemming(*words.split(), *(["--json"] if as_json and "--help" not in words else []))
+        assert (words, sprung(trapped)) == (words, [])
+        assert ran.status not in (70, 130), (words, ran)
+
+
+def test_nor_does_changing_files(trapped: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trapped)
+    for words in CHANGES:
+        lemming(*words.split())
+        assert (words, sprung(trapped)) == (words, [])
+
+
+def test_looking_at_a_history_that_is_not_ours_starts_no_git(trapped: Path, lemming: Lemming) -> None:
+    repository = next((trapped / ".lemming").glob("history*"))
+    set_traps(repository, ["sh", "-c", f"echo history >> '{trapped.parent / 'sprung'}'"])
+    for words in (
+        "history",
+        "show 1",
+        "diff 1 2",
+        "status",
+        "doctor",
+        "verify",
+        "fork 1 ../fork",
+        "rewind 1 --yes",
+    ):
+        lemming(*words.split())
+        assert (words, sprung(trapped)) == (words, [])
+
+
+@pytest.mark.parametrize("words", WAIT)
+def test_running_waits_for_leave(trapped: Path, lemming: Lemming, words: str) -> None:
+    ran = lemming(*words.split())
+    assert (ran.status, sprung(trapped)) == (2, []), ran
+    assert "nobody here has agreed" in ran.err
+
+
+def test_the_traps_are_live(trapped: Path, lemming: Lemming) -> None:
+    assert lemming("trust", "--yes").status == 0
+    lemming("run-once")
+    lemming("mcp", "test")
+    assert {"plugin", "tools", "tools of an agent", "cli model", "mcp server"} <= {*sprung(trapped)}
