@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from lemming.agents import AgentCredits, Survey
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of
-from lemming.errors import LemmingError, name_of
+from lemming.errors import LemmingError, UsageError, name_of
 from lemming.journal.file import journal_ticks, read_journal
 from lemming.journal.found import plan_in
 from lemming.journal.records import TurnEnded, TurnStarted
@@ -69,7 +69,10 @@ class Preview:
             return Reason("failing", str(error), name_of(error))
 
     def inputs_regardless(self, name: str) -> TurnInputs:
-        """Return what an agent's turn would start from even if it would take none now."""
+        """Return what an agent's turn would start from even if it would take none now.
+
+        Raises `UsageError` for one that waits for others: what they say is part of its next prompt.
+        """
         if name in self.started and name not in self.ended:
             return from_record(self.started[name], self.tick)
         now, agent = self.snapshot, self.survey.agents[name]
@@ -83,7 +86,8 @@ class Preview:
             survey=replace(now.survey, agents={**now.survey.agents, name: eager}),
         ).inputs_of(name)
         if isinstance(found, Reason):
-            raise AssertionError(f"an agent that always wakes and may spend is never skipped: {found.text}")
+            why = f"{name} would be asked nothing now: {found.text}"
+            raise UsageError(why, hint="`lemming waiting` shows what waits for a person")
         return replace(found.inputs, agent=agent)
 
     def waits_for(self, name: str) -> list[str]:
