@@ -1,0 +1,45 @@
+"""The table of gates that ships: what a turn may do that was shown a stranger's words. See docs/gates.md."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Json = dict[str, Any]
+
+_FROM_OUTSIDE: Json = {"field": "trust", "op": "is", "value": "outside"}
+_READ_BY_A_MODEL = "this turn was shown words from outside"
+
+
+def standard() -> Json:
+    """Return what `config/org.json` is to say: trust is tracked, and what strangers could cause asks first.
+
+    What a turn from outside does in its own workspace and memories needs no leave. A tool that cannot say
+    beforehand what it writes asks.
+    """
+    from_a_channel: Json = {"field": "channel", "op": "is", "value": True}
+    elsewhere: Json = {"field": "own", "op": "is_not", "value": True}
+    return {
+        "trust": {},
+        "gates": [
+            {
+                "at": "in",
+                "when": {"all": [from_a_channel, _FROM_OUTSIDE]},
+                "then": "ask",
+                "because": "a stranger wrote it: a person reads it first",
+            },
+            {
+                "at": "call",
+                "class": ["send", "execute", "administer"],
+                "when": _FROM_OUTSIDE,
+                "then": "ask",
+                "because": _READ_BY_A_MODEL,
+            },
+            {
+                "at": "call",
+                "class": "write",
+                "when": {"all": [_FROM_OUTSIDE, elsewhere]},
+                "then": "ask",
+                "because": f"{_READ_BY_A_MODEL}, and it writes beyond its own workspace",
+            },
+        ],
+    }
