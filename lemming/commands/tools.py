@@ -115,7 +115,7 @@ def call(
     """
     base = find_org(ctx)
     require_agreement(base)
-    arguments = _arguments(given or [], args)
+    arguments = arguments_from(given or [], args)
     if yes:
         with open_org(base, command="tools call") as runtime:
             result = _called(runtime, name, agent, arguments, writes=True)
@@ -212,16 +212,17 @@ def _facts(tool: Tool, may: list[str]) -> dict[str, Any]:
     }
 
 
-def _arguments(given: list[str], args: str | None) -> dict[str, Any]:
+def arguments_from(given: list[str], args: str | None) -> dict[str, Any]:
+    """Return the arguments of a call as they were typed. Raises `UsageError`."""
     if args is None:
         found: dict[str, Any] = {}
     else:
         try:
             found = parse(args)
         except JsonProblem as error:
-            raise UsageError(f"--args is no JSON: {error}") from error
+            raise UsageError(f"the arguments are no JSON: {error}") from error
         if not isinstance(found, dict):
-            raise UsageError("--args must be an object", hint='such as --args \'{"city": "Oslo"}\'')
+            raise UsageError("the arguments must be an object", hint='such as \'{"city": "Oslo"}\'')
     for word in given:
         key, is_there, text = word.partition("=")
         if not is_there:

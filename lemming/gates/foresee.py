@@ -1,8 +1,8 @@
-"""What gates may say of something of which not all is known yet: whatever call of a tool there may be. Pure."""
+"""What gates may say of something of which not all is known, such as any call of a tool. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.gates.gate import SETTLES, Rule, Then
@@ -38,6 +38,18 @@ def foreseen(rules: Iterable[Rule], known: Mapping[str, Any], absent: Collection
         if is_sure and gate.then in SETTLES:
             break
     return found
+
+
+def outcomes(said: Sequence[Foreseen]) -> list[str]:
+    """Return what may become of a call, by what its gates may say.
+
+    >>> outcomes([Foreseen("a", "block", False), Foreseen("b", "warn", True)])
+    ['block', 'pass']
+    """
+    settling = [it for it in said if it.then in SETTLES]
+    found = [it.then for it in settling]
+    is_settled = bool(settling) and settling[-1].is_sure
+    return list(dict.fromkeys([*found, *([] if is_settled else ["pass"])]))
 
 
 def may_hold(condition: Json, known: Mapping[str, Any], absent: Collection[str] = ()) -> bool | None:

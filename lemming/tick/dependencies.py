@@ -146,7 +146,7 @@ def why_waits(
             f"{later.name} {what}: {mine[here]}; {earlier.name}: {his[there]}"
             for here in mine
             for there in his
-            if _overlap(here, there)
+            if overlap(here, there)
         ]
     return reasons
 
@@ -182,7 +182,8 @@ def _located(home: Components, places: Places) -> Iterator[tuple[Components, str
             yield (*home, *components(place)), why
 
 
-def _overlap(one: Components, other: Components) -> bool:
+def overlap(one: Components, other: Components) -> bool:
+    """Return whether one of two places is, or lies below, the other."""
     shorter = min(len(one), len(other))
     return one[:shorter] == other[:shorter]
 

@@ -14,7 +14,7 @@ from lemming.errors import LemmingError
 from lemming.files.effects import FileEffect
 from lemming.gates.checks import asking
 from lemming.gates.gate import GateVerdict, Rule, rules_of
-from lemming.gates.look import Check, Looked, look, rules_at
+from lemming.gates.look import Check, Facts, Looked, look, rules_at
 from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -105,13 +105,14 @@ class CallGates:
         """
         concerned = (it for it in self.calls if it.gate.concerns_tool(call.tool, tool.tool_class))
         rules = [it for it in concerned if it.line not in lines]
-        changes = planned_changes(tool, call.args, context) if rules else None
-        told = {} if changes is None else self._told_of(changes)
-
-        def facts(args: Any) -> dict[str, Any]:
-            return {**self._facts(call, tool), **told, "args": args}
-
+        facts = self.facts_of(call, tool, context) if rules else dict
         return look(rules, call.args, facts, about=call.tool, check=self._ask)
+
+    def facts_of(self, call: ToolCall, tool: Tool, context: ToolContext) -> Facts:
+        """Return what conditions see of a call, for any arguments that gates make of it."""
+        changes = planned_changes(tool, call.args, context)
+        told = {} if changes is None else self._told_of(changes)
+        return lambda args: {**self._facts(call, tool), **told, "args": args}
 
     def look_at_result(self, tool: Tool, call: ToolCall, result: ToolResult) -> ToolResult:
         """Have the gates look at the whole of what a call gave, before it is cut."""

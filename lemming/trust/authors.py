@@ -106,6 +106,11 @@ class Authors:
 
     @cached_property
     def _channels(self) -> frozenset[str]:
-        models, plugins = self._config.models, self._config.org.plugins
-        keys = {key for key, entry in models.items() if is_channel(entry.provider, plugins)}
-        return frozenset(name for name, resume in self._resumes.items() if resume.model.key in keys)
+        return channels_among(self._resumes, self._config)
+
+
+def channels_among(resumes: Mapping[str, Agent], config: Config) -> frozenset[str]:
+    """Return the agents that channels speak for."""
+    models, plugins = config.models, config.org.plugins
+    keys = {key for key, entry in models.items() if is_channel(entry.provider, plugins)}
+    return frozenset(name for name, resume in resumes.items() if resume.model.key in keys)

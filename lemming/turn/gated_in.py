@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -17,8 +17,7 @@ from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry, read_outbox_entries
-from lemming.providers import is_channel
-from lemming.trust.authors import Authors
+from lemming.trust.authors import Authors, channels_among
 from lemming.trust.order import AGENT
 from lemming.turn.opening import Surroundings
 
@@ -47,9 +46,10 @@ class InGates:
         tick: int,
         plugins: Sequence[str],
         authors: Authors | None,
+        channels: Collection[str] = (),
         lets_in: LetsIn = nobody,
     ) -> None:
-        self._lets_in = lets_in
+        self._lets_in, self._channels = lets_in, channels
         self._rules, self._agent, self._tick, self._authors = rules, agent, tick, authors
         self._ask = asking(tuple(plugins))
         self._earlier: set[str] = set()
@@ -90,7 +90,8 @@ class InGates:
 
     def _facts_of(self, entry: OutboxEntry) -> Callable[[Any], dict[str, Any]]:
         def facts(payload: Any) -> dict[str, Any]:
-            told = {"from": entry.agent, "kind": entry.kind, "tags": entry.tags, "id": entry.id}
+            told: dict[str, Any] = {"from": entry.agent, "kind": entry.kind, "tags": entry.tags}
+            told |= {"id": entry.id, "channel": entry.agent in self._channels}
             trust = self._trust(self._authors.of_entry(entry)) if self._authors else {}
             told = {**self._facts("entry"), **told, **trust}
             return {**told, "text": payload.get("text"), "payload": payload}
@@ -171,11 +172,12 @@ class ToShow(NamedTuple):
     results: list[Mapping[str, Any]]
 
 
-def _channels(now: Surroundings) -> list[str]:
-    """Return the agents that channels speak for."""
-    models, plugins = now.config.models, now.config.org.plugins
-    keys = {key for key, entry in models.items() if is_channel(entry.provider, plugins)}
-    return sorted(name for name, resume in now.mail.resumes.items() if resume.model.key in keys)
+def in_gates(now: Surroundings, agent: Agent, rules: Sequence[Rule], lets_in: LetsIn = nobody) -> InGates:
+    """Return these gates, as one turn asks them."""
+    settings = now.config.org
+    authors = Authors(now.org, now.config, now.mail.resumes, now.tick) if settings.trust else None
+    channels = channels_among(now.mail.resumes, now.config) if now.config.has_channels else ()
+    return InGates(rules, agent, now.tick, settings.plugins, authors, channels, lets_in)
 
 
 def look_at_shown(
@@ -187,7 +189,7 @@ def look_at_shown(
     of_writing = rules_at(rules, "out")
     told: dict[str, Any] = {"gates": [rule.as_json() for rule in of_writing]}
     if of_writing and now.config.has_channels:
-        told["channels"] = _channels(now)
+        told["channels"] = sorted(channels_among(now.mail.resumes, now.config))
     if any(rule.gate.dedupe for rule in of_writing):
         own = read_outbox_entries(now.org.base, agent.name, SAID_BEFORE)
         told["said_before"] = [digest_of(entry.payload) for entry in own]
@@ -195,8 +197,7 @@ def look_at_shown(
         told["ahead"] = leave_ahead(now.mail, agent, leave_used)
     if not (of_showing := rules_at(rules, "in")):
         return shown, told
-    authors = Authors(now.org, now.config, now.mail.resumes, now.tick) if settings.trust else None
-    gates = InGates(of_showing, agent, now.tick, settings.plugins, authors, lets_in)
+    gates = in_gates(now, agent, of_showing, lets_in)
     passed = ToShow(
         task=gates.task(shown.task) if shown.task else None,
         inbox=gates.inbox(shown.inbox),

@@ -18,8 +18,7 @@ from lemming.leave import SHOW, held_call, request_for
 from lemming.mail.decisions import settled, whom_to_ask
 from lemming.mail.visibility import View
 from lemming.messages import OutboxEntry
-from lemming.trust.authors import Authors
-from lemming.turn.gated_in import InGates
+from lemming.turn.gated_in import InGates, in_gates
 from lemming.turn.opening import Surroundings
 
 MOST_ASKED = 16
@@ -109,5 +108,4 @@ def review_of(now: Surroundings, agent: Agent, asked: Sequence[Asked]) -> Review
     of_showing = rules_at(rules, "in")
     if not any(rule.gate.then == "ask" for rule in of_showing):
         return None
-    authors = Authors(now.org, now.config, now.mail.resumes, now.tick) if settings.trust else None
-    return Review(now, agent, InGates(of_showing, agent, now.tick, settings.plugins, authors), asked)
+    return Review(now, agent, in_gates(now, agent, of_showing), asked)

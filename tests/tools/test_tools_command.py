@@ -98,7 +98,7 @@ def test_mistakes_are_told_with_the_nearest_name(tools: Run) -> None:
         (("show", "loook"), 'did you mean "look"?'),
         (("call", "look", "--agent", "adda"), 'did you mean "ada"?'),
         (("call", "look", "city"), "write KEY=VALUE"),
-        (("call", "look", "--args", "{"), "--args is no JSON"),
+        (("call", "look", "--args", "{"), "the arguments are no JSON"),
         (("call", "look", "--args", "[]"), "must be an object"),
         (("call", "shell", "command=ls"), "no agent may call it"),
         (("new", "a-b"), "letters, digits and _"),

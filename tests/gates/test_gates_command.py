@@ -1,0 +1,292 @@
+"""`lemming gates`: what it says of a call is what becomes of it; what an agent could cause, and the table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.cli import run
+from lemming.config import load_config
+from lemming.engine import run_once
+from lemming.gates.foresee import Foreseen, foreseen, outcomes
+from lemming.gates.gate import Rule, rules_of
+from lemming.gates.look import look
+from lemming.gates.standard import standard
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
+
+FILES = {"allow_read": ["./shared", "./workspace"], "allow_write": ["./shared", "./workspace"]}
+TOOLS = ["file_*", "shell", "http_get"]
+
+
+def call(tool: str, **args: Any) -> dict[str, Any]:
+    return {"tool": tool, "args": args}
+
+
+def gates(base: Path, capsys: pytest.CaptureFixture[str], *words: str, status: int = 0) -> str:
+    assert run(["-C", str(base), "gates", *words]) == status
+    out, err = capsys.readouterr()
+    return out if status == 0 else err
+
+
+def objects(base: Path, capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in gates(base, capsys, *words, "--json").splitlines()]
+
+
+GATES = [
+    {"at": "call", "tool": "file_write", "deny": ["forbidden"], "then": "block", "because": "not that word"},
+    {"at": "call", "redact": ["[0-9]{4}"], "then": "rewrite"},
+    {"at": "call", "tool": "file_write", "max_length": 60, "then": "warn"},
+    {"at": "call", "tool": "file_list", "args": {"path": ["workspace*"]}, "then": "pass"},
+    {"at": "call", "when": {"field": "own", "op": "is", "value": False}, "then": "block"},
+    {"at": "call", "tool": "file_search", "then": "stop"},
+    {"at": "call", "tool": "file_append", "then": "ask"},
+    {"at": "result", "tool": "file_list", "deny": ["x"], "then": "warn"},
+]
+CALLS = [
+    call("file_write", path="workspace/a", content="fine"),
+    call("file_write", path="workspace/a", content="forbidden"),
+    call("file_write", path="workspace/a", content="call 5551"),
+    call("file_write", path="workspace/a", content="y" * 80),
+    call("file_write", path="shared/a", content="fine"),
+    call("file_list", path="workspace"),
+    call("file_list", path="."),
+    call("file_search", pattern="x"),
+    call("file_append", path="workspace/a", content="x"),
+    call("file_append", path="workspace/a"),
+    call("shell", command="id"),
+    call("http_post", url="https://example.org", body="x"),
+    call("nothing"),
+]
+
+
+@pytest.mark.parametrize("at", range(len(CALLS)))
+def test_what_it_says_of_a_call_is_what_becomes_of_it(
+    base: Path, capsys: pytest.CaptureFixture[str], at: int
+) -> None:
+    wanted = CALLS[at]
+    script = [{"tick": 1, "step": 0, "reply": say("calling", tool_calls=[wanted])}, {"reply": say("done")}]
+    permissions = {"read_outboxes": ["human"], "tools": TOOLS[:1], "file_access": FILES}
+    ada = resume("ada", permissions=permissions, turn={"max_steps": 2})
+    human = resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]})
+    make_org(base, ada, human, script=script, org={"gates": GATES})
+    before = tree(base)
+    (said,) = objects(base, capsys, "explain", "ada", wanted["tool"], json.dumps(wanted["args"]))
+    assert tree(base) == before
+    run_once(base, clock=FrozenClock())
+    (done,) = [it for it in journal_lines(base, 1) if it["type"] == "tool_finished"]
+    if not said["granted"]:
+        assert done["outcome"] in ("denied", "not_found")
+        assert done["output"] == said["why_not_granted"]
+        return
+    spoken = [(it["line"], it["then"]) for it in said["steps"] if it["then"] not in (None, "pass")]
+    told = [(it["line"], it["then"]) for it in done.get("verdicts", ()) if it["at"] == "call"]
+    assert told == spoken or said["wrong"]
+    outcome = {"pass": ("ok",), "ask": ("pending",), "block": ("refused",), "stop": ("refused",)}
+    fails = said["wrong"] and said["then"] in ("pass", "ask")
+    assert done["outcome"] in (("invalid_args",) if fails else outcome[said["then"]])
+    if said["then"] == "pass" and wanted["tool"] == "file_write":
+        written = (base / "agents/ada/workspace/a").read_text()
+        assert written == said["args_after"]["content"]
+
+
+def test_it_says_which_lines_were_asked_and_whom_the_last_one_asks(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = {"at": "call", "tool": "shell", "then": "ask", "persons": ["zoe"], "expires": 3}
+    ada = resume("ada", permissions={"read_outboxes": ["*"], "tools": TOOLS}, gates=[own])
+    people = [
+        resume(name, model={"key": "human"}, permissions={"read_outboxes": ["*"]})
+        for name in ("human", "zoe")
+    ]
+    make_org(base, ada, *people, org={"gates": [{"at": "call", "redact": ["s3cret"], "then": "rewrite"}]})
+    text = gates(base, capsys, "explain", "ada", "shell", "command=echo s3cret")
+    assert "config/org.json#/gates/0  rewrites it" in text
+    assert 'arguments then: {"command": "echo [redacted]"}' in text
+    assert "it waits for the leave of zoe, for 3 ticks (agents/ada/resume.json#/gates/0)" in text
+    assert "human" not in text
+    text = gates(base, capsys, "explain", "ada", "http_post")
+    assert "no gate is asked: http_post: refused by permissions.tools" in text
+    assert 'did you mean "ada"' in gates(base, capsys, "explain", "adda", "shell", status=2)
+    assert "nobody tracks here" in gates(
+        base, capsys, "explain", "ada", "shell", "--trust", "outside", status=2
+    )
+
+
+def test_it_tells_what_each_word_of_trust_would_change(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ada = resume("ada", permissions={"read_outboxes": ["human"], "tools": TOOLS, "file_access": FILES})
+    human = resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]})
+    make_org(base, ada, human, org=standard())
+    text = gates(base, capsys, "explain", "ada", "shell", "command=id")
+    assert "at trust agent" in text
+    assert "it is made (no gate stops it)" in text
+    assert "at trust outside: it waits for a person's leave (config/org.json#/gates/1)" in text
+    (low,) = objects(base, capsys, "explain", "ada", "shell", "command=id", "--trust", "outside")
+    assert (low["then"], low["line"], low["persons"]) == ("ask", "config/org.json#/gates/1", ["human"])
+    for path, then in (("workspace/a", "pass"), ("shared/a", "ask")):
+        words = ["explain", "ada", "file_write", f"path={path}", "content=x", "--trust", "outside"]
+        assert objects(base, capsys, *words)[0]["then"] == then
+    wrong = gates(base, capsys, "explain", "ada", "shell", "--trust", "outsid", status=2)
+    assert 'did you mean "outside"' in wrong
+
+
+def test_a_function_is_named_and_not_asked(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "asked_by_gates.py").write_text(
+        "from pathlib import Path\nfrom lemming.gates.checks import check\n"
+        f"Path({str(tmp_path / 'imported')!r}).touch()\n"
+        f"@check\ndef nosy(seen):\n    Path({str(tmp_path / 'asked')!r}).touch()\n    return 'no'\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = {"plugins": ["asked_by_gates"], "gates": [{"at": "call", "check": "nosy", "then": "block"}]}
+    make_org(base, resume("ada", permissions={"tools": ["file_list"]}), org=settings)
+    text = gates(base, capsys, "explain", "ada", "file_list", "path=.")
+    assert "config/org.json#/gates/0  asks the function nosy" in text
+    assert "unless the function nosy says otherwise: config/org.json#/gates/0 then blocks it" in text
+    assert not (tmp_path / "imported").exists()
+    assert not (tmp_path / "asked").exists()
+
+
+def test_the_list_is_in_the_order_of_asking(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    silent = {"at": "out", "then": "block"}
+    make_org(base, resume("ada", gates=[silent]), resume("bob", gates=[silent]), org={"gates": GATES[:2]})
+    lines = [it["line"] for it in objects(base, capsys, "list")]
+    of_org = ["config/org.json#/gates/0", "config/org.json#/gates/1"]
+    assert lines == [*of_org, "agents/ada/resume.json#/gates/0", "agents/bob/resume.json#/gates/0"]
+    assert [it["line"] for it in objects(base, capsys, "list", "--agent", "bob")] == [
+        *of_org,
+        "agents/bob/resume.json#/gates/0",
+    ]
+    assert "not that word" in gates(base, capsys, "list")
+
+
+def researchers(base: Path, settings: dict[str, Any]) -> None:
+    """Make an organisation in which strangers' words come to `dan` by a channel, an agent and a file."""
+    ada = {"read_outboxes": ["desk"], "tools": ["file_*"], "file_access": FILES}
+    bob = {"read_outboxes": ["ada"], "tools": ["http_post"]}
+    dan = {"tools": ["file_read", "shell"], "file_access": FILES}
+    make_org(
+        base,
+        resume("ada", permissions=ada),
+        resume("bob", permissions=bob),
+        resume("dan", permissions=dan),
+        resume("eve", permissions={}),
+        resume("desk", model={"key": "desk"}, permissions={"read_outboxes": ["bob"]}),
+        models={"desk": {"provider": "folder", "options": {"path": "in"}}},
+        org={"http": {"hosts": ["example.org"]}, **settings},
+    )
+
+
+def test_reach_tells_by_which_way_strangers_words_come_and_what_they_could_do(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    researchers(base, standard())
+    (ada,) = objects(base, capsys, "reach", "ada")
+    (way,) = ada["strangers"]
+    assert (way["trust"], way["from"], way["gates"][0]["then"]) == ("outside", "desk", "ask")
+    through = {it["agent"]: it for it in ada["through"]}
+    assert through["bob"]["how"] == "reads its entries"
+    assert through["dan"]["how"] == "reads shared, which it may write"
+    assert "eve" not in through
+    assert through["bob"]["channels"] == ["desk"]
+    verdicts = {it["tool"]: it["verdicts"] for it in through["dan"]["tools"]}
+    at_outside = next(it for it in verdicts["shell"] if it["trust"] == "outside")
+    assert at_outside["may"] == ["ask"]
+    (dan,) = objects(base, capsys, "reach", "dan")
+    assert [(it["from"], it["how"]) for it in dan["strangers"]] == [
+        ("ada", "reads shared, which it may write")
+    ]
+    (bob,) = objects(base, capsys, "reach", "bob")
+    assert bob["hosts"] == ["example.org"]
+    assert {it["from"] for it in bob["strangers"]} == {"ada", "http_post"}
+    (eve,) = objects(base, capsys, "reach", "eve")
+    assert eve["strangers"] == []
+    text = gates(base, capsys, "reach", "ada")
+    assert "words from outside come to it: desk (reads its entries): ask (config/org.json#/gates/0)" in text
+    assert "through dan, who reads shared, which it may write (of ada)" in text
+
+
+def test_reach_without_gates_says_that_everything_passes_and_who_is_shut_out(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    researchers(base, {})
+    (ada,) = objects(base, capsys, "reach", "ada")
+    assert ada["tracks_trust"] is False
+    assert [it["from"] for it in ada["strangers"]] == ["desk"]
+    assert {tuple(it["may"]) for tool in ada["tools"] for it in tool["verdicts"]} == {("pass",)}
+    assert "nobody tracks that" in gates(base, capsys, "reach", "ada")
+    shut = {"at": "in", "when": {"field": "channel", "op": "is", "value": True}, "then": "block"}
+    (base / "config/org.json").write_text(json.dumps({"gates": [shut]}))
+    (ada,) = objects(base, capsys, "reach", "ada")
+    assert ada["strangers"] == []
+    (dan,) = objects(base, capsys, "reach", "dan")
+    assert dan["strangers"] == []
+
+
+def test_the_table_is_printed_and_put_into_the_settings_once(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_org(base, resume("ada"), org={"retention_ticks": 7})
+    assert json.loads(gates(base, capsys, "standard")) == standard()
+    gates(base, capsys, "standard", "--write")
+    plain = json.loads((base / "config/org.json").read_text())
+    assert plain == {**plain, **standard(), "retention_ticks": 7}
+    assert load_config(base).org.trust is not None
+    before = (base / "config/org.json").read_bytes()
+    assert "has gates already" in gates(base, capsys, "standard", "--write", status=2)
+    assert (base / "config/org.json").read_bytes() == before
+
+
+def test_the_table_keeps_what_is_said_of_trust(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trust = {"rules": [{"from": "bob", "is": "known"}]}
+    make_org(base, resume("ada"), resume("bob"), org={"trust": trust})
+    gates(base, capsys, "standard", "--write")
+    plain = json.loads((base / "config/org.json").read_text())
+    assert plain["trust"] == trust
+    assert plain["gates"] == standard()["gates"]
+
+
+@pytest.mark.parametrize("own", [True, False, None])
+@pytest.mark.parametrize("trust", ["outside", "known", "agent", "owner"])
+@pytest.mark.parametrize("kind", ["read", "write", "send", "execute", "administer"])
+def test_what_the_table_says_of_each_class(kind: str, trust: str, own: bool | None) -> None:
+    rules = rules_from(standard()["gates"])
+    facts = {"tool": "t", "class": kind, "trust": trust, "args": {}}
+    facts |= {} if own is None else {"own": own}
+    calls = [rule for rule in rules if rule.gate.at == "call"]
+    looked = look(calls, {}, lambda _: facts, about="t")
+    asks = trust == "outside" and (
+        kind in ("send", "execute", "administer") or (kind == "write" and own is not True)
+    )
+    assert looked.then == ("ask" if asks else "pass")
+
+
+def rules_from(plain: list[dict[str, Any]]) -> tuple[Rule, ...]:
+    from lemming.files.documents import value_of
+    from lemming.gates.gate import Gate
+
+    return rules_of("config/org.json", [value_of(Gate, it) for it in plain], "", ())
+
+
+def test_what_is_foreseen_holds_for_every_call_there_could_be() -> None:
+    plain = [
+        {"at": "call", "tool": "file_*", "deny": ["x"], "then": "block"},
+        {"at": "call", "when": {"field": "args.path", "op": "is", "value": "a"}, "then": "pass"},
+        {"at": "call", "when": {"not": {"field": "trust", "op": "is", "value": "owner"}}, "then": "ask"},
+        {"at": "call", "then": "stop"},
+    ]
+    rules = rules_from(plain)
+    for tool in ("file_write", "shell"):
+        for trust in ("outside", "owner"):
+            known = {"tool": tool, "class": "write", "trust": trust}
+            may = outcomes(foreseen(rules, known))
+            for path in ("a", "b", "x"):
+                facts = {**known, "args": {"path": path}}
+                assert look(rules, facts["args"], lambda _, f=facts: f, about="t").then in may
+            assert ("stop" in may) == (trust == "owner")
+    assert outcomes([Foreseen("a", "ask", False)]) == ["ask", "pass"]
