@@ -201,7 +201,8 @@ class JournaledAnswers:
         said: Sequence[GateVerdict] = ()
         leave: dict[str, Any] | None = None
         if self._gates and tool is not None and index not in self._started:
-            self._gates.trust = tracing.word if tracing else ""
+            if tracing:
+                self._gates.trust, self._gates.source = tracing.word, tracing.source
             passed = self._gates.passed(self._runtime, index, call, tool, context, self._holding)
             if isinstance(passed, ToolResult):
                 return passed

@@ -47,6 +47,7 @@ class CallGates:
     """The gates at an agent's calls, and at what they give.
 
     `trust`: how far its turn is trusted by now, at a result how far it will be; empty: nobody tracks that.
+    `source`: what made it less than agents are trusted.
     """
 
     calls: Sequence[Rule]
@@ -55,6 +56,7 @@ class CallGates:
     settings: Org
     tick: int
     trust: str = ""
+    source: str = ""
 
     @classmethod
     def of(cls, agent: Agent, settings: Org, tick: int) -> CallGates | None:
@@ -94,7 +96,9 @@ class CallGates:
 
     def _asking(self, verdict: GateVerdict) -> Asking:
         gate = next(rule.gate for rule in self.calls if rule.line == verdict.line)
-        return Asking(verdict.line, verdict.why, gate.persons, gate.expires)
+        shown = f"this turn was shown {self.trust} text: {self.source}" if self.source else ""
+        why = "; ".join(filter(None, (verdict.why, shown)))
+        return Asking(verdict.line, why, gate.persons, gate.expires)
 
     def look_at_call(
         self, call: ToolCall, tool: Tool, context: ToolContext, lines: Collection[str] = ()

@@ -49,6 +49,12 @@ class Tracing:
         return self._turn.word
 
     @property
+    def source(self) -> str:
+        """What made the turn trusted less than agents are; empty where nothing did."""
+        named = self._turn.sources if self._authors.order.is_low(self.word) else []
+        return named[0].source if named else ""
+
+    @property
     def word_after(self) -> str:
         """How far it will be, once it has been given what the call gives that was looked at last."""
         return self._authors.order.lowest((self.word, self._given.get("is", self.word)))
