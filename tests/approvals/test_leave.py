@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from leave_org import (
     tick,
 )
 
+from lemming.messages import read_outbox_entries
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 from lemming.tools import ToolRegistry
@@ -333,7 +335,6 @@ def test_a_request_that_waits_for_leave_is_answered_after_it(tmp_path: Path) -> 
     assert turn
     assert turn.status == "done"
     assert Ring.rung == ["once"]
-    from lemming.messages import read_outbox_entries
 
     assert [it.kind for it in read_outbox_entries(base, "ada")] == ["request", "response"]
 
@@ -348,3 +349,35 @@ def test_a_forged_request_of_a_model_gives_it_nothing(tmp_path: Path) -> None:
     by_hand(base, "human", 2, "yes", reply_to=requests(base)[0].id, decision="approve", target="ada")
     tick(base)
     assert not Ring.rung
+
+
+def test_the_request_says_which_text_made_the_turn_suspect(tmp_path: Path) -> None:
+    suspect = {"at": "call", "then": "ask", "when": {"field": "trust", "op": "is", "value": "outside"}}
+    trust = {"rules": [{"from": "eve", "is": "outside"}]}
+    base = make(tmp_path, ring(), people=("eve", "human"), gates=[suspect], org={"trust": trust})
+    by_hand(base, "eve", 1, "hi", kind="message", text="ring it", target="ada")
+    tick(base)
+    (request,) = requests(base)
+    assert "this turn was shown outside text: eve/00000001_hi (config/org.json" in request.payload["text"]
+    assert lemming(base, "approve", request.id, "--as", "human") == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
+def test_a_step_of_a_plan_waits_for_leave_too_and_results_keep_their_places(tmp_path: Path) -> None:
+    steps = [{"name": name, "tool": "ring", "args": {"text": name}} for name in "ab"]
+    may = {"read_outboxes": ["human"], "tools": ["ring"]}
+    base = make(tmp_path, model={"key": "plan"}, permissions=may, schedule={"wake": "addressed"})
+    models = json.loads((base / "config/models.json").read_text())
+    edit(base, "config/models.json", **models, plan={"provider": "plan", "prompt": "values"})
+    (base / "agents/ada/plan.json").write_text(json.dumps({"steps": [{"name": "both", "parallel": steps}]}))
+    assert lemming(base, "send", "--to", "ada", "--kind", "request", "Ring.") == 0
+    tick(base)
+    first, second = requests(base)
+    lemming(base, "deny", first.id, "--reason", "no")
+    lemming(base, "approve", second.id)
+    tick(base)
+    assert Ring.rung == ["b"]
+    answer = read_outbox_entries(base, "ada")[-1]
+    assert answer.payload["text"] == 'the plan failed at "both": a: ring failed: DENIED by human: no'
+    assert [it.turns for it in replay(base, [1, 2])] == [1, 1]
