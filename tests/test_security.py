@@ -1,0 +1,42 @@
+"""`docs/security.md` promises nothing that no test holds: the tests that it names are there."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from lemming.config import load_config
+from lemming.inspect.stranger_checks import problems_of_strangers
+from lemming.testing import make_org, resume
+
+REPOSITORY = Path(__file__).parents[1]
+PAGE = (REPOSITORY / "docs/security.md").read_text()
+NAMED = sorted(set(re.findall(r"`(tests/[\w/.]+)::(\w+)`", PAGE)))
+
+
+@pytest.mark.parametrize(("file", "name"), NAMED)
+def test_a_test_that_the_page_names_is_there(file: str, name: str) -> None:
+    assert re.search(rf"^def {name}\(", (REPOSITORY / file).read_text(), re.MULTILINE), f"{file}::{name}"
+
+
+def test_every_promise_names_a_test() -> None:
+    section = PAGE.partition("## What is promised")[2].partition("## What is not promised")[0]
+    rows = [line for line in section.splitlines() if line.startswith("| ")]
+    promises = [row for row in rows if row != "| promise | held by |"]
+    assert len(promises) > 30
+    assert [row for row in promises if "`tests/" not in row] == []
+
+
+def test_the_rules_it_begins_with_are_settings_that_hold(base: Path) -> None:
+    block = re.search(r"```json\n(.*?)```", PAGE, re.DOTALL)
+    assert block is not None
+    channel = {"desk": {"provider": "folder", "options": {"path": "in"}}}
+    ada = resume("ada", permissions={"tools": ["shell", "create_agent"], "read_outboxes": ["desk"]})
+    desk = resume("desk", model={"key": "desk"})
+    make_org(base, ada, desk, models=channel)
+    assert [*problems_of_strangers(base, load_config(base))] != []
+    make_org(base, ada, desk, models=channel, org=json.loads(block[1]))
+    assert [*problems_of_strangers(base, load_config(base))] == []
