@@ -35,7 +35,7 @@ FLOORS = (
         "redaction",
     },
     {"files", "plugins"},
-    {"organisation", "times", "when"},
+    {"organisation", "times", "verification", "when"},
     {"gates"},
     {
         "answer_payloads",
@@ -48,7 +48,6 @@ FLOORS = (
         "providers",
         "report",
         "schedule",
-        "verification",
     },
     {"declared", "models", "reply_schemas", "resume", "store"},
     {"agents", "events", "org_blocks"},

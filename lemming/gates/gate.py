@@ -17,6 +17,7 @@ from lemming.files.jsontext import compact, parse
 from lemming.gates.limit import AMOUNTS, Per, window_of
 from lemming.kinds import ToolClass
 from lemming.patterns import is_among
+from lemming.verification import WhoJudges, judge_named
 from lemming.when import Predicate, predicate, problems_of
 
 At = Literal["in", "call", "result", "out", "spend"]
@@ -28,7 +29,7 @@ Then = Literal["pass", "warn", "rewrite", "block", "ask", "stop"]
 the next gate look."""
 
 SETTLES: frozenset[Then] = frozenset({"pass", "block", "ask", "stop"})
-FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models")
+FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models", "by")
 """The keys that say what a gate looks for: one of them, or none."""
 CAN_REWRITE = frozenset({"redact", "max_length", "check"})
 OF_TOOLS = frozenset({"call", "result"})
@@ -111,6 +112,16 @@ class Gate:
             'How far back it looks: {"ticks": 100}, "90m", "24h" or "7d"; null: to the first tick.'
         ),
     )
+    by: WhoJudges = field(
+        default="",
+        metadata=about(
+            'Who judges it: an agent, a model key, {"agent": name}, {"model": key} or {"command": '
+            '["program", ...]}; not at "in".'
+        ),
+    )
+    policy: str = field(
+        default="", metadata=about("What it is judged by: a text, or a file: ./shared/policy.md.")
+    )
     because: str = field(default="", metadata=about("What the model and people are told.", max_length=500))
 
     def __post_init__(self) -> None:
@@ -124,6 +135,12 @@ class Gate:
         if self.args and self.at not in OF_TOOLS:
             raise Misfit(f'"args" is for gates at "call" and "result", not at "{self.at}"')
         self._check_limit(found)
+        if self.by:
+            judge_named(self.by)
+        if self.by and self.at in ("in", "spend"):
+            raise Misfit('"by" is not for gates at "in": no model is asked before the turn begins')
+        if self.policy and not self.by:
+            raise Misfit('"policy" is for gates with "by": whom is it for?')
         for pattern in (*self.redact, *self.deny):
             try:
                 re.compile(pattern)

@@ -25,6 +25,10 @@ class FunctionBroke(Exception):
     """A function that a gate asked gave nothing to go by; the message says how it broke."""
 
 
+class AskingStopped(Exception):
+    """Asking came to no end, and not by the fault of what was asked; its cause is let through."""
+
+
 class Found(NamedTuple):
     """What a gate has found: why it speaks, and what a rewrite puts in the place of what it looked at."""
 
@@ -34,6 +38,10 @@ class Found(NamedTuple):
 
 Check = Callable[[str, Json], Found | None]
 """Asks a function by name; None: it found nothing."""
+
+
+AskedJudge = Callable[[Rule, Json], Found | None]
+"""Asks the judge of a gate; None: it passes."""
 
 
 class Looked(NamedTuple):
@@ -70,6 +78,11 @@ def no_functions(name: str, seen: Json) -> Found | None:
     raise LookupError(f'no function "{name}" can be asked here')
 
 
+def nobody_judged(rule: Rule, seen: Json) -> Found | None:
+    """Raise, where no judge was asked."""
+    raise FunctionBroke("its judge gave no verdict")
+
+
 def rules_at(rules: Iterable[Rule], at: At) -> tuple[Rule, ...]:
     """Return those of the gates that stand at one place."""
     return tuple(rule for rule in rules if rule.gate.at == at)
@@ -83,6 +96,7 @@ def look(
     about: str,
     earlier: Collection[str] = (),
     check: Check = no_functions,
+    judge: AskedJudge = nobody_judged,
 ) -> Looked:
     """Have gates look at something, one after another, until one settles it.
 
@@ -94,7 +108,9 @@ def look(
         gate = rule.gate
         say = partial(GateVerdict, rule.line, gate.at)
         try:
-            found = _finding(gate, content, facts, earlier, check)
+            found = _finding(rule, content, facts, earlier, check, judge)
+        except AskingStopped as stopped:
+            raise stopped.__cause__ or stopped from None
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
             why = error if isinstance(error, FunctionBroke) else words_of(error)
             verdicts.append(say("block", about, f"the gate broke: {why}"))
@@ -131,7 +147,10 @@ def texts_in(content: Any) -> Iterator[str]:
         yield to_line(content)
 
 
-def _finding(gate: Gate, content: Any, facts: Facts, earlier: Collection[str], check: Check) -> Found | None:
+def _finding(
+    rule: Rule, content: Any, facts: Facts, earlier: Collection[str], check: Check, judge: AskedJudge
+) -> Found | None:
+    gate = rule.gate
     seen = facts(content)
     if (gate.tools or gate.classes) and not gate.concerns_tool(seen["tool"], seen["class"]):
         return None
@@ -155,6 +174,8 @@ def _finding(gate: Gate, content: Any, facts: Facts, earlier: Collection[str], c
             return _unfitting(gate, seen["args"])
         case "check":
             return check(gate.check, seen)
+        case "by":
+            return judge(rule, seen)
     raise AssertionError(f"a finding without a way to find it: {gate.finding}")
 
 

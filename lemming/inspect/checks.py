@@ -17,7 +17,11 @@ from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.files import fs
 from lemming.files.jsontext import locate
-from lemming.inspect.judge_checks import problems_of_judges, problems_of_plans_judges
+from lemming.inspect.judge_checks import (
+    problems_of_gates_judges,
+    problems_of_judges,
+    problems_of_plans_judges,
+)
 from lemming.inspect.limit_checks import problems_of_limits
 from lemming.inspect.model_checks import fallbacks_that_help_nobody
 from lemming.inspect.output_checks import problems_of_output
@@ -78,6 +82,7 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
             hint = "a program on PATH, or an absolute path, and its arguments: a list of texts"
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
     yield from problems_of_servers(base)
+    yield from problems_of_gates_judges(base, config.org.gates, ORG_FILE, config)
     yield from _about_new_agents(config)
     yield from _about_calendar(base, config)
     yield from _about_allocations(base, config)
@@ -208,6 +213,7 @@ def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: li
     yield from problems_of_strategy(base, agent, config)
     yield from problems_of_judges(base, agent, config)
     yield from problems_of_limits(place.file, agent.gates, config, _keys_of(agent))
+    yield from problems_of_gates_judges(base, agent.gates, place.file, config)
     yield from problems_of_plans_judges(base, agent, config)
     if takes_turns(agent, config):
         yield from _about_context(place, agent, base)

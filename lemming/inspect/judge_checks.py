@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from lemming import paths
-from lemming.access.grants import resolve
+from lemming.access.grants import kept_at, resolve
 from lemming.access.open import read_text
 from lemming.access.trust import Reach
 from lemming.agents import Agent, survey_agents
@@ -14,6 +14,7 @@ from lemming.calendars import is_clock
 from lemming.config import Config
 from lemming.errors import ConfigError, DiskError, LemmingError, PermissionDenied, Problem
 from lemming.files.jsontext import nearest
+from lemming.gates.gate import Gate
 from lemming.inspect import bound
 from lemming.models import ModelEntry
 from lemming.organisation import Organisation, OrgPath
@@ -26,14 +27,14 @@ def problems_of_judges(base: OrgPath, agent: Agent, config: Config) -> Iterator[
     """Yield what keeps those from judging whom an agent's resume names; nothing where it names none."""
     file, agents = paths.resume_file(agent.name), survey_agents(base).agents
     if agent.verify:
-        yield from _about(base, agent, agent.verify, file, "/verify", config)
+        yield from _about(base, agent.verify, file, "/verify", config)
         yield from _about_author(agent, file, "/verify", config)
         yield from _about_policy(base, agent, agent, agent.verify, file, "/verify")
     for index, member in enumerate(agent.team.members if agent.team else ()):
         if member.verify is None:
             continue
         pointer, asked = f"/team/ask/{index}/verify", agents.get(member.agent)
-        yield from _about(base, agent, member.verify, file, pointer, config)
+        yield from _about(base, member.verify, file, pointer, config)
         if asked:
             yield from _about_author(asked, file, pointer, config)
             yield from _about_policy(base, agent, asked, member.verify, file, pointer)
@@ -47,16 +48,35 @@ def problems_of_plans_judges(base: OrgPath, agent: Agent, config: Config) -> Ite
     """Yield what keeps those from judging whom the steps of an agent's plan name."""
     agents = survey_agents(base).agents
     for verification, asked, pointer in _in_plan(base, agent, config):
-        yield from _about(base, agent, verification, plan_file(agent.name), pointer, config)
+        yield from _about(base, verification, plan_file(agent.name), pointer, config)
         if asked in agents:
             yield from _about_author(agents[asked], plan_file(agent.name), pointer, config)
             yield from _about_policy(base, agent, agents[asked], verification, plan_file(agent.name), pointer)
 
 
+def problems_of_gates_judges(
+    base: OrgPath, gates: Iterable[Gate], file: str, config: Config
+) -> Iterator[Problem]:
+    """Yield what keeps those from judging whom the gates of a file name."""
+    for index, gate in enumerate(gates):
+        if not gate.by:
+            continue
+        said = JudgedBy(by=gate.by, policy=gate.policy)
+        yield from _about(base, said, file, f"/gates/{index}", config)
+        if said.policy_file:
+            try:
+                read_text(kept_at(Path(base), said.policy_file.removeprefix("./"), caller="policy"), {})
+            except LemmingError as error:
+                hint = error.hint or "name a file of the organisation"
+                yield Problem(error.message, file, pointer=f"/gates/{index}/policy", hint=hint)
+
+
 def programs_that_judge(base: OrgPath, config: Config, agents: Iterable[Agent]) -> Iterator[Reach]:
     """Yield the programs that judge what agents write."""
+    yield from _at_gates(base, config.org.gates, paths.ORG_FILE)
     for agent in agents:
         file = paths.resume_file(agent.name)
+        yield from _at_gates(base, agent.gates, file)
         said = [(agent.verify, agent.name, f"{file}#/verify")] if agent.verify else []
         for index, member in enumerate(agent.team.members if agent.team else ()):
             said += (
@@ -72,6 +92,15 @@ def programs_that_judge(base: OrgPath, config: Config, agents: Iterable[Agent]) 
                 yield Reach(does, bound_to, needs_leave=True)
 
 
+def _at_gates(base: OrgPath, gates: Iterable[Gate], file: str) -> Iterator[Reach]:
+    for index, gate in enumerate(gates):
+        if gate.by and (by := judge_named(gate.by)).kind == "command":
+            words = [*by.command]
+            does = f"runs the program: {' '.join(words)}, which judges at a gate of {file}"
+            bound_to = bound.of_command(base, f"{file}#/gates/{index}/by", gate.by, words, ".")
+            yield Reach(does, bound_to, needs_leave=True)
+
+
 def _in_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator[tuple[JudgedBy, str, str]]:
     """Yield each judge of a plan's steps, whose answers it judges, and where it stands."""
     if not is_planner(agent, config):
@@ -85,9 +114,7 @@ def _in_plan(base: OrgPath, agent: Agent, config: Config) -> Iterator[tuple[Judg
             yield verification, member.ask, f"{place}/verify"
 
 
-def _about(
-    base: OrgPath, owner: Agent, said: JudgedBy, file: str, pointer: str, config: Config
-) -> Iterator[Problem]:
+def _about(base: OrgPath, said: JudgedBy, file: str, pointer: str, config: Config) -> Iterator[Problem]:
     """Yield a problem where nobody of that name can judge."""
     by, agents = judge_named(said.by), survey_agents(base).agents
     where = f"{pointer}/by"

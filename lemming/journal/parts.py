@@ -272,6 +272,8 @@ class RuleJson(TypedDict):
 
     line: str
     gate: Json
+    judge: NotRequired[JudgeJson]
+    tools: NotRequired[dict[str, str]]
 
 
 class Item(TypedDict):

@@ -14,7 +14,7 @@ from lemming.errors import LemmingError
 from lemming.files.effects import FileEffect
 from lemming.gates.checks import asking
 from lemming.gates.gate import GateVerdict, Rule, rules_of
-from lemming.gates.look import Check, Facts, Looked, look, rules_at
+from lemming.gates.look import Check, Facts, Found, Looked, look, nobody_judged, rules_at
 from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ class CallGates:
     def of(cls, agent: Agent, settings: Org, tick: int) -> CallGates | None:
         """Return the gates of an agent's calls; None where there are none."""
         rules = rules_for(agent, settings)
-        calls, results = rules_at(rules, "call"), rules_at(rules, "result")
+        calls = rules_at(rules, "call")
+        results = tuple(rule for rule in rules_at(rules, "result") if not rule.gate.by)  # those the turn asks
         return cls(calls, results, agent, settings, tick) if calls or results else None
 
     def passed(
@@ -110,7 +111,12 @@ class CallGates:
         concerned = (it for it in self.calls if it.gate.concerns_tool(call.tool, tool.tool_class))
         rules = [it for it in concerned if it.line not in lines]
         facts = self.facts_of(call, tool, context) if rules else dict
-        return look(rules, call.args, facts, about=call.tool, check=self._ask)
+
+        def judged(rule: Rule, _: dict[str, Any]) -> Found | None:  # before, within the turn
+            why = (call.judged or {}).get(rule.line)
+            return nobody_judged(rule, _) if why is None else Found(why) if why else None
+
+        return look(rules, call.args, facts, about=call.tool, check=self._ask, judge=judged)
 
     def facts_of(self, call: ToolCall, tool: Tool, context: ToolContext) -> Facts:
         """Return what conditions see of a call, for any arguments that gates make of it."""

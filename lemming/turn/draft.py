@@ -19,7 +19,7 @@ from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.plans.format import PROVIDER
 from lemming.plans.proposals import proposal_in
 from lemming.providers import Message, require_reply
-from lemming.report import STATUS_OF, End, Judged, Status, ToolUsed
+from lemming.report import STATUS_OF, End, Judgement, Status, ToolUsed
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
 from lemming.turn.actions import as_reply
@@ -84,7 +84,9 @@ class Draft:
         self.held_up = ""  # why no more may be asked, where that is not for its credits
         self.tracked = trust_of_turn(inputs)
         self.own: Own | None = None  # where what replies write is judged before it leaves
-        self.judged: Judged | None = None
+        self.judging: list[Answer] = []  # of the answers, those of judges
+        self.judgements: list[Judgement] = []
+        self.has_passed = True
 
     @property
     def trust(self) -> str:
@@ -319,7 +321,9 @@ class Draft:
             return
         index = len(self.results)
         staged = self.tracked.borne(self.staged) if self.tracked else dict(self.staged)
+        call = self.gates.judged_call(call) if self.gates else call
         result = self.source.use(index, call, at, staged)
+        result = self.gates.judged_result(call, result) if self.gates else result
         if self.tracked and result.trust:
             self.tracked.take(result.trust)
         self.add_result(call.tool, call.args, result, call.id)
@@ -369,7 +373,9 @@ class Draft:
     @property
     def _may_go_on(self) -> bool:
         """Whether another reply would be asked for now: a turn that is on record went on as it did."""
-        went_on = self.own is None and self.source.knows(self.questions)  # else that may be a judge's
+        went_on = (
+            self.own is None and not self.gates and self.source.knows(self.questions)
+        )  # else that may be a judge's
         return self.accepted < self.inputs.max_steps and not went_on
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:

@@ -10,7 +10,7 @@ from lemming.journal.begun import Begun, having_made
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.messages import OutboxEntry, entry_effect
-from lemming.report import USUAL_ENDS, End, Status, TurnReport, VerdictJson
+from lemming.report import USUAL_ENDS, End, Judged, Status, TurnReport, VerdictJson
 from lemming.tools import ToolResult
 from lemming.turn.asking import ask_about, asked_after
 from lemming.turn.draft import Draft
@@ -62,7 +62,7 @@ def _report(
         end=end,
         reason=str(error) if error else _waiting_reason(draft) if status == "waiting" else "",
         error=name_of(error) if error else "",
-        model=draft.answers[-1].model if draft.answers else "",
+        model=_model(draft),
         entries=[{"id": entry.id, "kind": entry.kind, "file": entry.file} for entry in entries],
         tools=draft.used,
         memory=[
@@ -78,9 +78,31 @@ def _report(
         request=draft.task.request if draft.task else "",
         trust=draft.tracked.as_json() if draft.tracked else {},
         verdicts=cast(list[VerdictJson], draft.verdicts),
-        judged=draft.judged,
+        judged=_judged(draft),
         **used,
     )
+
+
+def _model(draft: Draft) -> str:
+    """Return the model that answered last, but for judges."""
+    if not draft.judging:
+        return draft.answers[-1].model if draft.answers else ""
+    judging = {id(answer) for answer in draft.judging}
+    return next((answer.model for answer in reversed(draft.answers) if id(answer) not in judging), "")
+
+
+def _judged(draft: Draft) -> Judged | None:
+    """Return what judges said and cost; None where none was asked."""
+    if not (draft.judgements or draft.judging):
+        return None
+    used = spending(draft.judging)
+    return {
+        "passed": draft.has_passed,
+        "verdicts": draft.judgements,
+        "calls": used["calls"],
+        "credits": round(used["credits"], 6),
+        "cost_usd": used["cost_usd"],
+    }
 
 
 def _waiting_reason(draft: Draft) -> str:
@@ -125,8 +147,8 @@ def _state_after(
             state.requests = draft.task.after_failure(before, draft.cost, counts=counts)
             made = {leave["id"] for leave, is_outside in draft.leave_used if is_outside}
             state.requests = having_made(state.requests, made)
-    if draft.judged:
-        state.judged = round(state.judged + draft.judged["credits"], 6)
+    if draft.judging:
+        state.judged = round(state.judged + spending(draft.judging)["credits"], 6)
     state.passed_on = round(state.passed_on + sum(passed_on), 6)
     used_before = inputs.ahead["used"] if inputs.ahead else state.leave_used
     used_now = (leave["entry"] for leave, is_outside in draft.leave_used if holds_all or is_outside)

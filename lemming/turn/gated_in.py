@@ -190,6 +190,10 @@ def look_at_shown(
     told: dict[str, Any] = {"gates": [rule.as_json() for rule in of_writing]}
     if of_writing and now.config.has_channels:
         told["channels"] = sorted(channels_among(now.mail.resumes, now.config))
+    if any(rule.gate.by for rule in rules):
+        from lemming.turn.gate_judges import recorded_rules  # only where there are any
+
+        told["gates"] = recorded_rules(now, agent, rules)
     if any(rule.gate.dedupe for rule in of_writing):
         own = read_outbox_entries(now.org.base, agent.name, SAID_BEFORE)
         told["said_before"] = [digest_of(entry.payload) for entry in own]

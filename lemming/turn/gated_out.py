@@ -6,18 +6,19 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from lemming import paths
-from lemming.contract import NewEntry
+from lemming.contract import NewEntry, ToolCall
 from lemming.errors import ToolError
 from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import Gate, Rule
-from lemming.gates.look import Found, Looked, digest_of, look
+from lemming.gates.look import Found, Looked, digest_of, look, nobody_judged, rules_at
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import targets_in
 from lemming.tools import ToolResult
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
+    from lemming.turn.gate_judges import GateJudges
 
 
 def rule_from(plain: dict[str, Any]) -> Rule:
@@ -30,7 +31,13 @@ class OutGates:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        self._rules = [rule_from(plain) for plain in draft.inputs.gates]
+        rules = [rule_from(plain) for plain in draft.inputs.gates]
+        self._rules = rules_at(rules, "out")
+        self._judges: GateJudges | None = None
+        if any(rule.gate.by for rule in rules):
+            from lemming.turn.gate_judges import GateJudges  # only where there are any
+
+            self._judges = GateJudges(draft, {rule.line: rule.gate for rule in rules})
         self._earlier = set(draft.inputs.said_before)
         self._asked = 0
 
@@ -116,11 +123,30 @@ class OutGates:
         return {**told, "trust": trust} if trust else told
 
     def _look(self, content: Any, facts: Any, about: str) -> Looked:
-        looked = look(self._rules, content, facts, about=about, earlier=self._earlier, check=self._ask)
+        looked = look(
+            self._rules,
+            content,
+            facts,
+            about=about,
+            earlier=self._earlier,
+            check=self._ask,
+            judge=self._judge,
+        )
         self._draft.verdicts += [verdict.as_json() for verdict in looked.verdicts]
         if looked.then == "stop":
             self._draft.stop(looked.told())
         return looked
+
+    def judged_call(self, call: ToolCall) -> ToolCall:
+        """Return a call with what judges say of it."""
+        return self._judges.judged_call(call) if self._judges else call
+
+    def judged_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Return what a call gave as judges let it be shown."""
+        return self._judges.judged_result(call, result) if self._judges else result
+
+    def _judge(self, rule: Rule, seen: dict[str, Any]) -> Found | None:
+        return self._judges.ask(rule, seen) if self._judges else nobody_judged(rule, seen)
 
     def _ask(self, name: str, seen: dict[str, Any]) -> Found | None:
         number, self._asked = self._asked, self._asked + 1

@@ -14,23 +14,20 @@ from typing import Any
 from lemming.errors import ContractError, NotVerified, OutOfCredits, ProviderError
 from lemming.memory import decode_memory
 from lemming.messages import REMINDERS_FROM, OutboxEntry, entry_id
-from lemming.providers import Message, require_reply
+from lemming.providers import Message
 from lemming.quoting import fenced, mark_for
-from lemming.report import End, Judgement
+from lemming.report import End
 from lemming.turn.draft import Draft
 from lemming.turn.judges import (
-    VERDICT_SCHEMA,
     Judge,
+    NoVerdict,
     lines_of,
     question,
     question_for_command,
     recorded_judge,
-    verdict_in,
+    verdict_of,
 )
-from lemming.turn.prompt import correction
-from lemming.turn.spending import spending
-from lemming.turn.strategy import REPLY_CHARS_QUOTED, Act, Steps, Turn
-from lemming.turn.values import Answer
+from lemming.turn.strategy import Act, Steps, Turn
 from lemming.turn.withdrawing import Own
 from lemming.verification import UNVERIFIED
 
@@ -82,8 +79,6 @@ class _Verified:
         assert draft.own is not None
         self._own = draft.own
         self._judging = [_Judging(recorded_judge(plain)) for plain in draft.inputs.verify]
-        self._answers: list[Answer] = []
-        self._verdicts: list[Judgement] = []
         self._is_flagged = self._is_given_up = False
 
     def until_it_passes(self, end: End) -> End:
@@ -113,6 +108,7 @@ class _Verified:
 
     def _judge(self) -> None:
         """Ask the judges in their order; raise `_Rejected` at the first that does not pass the draft."""
+        draft = self._draft
         for judging in self._judging:
             if judging.is_settled or not self._concerns(judging):
                 continue
@@ -121,11 +117,9 @@ class _Verified:
                 raise _Rejected(judging, why, may_be_better=False)
             judging.drafts += 1
             try:
-                passes, why = self._verdict(judging.judge)
-            except NOT_READ as error:
-                self._note(judging.judge, passes=False, reason=(why := f"no verdict: {error}"[:2000]))
-                raise _Rejected(judging, why, may_be_better=False) from error
-            self._note(judging.judge, passes=passes, reason=why)
+                passes, why = verdict_of(draft, judging.judge, self._question(judging.judge))
+            except NoVerdict as error:
+                raise _Rejected(judging, str(error), may_be_better=False) from error
             if not passes:
                 may_be_better = judging.drafts < judging.judge.max and self._may_revise
                 raise _Rejected(judging, why, may_be_better=may_be_better)
@@ -142,26 +136,7 @@ class _Verified:
             return True
         return task.is_answered(entries) or not (task.is_at_work(entries) or self._draft.is_handed_on)
 
-    def _note(self, judge: Judge, *, passes: bool, reason: str) -> None:
-        self._verdicts.append({"by": judge.by, "passes": passes, "reason": reason})
-
     # --- asking ---------------------------------------------------------------------------------
-
-    def _verdict(self, judge: Judge) -> tuple[bool, str]:
-        """Ask a judge, with corrections where the limits allow; a program is asked once."""
-        messages = self._question(judge)
-        for corrections_left in range(0 if judge.command else self._draft.inputs.repairs, -1, -1):
-            answer = self._draft.ask(messages, judge.model, VERDICT_SCHEMA)
-            self._answers.append(answer)
-            try:
-                require_reply(answer.finish)
-                return verdict_in(answer.text)
-            except ContractError as error:
-                if not corrections_left:
-                    raise
-                said = answer.text[:REPLY_CHARS_QUOTED]
-                messages += [{"role": "assistant", "content": said}, correction(str(error)[:2000])]
-        raise AssertionError("unreachable: the last correction returns or raises")
 
     def _question(self, judge: Judge) -> list[Message]:
         draft = self._draft
@@ -225,7 +200,7 @@ class _Verified:
     def _settle(self, rejected: _Rejected) -> None:
         """Do with a draft that did not pass what its judge's `then` says."""
         draft, judge = self._draft, rejected.by.judge
-        rejected.by.is_settled = True
+        rejected.by.is_settled, draft.has_passed = True, False
         why = f"{judge.by} did not pass it: {rejected.why}"
         if judge.then == "fail":
             self._own.withdraw(draft)
@@ -247,15 +222,6 @@ class _Verified:
             tick, name = draft.inputs.tick, draft.inputs.agent.name
             number_of = {entry_id(tick, name, number): number for number in range(REMINDERS_FROM)}
             draft.entries.sort(key=lambda entry: number_of[entry.id])
-        if self._verdicts or any(judging.is_settled for judging in self._judging):
-            used = spending(self._answers)
-            draft.judged = {
-                "passed": not any(judging.is_settled for judging in self._judging),
-                "verdicts": self._verdicts,
-                "calls": used["calls"],
-                "credits": round(used["credits"], 6),
-                "cost_usd": used["cost_usd"],
-            }
 
 
 def _again(turn: Turn, draft: Draft, own: Own, messages: list[Message]) -> Steps:

@@ -20,6 +20,11 @@ def judged(base: Path, org: dict[str, Any]) -> None:
     works = say("short", tool_calls=[call("file_write", path="a", content="1"), call("memory_read", key="x")])
     tools = {"tools": ["file_write"], "read_outboxes": ["*"]}
     wakes = {"wake": "addressed"}
+    gates = [
+        {"at": "call", "tool": "file_write", "by": {"agent": "critic"}, "then": "block"},
+        {"at": "result", "by": "critic", "then": "warn"},
+        {"at": "out", "by": "critic", "policy": "Be brief.", "then": "block"},
+    ]
     make_org(
         base,
         resume("ada", permissions=tools, turn={"max_steps": 2}, verify={"by": "critic", "max": 2}),
@@ -31,6 +36,7 @@ def judged(base: Path, org: dict[str, Any]) -> None:
         resume("bob", schedule=wakes),
         resume("cyd", verify={"by": {"command": ["sh", "./no.sh"]}, "then": "fail", "max": 1}),
         resume("dan", credits={"max_credits": 1}, verify={"by": "critic"}),
+        resume("eve", permissions=tools, gates=gates, verify={"by": "critic", "max": 1, "then": "pass"}),
         resume("critic", paused="it judges only"),
         resume("plan", model={"key": "plan"}),
         resume("human", model={"key": "human"}),
@@ -38,6 +44,12 @@ def judged(base: Path, org: dict[str, Any]) -> None:
         script=[
             {"agent": "desk", "contains": '"output": "', "reply": say("told", kind="response")},
             {"agent": "desk", "reply": asks},
+            {
+                "agent": "eve",
+                "contains": "Judge the draft",
+                "step": 2,
+                "reply": {"passes": False, "reason": "-"},
+            },
             {"agent": "ada", "contains": "Judge the draft", "reply": {"passes": False, "reason": "short"}},
             {"contains": "Judge the draft", "step": 1, "reply": {"passes": False, "reason": "why"}},
             {"contains": "Judge the draft", "reply": {"passes": True, "reason": ""}},
@@ -46,6 +58,7 @@ def judged(base: Path, org: dict[str, Any]) -> None:
             {"contains": told, "reply": better},
             {"agent": "ada", "contains": "Results of", "reply": remembers("short")},
             {"agent": "ada", "reply": works},
+            {"agent": "eve", "reply": works},
             {"reply": remembers("a draft")},
         ],
     )

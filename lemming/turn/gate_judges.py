@@ -1,0 +1,119 @@
+"""Judges that gates ask about what a turn writes, its calls, and what they gave: questions of the turn.
+
+Who judges is recorded with the gate as the turn begins. What gives no verdict does not pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from lemming.agents import Agent
+from lemming.contract import ToolCall
+from lemming.gates.gate import Gate, Rule
+from lemming.gates.look import AskingStopped, Found, FunctionBroke, look
+from lemming.tools import ToolResult
+from lemming.turn.judges import (
+    NoVerdict,
+    judge_of_gate,
+    question_of_gate,
+    recorded_judge,
+    verdict_of,
+)
+from lemming.turn.opening import Surroundings
+
+if TYPE_CHECKING:
+    from lemming.turn.draft import Draft
+
+Json = dict[str, Any]
+
+
+def recorded_rules(now: Surroundings, agent: Agent, rules: Iterable[Rule]) -> list[Json]:
+    """Return the gates that a turn itself asks, as its record has them, with their judges."""
+    allowed = now.toolset.allowed(agent, now.config.org).values()
+    told = []
+    for rule in rules:
+        if rule.gate.at != "out" and not rule.gate.by:
+            continue
+        plain: Json = rule.as_json()
+        if rule.gate.by:
+            plain["judge"] = judge_of_gate(now, agent, rule, {})
+        if rule.gate.at != "out":
+            concerned = (it for it in allowed if rule.gate.concerns_tool(it.name, it.tool_class))
+            plain["tools"] = {tool.name: tool.tool_class for tool in concerned}
+        told.append(plain)
+    return told
+
+
+class GateJudges:
+    """The judges of one turn's gates, by the gates' lines."""
+
+    def __init__(self, draft: Draft, rules: Mapping[str, Gate]) -> None:
+        self._draft = draft
+        recorded = draft.inputs.gates
+        self._judges = {
+            plain["line"]: recorded_judge(plain["judge"]) for plain in recorded if "judge" in plain
+        }
+        at_tools = [plain for plain in recorded if "tools" in plain]
+        self._tools: dict[str, dict[str, str]] = {plain["line"]: plain["tools"] for plain in at_tools}
+        self._rules = [Rule(plain["line"], rules[plain["line"]]) for plain in at_tools]
+
+    def ask(self, rule: Rule, seen: Json) -> Found | None:
+        """Ask a gate's judge about what it sees; raise `FunctionBroke` where there is no verdict."""
+        draft, judge = self._draft, self._judges[rule.line]
+        try:
+            messages = question_of_gate(judge, draft.inputs.agent.name, draft.inputs.tick, seen)
+            passes, reason = verdict_of(draft, judge, messages)
+        except NoVerdict as error:
+            raise FunctionBroke(f"{judge.by}: {error}") from error
+        except Exception as error:  # the engine is to end, or a record does
+            raise AskingStopped from error
+        return None if passes else Found(f"{judge.by}: {reason}"[:500])
+
+    def judged_call(self, call: ToolCall) -> ToolCall:
+        """Return a call with what judges say of it; the gates act by it as it is their turn."""
+        said: dict[str, str] = {}
+
+        def judge(rule: Rule, seen: Json) -> Found | None:
+            found = self.ask(rule, seen)
+            said[rule.line] = found.why if found else ""
+            return found
+
+        for rule in self._concerned(call, "call"):
+            facts = partial(self._of_call, call, rule)
+            look([rule], call.args, facts, about=call.tool, judge=judge)
+        return call._replace(judged=said) if said else call
+
+    def judged_result(self, call: ToolCall, result: ToolResult) -> ToolResult:
+        """Return what a call gave as it may be shown."""
+        rules = [*self._concerned(call, "result")]
+        if not rules:
+            return result
+
+        def facts(output: Any) -> Json:
+            said = {"args": call.args, "success": result.success, "outcome": result.outcome}
+            return {**self._facts(call, rules[0]), **said, "output": output}
+
+        looked = look(rules, result.output, facts, about=call.tool, judge=self.ask)
+        stops = looked.then == "stop"
+        return replace(
+            result,
+            output=looked.content if looked.passes else f"[withheld: {looked.told()}]",
+            verdicts=(*result.verdicts, *looked.verdicts),
+            on_error="stop" if stops else result.on_error,
+            success=result.success and not stops,
+        )
+
+    def _of_call(self, call: ToolCall, rule: Rule, args: Any) -> Json:
+        return {**self._facts(call, rule), "args": args}
+
+    def _concerned(self, call: ToolCall, at: str) -> Iterable[Rule]:
+        return (it for it in self._rules if it.gate.at == at and call.tool in self._tools[it.line])
+
+    def _facts(self, call: ToolCall, rule: Rule) -> Json:
+        draft, trust = self._draft, self._draft.trust
+        told = {"agent": draft.inputs.agent.name, "tick": draft.inputs.tick, "tool": call.tool}
+        told["class"] = self._tools[rule.line][call.tool]
+        return {**told, "trust": trust} if trust else told
