@@ -28,7 +28,6 @@ from lemming.providers import Message, require_reply
 from lemming.quoting import fenced, mark_for, quoted
 from lemming.turn.opening import Surroundings
 from lemming.turn.prompt import correction
-from lemming.turn.strategy import REPLY_CHARS_QUOTED
 from lemming.verification import JudgedBy, NamedJudge, Then, judge_named, judged_by_in
 
 if TYPE_CHECKING:
@@ -50,6 +49,7 @@ ASK_FOR_VERDICT = (
     '"reason": "what is wrong with it, if anything"}'
 )
 REASON_CHARS = 2000
+SAID_CHARS = 4000
 MOST_CHARS = 400_000
 """More than so much a gate's judge is not asked about: it would see a part of it."""
 COMMAND_KEY = "command:"
@@ -267,7 +267,7 @@ def verdict_of(draft: Draft, judge: Judge, messages: list[Message]) -> tuple[boo
             passes, reason = verdict_in(answer.text)
         except (OutOfCredits, ProviderError, ContractError) as error:
             if corrections_left and isinstance(error, ContractError):
-                said = answer.text[:REPLY_CHARS_QUOTED]
+                said = answer.text[:SAID_CHARS]
                 messages += [{"role": "assistant", "content": said}, correction(str(error)[:2000])]
                 continue
             why = f"no verdict: {error}"[:REASON_CHARS]
