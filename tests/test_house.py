@@ -179,6 +179,7 @@ EDGES = {
     "toolbox/calls.py": 1,
     "gates/checks.py": 1,
     "gates/look.py": 1,
+    "turn/gate_judges.py": 1,
     "tick/limits.py": 1,
     "toolbox/functions/body.py": 1,
     "toolbox/functions/files.py": 1,
