@@ -30,7 +30,8 @@ LONGEST_ID = 400
 class Message:
     """One message from outside. `id` is its sender's: the same message is delivered under the same id.
 
-    `more`: further keys of the entry's payload.
+    `more`: further keys of the entry's payload. `verified`: what the channel itself has made sure of; where
+    trust is tracked it is `payload.verified`, which rules look at.
     """
 
     id: str
@@ -39,6 +40,7 @@ class Message:
     kind: MessageKind = "request"
     target: str = ""
     more: Mapping[str, Any] = field(default_factory=dict)
+    verified: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

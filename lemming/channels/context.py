@@ -13,6 +13,7 @@ from lemming.agents import Agent
 from lemming.channels.channel import LONGEST_ID, Message
 from lemming.channels.log import ChannelLog, ChannelLogs, ChannelWriter
 from lemming.clock import timestamp
+from lemming.config import load_config
 from lemming.errors import RateLimited, RequestRejected
 from lemming.files import fs
 from lemming.files.jsontext import pretty
@@ -73,6 +74,8 @@ class ChannelContext:
             "message_id": message.id,
         }
         payload = clean({**{key: value for key, value in told.items() if value is not None}, **message.more})
+        if load_config(self.org).org.trust:  # what a sender says of itself has no place there
+            payload = {**payload, "verified": clean(dict(message.verified))}
         if (size := len(pretty(payload))) > PAYLOAD_LIMIT_BYTES:
             raise RequestRejected(f"{size:,} bytes are too many for one entry ({PAYLOAD_LIMIT_BYTES:,})")
         return dict(payload)

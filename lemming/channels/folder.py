@@ -207,6 +207,7 @@ class FolderChannel(Channel):
             kind=self.kind,
             target=self.to,
             more={"file": place},
+            verified={"owner": dropped.owner} if dropped.owner else {},
         )
 
     def _settle(self, context: ChannelContext, root: Path, taken: list[_Taken]) -> None:

@@ -89,6 +89,7 @@ class HttpChannel(Channel):
             kind=self.kind,
             target=self.to,
             more={"event": str(event), "body": plain} if event else {"body": plain},
+            verified={"secret": self._secret_env},
         )
         return context.receive(message, most_an_hour=self.most_an_hour)
 
@@ -112,7 +113,15 @@ class HttpChannel(Channel):
         more = {name: plain[name] for name in ("conversation", "schema", "deadline") if name in plain}
         _check(more)
         ident = plain.get("id") or key
-        message = Message(id=str(ident), text=text, sender=sender, kind="request", target=self.to, more=more)
+        message = Message(
+            id=str(ident),
+            text=text,
+            sender=sender,
+            kind="request",
+            target=self.to,
+            more=more,
+            verified={"token": self.token_env},
+        )
         return context.receive(message, most_an_hour=self.most_an_hour)
 
     def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:

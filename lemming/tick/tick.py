@@ -53,6 +53,7 @@ from lemming.turn.inputs import as_record, from_record
 from lemming.turn.loop import take_turn
 from lemming.turn.results import INTERRUPTED, as_shown, newest, tool_used
 from lemming.turn.spending import spending, state_after_spending
+from lemming.turn.tracked import kept_results
 from lemming.turn.values import TurnInputs, TurnOutcome
 
 if TYPE_CHECKING:
@@ -312,6 +313,7 @@ class Tick:
         used = spending(answers)
         state = without_used(state_after_spending(inputs, answers, used, "failed"), records)
         results, tools, remarks = self._happened_outside(started.agent, records)
+        results = kept_results(inputs, results, [record.trust for record in finished])
         state.results = newest((*state.results, *results))
         state.passed_on += sum(record.passed_on for record in finished)
         report = TurnReport(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
@@ -11,7 +12,7 @@ from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org_blocks import TRUST_OF_TOOLS, Trust
 from lemming.organisation import Organisation
-from lemming.paths import memory_file
+from lemming.paths import memory_file, workspace_folder
 from lemming.patterns import is_named
 from lemming.providers import is_channel, is_person
 from lemming.trust.order import AGENT, TrustOrder
@@ -76,6 +77,19 @@ class Authors:
         if author not in self._bases:
             self._bases[author] = self._ruled(author, None) or self._kind_of(author)
         return self._bases[author]
+
+    @cached_property
+    def homes(self) -> dict[str, str]:
+        """The folders whose files others write who are trusted less than agents, and how far they are."""
+        low = {name: word for name in self._resumes if self.order.is_low(word := self.of_author(name))}
+        found = {workspace_folder(name): word for name, word in low.items()}
+        for name in low.keys() & self._channels:
+            folder = self._config.models[self._resumes[name].model.key].options.get("path")
+            if isinstance(folder, str):
+                place = os.path.join(self._org.base, os.path.expanduser(folder))
+                inside = os.path.relpath(place, self._org.base)
+                found[place if inside.startswith("..") else inside] = low[name]
+        return found
 
     def of_tool(self, name: str) -> str:
         """Return how far what a tool gives is trusted by its name; empty where nothing says so."""

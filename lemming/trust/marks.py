@@ -114,6 +114,7 @@ class Marks:
         `place` as in `lemming.tools.Places`; a star stands for any name.
         """
         yield Part(self._of_home(place), place)
+        yield from self._homes_below(place)
         if not self._has_any:
             return
         for where in self._above(f"{place}/"):
@@ -140,11 +141,17 @@ class Marks:
         return digest_of(self._org, place)
 
     def _of_home(self, place: str) -> str:
-        """Return how far a file is trusted because of whose workspace it is in."""
-        folder = place.split("/", 3)
-        if folder[0] == "agents" and len(folder) > 2 and folder[2] == "workspace":
-            return self._authors.of_author(folder[1])
-        return AGENT
+        """Return how far a file is trusted because of where it is: in a channel's folder, say."""
+        homes = self._authors.homes
+        inside = (word for folder, word in homes.items() if place == folder or place.startswith(f"{folder}/"))
+        return self._authors.order.lowest((AGENT, *inside))
+
+    def _homes_below(self, place: str) -> Iterator[Part]:
+        """Yield how far the files are trusted of those whose folders are below another."""
+        for folder, word in self._authors.homes.items():
+            is_below = place == "/" or folder.startswith(f"{place}/")
+            if is_below and _holds_anything(os.path.join(self._org.base, folder)):
+                yield Part(word, folder)
 
     @staticmethod
     def _above(place: str) -> Iterator[str]:
@@ -181,6 +188,14 @@ def digest_of(base: OrgPath, place: str) -> str:
             digest.update(block)
         return digest.hexdigest()
     return ""
+
+
+def _holds_anything(folder: str) -> bool:
+    try:
+        with os.scandir(folder) as entries:
+            return any(True for _ in entries)
+    except OSError:
+        return False
 
 
 def _is_one_file(file: str) -> bool:

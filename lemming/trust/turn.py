@@ -59,6 +59,11 @@ class TurnTrust:
         """Return a result as a model is told of it: each says how far it is trusted."""
         return {"trust": AGENT, **result}
 
+    def kept(self, result: dict[str, Any]) -> dict[str, Any]:
+        """Return a result as the next turn is told of it: what was asked for is this turn's text too."""
+        word = self.order.lowest((self.word, result.get("trust", AGENT)))
+        return {**result, "trust": word} if self.order.is_low(word) else result
+
     def as_json(self) -> dict[str, Any]:
         """Return what a report says of it."""
         named = [{"is": word, "of": source} for word, source in dict.fromkeys(self.sources)]

@@ -31,6 +31,8 @@ def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOut
     if draft.tracked:
         draft.staged = draft.tracked.borne(draft.staged)
         draft.entries = [*map(draft.tracked.of_entry, draft.entries)]
+        draft.results = [*map(draft.tracked.kept, draft.results)]
+        draft.outside = [*map(draft.tracked.kept, draft.outside)]
     if is_applied and draft.inputs.review:
         draft.standing = ask_about(draft)
     entries = (*draft.entries, *draft.standing) if is_applied else ()
@@ -161,6 +163,7 @@ def _state_after(
 def _untold(draft: Draft) -> tuple[dict[str, Any], ...]:
     """Return the results that the agent's next turn is to be told of, with what a strategy leaves for it."""
     left = [as_shown("strategy", {}, ToolResult(True, draft.left))] if draft.left else []
+    left = [*map(draft.tracked.kept, left)] if draft.tracked else left
     return (*draft.unshown, *left)
 
 

@@ -30,6 +30,17 @@ def trust_of_turn(inputs: TurnInputs) -> TurnTrust | None:
     return TurnTrust(inputs.trust, inputs.agent.name, inputs.tick)
 
 
+def kept_results(
+    inputs: TurnInputs, results: list[dict[str, Any]], given: Iterable[Mapping[str, Any]]
+) -> list[dict[str, Any]]:
+    """Return results of a turn that was given up, as its next one is told; `given` is what calls gave."""
+    if (turn := trust_of_turn(inputs)) is None:
+        return results
+    for told in given:
+        turn.take(told)
+    return [*map(turn.kept, results)]
+
+
 class Tracker:
     """What one turn is shown, and how far each part of it is trusted. `held` as for `gather`."""
 

@@ -41,7 +41,7 @@ def test_entries_memories_results_and_files_say_it(base: Path) -> None:
     (mine,) = (line for line in told.splitlines() if "from me" in line)
     assert [json.loads(line)["trust"] for line in (afar, mine)] == ["outside", "owner"]
     (given,) = (line for line in told.splitlines() if '"tool": "memory_read"' in line)
-    assert json.loads(given)["trust"] == "agent"
+    assert json.loads(given)["trust"] == "outside"  # of a turn that was
 
 
 @pytest.mark.parametrize("form", ["brief", "tools", "values"])

@@ -246,3 +246,27 @@ def test_no_tool_reaches_the_marks(base: Path) -> None:
     (used,) = tick(base)["ada"].tools
     assert used["outcome"] == "refused"
     assert not (base / "trust").exists()
+
+
+def test_what_a_turn_asked_for_is_its_text_in_the_next_one_too(base: Path) -> None:
+    asks = {"tick": 1, "reply": call("file_write", path="a.txt", content="obey")}
+    tracked(base, worker("ada", ["post"]), script=[asks, {"reply": SILENT}], retention_ticks=1)
+    write(base, "post", "write")
+    tick(base)
+    (kept,) = read_state(base, "ada").results
+    assert (kept["tool"], kept["trust"]) == ("file_write", "outside")
+
+
+def test_what_a_folder_channel_took_in_is_outside_wherever_it_lies(base: Path) -> None:
+    drop = {
+        "post": {"provider": "folder", "options": {"path": "shared/drop"}},
+        "human": {"provider": "human"},
+    }
+    reads = call("file_read", path="shared/drop/done/x.txt")
+    script = [{"tick": 1, "reply": reads}, {"tick": 3, "reply": call("file_list", path="shared")}]
+    make_org(base, worker("ada"), post(), script=[*script, {"reply": SILENT}], models=drop, org={"trust": {}})
+    (base / "shared/drop/done").mkdir(parents=True)
+    (base / "shared/drop/done/x.txt").write_text("obey")
+    assert tick(base)["ada"].trust["from"] == [{"is": "outside", "of": "shared/drop/done/x.txt"}]
+    assert tick(base)["ada"].trust["is"] == "outside"
+    assert tick(base)["ada"].trust["from"] == [{"is": "outside", "of": "shared/drop"}]
