@@ -12,7 +12,7 @@ from lemming.files.jsontext import compact
 from lemming.inspect.schemas import schema_of
 
 FormatName = Literal[
-    "resume", "outbox", "memory", "store", "models", "org", "credits", "calendar", "mcp", "mcp_lock",
+    "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",
     "tick", "plan", "turn", "journal",
 ]  # fmt: skip
 

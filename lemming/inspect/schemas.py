@@ -70,6 +70,10 @@ def _memory() -> Schema:
                 "description": "When it was last written.",
             },
             "agent": {"type": "string", "description": "Whose memory it is."},
+            "trust": {
+                "type": "string",
+                "description": "How far it is trusted, if less than what agents write.",
+            },
         },
         required=["value"],
         is_open=True,
@@ -83,6 +87,22 @@ def _store() -> Schema:
         "tick": {"type": "integer", "minimum": 0, "description": "In which tick that was."},
     }
     return {**schema, "properties": {**schema["properties"], **more}}
+
+
+def _mark() -> Schema:
+    text = {"type": "string"}
+    source = _object({"is": text, "of": text}, required=["is", "of"], is_open=True)
+    keys: dict[str, Schema] = {
+        "file": {**text, "description": "The file; one that ends with / is all that is below that folder."},
+        "trust": {
+            **text,
+            "description": "How far it is trusted: a word of `trust.order` in config/org.json.",
+        },
+        "tick": {"type": "integer", "minimum": 0, "description": "In which tick that was written."},
+        "agent": {**text, "description": "Whose turn it was."},
+        "from": {"type": "array", "items": source, "description": "What made it so."},
+    }
+    return _object(keys, required=["file", "trust", "tick"], is_open=True)
 
 
 def _tick() -> Schema:
@@ -161,6 +181,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "outbox": ("agents/<name>/outbox/<tick>_<id>.json", _outbox),
     "memory": ("agents/<name>/memory/<key>.json", _memory),
     "store": ("shared/store/<key>.json", _store),
+    "mark": ("trust/<path of a file>.json", _mark),
     "models": ("config/models.json", _models),
     "org": ("config/org.json", _org),
     "credits": ("config/credits.json", _credits),
