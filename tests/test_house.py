@@ -180,7 +180,7 @@ EDGES = {
     "gates/checks.py": 1,
     "gates/look.py": 1,
     "turn/gate_judges.py": 1,
-    "tick/limits.py": 1,
+    "tick/turn_limits.py": 1,
     "toolbox/functions/body.py": 1,
     "toolbox/functions/files.py": 1,
     "toolbox/functions/worker.py": 1,

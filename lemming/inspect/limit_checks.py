@@ -10,7 +10,7 @@ from lemming.files.jsontext import nearest
 from lemming.gates.gate import Gate
 from lemming.gates.limit import window_of
 from lemming.llm.prices import price_of
-from lemming.tick.limits import NO_MODELS
+from lemming.tick.turn_limits import NO_MODELS
 
 
 def problems_of_limits(

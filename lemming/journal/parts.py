@@ -139,6 +139,7 @@ class ReviewJson(TypedDict):
     asked: list[AskedJson]
     new: list[Json]
     only: NotRequired[bool]
+    spend: NotRequired[Json]
 
 
 class LeaveAheadJson(TypedDict):

@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any
 
 from lemming.agents import Agent
+from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.begun import Asked, Begun
-from lemming.leave import SHOW, decision_in
+from lemming.leave import SHOW, SPEND, decision_in
 from lemming.mail.closing import cancels, refers_to
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
@@ -75,9 +76,31 @@ def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ..
 
     ends = ends_of_leave(begun, mail.tick, partial(entry_at, mail), entries_of, is_heard)
     told = {request: _said(mail, end) for (request, _), end in ends.items() if end[1]}
+    edited = {request: _amounts_in(mail, end[1]) for (request, _), end in ends.items() if end[1]}
     over = {request: "denied" for (request, _), (end, _) in ends.items() if end in ("expired", "cancelled")}
     ended = {**over, **told}
-    return tuple(replace(it, end=it.end or ended.get(it.request, "")) for it in kept)
+    return tuple(
+        replace(_edited(it, edited.get(it.request, {})), end=it.end or ended.get(it.request, ""))
+        for it in kept
+    )
+
+
+def _edited(asked: Asked, amounts: Mapping[str, Any]) -> Asked:
+    """Return leave to spend more with the amounts that a person gave instead."""
+    leave = asked.leave
+    if not amounts or leave is None or leave["tool"] != SPEND:
+        return asked
+    given = {key: amount for key, amount in amounts.items() if key in leave["args"] and key != "of"}
+    return replace(asked, leave={**leave, "args": {**leave["args"], **given}})
+
+
+def _amounts_in(mail: Mail, identity: str) -> dict[str, float]:
+    """Return the amounts that a decision names."""
+    entry = entry_at(mail, identity)
+    decision = decision_in(entry.payload) if entry else None
+    args = decision.args if decision and decision.args else {}
+    numbers = {key: it for key, it in args.items() if type(it) in (int, float)}
+    return {key: float(it) for key, it in numbers.items() if 0 < it <= LARGEST_AMOUNT}
 
 
 def _said(mail: Mail, end: tuple[str, str]) -> str:

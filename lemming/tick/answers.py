@@ -53,8 +53,8 @@ if TYPE_CHECKING:
     from lemming.gates.look import Found
     from lemming.tick.gated_calls import CallGates
     from lemming.tick.hold import Holding
-    from lemming.tick.limits import TurnSpending
     from lemming.tick.traced import Tracing
+    from lemming.tick.turn_limits import TurnSpending
 
 R = TypeVar("R", bound=Record)
 FINISHES: tuple[str, ...] = get_args(Finish)
@@ -364,12 +364,13 @@ class JournaledAnswers:
             code=error.code,
             error=name_of(error),
             message=str(error),
-            **self._said_by_gates(),
+            **self._said_by_gates(error.verdicts),
             **self._attempts(call, getattr(error, "earlier", ())),
         )
 
-    def _said_by_gates(self) -> dict[str, Any]:
-        return {"verdicts": [it.as_json() for it in self._verdicts]} if self._verdicts else {}
+    def _said_by_gates(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+        said = [it.as_json() for it in self._verdicts] or [*recorded]
+        return {"verdicts": said} if said else {}
 
     def _attempts(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
         """Return how often a model was asked, and why in vain, if it was; and put it into the log."""

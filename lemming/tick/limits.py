@@ -11,59 +11,37 @@ a tick writes does not depend on how many turns run at once, and no call is made
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from lemming import paths
 from lemming.agents import agent_folders
 from lemming.config import ORG_FILE
-from lemming.errors import CorruptState, LemmingError, LimitReached
-from lemming.files.jsontext import to_line
-from lemming.gates.checks import asking
-from lemming.gates.gate import Gate, GateVerdict, Rule, rules_of
+from lemming.errors import CorruptState
+from lemming.gates.gate import Rule, rules_of
 from lemming.gates.limit import (
-    AMOUNTS,
     NOTHING,
-    ONE,
-    ZERO,
     Amount,
     Window,
-    beyond,
-    in_words,
-    limits_of,
     window_of,
 )
-from lemming.gates.look import WORDS, rules_at
+from lemming.gates.look import rules_at
+from lemming.journal.begun import Asked
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState, read_state
 from lemming.journal.records import Record, TurnStarted
-from lemming.llm.worst import most_tokens_in, size_of, worst_of
-from lemming.models import ModelEntry
-from lemming.plugins.errors import words_of
-from lemming.providers import Request
 from lemming.report import TurnReport
 from lemming.tick.executors.turn_lock import TurnLock
+from lemming.tick.raises import approved, raised
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.tick.spent_before import NotKnown, SpentBefore, amount_in, amount_of, total
-from lemming.turn.results import RESULTS_CHARS
-from lemming.turn.values import Answer, TurnInputs
+from lemming.tick.spent_before import NotKnown, SpentBefore, amount_in, amount_of, tick_of, total
+from lemming.tick.turn_limits import Scope, TurnSpending
+from lemming.turn.values import TurnInputs
 
-NO_MODELS = frozenset({"plan", "clock"})
-"""Providers whose answers cost nothing, and are no calls of a model."""
 LOOKS_EVERY_S = 0.2
-OTHERS_PER_REPLY = 4
-"""So many questions that are no replies a strategy that ships may ask for each: plans, judgements."""
-
-
-class Scope(NamedTuple):
-    """Whose spending a limit adds up: that of these agents (None: of all), for this request (empty: any)."""
-
-    agents: frozenset[str] | None = None
-    request: str = ""
 
 
 @dataclass
@@ -199,6 +177,29 @@ class TickSpending:
                 most = most.plus(turn.share(left))
         raise AssertionError(f"{name} is not in the order of the tick")
 
+    def known_leave(self, name: str, line: str) -> dict[str, dict[str, Any]]:
+        """Return the leave to go beyond a limit that an agent had as the tick began, by its request."""
+        state = self.began.get(name)
+        return approved(state.asked_leave, line) if isinstance(state, AgentState) else {}
+
+    def raised(self, rule: Rule, about: str, name: str, asked: Sequence[Asked]) -> Amount:
+        """Return how much more than a limit may be spent by leave of persons; `asked`: what the agent has."""
+        own, window = approved(asked, rule.line), window_of(rule.gate.window)
+        if rule.gate.per == "turn":  # another turn asks again
+            before = self.known_leave(name, rule.line)
+            return raised(args for request, args in own.items() if request not in before)
+        names = self.family_of(name) if rule.gate.per == "agent" else self.began
+        given = {
+            key: it for each in names if each != name for key, it in self.known_leave(each, rule.line).items()
+        }
+        given |= own
+        return raised(
+            args
+            for request, args in given.items()
+            if args["of"] == about
+            and self.spent.is_within(window, request, self.snapshot.tick, self.snapshot.at)
+        )
+
     def family_of(self, name: str) -> frozenset[str]:
         """Return the agents that share an agent's limits: it, who created it, and all that they created."""
         return self._families.get(name) or frozenset((name,))
@@ -216,158 +217,6 @@ class TickSpending:
         return {name: frozenset(family) for family in members.values() for name in family}
 
 
-class TurnSpending:
-    """The limits of one turn: `own` is what it has spent, `most` what a turn of such settings can."""
-
-    def __init__(self, tick: TickSpending, inputs: TurnInputs, rules: Sequence[Rule]) -> None:
-        self._tick, self._rules = tick, rules
-        self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
-        self._own = NOTHING
-        self._most = _most_of_turn(inputs, tick.snapshot)
-
-    def settle(self, answer: Answer) -> None:
-        """Count what an answer has cost."""
-        tokens = answer.input_tokens + answer.output_tokens
-        self._own = self._own.plus(amount_of(answer.credits, answer.cost_usd, tokens))
-
-    def is_held_to(self, rule: Rule) -> bool:
-        """Return whether the turn may never spend more than a limit says, whatever it asks."""
-        for own in self._rules:
-            if own.gate.then == "pass":
-                return False
-            if own.line == rule.line:
-                return own.gate.then != "warn" and own.gate.when is None
-        return False
-
-    def share(self, left: Amount) -> Amount:
-        """Return the most that the turn may spend of what is left of a limit: no turn takes it from others.
-
-        That is what it can come to by its settings, or an even part, whatever is more.
-        """
-        count = len(self._tick.snapshot.plan.order)
-        return Amount(*(max(mine, all_ / count) for mine, all_ in zip(self._most, left, strict=True)))
-
-    def look(self, call: int, key: str, entry: ModelEntry, request: Request) -> Iterator[GateVerdict]:
-        """Yield what gates say of a call about to be made; raise `LimitReached` when it may not be.
-
-        `key` is that of the model to be asked.
-        """
-        if entry.provider in NO_MODELS or key not in self._tick.snapshot.config.models:
-            return  # what answers is no model: a plan, the clock, a program that judges
-        asked = _Asked.of(key, entry, request)
-        facts = {"agent": self._name, "call": call, "request": self.request, **asked.facts}
-        for rule in self._rules:
-            then = rule.gate.then
-            try:
-                why = self._finding(rule, asked, facts) if rule.gate.condition(facts) else None
-            except Stopped:
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
-                why, then = f"the gate broke: {words_of(error)}", "block"
-            if why is None:
-                continue
-            if then == "pass":
-                break
-            yield GateVerdict(rule.line, "spend", then, f"call {call}", rule.gate.because or why)
-            if then != "warn":
-                raise LimitReached(f"{WORDS[then]}: {rule.gate.because or why} ({rule.line})")
-
-    def _finding(self, rule: Rule, asked: _Asked, facts: dict[str, Any]) -> str | None:
-        """Return what a gate has against a call; None when it finds nothing."""
-        gate = rule.gate
-        if gate.check:
-            found = asking(tuple(self._tick.snapshot.config.org.plugins))(gate.check, facts)
-            return None if found is None else found.why
-        if gate.models:
-            allowed = ", ".join(gate.models)
-            return None if asked.key in gate.models else f'"{asked.key}" is none of the models {allowed}'
-        limits = limits_of(gate)
-        if not limits:
-            return ""
-        if "dollars" in limits and not asked.is_priced:
-            return (
-                f'the price of model "{asked.key}" is unknown, so that a limit in dollars cannot hold: '
-                "set usd_per_million_input_tokens and usd_per_million_output_tokens in config/models.json"
-            )
-        scope = self._scope_of(gate)
-        if scope is None:
-            return None
-        try:
-            spent = self._spent(rule, scope, limits, asked.worst)
-        except NotKnown as error:
-            return f"what was spent is not known: {error.message}"
-        except _TooMuch as error:
-            return error.message
-        key = beyond(limits, spent.plus(asked.worst))
-        if not key:
-            return None
-        so_far, most = in_words(key, getattr(spent, key)), in_words(key, limits[key])
-        can_cost = in_words(key, getattr(asked.worst, key))
-        window = window_of(gate.window)
-        within = f" within {window}" if window else ""
-        return f"{so_far} of {most} per {gate.per}{within} are spent, and the call can cost {can_cost}"
-
-    def _scope_of(self, gate: Gate) -> Scope | None:
-        """Return whose spending a limit adds up; None where it does not concern the turn."""
-        match gate.per:
-            case "request":
-                return Scope(request=self._tick.root_of(self.request)) if self.request else None
-            case "organisation":
-                return Scope()
-            case _:
-                return Scope(agents=self._tick.family_of(self._name))
-
-    def _spent(self, rule: Rule, scope: Scope, limits: Mapping[str, Decimal], worst: Amount) -> Amount:
-        """Return what is spent of a limit; where that is not known yet, wait, unless it does not matter."""
-        gate = rule.gate
-        if gate.per == "turn":
-            return self._own
-        before = self._tick.before(scope, window_of(gate.window), counts="calls" in limits)
-        mine = before.plus(self._own)
-        if scope.agents is not None and len(scope.agents) == 1:
-            return mine
-        left = Amount(*(max(limits.get(key, ZERO) - getattr(before, key), ZERO) for key in AMOUNTS))
-        if key := beyond(self.share(left)._asdict(), self._own.plus(worst)):
-            raise _TooMuch(
-                f"the turn may spend {in_words(key, getattr(self.share(left), key))} of what is left"
-            )
-        while True:
-            others, is_over = self._tick.before_in_tick(self._name, rule, scope, left)
-            if others is not None and (is_over or not beyond(limits, mine.plus(others).plus(worst))):
-                return mine.plus(others)
-            self._tick.wait()
-
-
-class _TooMuch(LemmingError):
-    """A call for more than the turn's share; the message says how much that is."""
-
-
-class _Asked(NamedTuple):
-    """A call about to be made: the key of its model, and what it can cost."""
-
-    key: str
-    worst: Amount
-    is_priced: bool
-    facts: dict[str, Any]
-
-    @classmethod
-    def of(cls, key: str, entry: ModelEntry, request: Request) -> _Asked:
-        worst = worst_of(entry, most_tokens_in(request))
-        dollars = None if worst.dollars is None else float(worst.dollars)
-        facts = {
-            "model": key,
-            "provider": entry.provider,
-            "credits": float(worst.credits),
-            "dollars": dollars,
-        }
-        return cls(key, Amount(worst.credits, worst.dollars or ZERO, ONE), dollars is not None, facts)
-
-
-def tick_of(request: str) -> int:
-    """Return the tick in which a request was asked, from its `author/TICK_ID`."""
-    return int(request.partition("/")[2].partition("_")[0])
-
-
 def _state_of(snapshot: Snapshot, name: str) -> AgentState | CorruptState:
     try:
         return read_state(snapshot.org, name, before=snapshot.tick)
@@ -378,18 +227,3 @@ def _state_of(snapshot: Snapshot, name: str) -> AgentState | CorruptState:
 def _amount_of_turn(report: TurnReport) -> Amount:
     tokens = report.input_tokens + report.output_tokens
     return amount_of(report.credits, report.cost_usd, tokens, report.calls)
-
-
-def _most_of_turn(inputs: TurnInputs, snapshot: Snapshot) -> Amount:
-    """Return the most that a turn can come to by its settings: so many calls, each as dear as the last."""
-    agent, models = inputs.agent, snapshot.config.models
-    calls = inputs.max_steps * (inputs.repairs + 1) + bool(inputs.recap)
-    entries = [inputs.model, *(models[key] for key in agent.model.fallback if key in models)]
-    if agent.turn.strategy is not None or inputs.verify:
-        calls, entries = OTHERS_PER_REPLY * (calls + OTHERS_PER_REPLY), [*entries, *models.values()]
-    shown = [*inputs.prompt, *inputs.recap.get("messages", ())]
-    growth = 4 * RESULTS_CHARS + max(8 * entry.max_output_tokens for entry in entries)
-    tokens = size_of(to_line(shown)) + inputs.max_steps * growth
-    worst = [worst_of(entry, tokens) for entry in entries]
-    dearest = Amount(max(it.credits for it in worst), max(it.dollars or ZERO for it in worst), ONE)
-    return dearest.times(calls)

@@ -14,7 +14,7 @@ from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.gates.gate import GateVerdict
-    from lemming.tick.limits import TurnSpending
+    from lemming.tick.turn_limits import TurnSpending
 
 
 def question(

@@ -51,6 +51,13 @@ class SpentBefore:
             self._ticks[tick] = _read(self._org, tick)
         return self._ticks[tick]
 
+    def is_within(self, window: Window | None, request: str, tick: int, at: str) -> bool:
+        """Return whether a request was asked within a window of a tick."""
+        asked = tick_of(request)
+        if window is None or asked >= tick:
+            return True
+        return asked > tick - window.ticks if window.ticks else self.of(asked).at >= _since(window, at)
+
     def within(self, window: Window | None, tick: int, at: str) -> list[_Tick]:
         """Return the ticks before one that a window of it reaches; without one, all there were.
 
@@ -111,3 +118,8 @@ def _in_digits(amount: float | None, digits: int) -> Decimal:
 def total(amounts: Iterable[Amount]) -> Amount:
     """Return amounts added up."""
     return reduce(Amount.plus, amounts, NOTHING)
+
+
+def tick_of(request: str) -> int:
+    """Return the tick in which a request was asked, from its `author/TICK_ID`."""
+    return int(request.partition("/")[2].partition("_")[0])

@@ -22,7 +22,7 @@ def ask_about(draft: Draft) -> list[OutboxEntry]:
     room, review = ENTRIES_PER_TURN - first, draft.inputs.review
     return [
         OutboxEntry(entry_id(tick, name, number), tick, name, "request", payload, [], review["at"])
-        for number, payload in enumerate(review["new"][:room], first)
+        for number, payload in enumerate([*review["new"], *draft.more][:room], first)
     ]
 
 

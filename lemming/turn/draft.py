@@ -25,6 +25,7 @@ from lemming.tools import ToolResult
 from lemming.turn.actions import as_reply
 from lemming.turn.attachments import attach
 from lemming.turn.delegating import delegate
+from lemming.turn.more import ask_for_more
 from lemming.turn.prompt import native_tools
 from lemming.turn.repeats import Repeats
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
@@ -79,6 +80,7 @@ class Draft:
         self.over: End | None = None
         self.left = ""
         self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
+        self.more: list[dict[str, Any]] = []  # requests for leave to spend more
         self.standing: list[OutboxEntry] = []  # what it asks so, after its own entries
         self.stopped_by: ToolError | None = None
         self.held_up = ""  # why no more may be asked, where that is not for its credits
@@ -188,8 +190,11 @@ class Draft:
         except (OutOfCredits, ProviderError) as error:
             self.in_vain += 1  # what stood in its place has its number
             self.verdicts += error.verdicts
-            if error.verdicts and error.verdicts[-1]["then"] == "stop":
-                raise StoppedByGate(error.message) from error
+            match error.verdicts[-1]["then"] if error.verdicts else "":
+                case "stop":
+                    raise StoppedByGate(error.message) from error
+                case "ask":
+                    ask_for_more(self, error.verdicts[-1])
             raise
         self.answers.append(answer)
         self.verdicts += answer.verdicts

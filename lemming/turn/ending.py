@@ -109,6 +109,8 @@ def _judged(draft: Draft) -> Judged | None:
 
 def _waiting_reason(draft: Draft) -> str:
     """Return what a turn that waits is waiting for."""
+    if draft.only_asks and draft.more:
+        return draft.held_up
     if draft.only_asks:
         asked = sorted({name for entry in draft.standing for name in entry.targets})
         return f"nothing is shown before {', '.join(asked)} let it in"

@@ -118,12 +118,15 @@ def finish(
         return add_up(draft, drive(draft, strategy, plugins), draft.stopped_by)
     except OutOfCredits as error:
         end: End = "paused" if isinstance(error, Paused) else "out_of_credits"
+        draft.held_up = str(error) if isinstance(error, (LimitReached, Paused)) else ""
+        if draft.more and not (draft.answers or draft.results):
+            draft.only_asks = True
+            return add_up(draft, "waits")
         if not (draft.answers or draft.results):
             return add_up(draft, end, error)
         if len(draft.answers) == draft.beforehand:
             return add_up(draft, "no_answer", error)
         draft.remarks.append(str(error))
-        draft.held_up = str(error) if isinstance(error, (LimitReached, Paused)) else ""
         return add_up(draft, end)
     except ContractError as error:
         return add_up(draft, "bad_reply", error)

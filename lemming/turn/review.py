@@ -11,7 +11,8 @@ from typing import Any
 
 from lemming import paths
 from lemming.agents import Agent
-from lemming.gates.gate import Rule, rules_of
+from lemming.gates.gate import Gate, Rule, rules_of
+from lemming.gates.limit import AMOUNTS
 from lemming.gates.look import rules_at
 from lemming.journal.begun import Asked
 from lemming.leave import SHOW, held_call, request_for
@@ -32,7 +33,15 @@ class Review:
     for.
     """
 
-    def __init__(self, now: Surroundings, agent: Agent, gates: InGates, asked: Sequence[Asked]) -> None:
+    def __init__(
+        self,
+        now: Surroundings,
+        agent: Agent,
+        gates: InGates,
+        asked: Sequence[Asked],
+        spending: Sequence[Rule] = (),
+    ) -> None:
+        self._spending = spending
         self._now, self._agent, self._gates = now, agent, gates
         self.asked = settled(now.mail, agent, asked)
         self._known: dict[str, str] = {}
@@ -78,10 +87,20 @@ class Review:
     def as_inputs(self) -> dict[str, Any]:
         """Return what a turn is told: what stands, and whom it asks about what."""
         new = [*filter(None, self._new.values())]
-        if not (self.asked or new):
+        if not (self.asked or new or self._spending):
             return {}
-        only = {"only": True} if self.only else {}
+        only: dict[str, Any] = {"only": True} if self.only else {}
+        if self._spending:
+            only["spend"] = {rule.line: self._about_spending(rule.gate) for rule in self._spending}
         return {"at": self._now.at, "asked": [it.as_json() for it in self.asked], "new": new, **only}
+
+    def _about_spending(self, gate: Gate) -> dict[str, Any]:
+        """Return whom a turn asks that wants more of a limit, and how much more: the same again."""
+        mail, amounts = self._now.mail, {key: getattr(gate, key) for key in AMOUNTS}
+        people = whom_to_ask(mail.persons, mail.resumes, self._agent.name, gate.persons)
+        more = {key: amount for key, amount in amounts.items() if amount is not None}
+        expires = {} if gate.expires is None else {"expires": gate.expires}
+        return {"people": people, "more": more, **expires}
 
     def _request(self, entry: OutboxEntry, rule: Rule) -> dict[str, Any]:
         """Return the payload of the request about an entry, empty where nobody can be asked.
@@ -106,6 +125,7 @@ def review_of(now: Surroundings, agent: Agent, asked: Sequence[Asked]) -> Review
     settings = now.config.org
     rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
     of_showing = rules_at(rules, "in")
-    if not any(rule.gate.then == "ask" for rule in of_showing):
+    spending = [rule for rule in rules_at(rules, "spend") if rule.gate.then == "ask"]
+    if not (spending or any(rule.gate.then == "ask" for rule in of_showing)):
         return None
-    return Review(now, agent, in_gates(now, agent, of_showing), asked)
+    return Review(now, agent, in_gates(now, agent, of_showing), asked, spending)

@@ -368,7 +368,7 @@ CASES = [
     Case(acting, 2),
     Case(gated, 3, at_once=2),
     Case(judged, 4, at_once=3),
-    Case(limited, 4, at_once=3),
+    Case(limited, 6, at_once=3),
     Case(crowd, 2, at_once=3),
     Case(letters, 3),
     Case(missed, 6),

@@ -55,6 +55,7 @@ def replayed(record: ModelReplied | ModelFailed) -> Reply:
     """Return the reply that a journal's record holds; raise the error that it holds instead."""
     if isinstance(record, ModelFailed):
         failure = recorded_failure(record.error, record.message)
+        failure.verdicts = record.verdicts
         if isinstance(failure, ProviderError):
             failure.is_retryable = False
         raise failure

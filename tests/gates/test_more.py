@@ -1,0 +1,144 @@
+"""A limit that asks: a person gives leave to spend more, or does not, and nothing is spent before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from lemming.asking.decide import find_waiting
+from lemming.clock import FrozenClock
+from lemming.engine import run_once
+from lemming.inspect.waiting import waiting
+from lemming.messages import OutboxEntry, read_outbox_entries, send
+from lemming.report import TurnReport
+from lemming.service.pause import pause
+from lemming.testing import journal_lines, make_org, resume, say, tree
+from lemming.tick.counter import load_tick
+from lemming.timeline.replay.replay import replay, replay_into
+
+LINE = "config/org.json#/gates/0"
+LOOK = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
+
+
+def asking(base: Path, *names: str, script: Any = None, steps: int = 1, **limit: Any) -> Path:
+    gate = {"at": "spend", "then": "ask", "because": "dear", **limit}
+    agents = [resume(name, turn={"max_steps": steps, "repairs": 0}) for name in names or ("ada",)]
+    human = resume("human", model={"key": "human"})
+    return make_org(
+        base, *agents, human, script=script, org={"gates": [gate]}, models={"human": {"provider": "human"}}
+    )
+
+
+def turns(base: Path) -> dict[str, TurnReport]:
+    return {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
+
+
+def calls(base: Path, ticks: int, agent: str = "ada") -> list[int]:
+    return [turns(base)[agent].calls for _ in range(ticks)]
+
+
+def requests(base: Path, agent: str = "ada") -> list[OutboxEntry]:
+    return [entry for entry in read_outbox_entries(base, agent) if entry.kind == "request"]
+
+
+def decide(base: Path, request: OutboxEntry, word: str, **more: Any) -> None:
+    payload = {"reply_to": request.id, "target": request.agent, "decision": word, **more}
+    send(base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at="")
+
+
+def test_leave_to_spend_more_is_asked_for_once_and_lets_the_agent_go_on(base: Path) -> None:
+    asking(base, credits=2, per="agent")
+    assert calls(base, 3) == [1, 1, 0]
+    turn = turns(base)["ada"]
+    assert (turn.status, turn.error) == ("skipped", "LimitReached")
+    (request,) = requests(base)
+    assert request.targets == {"human"}
+    assert request.payload["call"]["tool"] == "spend"
+    assert request.payload["call"]["args"] == {"credits": 2.0, "of": "agent"}
+    assert (request.payload["call"]["gate"], request.payload["call"]["why"]) == (LINE, "dear")
+    (waits,) = waiting(base)
+    assert waits.id == request.id
+    decide(base, request, "approve")
+    assert calls(base, 4) == [1, 1, 0, 0]
+    assert len(requests(base)) == 2
+
+
+def test_a_turn_that_has_come_to_something_keeps_it_and_asks(base: Path) -> None:
+    asking(base, script=[{"reply": LOOK}], steps=4, calls=2, per="agent")
+    turn = turns(base)["ada"]
+    assert (turn.status, turn.calls, turn.end) == ("waiting", 2, "out_of_credits")
+    (request,) = requests(base)
+    decide(base, request, "approve")
+    assert turns(base)["ada"].calls == 2
+
+
+def test_nothing_that_was_new_is_lost_while_an_agent_waits(base: Path) -> None:
+    asking(base, credits=1, per="agent")
+    assert calls(base, 1) == [1]
+    send(base, "human", tick=load_tick(base), kind="message", payload={"text": "the ferry is late"}, tags=[],
+         created_at="")  # fmt: skip
+    assert calls(base, 2) == [0, 0]
+    decide(base, requests(base)[0], "approve")
+    assert calls(base, 1) == [1]
+    started = next(it for it in journal_lines(base, 4) if it["type"] == "turn_started")
+    assert "the ferry is late" in started["prompt"][-1]["content"]
+
+
+def test_a_person_may_give_leave_for_another_amount(base: Path) -> None:
+    asking(base, credits=1, per="agent")
+    assert calls(base, 2) == [1, 0]
+    edited = {"credits": 3, "of": "organisation", "dollars": 9, "tool": "shell"}
+    decide(base, requests(base)[0], "approve", args=edited)
+    assert calls(base, 5) == [1, 1, 1, 0, 0]
+
+
+def test_a_no_is_a_no(base: Path) -> None:
+    asking(base, credits=1, per="agent")
+    assert calls(base, 2) == [1, 0]
+    decide(base, requests(base)[0], "deny")
+    assert calls(base, 3) == [0, 0, 0]
+    assert len(requests(base)) == 1
+
+
+def test_what_one_was_given_for_all_counts_for_all(base: Path) -> None:
+    asking(base, "ada", "bob", calls=2, per="organisation")
+    assert [turn.calls for turn in turns(base).values()][:2] == [1, 1]
+    assert [turn.calls for turn in turns(base).values()][:2] == [0, 0]
+    decide(base, requests(base)[0], "approve")
+    assert [turn.calls for turn in turns(base).values()][:2] == [1, 0]
+    pause(base, "ada", "enough")
+    assert [turn.calls for turn in turns(base).values()][:2] == [1, 0]  # bob, and ada
+    assert [turn.calls for turn in turns(base).values()][:2] == [0, 0]
+
+
+def test_it_is_replayed_and_the_same_for_turns_at_once(tmp_path: Path) -> None:
+    found = []
+    for at_once in (1, 2, 8, 64):
+        base = tmp_path / str(at_once)
+        asking(base, "ada", "bob", "cyd", calls=4, per="organisation")
+        org = base / "config/org.json"
+        org.write_text(org.read_text().replace("{", f'{{"max_parallel": {at_once},', 1))
+        for _ in range(3):
+            turns(base)
+        for name in ("ada", "bob"):
+            for request in requests(base, name):
+                decide(base, request, "approve")
+        for _ in range(3):
+            turns(base)
+        found.append(tree(base, without=("logs", ".lemming", "config")))
+        assert [it.tick for it in replay(base, [1, 2, 3, 4, 5, 6])] == [1, 2, 3, 4, 5, 6]
+        assert [it.tick for it in replay_into(base, tmp_path / f"again{at_once}", [1, 2, 3, 4, 5, 6])]
+    assert found[1:] == found[:1] * 3
+
+
+def test_where_nobody_can_be_asked_it_blocks(base: Path) -> None:
+    asking(base, credits=1, per="agent", persons=["nobody"])
+    assert calls(base, 3) == [1, 0, 0]
+    assert requests(base) == []
+
+
+def test_it_is_one_of_the_things_that_wait(base: Path) -> None:
+    asking(base, credits=1, per="agent")
+    calls(base, 2)
+    (request,) = requests(base)
+    assert find_waiting(base, request.id)[1].identity == request.identity
