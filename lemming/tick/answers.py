@@ -282,8 +282,7 @@ class JournaledAnswers:
         self, call: int, messages: list[Message], model: str, schema: dict[str, Any] | None
     ) -> ModelReplied | ModelFailed:
         """Ask, and return the record of what came of it."""
-        inputs, started = self._inputs, time.perf_counter()
-        self._verdicts = []
+        inputs, started, self._verdicts = self._inputs, time.perf_counter(), []
         try:
             if inputs.problem:
                 raise inputs.problem
