@@ -105,7 +105,7 @@ def explain(
 ) -> None:
     """Say what would become of a call, which line says so, and which lines were asked before it.
 
-    Nothing is called. A gate that asks a function is told of as such: the function is not asked.
+    Nothing is called. A gate that asks a function or a judge is told of as such: nobody is asked.
 
     \b
     Examples:
@@ -262,7 +262,7 @@ def _show_explained(told: Explained) -> None:
     is_wrong = told.wrong and told.then in ("pass", "ask")  # nobody is asked about a call that fails
     show(f"it would fail: {one_line(told.wrong, SENTENCE)}" if is_wrong else _ending(told))
     for step in told.unless:
-        show(f"unless the function {step.asks} says otherwise: {step.line} then {DOES[step.gate.then]}")
+        show(f"unless {step.asks} says otherwise: {step.line} then {DOES[step.gate.then]}")
     for line in told.results if told.then in ("pass", "ask") else ():
         show(f"its result is looked at by {line}")
     for word, then, line in told.elsewhere:
@@ -271,7 +271,7 @@ def _show_explained(told: Explained) -> None:
 
 def _said(step: AskedGate) -> str:
     if step.asks:
-        return f"asks the function {step.asks}"
+        return f"asks {step.asks}"
     if step.then is None:
         return "says nothing of it"
     return f"{DOES[step.then]}{f': {one_line(step.why, SENTENCE)}' if step.why else ''}"

@@ -15,6 +15,7 @@ from lemming.commands.trust import load_settings
 from lemming.config import Config
 from lemming.errors import ConfigError, CorruptState, LemmingError, Problem
 from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
+from lemming.inspect.gate_checks import problems_of_gates
 from lemming.inspect.leave_checks import problems_of_leave
 from lemming.inspect.request_checks import problems_of_requests
 from lemming.inspect.stranger_checks import problems_of_strangers
@@ -77,6 +78,7 @@ def _problems(base: OrgPath, agent: str | None, opened: Opened) -> list[Problem]
     if config and agent is None:
         found += _about_channels(base, config)
     if config:
+        found += problems_of_gates(base, config, agent)
         found += problems_of_strangers(base, config, agent)
         found += problems_of_leave(base, config, agent)
     try:

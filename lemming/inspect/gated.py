@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class AskedGate(NamedTuple):
-    """What one gate would do: nothing (empty `then`), or something, and why; `asks`: the function it asks."""
+    """What one gate would do: nothing (empty `then`), or something, and why; `asks`: a function or a judge."""
 
     line: str
     gate: Gate
@@ -39,7 +39,7 @@ class Explained:
     """What would become of a call.
 
     `granted` is why the agent may not call the tool whatever gates say; empty when it may. `then` is what
-    settles it, by `line`; "pass" when nothing does. `unless` are the gates whose functions may say otherwise.
+    settles it, by `line`; "pass" when nothing does. `unless` are the gates whose functions or judges may say otherwise.
     `wrong`: what the tool would say of the arguments. `elsewhere`: what would settle it at other trust.
     """
 
@@ -62,7 +62,7 @@ class Explained:
 
     @property
     def unless(self) -> list[AskedGate]:
-        """The gates before the one that settles it that ask a function."""
+        """The gates before the one that settles it that ask a function or a judge."""
         return [step for step in self.steps if step.asks]
 
     @property
@@ -146,7 +146,7 @@ def _steps(rules: Iterable[Rule], call: ToolCall, facts: Facts) -> Iterator[tupl
         asks = _Asks()
         # One that lets pass says nothing: asked as one that warns, it tells whether it concerns the call.
         gate = replace(rule.gate, then="warn") if rule.gate.then == "pass" else rule.gate
-        looked = look([Rule(rule.line, gate)], args, facts, about=call.tool, check=asks)
+        looked = look([Rule(rule.line, gate)], args, facts, about=call.tool, check=asks, judge=asks.judge)
         if asks.name:
             yield AskedGate(rule.line, rule.gate, asks=asks.name), args
             continue
@@ -162,14 +162,19 @@ def _steps(rules: Iterable[Rule], call: ToolCall, facts: Facts) -> Iterator[tupl
 
 
 class _Asks:
-    """Stands for the functions of an organisation: notes which is asked, and asks none."""
+    """Stands for the functions and judges of an organisation: notes who is asked, and asks nobody."""
 
     name = ""
 
     def __call__(self, name: str, seen: Json) -> None:
-        """Note the name. Raises `FunctionBroke`, as it has nothing to say."""
-        self.name = name
-        raise FunctionBroke(f"{name} is not asked here")
+        """Note a function. Raises `FunctionBroke`, as it has nothing to say."""
+        self.name = f"the function {name}"
+        raise FunctionBroke(f"{self.name} is not asked here")
+
+    def judge(self, rule: Rule, seen: Json) -> None:
+        """Note a judge. Raises `FunctionBroke`, as it has nothing to say."""
+        self.name = f"the judge {rule.gate.by}"
+        raise FunctionBroke(f"{self.name} is not asked here")
 
 
 def _require_word(trust: str | None, words: list[str]) -> None:

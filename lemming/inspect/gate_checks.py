@@ -1,0 +1,285 @@
+"""Gates that do nothing: about tools, agents, words or fields that are not there, or behind another.
+
+All of it is warnings: a gate may be there for what is yet to come. Only what is sure is told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, get_args
+
+from lemming import paths
+from lemming.agents import Agent, agent_folders, survey_agents
+from lemming.config import ORG_FILE, Config, load_config
+from lemming.errors import ConfigError, Problem
+from lemming.files.jsontext import compact, nearest
+from lemming.gates.checks import checks_of
+from lemming.gates.gate import SETTLES, At, Gate, Rule, rules_of
+from lemming.kinds import MESSAGE_KINDS, ToolClass
+from lemming.mcp.offered import why_no_tool
+from lemming.mcp.settings import PREFIX
+from lemming.organisation import Organisation, OrgPath
+from lemming.patterns import is_among, is_named
+from lemming.plugins.registry import not_imported
+from lemming.tools import Tool, toolset_of
+from lemming.toolset import Toolset
+from lemming.turn.team import team_tools
+
+Json = dict[str, Any]
+CODE = "LMG-308"
+
+_ENTRY = ("kind", "tags", "payload")
+_CALL = ("tool", "class", "args")
+_COMMON = ("what", "text", "key", "value", "agent", "tick", "trust")
+SEEN: dict[At, Collection[str]] = {
+    "in": {"from", "channel", "id", *_ENTRY, "label", "tool", *_COMMON},
+    "call": {*_CALL, "writes", "own", "agent", "tick", "trust"},
+    "result": {*_CALL, "success", "outcome", "output", "agent", "tick", "trust"},
+    "out": {*_ENTRY, "target", "leaves", *_COMMON},
+    "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars"},
+}
+"""What conditions see at each place; `trust` where it is tracked."""
+
+_WHAT: dict[At, tuple[str, ...]] = {
+    "in": ("entry", "memory", "file", "result"),
+    "out": ("entry", "memory"),
+}
+_ENDS_IT = SETTLES - {"ask"}  # once there is leave, the gates after that one are asked too
+_SAME = {"is", "is_not"}
+_AMONG = {"in", "not_in"}
+
+
+class _Test(NamedTuple):
+    """One test of a condition, where it stands, and the values that it holds a field against."""
+
+    pointer: str
+    field: str
+    values: Sequence[Any]
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What there is in an organisation, for gates to be about."""
+
+    base: OrgPath
+    config: Config
+    agents: dict[str, Agent] = field(default_factory=dict)
+
+    @cached_property
+    def org(self) -> Organisation:
+        return Organisation.at(self.base)
+
+    @cached_property
+    def names(self) -> list[str]:
+        return agent_folders(self.base)
+
+    @cached_property
+    def toolset(self) -> Toolset | None:
+        """The tools; None where not all of them are known here."""
+        settings = self.config.org
+        if not_imported(settings.plugins) or load_config(self.base).org.tool_files != settings.tool_files:
+            return None
+        try:
+            return toolset_of(settings, self.org)
+        except ConfigError:
+            return None
+
+    @cached_property
+    def allowed(self) -> dict[str, dict[str, Tool]]:
+        """The tools that each agent may call."""
+        tools = self.toolset
+        return {name: tools.allowed(it, self.config.org) for name, it in self.agents.items()} if tools else {}
+
+
+def problems_of_gates(base: OrgPath, config: Config, only: str | None = None) -> Iterator[Problem]:
+    """Yield a warning for each gate that does nothing; `only`: those of this agent's resume."""
+    agents = survey_agents(base).agents
+    if not config.org.gates and not any(agent.gates for agent in agents.values()):
+        return
+    known = _Known(base, config, agents)
+    if only is None:
+        yield from _problems_in(ORG_FILE, config.org.gates, (), known, None)
+    for name in [only] if only else agents:
+        if (agent := agents.get(name)) and agent.gates:
+            of_org = rules_of(ORG_FILE, config.org.gates, "", ())
+            yield from _problems_in(paths.resume_file(name), agent.gates, of_org, known, agent)
+
+
+def _problems_in(
+    file: str, gates: Sequence[Gate], before: Sequence[Rule], known: _Known, agent: Agent | None
+) -> Iterator[Problem]:
+    rules = [*before, *rules_of(file, gates, "", ())]
+    for place, gate in enumerate(gates):
+        pointer = f"/gates/{place}"
+        for at, message, hint in _wrong_with(gate, known, agent):
+            yield Problem(message, file, pointer=f"{pointer}{at}", hint=hint, severity="warning", code=CODE)
+        if settling := _settled_before(rules[: len(before) + place], gate):
+            message = f"no call of this gate: {settling.line} settles all that it concerns"
+            hint = "put it before that one, or take it out"
+            yield Problem(message, file, pointer=pointer, hint=hint, severity="warning", code=CODE)
+
+
+Wrong = tuple[str, str, str]
+"""The place below the gate, what is wrong there, and what to do."""
+
+
+def _wrong_with(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
+    yield from _about_tools(gate, known, agent)
+    yield from _about_arguments(gate, known, agent)
+    for test in _tests(gate.when, "/when") if gate.when else ():
+        yield from _about_field(test, gate, known)
+        yield from _about_values(test, gate, known, agent)
+    plugins = tuple(known.config.org.plugins)
+    if gate.check and not not_imported(plugins) and gate.check not in (functions := checks_of(plugins)):
+        hint = nearest(gate.check, [*functions]) or "a plugin registers one with @check"
+        yield "/check", f'no plugin registers the function "{gate.check}": it blocks', hint
+
+
+def _about_tools(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
+    """Yield what is wrong with the tools that a gate names."""
+    if not gate.tools or known.toolset is None:
+        return
+    there = {
+        name for toolset in (known.toolset, *known.toolset.agents_with_more.values()) for name in toolset
+    }
+    those = [agent] if agent else [*known.agents.values()]
+    callable_ = {name: tool for it in those for name, tool in known.allowed[it.name].items()}
+    team = {name for it in those for name in team_tools(it)}
+    for index, pattern in enumerate(gate.tools):
+        at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
+        if any(is_named(name, pattern) for name in callable_):
+            continue
+        if any(is_named(name, pattern) for name in team):
+            hint = 'use {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
+            yield at, f'"{pattern}" asks the team, or hands on: that is an entry, and no call', hint
+        elif pattern.startswith(PREFIX) and why_no_tool(known.base, pattern) is None:
+            continue  # of a server whose tools nobody has listed yet
+        elif any(is_named(name, pattern) for name in there):
+            who = f"{agent.name} may not" if agent else "no agent may"
+            yield at, f'{who} call "{pattern}": it concerns nothing', "grant it, or take the gate out"
+        else:
+            hint = nearest(pattern, [*callable_, *there]) or "`lemming tools list`"
+            yield at, f'there is no tool "{pattern}"', hint
+    concerned = [tool for tool in callable_.values() if is_among(tool.name, gate.tools)]
+    if concerned and gate.classes and not any(tool.tool_class in gate.classes for tool in concerned):
+        classes = ", ".join(sorted({tool.tool_class for tool in concerned}))
+        yield "/class", f"no tool that it names is of this class: {classes}", "take one of the two keys out"
+
+
+def _about_arguments(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
+    """Yield the arguments that no tool has which a gate concerns."""
+    named = [(f"/args/{name}", name) for name in gate.args]
+    for test in _tests(gate.when, "/when") if gate.when and gate.at in ("call", "result") else ():
+        head, _, rest = test.field.partition(".")
+        named += [(f"{test.pointer}/field", rest)] if head == "args" and rest else []
+    if not named:
+        return
+    those = [agent.name] if agent else known.allowed
+    tools = [tool for name in those for tool in known.allowed.get(name, {}).values()]
+    concerned = [tool for tool in tools if gate.concerns_tool(tool.name, tool.tool_class)]
+    taken = [tool.parameters.get("properties") for tool in concerned]
+    takes_any = any(tool.parameters.get("additionalProperties") for tool in concerned)
+    if not concerned or takes_any or not all(isinstance(it, dict) for it in taken):
+        return
+    arguments = {name: None for properties in taken for name in properties or ()}
+    for at, name in named:
+        if name not in arguments and name.partition(".")[0] not in arguments:
+            hint = nearest(name, [*arguments]) or f"arguments: {', '.join(arguments) or 'none'}"
+            yield at, f'no tool that it concerns has an argument "{name}"', hint
+
+
+def _about_field(test: _Test, gate: Gate, known: _Known) -> Iterator[Wrong]:
+    head, seen = test.field.partition(".")[0], SEEN[gate.at]
+    if head not in seen:
+        hint = nearest(head, [*seen]) or f"it sees {', '.join(sorted(seen))}"
+        yield f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint
+    elif head == "trust" and known.config.org.trust is None:
+        hint = '"trust": {} in config/org.json has the engine track it'
+        yield test.pointer, "it looks at trust, which nobody tracks", hint
+
+
+def _about_values(test: _Test, gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
+    """Yield the values that a field never has."""
+    wanted: list[str] | tuple[str, ...] | None = None
+    match test.field:
+        case "trust":
+            wanted = known.config.org.trust.order if known.config.org.trust else None
+        case "agent":
+            wanted = [agent.name] if agent else known.names
+        case "from":
+            wanted = known.names if gate.at == "in" else None
+        case "what":
+            wanted = _WHAT.get(gate.at)
+        case "kind":
+            wanted = MESSAGE_KINDS
+        case "class":
+            wanted = get_args(ToolClass)
+    for value in test.values if wanted is not None else ():
+        if value not in (wanted or ()):
+            hint = nearest(str(value), wanted or ()) or f"there is {', '.join(wanted or ()) or 'none'}"
+            yield f"{test.pointer}/value", f'"{test.field}" is never "{value}"', hint
+
+
+def _tests(condition: Json, pointer: str) -> Iterator[_Test]:
+    """Yield the tests of a sound condition."""
+    for word in ("all", "any"):
+        for index, each in enumerate(condition.get(word, ())):
+            yield from _tests(each, f"{pointer}/{word}/{index}")
+    if "not" in condition:
+        yield from _tests(condition["not"], f"{pointer}/not")
+    if "field" in condition:
+        op, value = condition["op"], condition.get("value")
+        values = [value] if op in _SAME else value if op in _AMONG else ()
+        yield _Test(pointer, condition["field"], values or ())
+
+
+# --- gates behind others ------------------------------------------------------------------------
+
+
+def _settled_before(earlier: Sequence[Rule], gate: Gate) -> Rule | None:
+    """Return a gate that surely settles whatever this one concerns, before it is asked."""
+    for place, rule in enumerate(earlier):
+        if not _settles_all_of(rule.gate, gate):
+            continue
+        between = (it.gate for it in earlier[place:] if it.gate.at == gate.at)
+        if rule.gate.when is None or not any(it.then == "rewrite" for it in between):
+            return rule  # else what is looked at may have become another thing meanwhile
+    return None
+
+
+def _settles_all_of(before: Gate, gate: Gate) -> bool:
+    if before.at != gate.at or before.finding or before.then not in _ENDS_IT or _is_limit(before):
+        return False
+    has_tools = not before.tools or (
+        bool(gate.tools) and all(it in before.tools or _is_one_of(it, before.tools) for it in gate.tools)
+    )
+    has_classes = not before.classes or (bool(gate.classes) and set(gate.classes) <= set(before.classes))
+    return has_tools and has_classes and _follows(gate.when, before.when)
+
+
+def _is_limit(gate: Gate) -> bool:
+    """Return whether a gate speaks only once something is spent."""
+    return gate.at == "spend" and gate.per is not None
+
+
+def _is_one_of(name: str, patterns: Iterable[str]) -> bool:
+    return "*" not in name and is_among(name, patterns)
+
+
+def _follows(narrow: Json | None, wide: Json | None) -> bool:
+    """Return whether one condition surely holds wherever another does: it has all parts of it."""
+    parts = {compact(it) for it in _parts(narrow)}
+    return all(compact(it) in parts for it in _parts(wide))
+
+
+def _parts(condition: Json | None) -> Iterator[Json]:
+    """Yield what must hold for a condition to hold."""
+    if condition is None:
+        return
+    if "all" in condition:
+        for each in condition["all"]:
+            yield from _parts(each)
+    else:
+        yield condition
