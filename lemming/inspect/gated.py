@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class AskedGate(NamedTuple):
-    """What one gate would do: nothing (empty `then`), or something, and why; `asks`: a function or a judge."""
+    """What one gate would do: nothing (no `then`), or something, and why; `asks`: a function, a judge."""
 
     line: str
     gate: Gate
@@ -39,7 +39,7 @@ class Explained:
     """What would become of a call.
 
     `granted` is why the agent may not call the tool whatever gates say; empty when it may. `then` is what
-    settles it, by `line`; "pass" when nothing does. `unless` are the gates whose functions or judges may say otherwise.
+    settles it, by `line`; "pass" when nothing does. `unless`: the gates whose functions or judges may differ.
     `wrong`: what the tool would say of the arguments. `elsewhere`: what would settle it at other trust.
     """
 
