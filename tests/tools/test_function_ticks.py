@@ -139,6 +139,7 @@ def test_a_call_that_a_person_has_run_again_has_the_same_key(tmp_path: Path) -> 
     assert subprocess.run([sys.executable, "-c", note, str(shop.base)]).returncode == -signal.SIGKILL
     run_once(shop.base, clock=FrozenClock())
     (shop.base / "online.txt").touch()
+    assert run(["-C", str(shop.base), "trust", "--yes"]) == 0
     assert run(["-C", str(shop.base), "repair", "--retry", "1/ada/0", "--yes"]) == 0
     first, key, again, same = (shop.base / "shared.txt").read_text().split()
     assert (first, key) == (again, same) == ("1/ada/0", key)

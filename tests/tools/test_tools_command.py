@@ -109,11 +109,15 @@ def test_mistakes_are_told_with_the_nearest_name(tools: Run) -> None:
         assert (status != 0, said in err) == (True, True), (words, err)
 
 
-def test_a_new_tool_says_what_is_missing_or_adds_it(tools: Run, shop: Workshop) -> None:
+def test_a_new_tool_says_what_is_missing_or_adds_it(
+    tools: Run, shop: Workshop, capsys: pytest.CaptureFixture[str]
+) -> None:
     make_org(shop.base, shop.resume(), script=[], org={})
     status, _, err = tools("new", "fresh")
     assert (status, '"tool_files": ["tools/*.py"] in config/org.json' in err) == (0, True)
     assert tools("new", "newer", "--agent", "ada")[0] == 0
+    assert run(["-C", str(shop.base), "trust", "--yes"]) == 0  # it has changed
+    capsys.readouterr()
     assert tools("call", "newer", "text=x", "times=2")[:2] == (0, "x x\n")
     resume = json.loads((shop.base / "agents/ada/resume.json").read_text())
     assert resume["permissions"]["tools"] == ["look", "send_off", "newer"]
