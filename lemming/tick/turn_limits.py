@@ -214,7 +214,8 @@ def _most_of_turn(inputs: TurnInputs, snapshot: Snapshot) -> Amount:
     agent, models = inputs.agent, snapshot.config.models
     calls = inputs.max_steps * (inputs.repairs + 1) + bool(inputs.recap)
     entries = [inputs.model, *(models[key] for key in agent.model.fallback if key in models)]
-    if agent.turn.strategy is not None or inputs.verify:
+    has_judges = inputs.verify or any(gate.by for gate in (*snapshot.config.org.gates, *agent.gates))
+    if agent.turn.strategy is not None or has_judges:
         calls, entries = OTHERS_PER_REPLY * (calls + OTHERS_PER_REPLY), [*entries, *models.values()]
     shown = [*inputs.prompt, *inputs.recap.get("messages", ())]
     growth = 4 * RESULTS_CHARS + max(8 * entry.max_output_tokens for entry in entries)
