@@ -73,6 +73,7 @@ def _show_json(found: Costs) -> None:
         plain: dict[str, Any] = {found.by: None if is_rest else int(name) if found.by == "tick" else name}
         show_json("cost", {**plain, **({"rest": name} if is_rest else {}), **row.as_json()})
     facts: dict[str, Any] = {"by": found.by, "before": found.before.as_json(), "before_tick": found.first}
+    facts |= {"judged_credits": float(found.judged)} if found.judged else {}
     facts |= {"removed": found.gone.as_json(), "under_way": found.open.as_json(), "damaged": found.damaged}
     show_json("cost_total", {**found.total.as_json(), **facts})
 
@@ -132,6 +133,8 @@ def _tell_what_is_missing(found: Costs) -> None:
         tell(f"the oldest journal is of tick {found.first}: {amount}, and nothing tells on what")
     if any(found.gone.amounts):
         tell(f"agents that were removed spent {counted(float(found.gone.credits), 'credit')} of it")
+    if found.judged:
+        tell(f"{counted(float(found.judged), 'credit')} of it were spent on judges")
     if any(found.open.amounts):
         tell(f"a tick under way has spent {counted(float(found.open.credits), 'credit')} more so far")
     for tick in found.damaged:

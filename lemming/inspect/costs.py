@@ -89,6 +89,7 @@ class Costs:
     `before`: what ledgers say and no journal tells of; `first`: the oldest tick that has one, `is_pruned`
     where there were others. `gone`: what agents spent that were removed, and have no ledger. `open`: what
     turns under way have spent, which is in no ledger yet. `damaged`: ticks whose journals cannot be read.
+    `judged`: of all credits in the ledgers, those that judges cost; none with `since`.
     """
 
     by: By
@@ -100,6 +101,7 @@ class Costs:
     first: int | None = None
     is_pruned: bool = False
     damaged: list[int] = field(default_factory=list)
+    judged: Decimal = ZERO
 
 
 @dataclass
@@ -157,6 +159,7 @@ def _costs_by(base: OrgPath, costs: Costs, since: int) -> Costs:
                 _add(costs, turn, life.owner, day_in)
                 costs.gone = costs.gone if life.owner else costs.gone.plus(turn.cost)
     if not since:
+        costs.judged = sum((Decimal(str(state.judged)) for state in states.values()), ZERO)
         costs.before = _sum(rest for rest in rests.values() if any(rest.amounts))
         if costs.by == "agent":
             for name, rest in rests.items():

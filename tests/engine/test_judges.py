@@ -121,6 +121,12 @@ def test_what_judges_cost_is_part_of_the_turn_and_shown_apart(
     assert (state.credits, state.judged) == (12, 10)
     assert run(["-C", str(base), "agents", "show", "ada"]) == 0
     assert "12 spent, 10 of them on judges" in capsys.readouterr().out
+    assert run(["-C", str(base), "cost"]) == 0
+    assert "10 credits of it were spent on judges" in capsys.readouterr().err
+    assert run(["-C", str(base), "cost", "--by", "model", "--json"]) == 0
+    *rows, total = map(json.loads, capsys.readouterr().out.splitlines())
+    assert {row["model"]: row["credits"] for row in rows} == {"dear": 10, "scripted": 2}
+    assert total["judged_credits"] == 10
     assert read_state(base, "critic").credits == 0
 
 
