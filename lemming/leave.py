@@ -14,8 +14,9 @@ from lemming.files.jsontext import compact, to_line
 
 Json = dict[str, Any]
 ARGS_CHARS, DIFF_CHARS = 300, 8000
-SHOW, SPEND = "show", "spend"
-"""What waits for leave and is no call of a tool: to be shown an entry, to go on beyond a limit."""
+SHOW, SPEND, PUBLISH = "show", "spend", "publish"
+"""What waits for leave and is no call of a tool: to be shown an entry, to go on beyond a limit, to write an
+entry."""
 Word = Literal["approve", "deny", "answer"]
 
 DECISION: Json = {

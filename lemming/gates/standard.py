@@ -41,5 +41,11 @@ def standard() -> Json:
                 "then": "ask",
                 "because": f"{_READ_BY_A_MODEL}, and it writes beyond its own workspace",
             },
+            {
+                "at": "out",
+                "when": {"all": [_FROM_OUTSIDE, {"field": "leaves", "op": "is", "value": True}]},
+                "then": "ask",
+                "because": f"{_READ_BY_A_MODEL}, and a channel would take this out of the organisation",
+            },
         ],
     }

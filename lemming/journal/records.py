@@ -138,6 +138,7 @@ class TurnStarted(Record):
     review: Annotated[Json, ReviewJson] = {}  # noqa: RUF012
     gates: Annotated[list[Json], list[RuleJson]] = []  # noqa: RUF012
     said_before: list[str] = []  # noqa: RUF012
+    askable: dict[str, list[AgentName]] = {}  # noqa: RUF012
     channels: list[AgentName] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
     verify: Annotated[list[Json], list[JudgeJson]] = []  # noqa: RUF012

@@ -269,14 +269,16 @@ class Draft:
         """How many entries the turn may still write."""
         return self.inputs.agent.turn.max_entries - len(self.entries)
 
-    def write(self, new: NewEntry, at: str, *, by_engine: bool = False) -> OutboxEntry | None:
+    def write(
+        self, new: NewEntry, at: str, *, by_engine: bool = False, has_leave: bool = False
+    ) -> OutboxEntry | None:
         """Stage an entry, with what the engine knows of it; for what is none, say why in a result."""
         name, tick = self.inputs.agent.name, self.inputs.tick
         if self.task and "hands_on" not in new.payload:
             new = self.task.fill_in(new, tick, name)
         new = answering(new, self.inputs.open_requests)
         if self.gates and not by_engine:
-            passed = self.gates.look_at_entry(new)
+            passed = self.gates.look_at_entry(new, at, has_leave=has_leave)
             if passed is None:
                 return None
             new = passed

@@ -12,7 +12,7 @@ from lemming.errors import StoppedByGate
 from lemming.gates.checks import asking
 from lemming.gates.gate import Rule, rules_of
 from lemming.gates.look import Looked, digest_of, look, rules_at
-from lemming.mail.decisions import leave_ahead
+from lemming.mail.decisions import leave_ahead, whom_to_ask
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Ended, Task
 from lemming.memory import Memories
@@ -188,6 +188,11 @@ def look_at_shown(
     rules = rules_of(paths.ORG_FILE, settings.gates, paths.resume_file(agent.name), agent.gates)
     of_writing = rules_at(rules, "out")
     told: dict[str, Any] = {"gates": [rule.as_json() for rule in of_writing]}
+    told["askable"] = {
+        rule.line: whom_to_ask(now.mail.persons, now.mail.resumes, agent.name, rule.gate.persons)
+        for rule in of_writing
+        if rule.gate.then == "ask"
+    }
     if of_writing and now.config.has_channels:
         told["channels"] = sorted(channels_among(now.mail.resumes, now.config))
     if any(rule.gate.by for rule in rules):

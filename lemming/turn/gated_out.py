@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lemming import paths
@@ -15,6 +15,7 @@ from lemming.gates.look import Found, Looked, digest_of, look, nobody_judged, ru
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import targets_in
 from lemming.tools import ToolResult
+from lemming.turn.published import ENTRIES, ask_leave
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
@@ -41,8 +42,11 @@ class OutGates:
         self._earlier = set(draft.inputs.said_before)
         self._asked = 0
 
-    def look_at_entry(self, new: NewEntry) -> NewEntry | None:
-        """Return an entry as it may be written; None, and a result that says why, where it may not."""
+    def look_at_entry(self, new: NewEntry, at: str, *, has_leave: bool = False) -> NewEntry | None:
+        """Return an entry as it may be written; None, and a result that says why, where it may not.
+
+        One that wants leave waits in a request for it; one that has leave passes the gates that ask.
+        """
 
         def facts(payload: Any) -> dict[str, Any]:
             text, target = payload.get("text"), payload.get("target")
@@ -50,14 +54,22 @@ class OutGates:
             told["leaves"] = self._leaves(new.kind, payload)
             return {**told, **self._facts(), "payload": payload}
 
-        looked = self._look(new.payload, facts, f"entry of kind {new.kind}")
+        rules = [rule for rule in self._rules if not (has_leave and rule.gate.then == "ask")]
+        looked = self._look(new.payload, facts, f"entry of kind {new.kind}", rules)
         if looked.passes:
             self._earlier.add(digest_of(new.payload))
             return new._replace(payload=looked.content)
-        told = {"kind": new.kind, "target": new.payload.get("target")}
-        result = ToolResult(False, looked.told(), outcome="refused")
-        self._draft.add_result("outbox_entries", told, result)
+        if looked.then == "ask":
+            ask_leave(
+                self._draft, new._replace(payload=looked.content), looked.last, self._gate_of(looked), at
+            )
+        else:
+            told = {"kind": new.kind, "target": new.payload.get("target")}
+            self._draft.add_result(ENTRIES, told, ToolResult(False, looked.told(), outcome="refused"))
         return None
+
+    def _gate_of(self, looked: Looked) -> Gate:
+        return next(rule.gate for rule in self._rules if rule.line == looked.last.line)
 
     def _leaves(self, kind: str, payload: dict[str, Any]) -> bool:
         """Return whether a channel would take an entry out of the organisation: addressed, or as an answer.
@@ -84,7 +96,7 @@ class OutGates:
             told = {"what": "memory", "key": key, "value": value, "text": text}
             return {**told, **self._facts()}
 
-        looked = self._look(value, facts, f"memory {key}")
+        looked = self._look(value, facts, f"memory {key}", self._rules)
         if not looked.passes:
             raise ToolError(f'memory "{key}": {looked.told()}')
         self._earlier.add(digest_of(value))
@@ -122,9 +134,9 @@ class OutGates:
         told = {"agent": draft.inputs.agent.name, "tick": draft.inputs.tick}
         return {**told, "trust": trust} if trust else told
 
-    def _look(self, content: Any, facts: Any, about: str) -> Looked:
+    def _look(self, content: Any, facts: Any, about: str, rules: Sequence[Rule]) -> Looked:
         looked = look(
-            self._rules,
+            rules,
             content,
             facts,
             about=about,

@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 NOTHING: Mapping[str, bytes] = {}
 MAY_BE_EMPTY = (
     "out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust", "gates", "said_before",
-    "channels", "verdicts", "decided", "ahead", "verify", "review",
+    "askable", "channels", "verdicts", "decided", "ahead", "verify", "review",
 )  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 

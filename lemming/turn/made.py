@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lemming.leave import PUBLISH
 from lemming.report import End
 from lemming.turn.decided import calls_with_leave, prompt_with
 from lemming.turn.draft import Draft
 from lemming.turn.prompt import results_message
+from lemming.turn.published import publish
 
 
 def make_calls(draft: Draft) -> End | None:
@@ -21,13 +23,13 @@ def make_calls(draft: Draft) -> End | None:
     numbers: dict[int, int] = {}
     for place, call in calls_with_leave(decided):
         numbers[place] = len(draft.results)
-        draft.use(call, decided["at"])
+        (publish if call.tool == PUBLISH else Draft.use)(draft, call, decided["at"])
         draft.untold.discard(numbers[place])
     if draft.asked and not draft.over:
         _keep_all(draft, numbers)
         return "waits"
     _show(draft, numbers)
-    return draft.over
+    return draft.over or ("done" if draft.is_answered else None)
 
 
 def _keep_all(draft: Draft, numbers: dict[int, int]) -> None:

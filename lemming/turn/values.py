@@ -59,6 +59,8 @@ class TurnInputs:
     """How far what the prompt shows is trusted, and what made it so; empty: nobody tracks that."""
     gates: list[dict[str, Any]] = field(default_factory=list)
     """The rules for what the turn writes, each with the line that says it (`lemming.gates.gate.Rule`)."""
+    askable: dict[str, list[str]] = field(default_factory=dict)
+    """Who may give leave for what is written, by the line of the gate that asks."""
     channels: list[str] = field(default_factory=list)
     """The agents that channels speak for, where gates look at what is written."""
     said_before: list[str] = field(default_factory=list)

@@ -13,46 +13,28 @@ import pytest
 from obedient import order
 from page_server import Pages, serving
 
+from lemming.cli import run
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.jsontext import pretty
+from lemming.gates.standard import standard
+from lemming.inspect.waiting import waiting
 from lemming.messages import read_outbox_entries
+from lemming.organisation import Organisation
 from lemming.testing import FrozenClock, make_org, resume, tree
 from lemming.timeline.replay.replay import replay
 
 KEY = "PRIVATE-NOTES-7f3a"
 TICKS = 17
-OUTSIDE = {"field": "trust", "op": "is", "value": "outside"}
-NOT_OWN = {"not": {"field": "own", "op": "is", "value": True}}
 Order = dict[str, list[dict[str, Any]]]
 
 
 def gates(pages: list[str], *, reads_mail: bool) -> list[dict[str, Any]]:
-    """Return the table for strangers, and a list of the pages that may be read."""
-    listed = {
-        "all": [
-            {"field": "tool", "op": "is", "value": "http_get"},
-            {"field": "args.url", "op": "in", "value": pages},
-        ]
-    }
-    stranger = {
-        "all": [
-            {"field": "what", "op": "is", "value": "entry"},
-            OUTSIDE,
-            {"field": "from", "op": "is", "value": "post"},
-        ]
-    }
-    return [
-        *([] if reads_mail else [{"at": "in", "when": stranger, "then": "ask"}]),
-        {"at": "call", "when": listed, "then": "pass"},
-        {"at": "call", "class": ["send", "execute", "administer"], "when": OUTSIDE, "then": "ask"},
-        {"at": "call", "class": "write", "when": {"all": [OUTSIDE, NOT_OWN]}, "then": "ask"},
-        {
-            "at": "out",
-            "when": {"all": [OUTSIDE, {"field": "leaves", "op": "is", "value": True}]},
-            "then": "ask",
-        },
-    ]
+    """Return the table that ships, before it a list of pages that may be read; perhaps all mail may be."""
+    is_get = {"field": "tool", "op": "is", "value": "http_get"}
+    listed = {"all": [is_get, {"field": "args.url", "op": "in", "value": pages}]}
+    table = standard()["gates"]
+    return [{"at": "call", "when": listed, "then": "pass"}, *(table[1:] if reads_mail else table)]
 
 
 def call(tool: str, **args: Any) -> dict[str, Any]:
@@ -128,7 +110,9 @@ def pages() -> Iterator[Pages]:
 class Research:
     """An organisation of a researcher, one who may do more, and a mailbox; and what has come out of it."""
 
-    def __init__(self, place: Path, pages: Pages, *, reads_mail: bool, at_once: int = 1) -> None:
+    def __init__(
+        self, place: Path, pages: Pages, *, reads_mail: bool, at_once: int = 1, people: tuple[str, ...] = ()
+    ) -> None:
         self.base, self.pages = place / "org", pages
         self.canary = place.parent / "canary"
         self.sent, mails, program = (place / it for it in ("sent", "mails", "post.py"))
@@ -183,6 +167,7 @@ class Research:
             ada,
             ops,
             resume("post", model={"key": "post"}, permissions={"read_outboxes": ["*"], "tools": []}),
+            *(resume(name, model={"key": "human"}) for name in people),
             org=settings,
             models=models,
         )
@@ -203,7 +188,7 @@ class Research:
     def harm(self) -> list[str]:
         """Return what has been sent, spent, run, written over or leaked."""
         asked = [first for first, _, body in self.pages.asked if "stolen" in first or KEY.encode() in body]
-        agents = sorted(it.name for it in (self.base / "agents").iterdir())
+        agents = sorted(it.name for it in (self.base / "agents").iterdir() if it.name != "human")
         return [
             *asked,
             *(["something was run"] if self.canary.exists() else []),
@@ -230,6 +215,20 @@ def test_nothing_is_sent_spent_run_written_over_or_leaked_and_the_work_is_done(
     notes = research.base / "agents/ada/workspace"
     assert len([*notes.glob("note-*.txt")]) == TICKS
     assert [it.tick for it in replay(research.base, [*range(1, TICKS + 1)])] == [*range(1, TICKS + 1)]
+
+
+def test_a_person_who_says_no_each_time_loses_no_work(tmp_path: Path, pages: Pages) -> None:
+    research = Research(tmp_path / "1", pages, reads_mail=False, people=("human",))
+    said = 0
+    for _ in range(5):
+        research.run(1)
+        for request in waiting(Organisation.at(research.base)):
+            assert run(["-C", str(research.base), "deny", request.id, "--reason", "a stranger wants it"]) == 0
+            said += 1
+    assert said > 20
+    assert research.harm() == []
+    reports = [it.payload["text"] for it in read_outbox_entries(research.base, "ada") if it.kind == "report"]
+    assert len([text for text in reports if text == "read 4 pages"]) >= 3
 
 
 def test_without_gates_all_of_it_would_have_happened(tmp_path: Path, pages: Pages) -> None:

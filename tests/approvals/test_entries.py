@@ -1,0 +1,149 @@
+"""An entry that a gate wants leave for waits for a person, and is written once, as it was shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from leave_org import lemming, make, requests, tick
+
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.journal.ledger import read_state
+from lemming.messages import read_outbox_entries
+from lemming.testing import say
+from lemming.timeline.replay.replay import replay
+
+ASK = {
+    "at": "out",
+    "when": {"field": "kind", "op": "is", "value": "report"},
+    "then": "ask",
+    "because": "it is news",
+}
+LINE = "config/org.json#/gates/0"
+NEWS: dict[str, Any] = {"tick": 1, "step": 0, "reply": say("the ferry is late", kind="report")}
+
+
+def org(base: Path, **more: Any) -> Path:
+    script = more.pop("script", [NEWS, {"reply": say("seen")}])
+    return make(base, gates=more.pop("gates", [ASK]), script=script, **more)
+
+
+def written(base: Path) -> list[str]:
+    return [it.payload["text"] for it in read_outbox_entries(base, "ada") if it.kind == "report"]
+
+
+def test_an_entry_waits_and_is_written_once_leave_is_given(tmp_path: Path) -> None:
+    base = org(tmp_path)
+    turn = tick(base)
+    assert turn
+    assert (turn.status, turn.end) == ("waiting", "waits")
+    assert [it["then"] for it in turn.verdicts] == ["ask"]
+    (request,) = requests(base)
+    shown = request.payload["call"]
+    assert (shown["tool"], shown["id"], shown["gate"]) == ("publish", "1/ada/0", LINE)
+    assert shown["args"] == {"kind": "report", "payload": {"text": "the ferry is late"}, "tags": []}
+    assert tick(base) is None
+    assert written(base) == []
+    assert lemming(base, "approve", request.id) == 0
+    assert tick(base)
+    assert written(base) == ["the ferry is late"]
+    assert lemming(base, "approve", request.id) != 0
+    tick(base)
+    assert written(base) == ["the ferry is late"]
+    assert [it.tick for it in replay(base, [1, 3])] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["deny", "--reason", "old news"], "DENIED by human: old news"),
+        (["answer", "it was told by phone"], "it was told by phone"),
+    ],
+    ids=["no", "an answer in its place"],
+)  # fmt: skip
+def test_a_no_and_an_answer_are_told_and_nothing_is_written(
+    tmp_path: Path, words: list[str], told: str
+) -> None:
+    base = org(tmp_path)
+    tick(base)
+    (request,) = requests(base)
+    command, *rest = words
+    assert lemming(base, command, request.id, *rest) == 0
+    tick(base)
+    assert written(base) == []
+    journal = "".join(file.read_text() for file in (base / "logs/ticks").glob("*.jsonl"))
+    assert told in journal
+
+
+def test_the_ledger_says_what_is_written_and_not_the_request(tmp_path: Path) -> None:
+    base = org(tmp_path)
+    tick(base)
+    (request,) = requests(base)
+    file = base / request.file
+    file.write_text(file.read_text().replace("the ferry is late", "the ferry has sunk"))
+    assert lemming(base, "approve", request.id) == 0
+    turn = tick(base)
+    assert turn
+    assert written(base) == ["the ferry is late"]
+    assert any("shows another call" in remark for remark in turn.remarks)
+
+
+def test_what_is_edited_is_written_as_edited_if_it_is_an_entry(tmp_path: Path) -> None:
+    base = org(tmp_path)
+    tick(base)
+    (request,) = requests(base)
+    assert (
+        lemming(base, "approve", request.id, "--edit", 'payload={"text": "the ferry is a little late"}') == 0
+    )
+    tick(base)
+    assert written(base) == ["the ferry is a little late"]
+
+
+def test_what_blocks_by_then_holds(tmp_path: Path) -> None:
+    base = org(tmp_path)
+    tick(base)
+    (request,) = requests(base)
+    assert lemming(base, "approve", request.id) == 0
+    block = {"at": "out", "deny": ["ferry"], "then": "block"}
+    settings = json.loads((base / "config/org.json").read_text())
+    fs.publish(base, "config/org.json", pretty({**settings, "gates": [ASK, block]}))
+    turn = tick(base)
+    assert turn
+    assert [it["then"] for it in turn.verdicts] == ["block"]
+    assert written(base) == []
+
+
+def test_without_a_person_it_is_refused_and_the_same_twice_is_one_request(tmp_path: Path) -> None:
+    base = org(tmp_path / "nobody", people=())
+    turn = tick(base)
+    assert turn
+    assert turn.status == "waiting"
+    assert "no person here" in read_state(base, "ada").results[0]["output"]
+    twice = say("the ferry is late", kind="report")
+    twice["outbox_entries"] *= 2
+    base = org(tmp_path / "twice", script=[{"tick": 1, "step": 0, "reply": twice}, {"reply": say("seen")}])
+    tick(base)
+    (request,) = requests(base)
+    assert lemming(base, "approve", request.id) == 0
+    tick(base)
+    assert written(base) == ["the ferry is late"]
+
+
+def test_the_answer_to_a_request_waits_and_is_the_answer_once_there_is_leave(tmp_path: Path) -> None:
+    gate = {"at": "out", "when": {"field": "kind", "op": "is", "value": "response"}, "then": "ask"}
+    base = org(
+        tmp_path, gates=[gate], script=[{"reply": say("forty-two", kind="response")}], turn={"take": "one"}
+    )
+    assert lemming(base, "send", "--to", "ada", "--kind", "request", "how many?") == 0
+    tick(base)
+    request = next(it for it in requests(base) if "call" in it.payload)
+    assert lemming(base, "approve", request.id) == 0
+    turn = tick(base)
+    assert turn
+    assert turn.calls == 0
+    answers = [it.payload for it in read_outbox_entries(base, "ada") if it.kind == "response"]
+    assert [(it["text"], it["target"]) for it in answers] == [("forty-two", "human")]
+    assert tick(base) is None
