@@ -64,7 +64,11 @@ class Draft:
         self.shown = self.accepted = 0
         self.in_vain = self.beforehand = 0
         self.remarks: list[str] = []
-        self.gates = gates_of(self) if inputs.gates else None
+        self.gates: OutGates | None = None
+        if inputs.gates:
+            from lemming.turn.gated_out import OutGates  # only where there are any
+
+            self.gates = OutGates(self)
         self.verdicts: list[dict[str, Any]] = [*inputs.verdicts]
         self.notes = ""
         self.team = team_tools(inputs.agent)
@@ -392,10 +396,3 @@ class Draft:
         self.calls.append(call)
         if tool not in self.team:
             self.used.append(tool_used(tool, result))
-
-
-def gates_of(draft: Draft) -> OutGates:
-    """Return the gates that look at what a turn writes."""
-    from lemming.turn.gated_out import OutGates  # only where there are any
-
-    return OutGates(draft)
