@@ -29,6 +29,7 @@ from lemming.inspect.plan_checks import problems_of_plan
 from lemming.inspect.readiness import seen_on_the_way
 from lemming.inspect.skill_checks import problems_of_skills
 from lemming.inspect.strategy_checks import problems_of_strategy
+from lemming.inspect.trust_checks import problems_of_trust
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.mcp.offered import problems_of_servers, why_no_tool
@@ -86,6 +87,8 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
     yield from _about_new_agents(config)
     yield from _about_calendar(base, config)
     yield from _about_allocations(base, config)
+    if config.org.trust:
+        yield from problems_of_trust(config.org.trust, survey_agents(base).agents, config)
     if config.org.gates:
         asking = (agent for agent in survey_agents(base).agents.values() if takes_turns(agent, config))
         keys = {key for agent in asking for key in _keys_of(agent)}

@@ -127,3 +127,20 @@ def test_why_finds_what_a_tracked_turn_saw_and_says_nothing_of_trust_elsewhere(
     plain = json.loads(lemming("why", newest(base, "ada").id, "--json").out)
     assert [one["name"] for one in plain["target"]["turn"]["saw"]] == [said.id]
     assert "trust" not in json.loads(lemming("why", newest(base, "post").id, "--json").out)
+
+
+def test_validate_names_rules_that_are_about_nobody_or_come_too_late(base: Path, lemming: Lemming) -> None:
+    when = {"field": "verified.token", "op": "exists"}
+    rules = [
+        {"from": "adda", "is": "known"},
+        {"from": "ada", "when": when, "is": "known"},
+        {"from": "po*", "is": "known"},
+        {"from": "post", "is": "outside"},
+        {"from": "eve", "is": "agent"},
+    ]
+    tracked(base, resume("ada"), trust={"rules": rules})
+    told = lemming("validate").err
+    assert 'did you mean "ada"' in told
+    assert 'no channel speaks for "ada"' in told
+    assert 'an earlier rule ("po*") is about all of these' in told
+    assert '"eve"' not in told
