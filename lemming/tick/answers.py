@@ -341,7 +341,7 @@ class JournaledAnswers:
         request = question(inputs, entry, call, messages, schema)
         if inputs.images and entry.images:
             request = self._with_images(request)
-        if self._limits or self._snapshot.pauses.may_be(self._name):
+        if self._limits or not self._snapshot.pauses.is_clear(self._name):
             asked = key or inputs.agent.model.key, entry, request
             look = partial(look_before, self._snapshot, self._limits, *asked)
             self._verdicts += self._runtime.may_ask(look)

@@ -9,36 +9,48 @@ from lemming.agents import RESUME_LIMIT_BYTES, Survey
 from lemming.config import ORG_FILE, Config
 from lemming.files import fs
 from lemming.files.jsontext import parse
-from lemming.organisation import OrgPath
+from lemming.organisation import Organisation
 from lemming.tick.plan import said_of_pause
 
 _CLOCKS_APART_NS = 2_000_000_000
 """The clock of a file system may be behind that of the process by less."""
 
+_Stamp = tuple[int, int]
+"""When a file was changed last, and which it is: one that is put in its place is another."""
+
+
+class _Opened:
+    """The files of an organisation that were opened lately, by agent, and said nothing of a pause."""
+
+    def __init__(self, _: Organisation) -> None:
+        self.clear: dict[str, tuple[_Stamp, _Stamp]] = {}
+
 
 class Pauses:
     """What files say of pauses now. One that has not changed since the tick looked at it is not opened."""
 
-    def __init__(self, base: OrgPath, config: Config, survey: Survey, began_ns: int) -> None:
-        self._base, self._of_all, self._of_one = base, config.org.paused, survey.paused
+    def __init__(self, org: Organisation, config: Config, survey: Survey, began_ns: int) -> None:
+        self._base, self._of_all, self._of_one = org.base, config.org.paused, survey.paused
         self._since_ns = began_ns - _CLOCKS_APART_NS
-        self._known: dict[str, tuple[int, str]] = {}
+        self._clear = org.own(_Opened).clear
 
-    def may_be(self, agent: str) -> bool:
-        """Return whether an agent may be paused now: for most it takes two looks to know that it is not."""
+    def is_clear(self, agent: str) -> bool:
+        """Return whether an agent is not paused: for most it takes two looks to know that."""
         if self._of_all or agent in self._of_one:
-            return True
+            return not self.why(agent)
         try:
-            changed_ns = os.stat(f"{self._base}/{ORG_FILE}").st_ctime_ns
-        except OSError:  # there need not be one
-            changed_ns = 0
-        try:
-            return (
-                max(changed_ns, os.stat(f"{self._base}/{paths.resume_file(agent)}").st_ctime_ns)
-                >= self._since_ns
-            )
+            of_all = os.stat(f"{self._base}/{ORG_FILE}")
+            own = os.stat(f"{self._base}/{paths.resume_file(agent)}")
         except OSError:
+            return not self.why(agent)
+        stamps = (of_all.st_ctime_ns, of_all.st_ino), (own.st_ctime_ns, own.st_ino)
+        is_old = of_all.st_ctime_ns < self._since_ns and own.st_ctime_ns < self._since_ns
+        if is_old or self._clear.get(agent) == stamps:
             return True
+        if self.why(agent):
+            return False
+        self._clear[agent] = stamps
+        return True
 
     def why(self, agent: str) -> str:
         """Return how a person is told that an agent is paused; empty when it is not."""
@@ -51,17 +63,10 @@ class Pauses:
         """Return what a file says of a pause; `before`: what it said, which holds while it cannot be read."""
         path = f"{self._base}/{file}"
         try:
-            changed_ns = os.stat(path).st_ctime_ns
-            if changed_ns < self._since_ns:
+            if os.stat(path).st_ctime_ns < self._since_ns:
                 return before
-            if (known := self._known.get(file)) is None or known[0] != changed_ns:
-                known = self._known[file] = changed_ns, _pause_in(path)
-            return known[1]
-        except (OSError, ValueError):
+            raw = fs.read_bytes(path, RESUME_LIMIT_BYTES)
+            found = parse(raw, limit_bytes=RESUME_LIMIT_BYTES, allow_bom=True).get("paused", "")
+        except (OSError, ValueError, AttributeError):
             return before
-
-
-def _pause_in(path: str) -> str:
-    plain = parse(fs.read_bytes(path, RESUME_LIMIT_BYTES), limit_bytes=RESUME_LIMIT_BYTES, allow_bom=True)
-    found = plain.get("paused", "") if isinstance(plain, dict) else ""
-    return found if isinstance(found, str) else ""
+        return found if isinstance(found, str) else before

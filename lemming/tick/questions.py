@@ -41,8 +41,8 @@ def look_before(
     snapshot: Snapshot, limits: TurnSpending | None, key: str, entry: ModelEntry, request: Request
 ) -> Iterator[GateVerdict]:
     """Yield what gates say of a question to the model of a key; raise `Paused`, or `LimitReached`."""
-    if why := snapshot.pauses.why(request.agent):
-        raise Paused(why, hint="`lemming resume` ends it")
+    if not snapshot.pauses.is_clear(request.agent):
+        raise Paused(snapshot.pauses.why(request.agent), hint="`lemming resume` ends it")
     if limits is not None:
         yield from limits.look(request.step, key, entry, request)
 
