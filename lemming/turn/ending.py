@@ -113,7 +113,7 @@ def _waiting_reason(draft: Draft) -> str:
         return draft.held_up
     if draft.only_asks:
         asked = sorted({name for entry in draft.standing for name in entry.targets})
-        return f"nothing is shown before {', '.join(asked)} let it in"
+        return f"nothing is shown before {' or '.join(asked)} decides"
     if open_asked := [asked for begun in _requests_after(draft)[1][-1:] for asked in begun.open]:
         return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
     if draft.held_up or draft.left:
@@ -154,9 +154,10 @@ def _state_after(
     if draft.judging:
         state.judged = round(state.judged + spending(draft.judging)["credits"], 6)
     state.passed_on = round(state.passed_on + sum(passed_on), 6)
-    used_before = inputs.ahead["used"] if inputs.ahead else state.leave_used
-    used_now = (leave["entry"] for leave, is_outside in draft.leave_used if holds_all or is_outside)
-    state.leave_used = (*used_before, *used_now)
+    if inputs.ahead or draft.leave_used:
+        used_before = inputs.ahead["used"] if inputs.ahead else state.leave_used
+        used_now = (leave["entry"] for leave, is_outside in draft.leave_used if holds_all or is_outside)
+        state.leave_used = (*used_before, *used_now)
     if state.soft_cap_warned or inputs.warned:
         state.soft_cap_warned = has_reached_soft_cap(inputs.allocation, state.credits)
     return state

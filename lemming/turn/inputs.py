@@ -212,7 +212,8 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
 
 
 def _is_due_always(wake: Wake, state: AgentState) -> bool:
-    return wake == "always" and not any(begun.waits_for_leave for begun in state.requests)
+    waits = state.requests and any(begun.waits_for_leave for begun in state.requests)
+    return wake == "always" and not waits
 
 
 class _Found(NamedTuple):

@@ -48,7 +48,7 @@ def test_an_entry_waits_until_a_person_lets_it_in_and_nobody_pays_for_that(tmp_p
     turn = tick(base)
     assert turn
     assert (turn.status, turn.end, turn.calls) == ("waiting", "waits", 0)
-    assert turn.reason == "nothing is shown before human let it in"
+    assert turn.reason == "nothing is shown before human decides"
     (request,) = requests(base)
     assert SECRET not in json.dumps(request.payload)
     assert request.payload["call"]["args"] == {"entry": "web/00000002_hi"}

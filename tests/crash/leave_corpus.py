@@ -10,9 +10,11 @@ from parts import by_hand, call, remembers
 from lemming.messages import entry_id
 from lemming.testing import make_org, resume, say
 
+LIMIT = {"at": "spend", "then": "ask", "credits": 1, "per": "agent"}
+
 
 def leave(base: Path, org: dict[str, Any]) -> None:
-    """Files that need leave, of which one changes meanwhile, and two strangers of whom one is let in."""
+    """Files that need leave, of which one changes meanwhile; two strangers, one let in; a limit, raised."""
     writes = [call("file_write", path=f"shared/{name}.txt", content=f"{name}\n") for name in "abc"]
     files = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
     may = {"read_outboxes": ["human"], "tools": ["file_write"], "file_access": files}
@@ -28,6 +30,7 @@ def leave(base: Path, org: dict[str, Any]) -> None:
         resume("cyd", permissions=may),
         resume("dan", permissions=may, schedule={"wake": "changed"}),
         resume("eve", permissions={"read_outboxes": ["web", "human"]}, schedule={"wake": "addressed"}),
+        resume("gil", permissions={"read_outboxes": ["human"]}, gates=[LIMIT]),
         resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]}),
         resume("web", model={"key": "human"}, permissions={"read_outboxes": []}),
         org={**org, "gates": gates},
@@ -54,6 +57,7 @@ def leave(base: Path, org: dict[str, Any]) -> None:
         decision = "deny" if number else "approve"
         asks = entry_id(1, "eve", number)
         by_hand(base, "human", 2, f"in{number}", kind="response", reply_to=asks, decision=decision)
+    by_hand(base, "human", 3, "more", kind="response", reply_to=entry_id(2, "gil", 0), decision="approve")
     again = entry_id(3, "ada", 0)
     by_hand(base, "human", 4, "d", kind="response", reply_to=again, decision="approve")
 
