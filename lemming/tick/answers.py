@@ -83,7 +83,7 @@ class JournaledAnswers:
         self._name = inputs.agent.name
         self._limits, self._verdicts = limits, list[GateVerdict]()  # of the question under way
         limit = inputs.agent.turn.deadline_s
-        self._tracing = tracing_of(snapshot, inputs)
+        self._tracing = tracing_of(snapshot, inputs) if inputs.trust else None
         self._ends = time.monotonic() + limit if limit else math.inf
         for record in journal.records_of(self._name):
             match record:

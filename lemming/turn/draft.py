@@ -88,7 +88,7 @@ class Draft:
         self.standing: list[OutboxEntry] = []  # what it asks so, after its own entries
         self.stopped_by: ToolError | None = None
         self.held_up = ""  # why no more may be asked, where that is not for its credits
-        self.tracked = trust_of_turn(inputs)
+        self.tracked = trust_of_turn(inputs) if inputs.trust else None
         self.own: Own | None = None  # where what replies write is judged before it leaves
         self.judging: list[Answer] = []  # of the answers, those of judges
         self.judgements: list[Judgement] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Any
 
 from lemming.mail.tasks import Ended
@@ -15,9 +16,8 @@ NOTHING: Mapping[str, str] = {}
 class Labels:
     """The labels of a prompt whose parts are not told apart: there are none."""
 
-    def line(self, entry: OutboxEntry) -> str:
-        """Return an entry on one line."""
-        return entry.line
+    line: Callable[[OutboxEntry], str] = staticmethod(attrgetter("line"))
+    """Returns an entry on one line; of a plain prompt without a call of its own."""
 
     def entry(self, entry: OutboxEntry) -> Json:
         """Return an entry as JSON values."""
@@ -56,8 +56,9 @@ class TrustLabels(Labels):
 
     def __init__(self, of_entry: Callable[[OutboxEntry], str], memories: Mapping[str, str], own: str) -> None:
         self._of_entry, self._memories, self._own = of_entry, memories, own
+        self.line = self._line
 
-    def line(self, entry: OutboxEntry) -> str:
+    def _line(self, entry: OutboxEntry) -> str:
         """Return an entry on one line, which begins with how far it is trusted."""
         return f'{{"trust": "{self._of_entry(entry)}", {entry.line[1:]}'
 

@@ -210,7 +210,7 @@ def _situation(seen: Seen) -> str:
     else:
         below = _asked_sections(seen) if seen.agent.turn.take == "all" else []
         apart = {id(entry) for entry in (*seen.asked, *_answers(seen))}
-        new = "\n".join([line(entry) for entry in inbox.unread if id(entry) not in apart])
+        new = "\n".join(map(line, [entry for entry in inbox.unread if id(entry) not in apart]))
         below.append((f"New entries in your inbox, oldest first{more}", new, "none"))
     left_out = _left_out(seen.left_out) if seen.left_out and not seen.task else ""
     before = f"Entries you have seen before, or addressed to others{left_out}"
