@@ -5,7 +5,7 @@ Which decisions there are stands in the journal with the turn's inputs, before a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from lemming.contract import ToolCall
@@ -21,6 +21,8 @@ from lemming.turn.team import answered_results
 Json = dict[str, Any]
 VALUES_LIMIT_BYTES = 64 << 20
 NOT_YET = "(it is made as this turn begins)"
+Tell = Callable[[Task | None], tuple[list[Mapping[str, Any]], Json]]
+"""Tells, of what a turn is for, the results that its prompt shows, and what was decided (`told_of`)."""
 
 
 def told_of(

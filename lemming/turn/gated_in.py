@@ -19,6 +19,7 @@ from lemming.memory import Memories
 from lemming.messages import OutboxEntry, read_outbox_entries
 from lemming.trust.authors import Authors, channels_among
 from lemming.trust.order import AGENT
+from lemming.turn.decided import Tell
 from lemming.turn.opening import Surroundings
 
 SAID_BEFORE = 200
@@ -54,6 +55,7 @@ class InGates:
         self._ask = asking(tuple(plugins))
         self._earlier: set[str] = set()
         self._entries: dict[str, OutboxEntry] = {}
+        self._results: dict[int, tuple[Mapping[str, Any], Mapping[str, Any]]] = {}
         self.verdicts: list[dict[str, Any]] = []
 
     def inbox(self, inbox: Inbox) -> Inbox:
@@ -125,7 +127,13 @@ class InGates:
 
     def results(self, results: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
         """Return results of earlier calls as they may be shown."""
-        return [{**result, "output": self._result(result)} for result in results]
+        return [*map(self._as_passed, results)]
+
+    def _as_passed(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a result as it may be shown; the very same one is looked at once."""
+        if id(result) not in self._results:
+            self._results[id(result)] = result, {**result, "output": self._result(result)}
+        return self._results[id(result)][1]
 
     def _result(self, result: Mapping[str, Any]) -> Any:
         told = {"tool": result["tool"], **self._trust(result.get("trust", AGENT))}
@@ -162,14 +170,14 @@ class InGates:
 
 
 class ToShow(NamedTuple):
-    """What a turn is to be shown, before it is put into a prompt."""
+    """What a turn is to be shown, before it is put into a prompt; its results once the rest has passed."""
 
     task: Task | None
     inbox: Inbox
     asked: list[OutboxEntry]
     memories: Memories
     context: list[tuple[str, str]]
-    results: list[Mapping[str, Any]]
+    tell: Tell
 
 
 def in_gates(now: Surroundings, agent: Agent, rules: Sequence[Rule], lets_in: LetsIn = nobody) -> InGates:
@@ -207,12 +215,28 @@ def look_at_shown(
     if not (of_showing := rules_at(rules, "in")):
         return shown, told
     gates = in_gates(now, agent, of_showing, lets_in)
+    task = gates.task(shown.task) if shown.task else None
+
+    def tell(_: Task | None) -> tuple[list[Mapping[str, Any]], dict[str, Any]]:
+        results, decided = shown.tell(_as_answered(shown.task, task))
+        if "results" in decided:
+            decided = {**decided, "results": gates.results(decided["results"])}
+        return gates.results(results), decided
+
     passed = ToShow(
-        task=gates.task(shown.task) if shown.task else None,
+        task=task,
         inbox=gates.inbox(shown.inbox),
         asked=[*map(gates.entry, shown.asked)],
         memories=gates.memories(shown.memories),
         context=gates.files(shown.context),
-        results=gates.results(shown.results),
+        tell=tell,
     )
     return passed, {**told, "verdicts": gates.verdicts}
+
+
+def _as_answered(task: Task | None, passed: Task | None) -> Task | None:
+    """Return what a turn is for, its answers as gates let them pass, but for what persons decided."""
+    if task is None or passed is None:
+        return None
+    pairs = zip(task.asked, passed.asked, strict=True)
+    return task._replace(asked=[was if was.asked.leave is not None else now for was, now in pairs])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +37,7 @@ from lemming.schedule import Wake, due_by_clock
 from lemming.skills.guides import Guide, read_guides
 from lemming.times.words import said_in_full, said_of_due
 from lemming.turn.beforehand import given_to, judged_by, memory_shown, warnings_of
-from lemming.turn.decided import told_of
+from lemming.turn.decided import Tell, told_of
 from lemming.turn.labels import PLAIN
 from lemming.turn.news import changed, is_news
 from lemming.turn.opening import Opening, Openings, Surroundings
@@ -94,15 +95,16 @@ def gather(
         asked = [*tasks.shown_before(), *filter(tasks.asks, inbox.unread)]
     tracker = Tracker(now, agent, entry, memories, held) if settings.trust else None
     labels = tracker.labels if tracker else PLAIN
-    results, decided = told_of(task, state.results, entry.prompt, now.at, labels)
+    tell: Tell = partial(told_of, results=state.results, form=entry.prompt, at=now.at, labels=labels)
     gates: dict[str, Any] = {}
     if settings.gates or agent.gates:
         from lemming.turn.gated_in import ToShow, look_at_shown, nobody  # only where there are gates
 
-        offered = ToShow(task, inbox, asked, memories, context, results)
+        offered = ToShow(task, inbox, asked, memories, context, tell)
         lets_in = review.lets_in if review else nobody
         shown_to_it, gates = look_at_shown(now, agent, offered, state.leave_used, lets_in)
-        task, inbox, asked, memories, context, results = shown_to_it
+        task, inbox, asked, memories, context, tell = shown_to_it
+    results, decided = tell(task)
     recalled = ALL_OF_IT
     if agent.memory:
         recalled = recall(agent, entry, task, inbox, memories, labels)
