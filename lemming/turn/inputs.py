@@ -102,10 +102,9 @@ def gather(
 
         offered = ToShow(task, inbox, asked, memories, context, tell)
         lets_in = review.lets_in if review else nobody
-        shown_to_it, gates = look_at_shown(now, agent, offered, state.leave_used, lets_in)
-        task, inbox, asked, memories, context, tell = shown_to_it
-    results, decided = tell(task)
-    recalled = ALL_OF_IT
+        offered, gates = look_at_shown(now, agent, offered, state.leave_used, lets_in)
+        task, inbox, asked, memories, context, tell = offered
+    (results, decided), recalled = tell(task), ALL_OF_IT
     if agent.memory:
         recalled = recall(agent, entry, task, inbox, memories, labels)
         task, inbox = recalled.task, recalled.inbox
