@@ -168,7 +168,8 @@ def _end_of(use: ToolUse) -> str:
     if use.success is None:
         return painted("not finished", "yellow")
     head = painted("ok", "green") if use.success else painted("failed", "red")
-    return f"{head}  {one_line(use.output, 400)}"
+    leave = f"  (leave of {use.leave['by']}: {use.leave['entry']})" if use.leave else ""
+    return f"{head}  {one_line(use.output, 400)}{leave}"
 
 
 def _args(use: ToolUse) -> str:

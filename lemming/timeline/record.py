@@ -6,6 +6,7 @@ changed. What its answers led to is what `take_turn` makes of them. Format: docs
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -69,7 +70,8 @@ class ToolUse:
     """One tool call. `success` is None and `outcome` empty while its end is not recorded; `args` is None when
     nothing tells them.
 
-    `is_unknown`: the engine died while it ran, so it may or may not have happened.
+    `is_unknown`: the engine died while it ran, so it may or may not have happened. `leave`: who gave it, by
+    which entry.
     """
 
     index: int
@@ -82,6 +84,7 @@ class ToolUse:
     is_unknown: bool = False
     outcome: Literal[Outcome, ""] = ""
     code: str = ""
+    leave: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -317,6 +320,7 @@ def _tools(records: list[Record], retaken: Retaken | None) -> list[ToolUse]:
                     is_unknown=result.outcome == "interrupted",
                     outcome=result.outcome,
                     code=OUTCOME_CODES[result.outcome],
+                    leave=record.leave,
                 )
     first = max(uses, default=-1) + 1
     left = enumerate(retaken.not_begun if retaken else [], first)

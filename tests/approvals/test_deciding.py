@@ -120,6 +120,20 @@ def test_what_is_wrong_is_said_and_nothing_is_decided(
     assert len(waiting(base)) == 1
 
 
+def test_who_gave_leave_is_told_of_the_tick_and_of_what_the_call_wrote(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = make(tmp_path, {"tool": "file_write", "args": {"path": "a.txt", "content": "one\n"}})
+    tick(base)
+    lemming(base, "approve", "1/ada/0")
+    tick(base)
+    capsys.readouterr()
+    lemming(base, "tick", "2")
+    assert "(leave of human: human/00000002_" in capsys.readouterr().out
+    lemming(base, "why", "agents/ada/workspace/a.txt")
+    assert "with the leave of human: human/00000002_" in capsys.readouterr().out
+
+
 def test_a_plan_that_is_proposed_is_approved_with_the_same_command(tmp_path: Path) -> None:
     schema = {
         "type": "object",

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from collections.abc import Mapping
 from hashlib import sha256
 from pathlib import Path
 
 from lemming import paths
 from lemming.errors import UsageError
+from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.seen import turn_of_tree
 from lemming.timeline.why.things import CHANGED, Thing, TracedTurn, lost_ticks, read_file, thing_at, unwritten
 from lemming.timeline.why.writings import Write, Writings
@@ -96,7 +98,14 @@ def _find_target(writings: Writings, target: str) -> Thing:
         thing.remark = _why_gone(writings, path, write.moment[0])
     elif sha256(here).hexdigest() != write.digest:
         thing.remark = ", or ".join([CHANGED, *_other_hands(writings, thing, write)])
+    elif (turn := writings.turn(write.moment[0], write.agent)) and (leave := _leave_for(turn, path)):
+        thing.remark = f"with the leave of {leave['by']}: {leave['entry']}"
     return thing
+
+
+def _leave_for(turn: TurnRecord, path: str) -> Mapping[str, str]:
+    """Return the leave with which the last call of a turn was made that wrote a file; empty: none."""
+    return next((use.leave for use in reversed(turn.tools) if path in use.files), {})
 
 
 def _why_gone(writings: Writings, path: str, written: int) -> str:
