@@ -134,6 +134,8 @@ class Gate:
             raise Misfit(f'"tool" and "class" are for gates at "call" and "result", not at "{self.at}"')
         if self.args and self.at not in OF_TOOLS:
             raise Misfit(f'"args" is for gates at "call" and "result", not at "{self.at}"')
+        if self.dedupe and self.at in OF_TOOLS:
+            raise Misfit(f'"dedupe" is for gates at "in" and "out", not at "{self.at}"')
         self._check_limit(found)
         if self.by:
             judge_named(self.by)
