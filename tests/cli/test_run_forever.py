@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from terminal import Lemming, read_until, start
 
+from lemming.cli import run
 from lemming.engine import load_tick
 from lemming.testing import make_org, resume, say
 
@@ -90,6 +91,7 @@ def test_a_stopped_tick_is_told_in_json_and_continued_by_the_next_run(base: Path
 def _org_that_waits_for_an_answer(base: Path) -> Path:
     """Make an organisation whose model answers what is written into the pipe that is returned."""
     make_org(base, resume("ada"), resume("bob"), models={"scripted": _program("cat", "answer")})
+    assert run(["-C", str(base), "trust", "--yes"]) == 0  # a program answers
     os.mkfifo(base / "answer")
     return base / "answer"
 

@@ -27,6 +27,7 @@ LOOKS = [
     "models show", "mcp list", "export a2a", "history", "show 1", "diff 1 2", "validate", "validate ada",
     "doctor", "verify", "replay", "schema resume", "trust", "run-once --dry-run", "service --print", "repair",
     "prune", "rewind 1", "upgrade", "mcp serve --help",
+    "gates list", "gates explain ada shell command=ls", "gates reach ada", "gates standard",
 ]  # fmt: skip
 WAIT = [
     "run-once", "run-forever --max-ticks 1", "serve", "ask ada hello", "tools call trap", "mcp test",

@@ -95,7 +95,7 @@ def test_what_a_call_gave_is_withheld_when_its_judge_does_not_pass_it(base: Path
 
 
 @pytest.mark.parametrize("at", ["out", "call", "result"])
-@pytest.mark.parametrize("judge", [{"error": "Unavailable"}, {"reply": "fine"}])
+@pytest.mark.parametrize("judge", [{"error": "RequestRejected"}, {"reply": "fine"}])
 def test_a_judge_that_gives_no_verdict_lets_nothing_pass(base: Path, at: str, judge: dict[str, Any]) -> None:
     """Whatever the gate would do with what did not pass: one that breaks blocks."""
     again = {"contains": "not a valid reply", **judge}

@@ -157,7 +157,7 @@ def test_a_memory_that_was_there_before_is_there_again(base: Path) -> None:
 @pytest.mark.parametrize(
     ("judge", "why"),
     [
-        ({"error": "Unavailable"}, "the script says so"),
+        ({"error": "RequestRejected"}, "the script says so"),
         ({"reply": "it is fine"}, "not one JSON object"),
         ({"reply": {"passes": "yes", "reason": ""}}, "boolean"),
         ({"reply": 'The draft says {"passes": true, "reason": ""}, but it is poor.'}, "not one JSON object"),
@@ -233,7 +233,7 @@ def test_however_a_turn_ends_what_leaves_is_judged(
 
 
 def test_a_draft_that_nobody_writes_again_stays_what_it_was(base: Path) -> None:
-    turn = turn_of(base, BAD, {"contains": SENT_BACK, "error": "Unavailable"}, DRAFT)
+    turn = turn_of(base, BAD, {"contains": SENT_BACK, "error": "RequestRejected"}, DRAFT)
     assert (turn.status, texts(base), entries(base)[0]["tags"]) == ("done", ["short"], ["unverified"])
     assert any("not written again" in remark for remark in turn.remarks)
 

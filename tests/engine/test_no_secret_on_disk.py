@@ -220,7 +220,7 @@ def org(tmp_path: Path) -> Path:
         base,
         ada,
         resume("bob"),
-        models={"obeying": {"provider": "obeying"}, "acting": {"provider": "acting"}},
+        models={"obeying": {"provider": "obeying", "attempts": 2}, "acting": {"provider": "acting"}},
         org={"tool_files": ["tools/*.py"], "history": "git"},
     )
     (base / "tools").mkdir()
