@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from terminal import Lemming, read_until, start
 
-from lemming.cli import run
 from lemming.engine import load_tick
 from lemming.testing import make_org, resume, say
 
@@ -47,7 +46,7 @@ def test_a_signal_in_a_pause_ends_it_at_once_with_0(base: Path) -> None:
 @pytest.mark.parametrize(("number", "status"), STOP_SIGNALS)
 def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, status: int) -> None:
     answer = _org_that_waits_for_an_answer(base)
-    with start("-C", str(base), "run-once") as process:
+    with start("-C", str(base), "run-once", "--trust") as process:
         with answer.open("w") as model:  # opens when the model is asked
             process.send_signal(number)
             read_until(process.stderr, "stopping after the turns under way")
@@ -62,7 +61,7 @@ def test_the_first_signal_lets_the_running_turn_end(base: Path, number: int, sta
 @pytest.mark.parametrize(("number", "status"), STOP_SIGNALS)
 def test_the_second_signal_ends_it_at_once(base: Path, number: int, status: int) -> None:
     answer = _org_that_waits_for_an_answer(base)
-    with start("-C", str(base), "run-once") as process, answer.open("w"):
+    with start("-C", str(base), "run-once", "--trust") as process, answer.open("w"):
         process.send_signal(number)
         read_until(process.stderr, "stopping after the turns under way")
         process.send_signal(number)
@@ -71,7 +70,7 @@ def test_the_second_signal_ends_it_at_once(base: Path, number: int, status: int)
 
 def test_a_stopped_tick_is_told_in_json_and_continued_by_the_next_run(base: Path, lemming: Lemming) -> None:
     answer = _org_that_waits_for_an_answer(base)
-    with start("-C", str(base), "run-forever", "--json") as process:
+    with start("-C", str(base), "run-forever", "--trust", "--json") as process:
         with answer.open("w") as model:
             process.send_signal(signal.SIGINT)
             read_until(process.stderr, "stopping after the turns under way")
@@ -91,7 +90,6 @@ def test_a_stopped_tick_is_told_in_json_and_continued_by_the_next_run(base: Path
 def _org_that_waits_for_an_answer(base: Path) -> Path:
     """Make an organisation whose model answers what is written into the pipe that is returned."""
     make_org(base, resume("ada"), resume("bob"), models={"scripted": _program("cat", "answer")})
-    assert run(["-C", str(base), "trust", "--yes"]) == 0  # a program answers
     os.mkfifo(base / "answer")
     return base / "answer"
 
