@@ -38,7 +38,7 @@ SEEN: dict[At, Collection[str]] = {
     "call": {*_CALL, "writes", "own", "agent", "tick", "trust"},
     "result": {*_CALL, "success", "outcome", "output", "agent", "tick", "trust"},
     "out": {*_ENTRY, "target", "leaves", *_COMMON},
-    "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars"},
+    "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars", "trust"},
 }
 """What conditions see at each place; `trust` where it is tracked."""
 

@@ -343,7 +343,7 @@ class JournaledAnswers:
             request = self._with_images(request)
         if self._limits or not self._snapshot.pauses.is_clear(self._name):
             asked = key or inputs.agent.model.key, entry, request
-            look = partial(look_before, self._snapshot, self._limits, *asked)
+            look = partial(look_before, self._snapshot, self._limits, self._tracing, *asked)
             self._verdicts += self._runtime.may_ask(look)
         try:
             with self._runtime.waiting():

@@ -14,6 +14,7 @@ from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.gates.gate import GateVerdict
+    from lemming.tick.traced import Tracing
     from lemming.tick.turn_limits import TurnSpending
 
 
@@ -38,13 +39,18 @@ def question(
 
 
 def look_before(
-    snapshot: Snapshot, limits: TurnSpending | None, key: str, entry: ModelEntry, request: Request
+    snapshot: Snapshot,
+    limits: TurnSpending | None,
+    tracing: Tracing | None,
+    key: str,
+    entry: ModelEntry,
+    request: Request,
 ) -> Iterator[GateVerdict]:
     """Yield what gates say of a question to the model of a key; raise `Paused`, or `LimitReached`."""
     if not snapshot.pauses.is_clear(request.agent):
         raise Paused(snapshot.pauses.why(request.agent), hint="`lemming resume` ends it")
     if limits is not None:
-        yield from limits.look(request.step, key, entry, request)
+        yield from limits.look(request.step, key, entry, request, trust=tracing.word if tracing else "")
 
 
 def _seed(agent: str, tick: int, call: int) -> int:

@@ -85,15 +85,18 @@ class TurnSpending:
         count = len(self._tick.snapshot.plan.order)
         return Amount(*(max(mine, all_ / count) for mine, all_ in zip(self._most, left, strict=True)))
 
-    def look(self, call: int, key: str, entry: ModelEntry, request: Request) -> Iterator[GateVerdict]:
+    def look(
+        self, call: int, key: str, entry: ModelEntry, request: Request, *, trust: str = ""
+    ) -> Iterator[GateVerdict]:
         """Yield what gates say of a call about to be made; raise `LimitReached` when it may not be.
 
-        `key` is that of the model to be asked.
+        `key` is that of the model to be asked, `trust` how far the turn is trusted, where that is tracked.
         """
         if entry.provider in NO_MODELS or key not in self._tick.snapshot.config.models:
             return  # what answers is no model: a plan, the clock, a program that judges
         asked = _Asked.of(key, entry, request)
         facts = {"agent": self._name, "call": call, "request": self.request, **asked.facts}
+        facts |= {"trust": trust} if trust else {}
         for rule in self._rules:
             then = rule.gate.then
             try:

@@ -380,3 +380,19 @@ def test_gates_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
     turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
     assert [used["outcome"] for used in turns["ada"].tools] == ["refused", "ok"]
     assert [used["outcome"] for used in turns["bob"].tools] == ["ok", "ok"]
+
+
+def test_limits_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
+    low = {"field": "trust", "op": "is", "value": "outside"}
+    settings = {
+        "gates": [{"at": "spend", "when": low, "then": "block"}],
+        "trust": {"rules": [{"from": "eve", "is": "outside"}]},
+    }
+    people = [resume(name, model={"key": "human"}) for name in ("eve", "kim")]
+    make_org(
+        base, resume("ada"), resume("bob", permissions={"read_outboxes": ["kim"]}), *people, org=settings
+    )
+    assert run(["-C", str(base), "send", "--as", "eve", "spend it all"]) == 0
+    turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
+    assert (turns["ada"].calls, turns["bob"].calls) == (0, 1)
+    assert [it.turns for it in replay(base, [1])] == [2]
