@@ -52,7 +52,7 @@ from lemming.journal.records import (
 )
 from lemming.messages import EntryName, read_entry
 from lemming.organisation import OrgPath
-from lemming.report import EntryWritten, TickReport, TurnReport
+from lemming.report import EntryWritten, TickReport, ToolUsed, TurnReport
 
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow"}
 _SHORTEST_TEXT = 30
@@ -342,8 +342,14 @@ def _cost_of(turn: TurnReport) -> str:
 
 
 def _besides_entries(turn: TurnReport) -> str:
-    parts = [f"{tool['tool']}{'' if tool['success'] else ' (refused or failed)'}" for tool in turn.tools]
+    parts = [f"{tool['tool']}{_how_it_went(tool)}" for tool in turn.tools]
     if turn.memory:
         parts.append(f"remembered {', '.join(turn.memory)}")
     parts += turn.remarks
     return one_line("; ".join(parts), 300)
+
+
+def _how_it_went(tool: ToolUsed) -> str:
+    if tool["success"]:
+        return ""
+    return " (waits)" if tool.get("outcome") == "pending" else " (refused or failed)"
