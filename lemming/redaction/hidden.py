@@ -31,8 +31,9 @@ _TO_STANDARD = str.maketrans("-_", "+/")
 def texts_in(text: str) -> Iterator[tuple[str, Place]]:
     """Yield what a text may hold in disguise, and how to find it there again.
 
-    >>> [inner for inner, _ in texts_in("%68ush and 68757368687573682068757368")]
-    ['hush and 68757368687573682068757368', 'hushhush hush']
+    >>> found = [inner for inner, _ in texts_in("%68ush and 68757368687573682068757368")]
+    >>> "hush and 68757368687573682068757368" in found, "hushhush hush" in found
+    (True, True)
     """
     if _IS_ESCAPED.search(text):
         yield _unescaped(text)

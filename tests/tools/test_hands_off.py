@@ -209,7 +209,7 @@ def test_no_command_changes_any_of_it(tmp_path: Path, sandbox: Sandbox) -> None:
     assert contents(desk.base) == before
 
 
-USERS = ("test_shell_tool.py", "test_shell_limits.py", "test_confine.py", "test_which_sandbox.py")
+USERS = ("test_shell_tool.py", "test_confine.py", "test_which_sandbox.py")
 
 
 @pytest.mark.crash
