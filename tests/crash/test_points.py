@@ -92,8 +92,8 @@ def looks(error: str) -> list[Trial]:
 
 def twice() -> list[Trial]:
     def tally(name: str) -> Tally:
-        # All pairs would be thousands: every recovery point of every thirteenth end.
-        return survives_twice(name, "turn", lambda number: number % 13 == 5, sample(name, "twice"))
+        # All pairs would be thousands: every recovery point of every 37th end.
+        return survives_twice(name, "turn", lambda number: number % 37 == 5, sample(name, "twice"))
 
     return [
         Trial("killed, and its recovery too, turn", case.name, lambda name=case.name: tally(name))  # type: ignore[misc]
