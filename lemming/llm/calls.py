@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from lemming.deadlines import LeftBehind, run_on_thread
-from lemming.errors import LemmingError, ProviderError, RequestRejected, TimedOut
+from lemming.errors import DiskError, LemmingError, ProviderError, RequestRejected, TimedOut
 from lemming.llm.in_words import in_words
 from lemming.plugins.errors import provider_error
 from lemming.providers import LLMProvider, Reply, Request
@@ -42,13 +42,14 @@ def ask(provider: LLMProvider, request: Request, hear: Callable[[str], object] |
 
 
 def guarded(work: Callable[[], T], name: str) -> T:
-    """Return what work with a provider returns; raise a redacted `ProviderError` and nothing else.
-
+    """Return what work with a provider returns; raise a redacted `ProviderError`, or a `DiskError` of our own.
     `name` says who was asked. Ctrl-C passes through.
     """
     try:
         return work()
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a model call
+    except (Exception, SystemExit) as error:
+        if isinstance(error, DiskError) and not error.concerns_one_file:
+            raise  # the organisation's disk: it says nothing about the model
         # No chain: the SDK's own exceptions hold whole answers and request headers.
         raise _as_provider_error(error, name) from None
 

@@ -15,6 +15,7 @@ from lemming.config import Config
 from lemming.errors import ConfigError
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
+from lemming.files.refusals import require_about_one_file
 from lemming.organisation import Organisation
 from lemming.schedule import Wake
 from lemming.verification import JudgedBy, Then, WhoJudges, judge_named
@@ -292,6 +293,7 @@ def read_plan(org: Organisation, agent: str) -> Document[AgentPlan]:
     try:
         reading = org.files.reading(file, lambda raw: plan_in(raw, file), limit_bytes=PLAN_LIMIT_BYTES)
     except OSError as error:
+        require_about_one_file(f"{org.base}/{file}", error)
         raise unreadable(file, error) from error
     outcome = reading.outcome
     if isinstance(outcome, Exception):
