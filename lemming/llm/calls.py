@@ -42,7 +42,7 @@ def ask(provider: LLMProvider, request: Request, hear: Callable[[str], object] |
 
 
 def guarded(work: Callable[[], T], name: str) -> T:
-    """Return what work with a provider returns; raise a redacted `ProviderError`, or a `DiskError` of our own.
+    """Return what work with a provider returns; raise a redacted `ProviderError`, or our own `DiskError`.
 
     `name` says who was asked. Ctrl-C passes through.
     """
