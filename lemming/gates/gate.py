@@ -7,7 +7,7 @@ one finding (`FINDINGS`) what it looks for there. Without one it concerns all th
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -18,7 +18,7 @@ from lemming.gates.limit import AMOUNTS, Per, window_of
 from lemming.kinds import ToolClass
 from lemming.patterns import is_among
 from lemming.verification import WhoJudges, judge_named
-from lemming.when import Predicate, predicate, problems_of
+from lemming.when import Predicate, fields_in, predicate, problems_of
 
 At = Literal["in", "call", "result", "out", "spend"]
 """Where a gate stands. `in`: what a turn is shown. `call`: a tool call. `result`: what it gave, before it is
@@ -34,6 +34,19 @@ FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check",
 CAN_REWRITE = frozenset({"redact", "max_length", "check"})
 OF_TOOLS = frozenset({"call", "result"})
 OF_SPENDING = frozenset({"", "check", "models"})
+
+
+_ENTRY = ("kind", "tags", "payload")
+_CALL = ("tool", "class", "args")
+_COMMON = ("what", "text", "key", "value", "agent", "tick", "trust")
+SEEN: dict[At, Collection[str]] = {
+    "in": {"from", "channel", "id", *_ENTRY, "label", "tool", *_COMMON},
+    "call": {*_CALL, "writes", "own", "agent", "tick", "trust"},
+    "result": {*_CALL, "success", "outcome", "output", "agent", "tick", "trust"},
+    "out": {*_ENTRY, "target", "leaves", *_COMMON},
+    "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars", "trust"},
+}
+"""The fields that conditions see at each place; `trust` where it is tracked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +199,11 @@ class Gate:
     def condition(self) -> Predicate:
         """Its `when` as a function."""
         return predicate(self.when) if self.when is not None else lambda _: True
+
+    @cached_property
+    def fields(self) -> frozenset[str]:
+        """The fields that its condition looks at, without what stands below them."""
+        return frozenset(it.partition(".")[0] for it in fields_in(self.when)) if self.when else frozenset()
 
     def concerns_tool(self, name: str, tool_class: str) -> bool:
         """Return whether a tool is one of those that it concerns."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from lemming.answer_schema import misfits
 from lemming.files.jsontext import compact, to_line
-from lemming.gates.gate import SETTLES, At, Gate, GateVerdict, Rule, Then
+from lemming.gates.gate import SEEN, SETTLES, At, Gate, GateVerdict, Rule, Then
 from lemming.patterns import is_among
 from lemming.plugins.errors import words_of
 
@@ -127,6 +127,14 @@ def look(
     return Looked(content, verdicts)
 
 
+def require_seen(gate: Gate, seen: Json) -> None:
+    """Raise `LookupError` for a gate whose condition looks at what is never there: it would never speak."""
+    if unseen := min(gate.fields.difference(SEEN[gate.at]), default=""):
+        raise LookupError(f'a gate at "{gate.at}" does not see "{unseen}"')
+    if "trust" in gate.fields and "trust" not in seen and seen.get("what") != "file":
+        raise LookupError('nobody tracks trust: "trust": {} in config/org.json')
+
+
 def digest_of(content: Any) -> str:
     """Return what tells a content from others."""
     return sha256(compact(content)).hexdigest()
@@ -154,6 +162,7 @@ def _finding(
     seen = facts(content)
     if (gate.tools or gate.classes) and not gate.concerns_tool(seen["tool"], seen["class"]):
         return None
+    require_seen(gate, seen)
     if not gate.condition(seen):
         return None
     match gate.finding:

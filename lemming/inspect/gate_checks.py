@@ -5,7 +5,7 @@ All of it is warnings: a gate may be there for what is yet to come. Only what is
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple, get_args
@@ -16,7 +16,7 @@ from lemming.config import ORG_FILE, Config, load_config
 from lemming.errors import ConfigError, Problem
 from lemming.files.jsontext import compact, nearest
 from lemming.gates.checks import checks_of
-from lemming.gates.gate import SETTLES, At, Gate, Rule, rules_of
+from lemming.gates.gate import SEEN, SETTLES, At, Gate, Rule, rules_of
 from lemming.kinds import MESSAGE_KINDS, ToolClass
 from lemming.mcp.offered import why_no_tool
 from lemming.mcp.settings import PREFIX
@@ -29,18 +29,6 @@ from lemming.turn.team import team_tools
 
 Json = dict[str, Any]
 CODE = "LMG-308"
-
-_ENTRY = ("kind", "tags", "payload")
-_CALL = ("tool", "class", "args")
-_COMMON = ("what", "text", "key", "value", "agent", "tick", "trust")
-SEEN: dict[At, Collection[str]] = {
-    "in": {"from", "channel", "id", *_ENTRY, "label", "tool", *_COMMON},
-    "call": {*_CALL, "writes", "own", "agent", "tick", "trust"},
-    "result": {*_CALL, "success", "outcome", "output", "agent", "tick", "trust"},
-    "out": {*_ENTRY, "target", "leaves", *_COMMON},
-    "spend": {"agent", "call", "request", "model", "provider", "credits", "dollars", "trust"},
-}
-"""What conditions see at each place; `trust` where it is tracked."""
 
 _WHAT: dict[At, tuple[str, ...]] = {
     "in": ("entry", "memory", "file", "result"),

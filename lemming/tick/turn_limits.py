@@ -22,7 +22,7 @@ from lemming.gates.limit import (
     limits_of,
     window_of,
 )
-from lemming.gates.look import WORDS
+from lemming.gates.look import WORDS, require_seen
 from lemming.journal.begun import Asked
 from lemming.llm.worst import most_tokens_in, size_of, worst_of
 from lemming.models import ModelEntry
@@ -100,6 +100,7 @@ class TurnSpending:
         for rule in self._rules:
             then = rule.gate.then
             try:
+                require_seen(rule.gate, facts)
                 why = self._finding(rule, asked, facts) if rule.gate.condition(facts) else None
             except Stopped:
                 raise

@@ -396,3 +396,16 @@ def test_limits_look_at_how_far_a_turn_is_trusted(base: Path) -> None:
     turns = {turn.agent: turn for turn in run_once(base, clock=FrozenClock()).turns}
     assert (turns["ada"].calls, turns["bob"].calls) == (0, 1)
     assert [it.turns for it in replay(base, [1])] == [2]
+
+
+@pytest.mark.parametrize(
+    ("field", "why"),
+    [("agnet", 'a gate at "call" does not see "agnet"'), ("trust", "nobody tracks trust")],
+)
+def test_a_gate_that_looks_at_what_is_never_there_blocks(base: Path, field: str, why: str) -> None:
+    """Misspelled, it would let everything pass."""
+    typo = {"at": "call", "when": {"field": field, "op": "is", "value": "outside"}, "then": "block"}
+    org(base, [], call("file_write", path="workspace/a.txt", content="x"), own=[typo])
+    turn = turn_of(base)
+    assert not (base / "agents/ada/workspace/a.txt").exists()
+    assert why in turn.verdicts[0]["why"]
