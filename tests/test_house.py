@@ -61,6 +61,8 @@ FLOORS = (
     {"open_to_run", "serving"},
     {"engine"},
     {"asking", "timeline"},
+    {"rehearsal"},
+    {"evals"},
     {"commands"},
     {"cli"},
     {"__main__", "reference"},
