@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -10,8 +9,8 @@ import typer
 from lemming.commands.changes import OneAgent, OnlyStat, show_changes
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org, require_folder
-from lemming.commands.screen import show_json
-from lemming.history.read import History
+from lemming.commands.screen import show_json, tell
+from lemming.timeline.unkept import past_states
 
 _PLACE = "A tick, a commit of `lemming history`, or `now`."
 
@@ -34,8 +33,11 @@ def diff(
     base = find_org(ctx)
     if agent is not None:
         require_folder(base, agent)
-    changes = History(Path(base)).changes_between(old, new, agent=agent or "")
+    past = past_states(base)
+    changes = past.changes_between(old, new, agent=agent or "")
     if not as_json:
+        if past.remark:
+            tell(past.remark)
         show_changes(changes, only_stat=only_stat)
         return
     facts = changes.as_json()

@@ -13,7 +13,7 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, show, show_json, tell
 from lemming.history.fork import Setting
 from lemming.history.fork import fork as make_fork
-from lemming.history.read import History
+from lemming.timeline.unkept import past_states
 
 
 def fork(
@@ -35,7 +35,8 @@ def fork(
     """Make an organisation in a folder that goes on from where this one was after a tick.
 
     It has the files, and the journals up to that tick; from there on it lives on its own. This organisation
-    is not touched.
+    is not touched. Where no history is kept, what turns wrote comes from the journals, and what people wrote
+    (resumes, settings, shared files) is as it is now.
 
     \b
     Examples:
@@ -43,15 +44,17 @@ def fork(
       lemming fork --at 42 ../frugal --set agents/editor/resume.json:/model/key=fast
     """
     base = find_org(ctx)
-    past, place = History(Path(base)), folder.expanduser().resolve()
+    past, place = past_states(base), folder.expanduser().resolve()
     state = past.state(at)
     changed = make_fork(past, state, place, [Setting.parse(text) for text in settings or []])
     broken = {name: str(error) for name, error in survey_agents(place).broken.items()}
     if as_json:
         facts = {"org": str(place), "from": str(base), "at": state.tick, "next_tick": state.tick + 1}
-        show_json("fork", {**facts, "changed": changed, "broken": broken})
+        show_json("fork", {**facts, "changed": changed, "broken": broken, "remark": past.remark})
         return
     show(str(place))
+    if past.remark:
+        tell(past.remark)
     tell(f"as after tick {state.tick}; `lemming -C {folder} run-once` runs tick {state.tick + 1}")
     for name, why in broken.items():
         tell(f"{name}: {one_line(why, 400)}", style="yellow")

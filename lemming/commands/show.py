@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -11,7 +10,8 @@ from lemming.commands.changes import OneAgent, OnlyStat, show_changes
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_cut, show_json, tell
-from lemming.history.read import Changes, Commit, History
+from lemming.history.read import Changes, Commit
+from lemming.timeline.unkept import past_states
 
 
 def show(
@@ -34,7 +34,7 @@ def show(
     base = find_org(ctx)
     if agent is not None:
         require_folder(base, agent)
-    past = History(Path(base))
+    past = past_states(base)
     commit = past.commit_of(int(tick)) if tick.isdecimal() else past.state(tick).commit
     changes = past.changes_of(commit, agent=agent or "") if commit else Changes([], "")
     if as_json:
@@ -43,7 +43,10 @@ def show(
     if commit is None:
         tell(f"tick {tick} changed nothing")
         return
-    show_cut(f"{commit.subject}  {commit.at}  {commit.short}", "bold")
+    named = commit.short if commit.id else ""
+    show_cut(f"{commit.subject}  {commit.at}  {named}".rstrip(), "bold")
+    if past.remark:
+        tell(past.remark)
     show_changes(changes, only_stat=only_stat)
 
 

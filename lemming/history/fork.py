@@ -13,7 +13,7 @@ from lemming.errors import Problem, UsageError
 from lemming.files import fs
 from lemming.files.documents import unknown_keys
 from lemming.files.jsontext import JsonProblem, parse, pretty
-from lemming.history.read import History, State
+from lemming.history.read import PastStates, State
 from lemming.journal.copy import copy_journals
 from lemming.tick.counter import persist_tick
 
@@ -49,24 +49,24 @@ class Setting:
             return cls(file, pointer, value)
 
 
-def fork(history: History, state: State, folder: Path, settings: list[Setting]) -> list[str]:
+def fork(past: PastStates, state: State, folder: Path, settings: list[Setting]) -> list[str]:
     """Make an organisation in `folder` as this one was, and return the files that `settings` changed.
 
     Journals up to that tick come along; this organisation is not touched. Raises `UsageError` before
     anything is written when the folder is not empty or a setting does not fit.
     """
-    _require_free(history.base, folder)
+    _require_free(past.base, folder)
     changed: dict[str, bytes] = {}
     for setting in settings:
-        raw = changed.get(setting.file) or history.read_file(state.commit, setting.file)
+        raw = changed.get(setting.file) or past.read_file(state.commit, setting.file)
         changed[setting.file] = with_setting(raw, setting)
         _require_effect(setting, raw, changed[setting.file])
     fs.make_root(folder)
-    history.check_out(state.commit, folder)
+    past.check_out(state.commit, folder)
     for file, content in changed.items():
         fs.publish(folder, file, content)
-    if state.commit in history.line():
-        copy_journals(history.base, folder, until=state.tick)
+    if state.commit in past.line():
+        copy_journals(past.base, folder, until=state.tick)
     persist_tick(folder, state.tick + 1)
     return list(changed)
 

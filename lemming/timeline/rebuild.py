@@ -1,30 +1,22 @@
 """A history made from the journals: a commit for each tick that they tell of, as if it had been on.
 
-What turns wrote is in the journals, and is as it was then. What no turn wrote (resumes, settings, what
-people put there) is as it is now. Each commit has the trailer `Rebuilt`.
+What is in each is what `lemming.timeline.past` finds. Each commit has the trailer `Rebuilt`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 
 from lemming import paths
-from lemming.agents import agent_folders
 from lemming.clock import parse_timestamp
-from lemming.errors import CorruptState
-from lemming.files import fs
-from lemming.files.jsontext import JsonProblem, parse
+from lemming.errors import UsageError
 from lemming.history.git import BRANCH, Repository
 from lemming.history.recorder import BY_HAND, ENGINE, message_of, tick_message
-from lemming.journal.file import journal_ticks, prompts_in
-from lemming.messages import list_outbox
 from lemming.organisation import OrgPath
-from lemming.tick.counter import counter
-from lemming.timeline.record import RecordedTick, read_tick
+from lemming.timeline.past import PastFiles
 
-_FILE_LIMIT_BYTES = 64 << 20
 _TICKS_AT_ONCE = 100
 
 
@@ -34,82 +26,39 @@ def rebuild(base: OrgPath, repository: Repository) -> int:
     For the holder of the organisation's lock. Ticks whose journals cannot be read are left out. After one
     that was cut off the history goes on from where it got. Raises `GitFailed`.
     """
-    ticks = list(_readable(base))
-    if not ticks:
+    try:
+        past = PastFiles(base)
+    except UsageError:
         return 0
-    commits = _commits(_Past(base, repository, ticks))
+    commits = _commits(past)
     while at_once := b"".join(islice(commits, _TICKS_AT_ONCE)):
         repository.run("fast-import", "--quiet", "--date-format=raw", feed=at_once)
     repository.run("read-tree", BRANCH)
-    return len(ticks)
+    return len(past.ticks)
 
 
-def _readable(base: OrgPath) -> Iterator[int]:
-    """Yield the ticks that are over and that changed something, ascending."""
-    prompts = prompts_in(base)
-    for tick in journal_ticks(base):
-        try:
-            record = read_tick(base, tick, prompts)
-        except CorruptState:
-            continue
-        if record.end and any(turn.calls for turn in record.turns):
-            yield tick
-
-
-class _Past:
-    """What is now, and which of it the journals tell."""
-
-    def __init__(self, base: OrgPath, repository: Repository, ticks: list[int]) -> None:
-        self.base, self.ticks, self.prompts = base, ticks, prompts_in(base)
-        self.names = [name for name in agent_folders(base) if paths.AGENT_NAME.match(name)]
-        self.ledgers = {name: _ledger(base, name) for name in self.names}
-        records = (read_tick(base, tick, self.prompts) for tick in ticks)
-        told = {place for record in records for turn in record.turns for place in turn.writes}
-        told |= {paths.ledger_file(name) for name in self.names} | {paths.TICK_FILE}
-        late = {
-            entry.file for name in self.names for entry in list_outbox(base, name) if entry.tick >= ticks[0]
-        }
-        self.untold = [file for file in repository.changes() if file not in told | late]
-
-
-def _commits(past: _Past) -> Iterator[bytes]:
+def _commits(past: PastFiles) -> Iterator[bytes]:
     """Yield the commits as `git fast-import` takes them."""
-    first = past.ticks[0]
-    files = {file: _bytes(past.base, file) for file in past.untold}
-    files |= {paths.ledger_file(name): _lines_before(past.ledgers[name], first) for name in past.names}
-    subject, trailers = f"before tick {first}: the history begins", {"Before-Tick": first, "Rebuilt": "yes"}
-    files[paths.TICK_FILE] = counter(first)
-    at_s = _seconds(read_tick(past.base, first).begin.at)
-    yield _commit(message_of(subject, trailers), BY_HAND, at_s, files, [])
-    for number, tick in enumerate(past.ticks, 1):
-        record = read_tick(past.base, tick, past.prompts)
-        reports = [turn.report for turn in record.turns if turn.report]
-        message = tick_message(tick, reports, Rebuilt="yes")
-        parent = f"{BRANCH}^0" if number % _TICKS_AT_ONCE == 0 else ""  # git has forgotten it
-        files = _files_after(past, record)
-        yield _commit(message, ENGINE, _seconds(record.begin.at), files, record.expired, parent)
-
-
-def _files_after(past: _Past, record: RecordedTick) -> dict[str, bytes | None]:
-    """Return what a tick changed: the files its turns wrote, their ledgers and the counter. None: no file."""
-    files: dict[str, bytes | None] = {paths.TICK_FILE: counter(record.tick + 1)}
-    for turn in record.turns:
-        name = turn.agent
-        files |= {place: effect.content for place, effect in turn.writes.items() if not effect.root}
-        removed = turn.report.removed if turn.report else []
-        files |= dict.fromkeys(place for place in removed if not place.startswith("/"))
-        if name in past.ledgers:
-            files[paths.ledger_file(name)] = _lines_before(past.ledgers[name], record.tick + 1)
-    return files
+    for number, (tick, changed) in enumerate(past.steps.items()):
+        files = {
+            place: version and past.content_of(place, version) for place, version in sorted(changed.items())
+        }
+        own = past.own_files(tick)
+        if tick == past.before_all:
+            subject, trailers = f"before tick {tick + 1}: the history begins", {"Before-Tick": tick + 1}
+            message, author = message_of(subject, {**trailers, "Rebuilt": "yes"}), BY_HAND
+            at = past.told.ticks[past.ticks[0]].at
+        else:
+            told = past.told.ticks[tick]
+            message, author, at = tick_message(tick, told.reports, Rebuilt="yes"), ENGINE, told.at
+            turned = [paths.ledger_file(report.agent) for report in told.reports]
+            own = {file: own[file] for file in (*turned, paths.TICK_FILE) if file in own}
+        parent = f"{BRANCH}^0" if number and number % _TICKS_AT_ONCE == 0 else ""  # git has forgotten it
+        yield _commit(message, author, _seconds(at), files | own, parent)
 
 
 def _commit(
-    message: str,
-    author: str,
-    at_s: int,
-    files: dict[str, bytes | None],
-    removed: list[str],
-    parent: str = "",
+    message: str, author: str, at_s: int, files: Mapping[str, bytes | None], parent: str = ""
 ) -> bytes:
     who = f"{author} <lemming@localhost> {at_s} +0000"
     parts = [
@@ -117,7 +66,6 @@ def _commit(
         _data(message.encode()),
     ]
     parts += [f"from {parent}\n".encode()] if parent else []
-    parts += [b"D %b\n" % _quoted(file) for file in removed]
     for file, content in sorted(files.items()):
         if content is None:
             parts.append(b"D %b\n" % _quoted(file))
@@ -134,30 +82,6 @@ def _quoted(file: str) -> bytes:
     """Return a path in the quotes of C, as git takes any name."""
     raw = os.fsencode(file).replace(b"\\", b"\\\\").replace(b'"', b'\\"').replace(b"\n", b"\\n")
     return b'"%b"' % raw
-
-
-def _bytes(base: OrgPath, file: str) -> bytes | None:
-    """Return a file's bytes; None for one that is not there or no file."""
-    try:
-        return fs.read_bytes(base / file, _FILE_LIMIT_BYTES)
-    except OSError:
-        return None
-
-
-def _ledger(base: OrgPath, name: str) -> list[tuple[int, bytes]]:
-    """Return the whole lines of a ledger, each with its tick."""
-    lines = (_bytes(base, paths.ledger_file(name)) or b"").splitlines(keepends=True)
-    found = []
-    for line in lines:
-        try:
-            found.append((int(parse(line, limit_bytes=_FILE_LIMIT_BYTES)["tick"]), line))
-        except (JsonProblem, KeyError, TypeError, ValueError):
-            continue
-    return found
-
-
-def _lines_before(ledger: list[tuple[int, bytes]], tick: int) -> bytes | None:
-    return b"".join(line for at, line in ledger if at < tick) or None
 
 
 def _seconds(at: str) -> int:

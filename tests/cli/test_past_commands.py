@@ -16,9 +16,6 @@ from lemming.tick.runtime import open_org
 
 NO_HISTORY = [
     ["history"],
-    ["show", "1"],
-    ["diff", "1", "now"],
-    ["fork", "--at", "1", "/nowhere/at/all"],
     ["rewind", "--to", "1"],
     ["bisect", "--good", "1", "--bad", "2", "true"],
 ]
@@ -47,6 +44,22 @@ def test_without_a_history_each_command_says_how_to_turn_it_on(
     assert ran.status == 2
     assert "there is no history here" in ran.err
     assert "fix: `lemming history on` turns it on" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["show", "1"], ["diff", "1", "now"], ["fork", "--at", "1", "../fork"]],
+    ids=lambda words: words[0],
+)
+def test_without_a_history_the_journals_tell_it_and_the_command_says_so(
+    base: Path, lemming: Lemming, words: list[str]
+) -> None:
+    make_org(base, resume("ada"), org={"durability": "off"})
+    ran = lemming(*words)
+    assert (ran.status, "no tick has been run here" in ran.err) == (2, True)
+    lemming("run-once", "-q")
+    ran = lemming(*words)
+    assert (ran.status, "from the journals" in ran.err) == (0, True)
 
 
 def test_the_history_is_turned_on_and_off_and_nothing_else_is_changed(base: Path, lemming: Lemming) -> None:

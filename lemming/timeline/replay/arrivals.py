@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -19,13 +20,12 @@ from lemming.errors import ConfigError, DiskError
 from lemming.files import fs
 from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse
-from lemming.journal.file import journal_ticks, read_journal
-from lemming.journal.read_mark import ReadMark
-from lemming.journal.records import EntriesExpired, Record, TickStarted, TurnCommitted, TurnStarted
+from lemming.journal.file import read_journal
+from lemming.journal.records import TurnStarted
 from lemming.messages import ENTRIES_PER_TURN, EntryName, OutboxEntry, entry_id, read_entry
 from lemming.organisation import OrgPath
 from lemming.skills.outside import outside_files
-from lemming.tick.plan import Plan
+from lemming.timeline.told import FilesTold, read_files_told
 from lemming.timeline.verify.root import files_that_count
 
 LARGEST_FILE_BYTES = 1 << 30
@@ -48,84 +48,49 @@ class Arrivals:
             fs.publish(destination, file, self.texts[file] if file in self.texts else _read(source, file))
 
 
-def find_arrivals(base: OrgPath) -> Arrivals:
-    """Return what arrived when, as all journals tell it; there must be one."""
-    history = _read_history(base)
+def find_arrivals(
+    base: OrgPath, told: FilesTold | None = None, files: Iterable[str] | None = None
+) -> Arrivals:
+    """Return what arrived when, as all journals tell it; there must be one.
+
+    `told`: what they tell, where it has been read. `files`: those it is asked of, else all that count.
+    """
+    told = told or read_files_told(base)
     arrivals = Arrivals()
     agents = survey_agents(base).agents.values()
-    for file in [*files_that_count(base), *outside_files(base, agents)]:
-        if file != paths.TICK_FILE and file not in history.written and not _is_ledger(file):
-            arrivals.files.setdefault(history.arrival_of(base, file), []).append(file)
-    for file in sorted(history.expired):
-        tick = history.when_seen(_entry_of(file))
+    counted = files_that_count(base) if files is None else files
+    for file in [*counted, *outside_files(base, agents)]:
+        if file != paths.TICK_FILE and file not in told.written and not _is_ledger(file):
+            arrivals.files.setdefault(_arrival_of(base, told, file), []).append(file)
+    for file in sorted(told.expired):
+        tick = told.when_seen(_entry_of(file))
         if tick is not None and (text := _quoted(base, tick, file)):
             arrivals.files.setdefault(tick, []).append(file)
             arrivals.texts[file] = text
     return arrivals
 
 
-@dataclass
-class _History:
-    """What the journals tell about when things were there."""
-
-    ticks: list[int]
-    written: set[str] = field(default_factory=set)
-    named: dict[str, int] = field(default_factory=dict)
-    seen: dict[str, int] = field(default_factory=dict)
-    began: dict[int, str] = field(default_factory=dict)
-    expired: set[str] = field(default_factory=set)
-
-    def when_seen(self, name: EntryName) -> int | None:
-        """Return the tick in which a prompt first showed an entry; None when none did."""
-        return self.seen.get(name.identity, self.seen.get(name.id))
-
-    def arrival_of(self, base: OrgPath, file: str) -> int | None:
-        """Return the tick before which a file must be there; None when it came after the last."""
-        parts = file.split("/")
-        if parts[0] != "agents" or len(parts) < 3:
-            return self.ticks[0]
-        if parts[2] == "outbox" and len(parts) == 4 and paths.ENTRY_FILE.match(parts[3]):
-            return self._arrival_of_entry(base, _entry_of(file))
-        return self.named.get(parts[1])
-
-    def _arrival_of_entry(self, base: OrgPath, name: EntryName) -> int | None:
-        """Return when an entry was first there: shown in a prompt, else there by its own account."""
-        seen = self.when_seen(name)
-        if seen is not None and not name.is_derived:  # put there by hand: what it says of itself is free
-            return seen
-        written = ""
-        with contextlib.suppress(ConfigError, FileNotFoundError):
-            written = read_entry(base, name).created_at
-        claimed = next(
-            (t for t in self.ticks if t >= name.tick and not _is_later(written, self.began.get(t, ""))), None
-        )
-        return min((tick for tick in (seen, claimed) if tick is not None), default=None)
+def _arrival_of(base: OrgPath, told: FilesTold, file: str) -> int | None:
+    """Return the tick before which a file must be there; None when it came after the last."""
+    parts = file.split("/")
+    if parts[0] != "agents" or len(parts) < 3:
+        return min(told.ticks)
+    if parts[2] == "outbox" and len(parts) == 4 and paths.ENTRY_FILE.match(parts[3]):
+        return _arrival_of_entry(base, told, _entry_of(file))
+    return told.named.get(parts[1])
 
 
-def _read_history(base: OrgPath) -> _History:
-    history = _History(journal_ticks(base))
-    for tick in history.ticks:
-        for record in read_journal(base, tick):
-            _take_note(history, tick, record)
-    history.expired -= history.written
-    return history
-
-
-def _take_note(history: _History, tick: int, record: Record) -> None:
-    match record:
-        case TickStarted():
-            history.began[tick] = record.at
-            for name in Plan.of(record).everyone:
-                history.named.setdefault(name, tick)
-        case TurnStarted():
-            named = {it.partition("_")[2]: it for it in ReadMark.from_json(record.read).also if "/" in it}
-            for identity in (*named.values(), *(it for it in record.entries if it not in named)):
-                history.seen.setdefault(identity, tick)
-        case TurnCommitted(report=report):
-            history.written.update(file["path"] for file in report.files)
-            history.written.update(report.written_ahead)
-        case EntriesExpired():
-            history.expired.update(record.files)
+def _arrival_of_entry(base: OrgPath, told: FilesTold, name: EntryName) -> int | None:
+    """Return when an entry was first there: shown in a prompt, else there by its own account."""
+    seen = told.when_seen(name)
+    if seen is not None and not name.is_derived:  # put there by hand: what it says of itself is free
+        return seen
+    written = ""
+    with contextlib.suppress(ConfigError, FileNotFoundError):
+        written = read_entry(base, name).created_at
+    ticks = told.ticks.items()
+    claimed = next((t for t, tick in ticks if t >= name.tick and not _is_later(written, tick.at)), None)
+    return min((tick for tick in (seen, claimed) if tick is not None), default=None)
 
 
 def _quoted(base: OrgPath, tick: int, file: str) -> bytes:
