@@ -18,6 +18,7 @@ JOURNAL_FILE = re.compile(r"([0-9]{8,12})\.jsonl\Z")
 
 STORE = "shared/store"
 TRUST = "trust"
+EVALS = "evals"
 TICK_FILE = "tick.json"
 ORG_FILE = "config/org.json"
 JOURNALS = "logs/ticks"

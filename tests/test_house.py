@@ -52,7 +52,7 @@ FLOORS = (
     {"declared", "models", "reply_schemas", "resume", "store"},
     {"agents", "events", "org_blocks"},
     {"config"},
-    {"calendars", "messages", "plans", "sandbox", "toolset"},
+    {"calendars", "cases", "messages", "plans", "sandbox", "toolset"},
     {"access", "journal", "tool_context", "trust"},
     {"llm", "mail", "skills", "tools"},
     {"channels", "mcp", "testing", "toolbox", "turn"},

@@ -24,7 +24,7 @@ DEPTH_LIMIT = 32
 
 NEVER_WRITTEN = frozenset({"resume.json", ".lemming", ".git", ".ssh"})
 ENGINE_OWNED = frozenset({"config", "logs", ".lemming", paths.TRUST, paths.TICK_FILE})
-NEVER_OPEN = ENGINE_OWNED | {"tools", "skills"}
+NEVER_OPEN = ENGINE_OWNED | {"tools", "skills", paths.EVALS}
 """What no grant opens for writing at the top of an organisation; names that begin with a dot neither."""
 
 

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Mapping
 from hashlib import file_digest, sha256
 from pathlib import Path
 
+from lemming import paths
 from lemming.access import mounts
 from lemming.access.grants import NEVER_OPEN, Place, refuse_engines, resolve
 from lemming.agents import Agent
@@ -284,6 +285,8 @@ def _forbidden(place: Place) -> dict[Identity, str]:
     A grant may reach the organisation under another name (a bind mount, a volume that ignores case).
     """
     folders = ["/proc"]
+    if not place.granted:  # the grant is of a folder above: what an agent is tried with is not for it to see
+        folders.append(str(place.base / paths.EVALS))
     if place.asked.access == "write":
         folders += [str(place.base / name) for name in sorted(NEVER_OPEN)]
         if place.root != place.base:

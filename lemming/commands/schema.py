@@ -13,7 +13,7 @@ from lemming.inspect.schemas import schema_of
 
 FormatName = Literal[
     "resume", "outbox", "memory", "store", "mark", "models", "org", "credits", "calendar", "mcp", "mcp_lock",
-    "tick", "plan", "turn", "journal",
+    "tick", "plan", "eval", "turn", "journal",
 ]  # fmt: skip
 
 
@@ -24,7 +24,7 @@ def schema(
     """Print the JSON Schema of a file format.
 
     FORMAT is one of resume, outbox, memory, store, models, org, credits, calendar, mcp, mcp_lock, tick, plan,
-    turn (a reply) and journal (one line of it). With --json it is on one line.
+    eval, turn (a reply) and journal (one line of it). With --json it is on one line.
 
     \b
     Example:

@@ -14,6 +14,7 @@ from lemming.commands.screen import counted, show_json, tell
 from lemming.commands.trust import load_settings
 from lemming.config import Config
 from lemming.errors import ConfigError, CorruptState, LemmingError, Problem
+from lemming.inspect.case_checks import problems_of_cases
 from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config, share_of_each
 from lemming.inspect.gate_checks import problems_of_gates
 from lemming.inspect.leave_checks import problems_of_leave
@@ -29,7 +30,7 @@ def validate(
     every: Annotated[bool, typer.Option("--all", help="Open every entry, however many there are.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check resumes, settings, `tick.json`, outboxes and memories, and say all that is wrong.
+    """Check resumes, settings, `tick.json`, outboxes, memories and evals, and say all that is wrong.
 
     Of entries the newest 5,000 are opened, the same number of each outbox, but never fewer than 5; if that is
     not all, the last line says so. Of requests that are open it says which permission is missing for them to
@@ -77,6 +78,8 @@ def _problems(base: OrgPath, agent: str | None, opened: Opened) -> list[Problem]
     found = [*problems, *_about_counter(base, agent), *problems_of_agents(base, config, agent, opened)]
     if config and agent is None:
         found += _about_channels(base, config)
+    if agent is None:
+        found += problems_of_cases(base)
     if config:
         found += problems_of_gates(base, config, agent)
         found += problems_of_strangers(base, config, agent)

@@ -13,6 +13,7 @@ from typing import Any
 from lemming import when
 from lemming.agents import Agent, AgentCredits
 from lemming.calendars import Calendar
+from lemming.cases import Case
 from lemming.config import Org
 from lemming.files.documents import OTHERS, adapter
 from lemming.files.fields import Count
@@ -168,12 +169,25 @@ def _record(kind: type[Record], fields: Schema) -> Schema:
 def _plan() -> Schema:
     """Return the schema of a plan, whose conditions are an object of their own form."""
     schema = _of_a_file(AgentPlan)
-    definitions, condition = schema["$defs"], {"$ref": "#/$defs/When"}
-    definitions["When"] = when.schema()
-    definitions["Route"]["properties"]["when"] = condition
-    own = definitions["Verify"]["properties"]["when"]
-    definitions["Verify"]["properties"]["when"] = {**own, "anyOf": [condition, {"type": "null"}]}
+    schema["$defs"]["Route"]["properties"]["when"] = _CONDITION
+    return _with_conditions(schema)
+
+
+def _eval() -> Schema:
+    return _with_conditions(_of_a_file(Case))
+
+
+def _with_conditions(schema: Schema) -> Schema:
+    """Return a schema in whose definitions `when` is a condition, or null."""
+    for definition in schema["$defs"].values():
+        own = definition.get("properties", {}).get("when")
+        if own and own != _CONDITION:
+            definition["properties"]["when"] = {**own, "anyOf": [_CONDITION, {"type": "null"}]}
+    schema["$defs"]["When"] = when.schema()
     return schema
+
+
+_CONDITION = {"$ref": "#/$defs/When"}
 
 
 FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
@@ -190,6 +204,7 @@ FORMATS: dict[str, tuple[str, Callable[[], Schema]]] = {
     "mcp_lock": ("config/mcp.lock.json", _mcp_lock),
     "tick": ("tick.json", _tick),
     "plan": ("agents/<name>/plan.json", _plan),
+    "eval": ("evals/<name>/case.json", _eval),
     "turn": ("A model's reply", _turn),
     "journal": ("logs/ticks/<tick>.jsonl", _journal),
 }

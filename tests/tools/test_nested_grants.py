@@ -67,3 +67,14 @@ def test_a_folder_granted_by_name_is_not_full_of_what_lies_beside_it(tmp_path: P
         desk.write(f"shared/others/{number}", "x")
     assert "at most 100" in desk.refusal("file_write", path="shared/a.txt", content="x")
     assert desk.call("file_write", path="shared/mine/a.txt", content="x").success
+
+
+def test_no_grant_shows_an_agent_what_it_is_tried_with(tmp_path: Path) -> None:
+    wide = [str(tmp_path)]
+    desk = Desk(tmp_path / "org", allow_read=wide, allow_write=[*wide, f"{tmp_path}/org/evals"])
+    desk.write("evals/first/case.json", "{}")
+    desk.write("notes.txt", "plain")
+    file = f"{tmp_path}/org/evals/first/case.json"
+    assert desk.do("file_read", path=f"{tmp_path}/org/notes.txt") == "plain"
+    assert "is closed to agents" in desk.refusal("file_read", path=file)
+    assert "by people only" in desk.refusal("file_write", path=file, content="x")
