@@ -28,6 +28,7 @@ COMMANDS = {
         "trust": "See what running it does outside its folder; agree to it.",
     },
     "Look": {
+        "dash": "Show it all on a page in the browser, live.",
         "status": "Show where the organisation stands.",
         "plan": "Show who fires in the coming ticks.",
         "plans": "Show the plans that agents follow, and where each run stands.",

@@ -1,0 +1,67 @@
+"""`lemming dash`: the organisation on a page in the browser, live."""
+
+from __future__ import annotations
+
+import sys
+import webbrowser
+from importlib.util import find_spec
+from typing import Annotated
+
+import typer
+
+from lemming.commands.options import AsJson, AsPerson
+from lemming.commands.org import find_org
+from lemming.commands.screen import show, show_json, tell
+from lemming.commands.stopping import stop_on_signals
+from lemming.errors import UsageError
+
+NEEDED = ("starlette", "uvicorn")
+INSTALL = "pip install 'lemming-engine[dash]'"
+
+
+def dash(
+    ctx: typer.Context,
+    port: Annotated[
+        int | None,
+        typer.Option("--port", min=0, max=65535, metavar="PORT", help="Where to listen; 0: any."),
+    ] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Look only.")] = False,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    person: AsPerson = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the organisation on a page in the browser, live: what waits for you, who does what, what was said.
+
+    Works from files alone: while an engine runs, while none does, on a copied folder, on a fork. The page is
+    for this machine only, and the address that is printed has the token that lets one in. Ctrl-C ends it.
+
+    \b
+    Examples:
+      lemming dash
+      lemming dash --read-only
+      lemming dash --port 0 --no-open
+    """
+    base = find_org(ctx)
+    require_installed()
+    from lemming.dashboard.serving import page_of
+
+    with (
+        stop_on_signals(quiet=True) as switch,
+        page_of(base.base, port=port, person=person, is_read_only=read_only) as address,
+    ):
+        if as_json:
+            show_json("page", {"address": address, "org": str(base)})
+        else:
+            show(address)
+            tell("Ctrl-C ends it; who has the address may look and answer for you, as long as it runs")
+        sys.stdout.flush()
+        if sys.stdout.isatty() and not no_open:
+            webbrowser.open(address)
+        switch.stop.wait()
+
+
+def require_installed() -> None:
+    """Raise `UsageError` with the command that installs what the page needs, where that is missing."""
+    missing = [name for name in NEEDED if find_spec(name) is None]
+    if missing:
+        raise UsageError(f"the page needs {' and '.join(missing)}, not installed here", hint=INSTALL)

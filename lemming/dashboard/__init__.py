@@ -1,0 +1,1 @@
+"""The page of `lemming dash`: a small web server on this machine, and the files that a browser is given."""

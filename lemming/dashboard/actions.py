@@ -1,0 +1,116 @@
+"""What the page may change for the person who clicks: what the commands do, by the same functions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lemming.asking.decide import decide, find_waiting
+from lemming.asking.entries import write_answer, write_cancel, write_payload, write_request
+from lemming.asking.fields import read_field, schema_for
+from lemming.asking.passing import let_pass
+from lemming.asking.people import holder_of_conversation, person_for
+from lemming.errors import UsageError
+from lemming.files.jsontext import nearest
+from lemming.inspect.requests import find_request, requests_now
+from lemming.messages import OutboxEntry
+from lemming.organisation import Organisation
+
+Json = dict[str, Any]
+WORDS = ("approve", "deny", "answer")
+
+
+def act(org: Organisation, name: str, said: Json, person: str | None) -> Json:
+    """Do something as a person, and return what came of it; raise `UsageError` for what cannot be."""
+    if name not in ACTIONS:
+        hint = nearest(name[:80], list(ACTIONS)) or f"actions: {', '.join(ACTIONS)}"
+        raise UsageError(f'there is no action "{name[:80]}"', hint=hint)
+    return ACTIONS[name](org, said, person or _text(said, "person") or None)
+
+
+def _decide(org: Organisation, said: Json, person: str | None) -> Json:
+    """Give leave for a call, with other arguments or not, say no, or give the result in its place."""
+    reference, word = _text(said, "id"), _text(said, "word")
+    if word not in WORDS:
+        raise UsageError(f'"{word[:40]}" is no decision', hint=", ".join(WORDS))
+    edits = [f"{key}={value}" for key, value in _texts(said, "edits").items()]
+    _, request, call = find_waiting(org, reference)
+    entry = decide(org, reference, word, person=person, text=_text(said, "text"), edits=edits)  # type: ignore[arg-type]
+    if said.get("always") is True and word == "approve" and call:
+        return {**_written(entry), "gate": let_pass(org, call, request.asker, entry.agent)}
+    return _written(entry)
+
+
+def _answer(org: Organisation, said: Json, person: str | None) -> Json:
+    """Answer a request: with a text, or with fields as they were typed; or refuse to."""
+    reference = _text(said, "id")
+    request = find_request(requests_now(org).requests, reference)
+    schema = schema_for(request)
+    typed = {name: text for name, text in _texts(said, "fields").items() if text != ""}
+    fields = {name: read_field(schema, name, text) for name, text in typed.items()}
+    is_refused = said.get("refuse") is True
+    return _written(
+        write_answer(
+            org, reference, person=person, text=_text(said, "text"), fields=fields, refuse=is_refused
+        )
+    )
+
+
+def _cancel(org: Organisation, said: Json, person: str | None) -> Json:
+    """Cancel a request."""
+    return _written(write_cancel(org, _text(said, "id"), person=person, text=_text(said, "text")))
+
+
+def _send(org: Organisation, said: Json, person: str | None) -> Json:
+    """Say something to everybody who reads the person, or to one agent."""
+    text, to = _required(said, "text"), _text(said, "to")
+    now = requests_now(org)
+    author = person_for(now, person)
+    if to and to not in now.known:
+        raise UsageError(f'there is no agent "{to[:80]}"', hint=nearest(to[:80], sorted(now.known)))
+    return _written(write_payload(org, author, "message", {"text": text, **({"target": to} if to else {})}))
+
+
+def _ask(org: Organisation, said: Json, person: str | None) -> Json:
+    """Ask an agent something; the answer comes once an engine has run its turn."""
+    now = requests_now(org)
+    author, agent = person_for(now, person), _required(said, "to")
+    conversation = _text(said, "conversation")
+    target = holder_of_conversation(now, author, agent, conversation)
+    entry = write_request(org, now, target, _required(said, "text"), person=author, conversation=conversation)
+    return _written(entry)
+
+
+ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
+    "decide": _decide,
+    "answer": _answer,
+    "cancel": _cancel,
+    "send": _send,
+    "ask": _ask,
+}
+"""What may be posted, by name: each takes the organisation, what was said, and who says it."""
+
+
+def _written(entry: OutboxEntry) -> Json:
+    return {"entry": entry.as_json(), "file": entry.file, "identity": entry.identity}
+
+
+def _text(said: Json, key: str) -> str:
+    value = said.get(key, "")
+    if not isinstance(value, str):
+        raise UsageError(f"{key} is no text")
+    return value
+
+
+def _required(said: Json, key: str) -> str:
+    if not (text := _text(said, key).strip()):
+        raise UsageError(f"{key} is missing")
+    return text
+
+
+def _texts(said: Json, key: str) -> dict[str, str]:
+    """Return an object of texts, such as the fields of a form."""
+    value = said.get(key, {})
+    if not isinstance(value, dict) or not all(isinstance(it, str) for it in value.values()):
+        raise UsageError(f"{key} is no object of texts")
+    return value

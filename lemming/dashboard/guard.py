@@ -1,0 +1,142 @@
+"""Who may ask the page's server for what: checked before anything else sees a request. Plain ASGI.
+
+The server listens on this machine only, and still any web page that is open here can send it requests. So the
+name it was called by must be this machine's (DNS rebinding), whoever asks must have the token, and what is
+posted must come from the page itself. What agents wrote is shown under a policy that runs none of it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Awaitable, Callable, MutableMapping
+from hashlib import sha256
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qs
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+LARGEST_BODY_BYTES = 512 << 10
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+HEADERS = (
+    (b"content-security-policy", POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cache-control", b"no-store"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+)
+_NO_TOKEN = "open the address that `lemming dash` printed: it has the token of this run\n"  # noqa: S105
+_ELSEWHERE = "this page is only for the machine that it runs on\n"
+
+
+class Guard:
+    """Lets through what comes from the page of this run; `is_read_only`: and looks only."""
+
+    def __init__(self, app: App, *, token: str, is_read_only: bool = False) -> None:
+        self._app, self._token, self._is_read_only = app, token, is_read_only
+        self.cookie = f"lemming-{sha256(token.encode()).hexdigest()[:8]}"  # several may run on one machine
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or refuse it."""
+        assert scope["type"] == "http", "nothing here speaks anything else"
+        headers = _headers(scope)
+        if _is_first_visit(scope) and _name(headers) in HOSTS:
+            given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+            await (self._welcome(send) if self._is_token(given) else _refuse(send, 403, _NO_TOKEN))
+        elif refusal := self._refusal(scope["method"], headers):
+            await _refuse(send, *refusal)
+        else:
+            await self._app(scope, receive, _with_headers(send))
+
+    def _refusal(self, method: str, headers: dict[str, str]) -> tuple[int, str] | None:
+        """Return with what a request is refused; None when it may go on."""
+        if _name(headers) not in HOSTS:
+            return 421, _ELSEWHERE
+        if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+            return 403, _ELSEWHERE
+        if not self._is_token(self._token_in(headers)):
+            return 403, _NO_TOKEN
+        if method == "POST":
+            return self._refusal_of_post(headers)
+        return None if method in ("GET", "HEAD") else (405, "GET or POST\n")
+
+    def _refusal_of_post(self, headers: dict[str, str]) -> tuple[int, str] | None:
+        if self._is_read_only:
+            return 403, "`lemming dash --read-only` changes nothing\n"
+        if headers.get("origin") != f"http://{headers.get('host')}":
+            return 403, "only the page itself may change anything\n"
+        if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+            return 415, "application/json\n"
+        length = headers.get("content-length", "")
+        if not (length.isascii() and length.isdigit()):
+            return 411, "how long is it?\n"
+        return (413, "too long\n") if int(length[:12]) > LARGEST_BODY_BYTES else None
+
+    def _token_in(self, headers: dict[str, str]) -> str:
+        word, _, given = headers.get("authorization", "").partition(" ")
+        if word == "Bearer":
+            return given
+        try:
+            cookies = SimpleCookie(headers.get("cookie", ""))
+        except CookieError:
+            return ""
+        return cookies[self.cookie].value if self.cookie in cookies else ""
+
+    def _is_token(self, given: str) -> bool:
+        return secrets.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
+
+    async def _welcome(self, send: Send) -> None:
+        """Keep the token in a cookie that no script reads, and take it out of the address."""
+        cookie = f"{self.cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
+        await _answer(send, 303, "", ((b"location", b"/"), (b"set-cookie", cookie.encode())))
+
+
+def _is_first_visit(scope: Scope) -> bool:
+    return scope["method"] == "GET" and scope["path"] == "/" and b"token=" in scope["query_string"]
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """Return the headers by their names; of one that comes twice both, which is no valid value of any."""
+    found: dict[str, str] = {}
+    for raw_name, raw in scope["headers"]:
+        name, value = raw_name.decode("latin-1"), raw.decode("latin-1")
+        joint = "; " if name == "cookie" else ", "
+        found[name] = f"{found[name]}{joint}{value}" if name in found else value
+    return found
+
+
+def _name(headers: dict[str, str]) -> str:
+    """Return the name by which the server was called, without the port: a tunnel may have another one."""
+    host, _, port = headers.get("host", "").rpartition(":")
+    return host if port.isdigit() else headers.get("host", "")
+
+
+def _with_headers(send: Send) -> Send:
+    async def sent(message: MutableMapping[str, Any]) -> None:
+        if message["type"] == "http.response.start":
+            names = {name for name, _ in HEADERS}
+            kept = [header for header in message.get("headers", ()) if header[0].lower() not in names]
+            message = {**message, "headers": [*kept, *HEADERS]}
+        await send(message)
+
+    return sent
+
+
+async def _refuse(send: Send, status: int, text: str) -> None:
+    await _answer(send, status, text, ((b"content-type", b"text/plain; charset=utf-8"),))
+
+
+async def _answer(send: Send, status: int, text: str, headers: tuple[tuple[bytes, bytes], ...]) -> None:
+    body = text.encode()
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [length, *headers, *HEADERS]})
+    await send({"type": "http.response.body", "body": body})

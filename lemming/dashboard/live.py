@@ -1,0 +1,155 @@
+"""What the page shows, live: one look a second while somebody watches, and none otherwise.
+
+Whoever watches is sent the state, never a backlog: at once, and whenever the organisation has come further.
+The event's id is the organisation's position. Two threads look, each with an `Organisation` of its own: views
+that need all entries wait for them, and the others do not wait for those.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lemming.errors import LemmingError
+from lemming.files.jsontext import compact
+from lemming.inspect.waiting import waiting
+from lemming.organisation import Organisation
+from lemming.views import view
+from lemming.views.header import standing
+from lemming.views.position import position_of
+
+T = TypeVar("T")
+Json = dict[str, Any]
+
+LOOK_S = 1.0
+NEEDS_ALL_ENTRIES = frozenset({"waiting", "feed"})
+
+
+class Lane:
+    """One thread, and what is known of the organisation by it."""
+
+    def __init__(self, base: Path, name: str) -> None:
+        self.org = Organisation(base)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lemming-{name}")
+
+    async def do(self, work: Callable[[Organisation], T]) -> T:
+        """Do something with the organisation, after what was asked for before it."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work, self.org)
+
+    def close(self) -> None:
+        """End the thread, after what it does now."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+class Live:
+    """The state of one organisation for all who watch it; `page`: what else the page is to know."""
+
+    def __init__(self, base: Path, page: Json, *, look_s: float = LOOK_S) -> None:
+        self.page, self._look_s = page, look_s
+        self._quick, self._whole = Lane(base, "look"), Lane(base, "read")
+        self._position = ""
+        self._waiting: int | None = None  # not known yet
+        self._version = 0
+        self._watchers = 0
+        self._looks: asyncio.Task[None] | None = None
+        self._count: asyncio.Task[None] | None = None
+        self._changed = asyncio.Condition()
+        self._is_over = False
+        self._kept: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
+
+    async def view(self, name: str, parameters: Mapping[str, str]) -> Json:
+        """Return what a view shows now."""
+        lane = self._whole if name in NEEDS_ALL_ENTRIES else self._quick
+        return await lane.do(lambda org: view(org, name, parameters))
+
+    async def change(self, work: Callable[[Organisation], T]) -> T:
+        """Change something, and have everybody see it at once."""
+        result = await self._whole.do(work)
+        await self._look()
+        return result
+
+    async def stream(self, name: str, parameters: Mapping[str, str]) -> AsyncIterator[bytes]:
+        """Yield the state with one view as server-sent events, as long as somebody listens."""
+        sent, seen = b"", -1
+        self._watchers += 1
+        try:
+            await self._look()
+            self._looks = self._looks or asyncio.create_task(self._keep_looking())
+            while not self._is_over:
+                seen, position = self._version, self._position
+                state = await self._state(name, parameters)
+                if state != sent:
+                    yield b"id: %b\ndata: %b\n\n" % (position.encode(), state)
+                    sent = state
+                await self._news_after(seen)
+        finally:
+            self._watchers -= 1
+            if not self._watchers and self._looks:
+                self._looks.cancel()
+                self._looks = None
+
+    async def _news_after(self, seen: int) -> None:
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._version != seen or self._is_over)
+
+    async def close(self) -> None:
+        """Let everybody who listens go."""
+        self._is_over = True
+        async with self._changed:
+            self._changed.notify_all()
+        for lane in (self._quick, self._whole):
+            lane.close()
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(self._look_s)
+            await self._look()
+
+    async def _look(self) -> None:
+        position = await self._quick.do(position_of)
+        if position != self._position:
+            self._position = position
+            if self._count is None or self._count.done():
+                self._count = asyncio.create_task(self._count_waiting())
+            await self._tell()
+
+    async def _count_waiting(self) -> None:
+        """Count what waits for people, which may need all entries; until then the last count holds."""
+        position, before = "", self._waiting
+        while position != self._position:
+            position = self._position
+            with contextlib.suppress(LemmingError):
+                self._waiting = len(await self._whole.do(waiting))
+        if self._waiting != before:
+            await self._tell()
+
+    async def _tell(self) -> None:
+        self._version += 1
+        self._kept.clear()
+        async with self._changed:
+            self._changed.notify_all()
+
+    async def _state(self, name: str, parameters: Mapping[str, str]) -> bytes:
+        header, shown = await asyncio.gather(
+            self._once(("header",), lambda: self._quick.do(standing)),
+            self._once((name, *sorted(parameters.items())), lambda: self._shown(name, parameters)),
+        )
+        return compact({"page": self.page, "header": {**header, "waiting": self._waiting}, **shown})
+
+    async def _shown(self, name: str, parameters: Mapping[str, str]) -> Json:
+        if name == "header":
+            return {}
+        try:
+            return {"view": await self.view(name, parameters)}
+        except LemmingError as error:
+            return {"error": error.as_json()}
+
+    async def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+        """Return what was made for somebody else of the same state, if it was."""
+        if key not in self._kept:
+            self._kept[key] = asyncio.ensure_future(make())
+        return await asyncio.shield(self._kept[key])

@@ -1,0 +1,101 @@
+"""The page's server on a thread of its own, for the length of a block."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from lemming.errors import UsageError
+
+HOST = "127.0.0.1"
+USUAL_PORT = 8421
+BEGINS_WITHIN_S, ENDS_WITHIN_S = 30.0, 10.0
+
+
+@contextlib.contextmanager
+def page_of(
+    base: Path,
+    *,
+    port: int | None = None,
+    person: str | None = None,
+    is_read_only: bool = False,
+    token: str = "",
+) -> Iterator[str]:
+    """Serve the page for the length of the block; give its address, which has the token.
+
+    `port` 0: any that is free; None: the usual one, or any. Raises `UsageError` where it cannot be had.
+    """
+    token = token or secrets.token_urlsafe(24)
+    listening = _bound(port)
+    server = _Server(base, token, person, is_read_only=is_read_only)
+    thread = threading.Thread(target=server.run, args=(listening,), name="lemming-dash", daemon=True)
+    thread.start()
+    try:
+        server.wait_until_it_answers(thread)
+        yield f"http://{HOST}:{listening.getsockname()[1]}/?token={token}"
+    finally:
+        server.stop()
+        thread.join(ENDS_WITHIN_S)
+
+
+class _Server:
+    def __init__(self, base: Path, token: str, person: str | None, *, is_read_only: bool) -> None:
+        import uvicorn
+
+        from lemming.dashboard.live import Live
+        from lemming.dashboard.server import make_app
+
+        page: dict[str, Any] = {"is_read_only": is_read_only, "person": person or ""}
+        self._live = Live(base, page)
+        app = make_app(self._live, token=token, person=person, is_read_only=is_read_only)
+        config = uvicorn.Config(
+            app, lifespan="off", log_config=None, access_log=False, server_header=False, ws="none",
+            timeout_graceful_shutdown=2,
+        )  # fmt: skip
+        self._server = uvicorn.Server(config)
+
+    def run(self, listening: socket.socket) -> None:
+        import asyncio
+
+        asyncio.run(self._serve(listening))
+
+    async def _serve(self, listening: socket.socket) -> None:
+        import asyncio
+
+        self._loop = asyncio.get_running_loop()
+        await self._server.serve(sockets=[listening])
+
+    def wait_until_it_answers(self, thread: threading.Thread) -> None:
+        until = time.monotonic() + BEGINS_WITHIN_S
+        while not self._server.started and thread.is_alive() and time.monotonic() < until:
+            time.sleep(0.005)
+
+    def stop(self) -> None:
+        import asyncio
+
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            asyncio.run_coroutine_threadsafe(self._live.close(), self._loop)
+        self._server.should_exit = True
+
+
+def _bound(port: int | None) -> socket.socket:
+    """Return a socket that has the port."""
+    if port is None:
+        with contextlib.suppress(UsageError):
+            return _bound(USUAL_PORT)
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((HOST, port or 0))
+    except (OSError, OverflowError) as error:
+        listening.close()
+        why = getattr(error, "strerror", None) or str(error)
+        hint = "name another port, or 0 for any that is free"
+        raise UsageError(f"cannot listen on {HOST}:{port}: {why}", hint=hint) from error
+    return listening

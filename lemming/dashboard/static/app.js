@@ -1,0 +1,166 @@
+"use strict";
+// The frame of the page: the head, the menu, the part that is shown, and the keyboard.
+(function () {
+  const { html } = Lemming;
+  const { useState, useEffect, useRef } = Lemming.hooks;
+  const { Ago, amount, dollars, Meter, Failure } = Lemming.ui;
+
+  const STATES = {
+    working: "working",
+    idle: "idle",
+    stopped: "not running",
+    paused: "paused",
+    interrupted: "interrupted",
+    broken: "broken",
+  };
+
+  function Head({ header, isLost }) {
+    const troubles = header.troubles || [];
+    const name = (header.org || "").split("/").filter(Boolean).pop() || "LeMMing";
+    const state = isLost ? "lost" : header.state;
+    return html`<header class="head">
+      <div class="who"><h1 title=${header.org}>${name}</h1></div>
+      <div class="state ${state}" role="status" aria-live="polite">
+        <span class="dot" aria-hidden="true"></span>
+        <span><strong>${isLost ? "connection lost" : STATES[state] || "…"}</strong>
+        <span class="why">${isLost ? "is `lemming dash` still running? This comes back by itself" : header.why}</span></span>
+      </div>
+      <dl class="facts">
+        <div><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
+        ${header.next_at ? html`<div><dt>next</dt><dd><${Ago} at=${header.next_at} /></dd></div>` : null}
+        <div class=${header.waiting ? "calls" : ""}><dt>${header.waiting === 1 ? "waits for you" : "wait for you"}</dt>
+          <dd><a href=${Lemming.link("waiting")} aria-live="polite">${header.waiting == null ? "…" : header.waiting}</a></dd></div>
+        ${header.spent ? html`<${Spent} spent=${header.spent} />` : null}
+        <div class=${troubles.length ? "wrong" : ""}><dt>health</dt>
+          <dd>${troubles.length ? html`<${Troubles} troubles=${troubles} />` : "well"}</dd></div>
+      </dl>
+    </header>`;
+  }
+
+  function Spent({ spent }) {
+    const of = spent.max == null ? "no limit" : "of " + amount(spent.max);
+    return html`<div><dt>spent</dt><dd>${amount(spent.credits)} <small>${of} credits, ${dollars(spent.dollars, spent.unpriced)}</small>
+      <${Meter} value=${spent.credits} max=${spent.max} label="share of the credits that is spent" /></dd></div>`;
+  }
+
+  function Troubles({ troubles }) {
+    return html`<details class="troubles"><summary>${troubles.length} ${troubles.length === 1 ? "trouble" : "troubles"}</summary>
+      <ul>${troubles.map((each) => html`<li><strong>${each.about}</strong> ${each.text}${each.fix ? html`<code>${each.fix}</code>` : null}</li>`)}</ul>
+    </details>`;
+  }
+
+  function Menu({ now }) {
+    return html`<nav class="menu" aria-label="parts of the page"><ul>${[...Lemming.parts.values()]
+      .filter((part) => !part.hidden)
+      .map((part) => html`<li><a href=${Lemming.link(part.name)} aria-current=${part.name === now ? "page" : undefined}
+        title=${"g " + part.key}>${part.title}</a></li>`)}
+      <li class="last"><button type="button" class="plain" onClick=${() => help(true)} title="?">Keys</button></li></ul></nav>`;
+  }
+
+  function Help() {
+    const rows = [
+      ["1 … 9", "the parts in their order"],
+      ...[...Lemming.parts.values()].filter((part) => part.key).map((part) => ["g " + part.key, part.title]),
+      ["j  k", "next and previous line"],
+      ["Enter", "open it"],
+      ["/", "search"],
+      ["Esc", "leave a field, close"],
+      ["?", "this list"],
+    ];
+    return html`<dialog id="help" aria-label="keys"><h2>Keys</h2>
+      <dl>${rows.map(([key, what]) => html`<div><dt><kbd>${key}</kbd></dt><dd>${what}</dd></div>`)}</dl>
+      <form method="dialog"><button>Close</button></form></dialog>`;
+  }
+
+  function help(isShown) {
+    const dialog = document.getElementById("help");
+    if (isShown && !dialog.open) dialog.showModal();
+    else dialog.close();
+  }
+
+  function App() {
+    const [route, setRoute] = useState(Lemming.route());
+    const [state, setState] = useState({ part: "", header: {}, page: Lemming.page });
+    const [isLost, setLost] = useState(false);
+    const part = Lemming.parts.get(route.part);
+    const asked = JSON.stringify([part.view, part.params(route.params)]);
+    useEffect(() => {
+      const follow = () => setRoute(Lemming.route());
+      addEventListener("hashchange", follow);
+      return () => removeEventListener("hashchange", follow);
+    }, []);
+    useEffect(() => {
+      const [view, params] = JSON.parse(asked);
+      return Lemming.source.watch(view, params, (told) => {
+        Lemming.page = told.page || Lemming.page;
+        setState({ ...told, part: part.name });
+      }, setLost);
+    }, [asked]);
+    useEffect(() => {
+      const waits = state.header.waiting ? `(${state.header.waiting}) ` : "";
+      const name = (state.header.org || "").split("/").filter(Boolean).pop();
+      document.title = waits + part.title + (name ? " · " + name : "") + " · LeMMing";
+    });
+    const isHere = state.part === part.name;
+    return html`<a class="skip" href="#main" onClick=${skip}>to the content</a>
+      <${Head} header=${state.header} isLost=${isLost} />
+      <${Menu} now=${part.name} />
+      <main id="main" tabindex="-1"><h2 class="sr">${part.title}</h2>
+        ${isHere && state.error ? html`<${Failure} error=${state.error} />` : null}
+        ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${route.params}
+          header=${state.header} page=${state.page} />` : isHere && state.error ? null : html`<p class="loading">…</p>`}
+      </main><${Help} />`;
+  }
+
+  function skip(event) {
+    event.preventDefault();
+    document.getElementById("main").focus();
+  }
+
+  // --- keyboard ---
+
+  let isGoing = false;
+
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const typing = event.target.closest && event.target.closest("input, textarea, select, [contenteditable]");
+    if (typing) {
+      if (event.key === "Escape") typing.blur();
+      return;
+    }
+    if (document.querySelector("dialog[open]") && event.key !== "?") return;
+    if (press(event.key)) event.preventDefault();
+  });
+
+  // Does what a key stands for; returns whether it stands for anything.
+  function press(key) {
+    const shown = [...Lemming.parts.values()].filter((part) => !part.hidden);
+    if (isGoing) {
+      isGoing = false;
+      const part = [...Lemming.parts.values()].find((each) => each.key === key);
+      if (part) Lemming.go(part.name);
+      return Boolean(part);
+    }
+    if (/^[1-9]$/.test(key) && shown[key - 1]) return Lemming.go(shown[key - 1].name), true;
+    if (key === "g") return (isGoing = true);
+    if (key === "?") return help(!document.getElementById("help").open), true;
+    if (key === "j" || key === "k") return move(key === "j" ? 1 : -1);
+    if (key !== "/") return false;
+    const search = document.querySelector("[data-search]");
+    if (search) search.focus();
+    return Boolean(search);
+  }
+
+  function move(step) {
+    const lines = [...document.querySelectorAll("[data-line]")];
+    const place = lines.indexOf(document.activeElement.closest("[data-line]"));
+    const next = lines[place < 0 ? (step > 0 ? 0 : lines.length - 1) : Math.min(lines.length - 1, Math.max(0, place + step))];
+    if (next) {
+      next.focus();
+      next.scrollIntoView({ block: "nearest" });
+    }
+    return true;
+  }
+
+  preact.render(html`<${App} />`, document.getElementById("app"));
+})();

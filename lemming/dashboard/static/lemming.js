@@ -1,0 +1,107 @@
+"use strict";
+// The one global of the page: parts register themselves here, and all facts come through `Lemming.load`.
+// Nothing makes HTML of text: preact sets texts as texts, whatever agents wrote.
+(function () {
+  const html = htm.bind(preact.h);
+
+  const Lemming = (window.Lemming = {
+    html,
+    hooks: preactHooks,
+    parts: new Map(),
+    page: { is_read_only: true, person: "" },
+
+    // name: what stands in the address. title; key: the letter after "g". render: a component that is given
+    // {value, params, header, page}. view: the view that it shows (default: its name). hidden: not in the menu.
+    // params: what the view is asked for, made of what stands in the address (default: all of it).
+    part(name, definition) {
+      Lemming.parts.set(name, { name, view: name, params: (route) => route, ...definition });
+    },
+
+    // Gives a view's value now; throws an Error with `hint` where there is none.
+    load(view, params) {
+      return Lemming.source.load(view, params || {});
+    },
+
+    // Changes something as the person who clicks; throws an Error with `hint` where that is refused.
+    act(name, said) {
+      return Lemming.source.act(name, said);
+    },
+
+    go(part, params) {
+      location.hash = Lemming.link(part, params);
+    },
+
+    link(part, params) {
+      const query = new URLSearchParams(kept(params)).toString();
+      return "#/" + part + (query ? "?" + query : "");
+    },
+
+    route() {
+      const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+      const part = Lemming.parts.has(path) ? path : Lemming.parts.keys().next().value;
+      return { part, params: Object.fromEntries(new URLSearchParams(query || "")) };
+    },
+
+    now: () => Date.now(),
+  });
+
+  function kept(params) {
+    return Object.fromEntries(Object.entries(params || {}).filter(([, value]) => value !== "" && value != null));
+  }
+
+  async function answered(response) {
+    const text = await response.text();
+    let value;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      throw failure({ message: text.trim() || response.statusText });
+    }
+    if (!response.ok) throw failure(value);
+    return value;
+  }
+
+  function failure(said) {
+    const error = new Error(String(said.message));
+    error.hint = said.hint ? String(said.hint) : "";
+    return error;
+  }
+
+  // The server of `lemming dash`. A report on disk puts another source in this one's place: it has `load` and
+  // `watch`, and no `act`.
+  Lemming.source = {
+    load: async (view, params) => answered(await fetch("api/" + view + "?" + new URLSearchParams(kept(params)))),
+
+    act: async (name, said) =>
+      answered(
+        await fetch("do/" + name, {
+          method: "POST",
+          headers: { "content-type": "application/json" },
+          body: JSON.stringify(said),
+        }),
+      ),
+
+    // Calls `tell` with the state at once and whenever it changes, and `lost` with whether nobody answers.
+    // Returns a function that ends it.
+    watch(view, params, tell, lost) {
+      let stream, timer, isOver = false;
+      const open = () => {
+        stream = new EventSource("live?" + new URLSearchParams(kept({ view, ...params })));
+        stream.onmessage = (event) => {
+          lost(false);
+          tell(JSON.parse(event.data));
+        };
+        stream.onerror = () => {
+          lost(true);
+          if (stream.readyState === EventSource.CLOSED && !isOver) timer = setTimeout(open, 1500);
+        };
+      };
+      open();
+      return () => {
+        isOver = true;
+        clearTimeout(timer);
+        stream.close();
+      };
+    },
+  };
+})();

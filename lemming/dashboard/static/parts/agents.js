@@ -1,0 +1,64 @@
+"use strict";
+// The agents: what each does now or why not, its last words, when it is due, what it has spent.
+(function () {
+  const { html } = Lemming;
+  const { useRef } = Lemming.hooks;
+  const { Ago, Agent, Meter, Empty, Rows, amount } = Lemming.ui;
+  const BLOCK = 50, HEIGHT = 76;
+
+  const STATES = {
+    working: "working", failing: "failing", broken: "broken", waits: "waiting", paused: "paused",
+    out_of_credits: "out of credits", skipped: "no turn", due: "due", news: "due", begun: "interrupted",
+    ended: "done", not_due: "not due", nothing_new: "idle", person: "person", channel: "channel",
+  };
+
+  function Agents({ value, params }) {
+    const search = useRef(0);
+    const change = (find) => {
+      clearTimeout(search.current);
+      search.current = setTimeout(() => Lemming.go("agents", { find }), 150);
+    };
+    const wanted = (first, count) => {
+      const offset = Math.max(0, Math.floor((first - 10) / BLOCK) * BLOCK);
+      const limit = Math.ceil((first + count + 10 - offset) / BLOCK) * BLOCK;
+      if (offset !== Number(params.offset || 0) || limit !== Number(params.limit || BLOCK)) {
+        const window_ = { find: params.find, offset: offset || "", limit: limit === BLOCK ? "" : limit };
+        history.replaceState(null, "", Lemming.link("agents", window_));
+        dispatchEvent(new HashChangeEvent("hashchange"));
+      }
+    };
+    return html`<section class="agents">
+      <div class="tools"><input data-search type="search" aria-label="find agents" placeholder="Find an agent  /"
+        value=${params.find || ""} onInput=${(event) => change(event.target.value)} />
+        <span class="count" aria-live="polite">${amount(value.total)} ${value.total === 1 ? "agent" : "agents"}</span></div>
+      ${value.total ? html`<${Rows} label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${HEIGHT}
+        wanted=${wanted} row=${(each) => html`<${Row} agent=${each} tick=${value.tick} />`} />`
+        : html`<${Empty} title="No agents here">${params.find ? "None has this in its name or title." : "lemming agents new NAME makes one."}<//>`}
+    </section>`;
+  }
+
+  function Row({ agent, tick }) {
+    const last = agent.last;
+    return html`<article class="row" data-line tabindex="0" onKeyDown=${(event) => open(event, agent.name)}>
+      <div class="id"><${Agent} name=${agent.name} /><span class="title">${agent.title}</span></div>
+      <div class="doing"><span class="pill ${agent.state}">${STATES[agent.state] || agent.state}</span>
+        <span class="text" title=${agent.text}>${agent.text}${agent.since ? html` · <${Ago} at=${agent.since} since />` : null}</span></div>
+      <blockquote class="words" dir="auto">${last ? html`${last.text || html`<i>${last.kind}</i>`} <small>tick ${last.tick}</small>` : html`<i>nothing said yet</i>`}</blockquote>
+      <div class="next">${due(agent, tick)}</div>
+      <div class="money">${agent.credits == null ? null : html`${amount(agent.credits)}${agent.max_credits == null ? "" : html` <small>of ${amount(agent.max_credits)}</small>`}
+        <${Meter} value=${agent.credits} max=${agent.max_credits} label=${`${amount(agent.credits)} of ${amount(agent.max_credits)} credits`} />`}</div>
+    </article>`;
+  }
+
+  function open(event, name) {
+    if (event.key === "Enter" && Lemming.parts.has("agent")) Lemming.go("agent", { name });
+  }
+
+  function due(agent, tick) {
+    if (agent.next_at) return html`<${Ago} at=${agent.next_at} />`;
+    if (agent.next_tick == null || agent.state === "person" || agent.state === "channel") return "–";
+    return agent.next_tick <= tick ? "next tick" : `tick ${agent.next_tick}`;
+  }
+
+  Lemming.part("agents", { title: "Agents", key: "a", render: Agents });
+})();

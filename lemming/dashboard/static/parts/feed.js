@@ -1,0 +1,89 @@
+"use strict";
+// What was said, newest first: threads of requests and answers, filters, search; and saying something oneself.
+(function () {
+  const { html } = Lemming;
+  const { useState, useEffect, useRef } = Lemming.hooks;
+  const { Ago, Agent, Empty, Failure, useAction, amount } = Lemming.ui;
+  const KINDS = ["message", "report", "request", "response", "status"];
+
+  function Feed({ value, params, header, page }) {
+    const [older, setOlder] = useState({ of: "", entries: [], before: undefined });
+    const action = useAction();
+    const asked = JSON.stringify(params);
+    const mine = older.of === asked ? older : { entries: [], before: undefined };
+    const before = mine.before === undefined ? value.before : mine.before;
+    const seen = new Set(value.entries.map((entry) => entry.identity));
+    const entries = [...value.entries, ...mine.entries.filter((entry) => !seen.has(entry.identity))];
+    const more = () => action.run(async () => {
+      const next = await Lemming.load("feed", { ...params, before });
+      setOlder({ of: asked, entries: [...mine.entries, ...next.entries], before: next.before });
+    });
+    return html`<section class="feed">
+      ${page.is_read_only || params.thread ? null : html`<${Write} header=${header} />`}
+      <${Filters} params=${params} />
+      ${entries.length ? html`<ol class="entries" aria-label="entries">${entries.map(
+        (entry) => html`<${Entry} key=${entry.identity} entry=${entry} isThread=${Boolean(params.thread)} />`)}</ol>`
+        : html`<${Empty} title="Nothing here">${before ? "Nothing among the newest entries fits." : "No entry fits."}<//>`}
+      ${before ? html`<p class="buttons"><button disabled=${action.isBusy} onClick=${more}>Older entries</button></p>` : null}
+      <${Failure} error=${action.error} /></section>`;
+  }
+
+  function Filters({ params }) {
+    const timer = useRef(0);
+    const change = (more) => Lemming.go("feed", { ...params, thread: "", ...more });
+    const search = (event) => {
+      const find = event.target.value;
+      clearTimeout(timer.current);
+      timer.current = setTimeout(() => change({ find }), 250);
+    };
+    if (params.thread)
+      return html`<div class="tools"><a href=${Lemming.link("feed")}>← all entries</a><span class="count">one request, and all that was said for it</span></div>`;
+    return html`<div class="tools"><input type="search" data-search aria-label="search entries" placeholder="Search  /" value=${params.find || ""} onInput=${search} />
+      <select aria-label="kind" value=${params.kind || ""} onChange=${(event) => change({ kind: event.target.value })}>
+        <option value="">all kinds</option>${KINDS.map((kind) => html`<option>${kind}</option>`)}</select>
+      <input aria-label="agent" placeholder="by agent" value=${params.agent || ""} onChange=${(event) => change({ agent: event.target.value.trim() })} /></div>`;
+  }
+
+  function Entry({ entry, isThread }) {
+    const [isOpen, setOpen] = useState(false);
+    const isLong = entry.text.length > 600 || entry.text.split("\n").length > 8;
+    const request = entry.request;
+    const more = Object.keys(entry.payload).filter((key) => !["target", "reply_to", "conversation", "parent"].includes(key));
+    return html`<li class="entry ${entry.kind}" data-line tabindex="0" style=${isThread && entry.depth ? { "--depth": entry.depth } : undefined}>
+      <p class="from"><${Agent} name=${entry.agent} />${entry.to.length ? html`<span class="to"> → ${entry.to.join(", ")}</span>` : null}
+        <span class="kind ${entry.kind}">${entry.kind}</span>${entry.trust ? html`<span class="trust ${entry.trust}">${entry.trust}</span>` : null}
+        <span class="when">tick ${entry.tick} · <${Ago} at=${entry.at} /></span></p>
+      ${entry.text ? html`<p class=${"said" + (isLong && !isOpen ? " cut" : "")} dir="auto">${entry.text}</p>` : null}
+      ${isLong ? html`<button class="plain" onClick=${() => setOpen(!isOpen)} aria-expanded=${isOpen}>${isOpen ? "less" : `all of it (${amount(entry.chars)} characters)`}</button>` : null}
+      ${more.length ? html`<details><summary>${more.join(", ")}</summary><pre tabindex="0">${JSON.stringify(entry.payload, null, 2)}</pre></details>` : null}
+      ${request && !isThread ? html`<p class="thread"><a href=${Lemming.link("feed", { thread: entry.identity })}>${said(request)}</a></p>` : null}
+    </li>`;
+  }
+
+  function said(request) {
+    const end = request.end ? `${request.end} in tick ${request.end_tick}` : `open: ${request.holders.join(", ") || "nobody"} has it`;
+    return request.is_this ? end : `for “${request.text.slice(0, 80) || request.identity}” of ${request.asker} · ${end}`;
+  }
+
+  function Write({ header }) {
+    const [text, setText] = useState("");
+    const [to, setTo] = useState("");
+    const [done, setDone] = useState("");
+    const action = useAction();
+    const send = async (name) => {
+      const said = await action.run(() => Lemming.act(name, { text, to }));
+      if (said) {
+        setText("");
+        setDone(header.engine ? "" : "It is read once an engine runs: lemming run-once");
+      }
+    };
+    return html`<form class="write" onSubmit=${(event) => (event.preventDefault(), send("send"))}>
+      <textarea rows="2" aria-label="what to say" placeholder="Say something, or ask an agent" value=${text} onInput=${(event) => setText(event.target.value)} required></textarea>
+      <div class="buttons"><input aria-label="to whom" placeholder="to everybody" value=${to} onInput=${(event) => setTo(event.target.value.trim())} />
+        <button disabled=${action.isBusy || !text}>Send</button>
+        <button type="button" class="primary" disabled=${action.isBusy || !text || !to} title="the answer comes back as a thread" onClick=${() => send("ask")}>Ask</button>
+        <span class="note" aria-live="polite">${done}</span></div><${Failure} error=${action.error} /></form>`;
+  }
+
+  Lemming.part("feed", { title: "Feed", key: "f", render: Feed });
+})();

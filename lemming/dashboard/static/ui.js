@@ -1,0 +1,151 @@
+"use strict";
+// What several parts are made of: names, times, amounts, buttons, lists of which only a window is there.
+(function () {
+  const { html } = Lemming;
+  const { useState, useEffect, useRef, useLayoutEffect } = Lemming.hooks;
+
+  // --- time ---
+
+  const clocks = new Set();
+  setInterval(() => document.hidden || clocks.forEach((tick) => tick()), 1000);
+
+  function useNow() {
+    const [now, set] = useState(Lemming.now());
+    useEffect(() => {
+      const tick = () => set(Lemming.now());
+      clocks.add(tick);
+      return () => clocks.delete(tick);
+    }, []);
+    return now;
+  }
+
+  const UNITS = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]];
+
+  function duration(seconds) {
+    const whole = Math.max(0, Math.round(seconds));
+    const [unit, size] = UNITS.find(([, each]) => whole >= each) || UNITS[3];
+    return Math.floor(whole / size) + " " + unit;
+  }
+
+  // A moment as "12 s ago", "in 3 min"; `since`: "for 12 s". The whole moment is its title.
+  function Ago({ at, since }) {
+    const now = useNow();
+    const moment = Date.parse(at);
+    if (!at || Number.isNaN(moment)) return null;
+    const seconds = (now - moment) / 1000;
+    const said = since ? duration(seconds) : seconds < -0.5 ? "in " + duration(-seconds) : duration(seconds) + " ago";
+    return html`<time datetime=${at} title=${new Date(moment).toLocaleString()}>${said}</time>`;
+  }
+
+  // --- amounts ---
+
+  function amount(number, digits) {
+    if (number == null) return "–";
+    return number.toLocaleString("en", { maximumFractionDigits: digits == null ? 2 : digits });
+  }
+
+  function dollars(number, unpriced) {
+    if (number == null || (!number && unpriced)) return unpriced ? "$ unknown" : "–";
+    const digits = number && number < 0.1 ? 4 : 2;
+    return "$" + number.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: digits }) + (unpriced ? "+" : "");
+  }
+
+  function Meter({ value, max, label }) {
+    if (max == null || !(max > 0)) return null;
+    const share = Math.min(1, value / max);
+    const level = share >= 1 ? "full" : share >= 0.8 ? "high" : "low";
+    return html`<span class="meter ${level}" role="img" aria-label=${label || `${amount(value)} of ${amount(max)}`}>
+      <span style=${{ width: share * 100 + "%" }}></span></span>`;
+  }
+
+  // --- agents ---
+
+  // The same hue for the same name, everywhere and always.
+  function hue(name) {
+    let found = 7;
+    for (const letter of name) found = (found * 31 + letter.codePointAt(0)) % 360;
+    return found;
+  }
+
+  function initials(name) {
+    const words = name.split(/[-_]/).filter(Boolean);
+    return (words.length > 1 ? words[0][0] + words[1][0] : name.slice(0, 2)).toUpperCase();
+  }
+
+  function Avatar({ name }) {
+    return html`<span class="avatar" aria-hidden="true" style=${{ "--hue": String(hue(name)) }}>${initials(name)}</span>`;
+  }
+
+  function Agent({ name, plain }) {
+    const label = html`<${Avatar} name=${name} /><span class="name">${name}</span>`;
+    const isLink = !plain && Lemming.parts.has("agent");
+    return isLink
+      ? html`<a class="agent" href=${Lemming.link("agent", { name })}>${label}</a>`
+      : html`<span class="agent">${label}</span>`;
+  }
+
+  // --- small things ---
+
+  function Empty({ title, children }) {
+    return html`<div class="empty"><p class="title">${title}</p><p>${children}</p></div>`;
+  }
+
+  function Failure({ error }) {
+    if (!error) return null;
+    return html`<div class="failure" role="alert"><strong>${error.message}</strong>
+      ${error.where ? html` <code>${error.where}</code>` : null}${error.hint ? html`<p>${error.hint}</p>` : null}</div>`;
+  }
+
+  // A button that does something once, and says what went wrong beside itself.
+  function useAction() {
+    const [state, set] = useState({ isBusy: false, error: null });
+    const run = async (work) => {
+      set({ isBusy: true, error: null });
+      try {
+        const result = await work();
+        set({ isBusy: false, error: null });
+        return result;
+      } catch (error) {
+        set({ isBusy: false, error });
+        return undefined;
+      }
+    };
+    return { ...state, run };
+  }
+
+  function Diff({ text }) {
+    const kind = { "+": "added", "-": "gone", "@": "place" };
+    const lines = text.split("\n");
+    return html`<pre class="diff" tabindex="0" aria-label="what would change">${lines.map(
+      (line) => html`<span class=${/^(\+\+\+|---)/.test(line) ? "place" : kind[line[0]] || ""}>${line + "\n"}</span>`,
+    )}</pre>`;
+  }
+
+  // Rows of one height, of which only those on the screen are there. `first` is the place of rows[0] among
+  // all; `wanted` is called with the place of the first row on the screen.
+  function Rows({ total, first, rows, height, row, wanted, label }) {
+    const box = useRef(null);
+    const ask = useRef(wanted);
+    ask.current = wanted;
+    useLayoutEffect(() => {
+      const look = () => {
+        const top = Math.max(0, -box.current.getBoundingClientRect().top);
+        ask.current(Math.floor(top / height), Math.ceil(window.innerHeight / height) + 1);
+      };
+      look();
+      addEventListener("scroll", look, { passive: true });
+      addEventListener("resize", look);
+      return () => {
+        removeEventListener("scroll", look);
+        removeEventListener("resize", look);
+      };
+    }, [height, total]);
+    return html`<ol class="rows" ref=${box} aria-label=${label} style=${{ height: total * height + "px" }}>
+      ${rows.map((each, place) => html`<li key=${each.name} aria-setsize=${total} aria-posinset=${first + place + 1}
+        style=${{ top: (first + place) * height + "px", height: height + "px" }}>${row(each)}</li>`)}</ol>`;
+  }
+
+  Lemming.ui = {
+    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, Empty, Failure, useAction, Diff, Rows,
+  };
+})();

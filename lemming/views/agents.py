@@ -1,0 +1,148 @@
+"""The agents: what each is doing now or why not, its last words, when it is due, what it has spent.
+
+Only those in the window are read: of the others nothing but their resumes.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lemming.agents import Agent, Survey
+from lemming.config import Config, credits_of, load_config
+from lemming.errors import LemmingError
+from lemming.inspect.next_turn import next_turn
+from lemming.inspect.preview import Preview, preview_tick
+from lemming.journal.ledger import AgentState, read_state
+from lemming.mail.index import EntryIndex
+from lemming.messages import OutboxEntry
+from lemming.organisation import Organisation, OrgPath
+from lemming.tick.not_done import NotDone, read_turns_not_done
+from lemming.views.under_way import Doing, doing_in
+
+Json = dict[str, Any]
+MOST_ROWS = 200
+WORDS_CHARS = 280
+
+
+def agents(org: OrgPath, *, offset: int = 0, limit: int = 50, find: str = "") -> Json:
+    """Return the agents whose names or titles hold `find`: who is at work first, then who is in trouble."""
+    org = Organisation.at(org)
+    config = load_config(org)
+    preview = preview_tick(org, config)
+    look = _Look(org, config, preview)
+    names = [name for name in look.names if look.is_found(name, find.casefold())]
+    names.sort(key=lambda name: (look.rank(name), name))
+    first = max(0, min(offset, len(names) - 1))
+    shown = names[first : first + max(1, min(limit, MOST_ROWS))]
+    return {
+        "total": len(names),
+        "offset": first,
+        "tick": preview.tick,
+        "rows": [look.row(name) for name in shown],
+    }
+
+
+class _Look:
+    """One look at the agents of an organisation."""
+
+    def __init__(self, org: Organisation, config: Config, preview: Preview) -> None:
+        self._org, self._config, self._preview = org, config, preview
+        self._survey: Survey = preview.survey
+        self._doing = doing_in(org, preview.tick)
+        self._not_done = read_turns_not_done(org)
+        self.names = [*self._survey.agents, *self._survey.broken]
+
+    def is_found(self, name: str, find: str) -> bool:
+        title = self._survey.agents[name].title if name in self._survey.agents else ""
+        return find in name or find in title.casefold()
+
+    def rank(self, name: str) -> int:
+        """Return where in the list an agent comes, as far as is known without reading what is its own."""
+        if self._is_working(name):
+            return 0
+        return 1 if name in self._survey.broken or name in self._not_done else 2
+
+    def row(self, name: str) -> Json:
+        if name in self._survey.broken:
+            return self._broken(name, self._survey.broken[name])
+        agent = self._survey.agents[name]
+        try:
+            state = read_state(self._org, name)
+        except LemmingError as error:
+            return self._broken(name, error)
+        coming = next_turn(agent, self._config, self._preview.tick, base=self._org)
+        limit = credits_of(self._config, name, agent.credits).max_credits
+        return {
+            "name": name,
+            "title": agent.title,
+            "model": agent.model.key,
+            **self._state(agent, state),
+            "next_tick": coming.tick,
+            "next_at": coming.as_text,
+            "turns": state.turns,
+            "last_tick": state.tick if state.status else None,
+            "credits": state.used_up,
+            "max_credits": limit,
+            "cost_usd": state.cost_usd,
+            "last": self._last(name),
+        }
+
+    def _broken(self, name: str, error: LemmingError) -> Json:
+        return {"name": name, "state": "broken", "text": str(error), "since": "", "last": self._last(name)}
+
+    def _is_working(self, name: str) -> bool:
+        return name in self._doing and not self._doing[name].is_over
+
+    def _state(self, agent: Agent, state: AgentState) -> Json:
+        """Return what an agent does, in one word and in words: working, failing, waiting, or why nothing."""
+        name = agent.name
+        if self._is_working(name):
+            return _working(self._doing[name])
+        if (wrong := self._not_done.get(name)) and not agent.paused:
+            return _failing(wrong)
+        if waits := [asked.to for begun in state.requests for asked in begun.open]:
+            return {"state": "waits", "text": f"waits for {', '.join(sorted(set(waits)))}", "since": ""}
+        reason = self._preview.reason_of(name)
+        text = reason.text
+        if reason.why == "nothing_new":
+            text = f"nothing new since tick {state.tick}" if state.status else "nothing new yet"
+        return {"state": reason.why, "text": text, "since": ""}
+
+    def _last(self, name: str) -> Json | None:
+        """Return the newest entry of an agent, in short."""
+        try:
+            index = self._org.own(EntryIndex)
+            newest = index.outbox(name).all[-1:]
+            entry = index.read(newest[0]) if newest else None
+        except (LemmingError, OSError):
+            return None
+        return _in_short(entry) if isinstance(entry, OutboxEntry) else None
+
+
+def _working(doing: Doing) -> Json:
+    text = f"calls {doing.tool}" if doing.tool else "working"
+    return {"state": "working", "text": text, "since": doing.since}
+
+
+def _failing(wrong: NotDone) -> Json:
+    state = (
+        "failing"
+        if wrong.status == "failed"
+        else "out_of_credits"
+        if wrong.error == "OutOfCredits"
+        else "skipped"
+    )
+    return {"state": state, "text": wrong.reason, "since": wrong.since, "since_tick": wrong.since_tick}
+
+
+def _in_short(entry: OutboxEntry) -> Json:
+    text = entry.payload.get("text")
+    said = text if isinstance(text, str) else ""
+    return {
+        "text": said[:WORDS_CHARS],
+        "is_cut": len(said) > WORDS_CHARS,
+        "kind": entry.kind,
+        "tick": entry.tick,
+        "id": entry.id,
+        "at": entry.created_at,
+    }

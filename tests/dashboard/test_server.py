@@ -1,0 +1,128 @@
+"""The page's server: who is let in, what is refused, and what it answers. Over a real socket."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPResponse
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from lemming.dashboard.serving import page_of
+from lemming.messages import read_outbox_entries
+from lemming.testing import make_org, resume
+
+TOKEN = "a-token-of-the-tests"
+
+
+@pytest.fixture(scope="module")
+def org(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("page")
+    reads = {"read_outboxes": ["*"]}
+    human = resume("human", model={"key": "human"}, permissions=reads)
+    make_org(base, resume("ada", permissions=reads), human)
+    return base
+
+
+@pytest.fixture(scope="module")
+def place(org: Path) -> Iterator[str]:
+    with page_of(org, port=0, token=TOKEN) as address:
+        yield urlsplit(address).netloc
+
+
+def ask(place: str, path: str, method: str = "GET", body: object = None, **headers: str) -> HTTPResponse:
+    """Ask the server as its own page does, but for the headers named; an empty one is left out."""
+    usual = {"Authorization": f"Bearer {TOKEN}", "Host": place}
+    if method == "POST":
+        usual |= {"Origin": f"http://{place}", "Content-Type": "application/json"}
+    given = {name.replace("_", "-").title(): value for name, value in headers.items()}
+    connection = HTTPConnection(place, timeout=10)
+    content = None if body is None else json.dumps(body)
+    sent = {name: value for name, value in {**usual, **given}.items() if value}
+    connection.request(method, path, content, sent)
+    return connection.getresponse()
+
+
+def test_the_printed_address_lets_one_in_and_takes_the_token_out_of_the_address(place: str) -> None:
+    found = ask(place, f"/?token={TOKEN}", authorization="")
+    cookie = found.headers["set-cookie"]
+    assert (found.status, found.headers["location"]) == (303, "/")
+    assert "HttpOnly" in cookie
+    assert "SameSite=Strict" in cookie
+    assert ask(place, "/", authorization="", cookie=cookie.partition(";")[0]).status == 200
+
+
+@pytest.mark.parametrize("path", ["/", "/live", "/api/agents", "/static/app.js", "/nothing", "/?token=wrong"])
+def test_nobody_is_let_in_without_the_token(place: str, path: str) -> None:
+    found = ask(place, path, authorization="")
+    assert found.status == 403
+    assert "lemming dash" in found.read().decode()
+
+
+def test_a_name_that_is_not_this_machines_is_refused(place: str) -> None:
+    assert ask(place, "/api/agents", host="evil.example:80").status == 421
+    assert ask(place, f"/?token={TOKEN}", host="evil.example", authorization="").status == 421
+
+
+def test_a_page_of_another_site_or_port_is_refused(place: str) -> None:
+    assert ask(place, "/api/agents", sec_fetch_site="same-site").status == 403
+    assert ask(place, "/do/send", "POST", {"text": "x"}, origin="http://127.0.0.1:1").status == 403
+    assert ask(place, "/do/send", "POST", {"text": "x"}, origin="").status == 403
+    assert ask(place, "/do/send", "POST", {"text": "x"}, content_type="text/plain").status == 415
+
+
+def test_a_body_that_is_too_long_is_not_read(place: str) -> None:
+    assert ask(place, "/do/send", "POST", {"text": "x" * 600_000}).status == 413
+
+
+@pytest.mark.parametrize("path", ["/static/../server.py", "/static/%2e%2e/server.py", "/static//etc/passwd"])
+def test_no_path_leads_out_of_the_pages_files(place: str, path: str) -> None:
+    assert ask(place, path).status == 404
+
+
+def test_everything_is_answered_under_the_strict_policy(place: str) -> None:
+    for path in ("/", "/static/app.js", "/api/agents", "/api/nothing", "/nothing"):
+        headers = ask(place, path).headers
+        assert "default-src 'none'; script-src 'self'" in headers["content-security-policy"]
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+
+
+def test_a_view_that_there_is_not_is_said_so(place: str) -> None:
+    found = ask(place, "/api/agent5")
+    assert found.status == 400
+    assert "agents" in json.loads(found.read())["hint"]
+
+
+def test_what_is_posted_is_an_entry_of_the_person(place: str, org: Path) -> None:
+    found = ask(place, "/do/send", "POST", {"text": "hello", "to": "ada"})
+    assert found.status == 200
+    assert read_outbox_entries(org, "human")[-1].payload == {"text": "hello", "target": "ada"}
+
+
+def test_who_looks_only_changes_nothing(org: Path) -> None:
+    before = len(read_outbox_entries(org, "human"))
+    with page_of(org, port=0, token=TOKEN, is_read_only=True) as address:
+        there = urlsplit(address).netloc
+        assert ask(there, "/api/agents").status == 200
+        assert ask(there, "/do/send", "POST", {"text": "hello"}).status == 403
+    assert len(read_outbox_entries(org, "human")) == before
+
+
+def test_the_state_comes_at_once_and_again_when_something_changes(place: str, org: Path) -> None:
+    stream = ask(place, "/live?view=feed")
+    first = told(stream)
+    ask(place, "/do/send", "POST", {"text": "news"})
+    while not (second := told(stream))["view"]["entries"] or second["view"] == first["view"]:
+        pass
+    assert second["view"]["entries"][0]["text"] == "news"
+    stream.close()
+
+
+def told(stream: HTTPResponse) -> dict:  # type: ignore[type-arg]
+    """Return the next state that is sent."""
+    while not (line := stream.readline()).startswith(b"data: "):
+        assert line, "the stream has ended"
+    return json.loads(line.removeprefix(b"data: "))  # type: ignore[no-any-return]

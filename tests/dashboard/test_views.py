@@ -1,0 +1,89 @@
+"""Views: what the page shows, as JSON values out of files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.engine import run_once
+from lemming.errors import UsageError
+from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.views import VIEWS, view
+
+
+@pytest.fixture(scope="module")
+def org(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Ada and Bob, who have each said something in one tick, and a person."""
+    base = tmp_path_factory.mktemp("views")
+    human = resume("human", model={"key": "human"})
+    answers = [{"agent": "ada", "reply": say("fine")}, {"agent": "bob", "reply": say("so am I")}]
+    make_org(base, resume("ada"), resume("bob"), human, script=answers)
+    run_once(base, clock=FrozenClock())
+    return base
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_every_view_shows_an_organisation_that_is_well_as_json(org: Path, name: str) -> None:
+    assert json.loads(json.dumps(shown := view(org, name))) == shown
+
+
+@pytest.mark.parametrize("name", VIEWS)
+def test_no_view_writes_anything(org: Path, name: str) -> None:
+    before = {path: path.stat().st_mtime_ns for path in org.rglob("*")}
+    view(org, name)
+    assert {path: path.stat().st_mtime_ns for path in org.rglob("*")} == before
+
+
+def test_a_parameter_that_is_none_of_a_views_is_refused_by_its_nearest_name(org: Path) -> None:
+    with pytest.raises(UsageError, match="limit"):
+        view(org, "agents", {"limits": "3"})
+
+
+def test_a_number_must_be_one(org: Path) -> None:
+    with pytest.raises(UsageError, match="no number"):
+        view(org, "agents", {"limit": "many"})
+
+
+def test_the_head_says_what_was_spent_and_that_nothing_runs(org: Path) -> None:
+    head = view(org, "header")
+    assert (head["tick"], head["state"], head["waiting"], head["troubles"]) == (2, "stopped", 0, [])
+    assert head["spent"]["credits"] == 2
+
+
+def test_an_organisation_with_broken_settings_says_so_in_its_head(org: Path, base: Path) -> None:
+    make_org(base, resume("ada"))
+    (base / "config/org.json").write_text("{")
+    head = view(base, "header")
+    assert head["state"] == "broken"
+    assert "config/org.json" in head["why"]
+
+
+def test_agents_are_told_by_what_they_do_and_said_last(org: Path) -> None:
+    rows = {row["name"]: row for row in view(org, "agents")["rows"]}
+    assert rows["ada"]["last"]["text"] == "fine"
+    assert rows["human"]["state"] == "person"
+
+
+def test_a_window_of_agents_is_only_that(org: Path) -> None:
+    shown = view(org, "agents", {"offset": "1", "limit": "1"})
+    assert (shown["total"], [row["name"] for row in shown["rows"]]) == (3, ["bob"])
+
+
+def texts(shown: dict[str, Any]) -> list[str]:
+    return [entry["text"] for entry in shown["entries"]]
+
+
+def test_the_feed_goes_on_where_it_stopped(org: Path) -> None:
+    first = view(org, "feed", {"limit": "1"})
+    rest = view(org, "feed", {"limit": "1", "before": first["before"]})
+    assert sorted(texts(first) + texts(rest)) == ["fine", "so am I"]
+    assert rest["before"] is None
+
+
+def test_the_feed_is_found_by_agent_and_by_words(org: Path) -> None:
+    assert texts(view(org, "feed", {"agent": "bob"})) == ["so am I"]
+    assert texts(view(org, "feed", {"find": "FINE"})) == ["fine"]
+    assert texts(view(org, "feed", {"kind": "report"})) == []
