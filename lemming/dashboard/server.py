@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import FileResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from typing import TYPE_CHECKING, Any
 
 from lemming.dashboard.actions import act
 from lemming.dashboard.guard import App, Guard
@@ -18,11 +12,19 @@ from lemming.dashboard.live import Live
 from lemming.errors import LemmingError, UsageError
 from lemming.files.jsontext import JsonProblem, compact, parse
 
+if TYPE_CHECKING:
+    from starlette.requests import Request
+    from starlette.responses import Response
+
 STATIC = Path(__file__).parent / "static"
 
 
 def make_app(live: Live, *, token: str, person: str | None = None, is_read_only: bool = False) -> App:
     """Return the page's server as an ASGI application that only whoever has the token may ask."""
+    from starlette.applications import Starlette
+    from starlette.routing import Mount, Route
+    from starlette.staticfiles import StaticFiles
+
     page = _Page(live, person)
     routes = [
         Route("/", page.index),
@@ -39,10 +41,14 @@ class _Page:
         self._live, self._person = live, person
 
     async def index(self, _: Request) -> Response:
+        from starlette.responses import FileResponse
+
         return FileResponse(STATIC / "index.html")
 
     async def live(self, request: Request) -> Response:
         """Stream the state with one view, named `view`; what else the address says is that view's."""
+        from starlette.responses import StreamingResponse
+
         parameters = dict(request.query_params)
         stream = self._live.stream(parameters.pop("view", "header"), parameters)
         return StreamingResponse(stream, media_type="text/event-stream")
@@ -69,6 +75,8 @@ class _Page:
 
 
 def _json(plain: Any, status: int = 200) -> Response:
+    from starlette.responses import Response
+
     return Response(compact(plain), status, media_type="application/json")
 
 

@@ -17,7 +17,7 @@ from lemming.mail.index import EntryIndex
 from lemming.messages import OutboxEntry
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.not_done import NotDone, read_turns_not_done
-from lemming.views.under_way import Doing, doing_in
+from lemming.views.under_way import DoingNow, doing_in
 
 Json = dict[str, Any]
 MOST_ROWS = 200
@@ -119,7 +119,7 @@ class _Look:
         return _in_short(entry) if isinstance(entry, OutboxEntry) else None
 
 
-def _working(doing: Doing) -> Json:
+def _working(doing: DoingNow) -> Json:
     text = f"calls {doing.tool}" if doing.tool else "working"
     return {"state": "working", "text": text, "since": doing.since}
 

@@ -22,7 +22,7 @@ _ENDS = ("turn_committed", "turn_skipped")
 
 
 @dataclass(frozen=True)
-class Doing:
+class DoingNow:
     """What an agent's turn does now: `since` a moment, which is a lower bound; `tool` that runs, if one does.
 
     `is_over`: it has ended, while others of the tick go on.
@@ -33,13 +33,15 @@ class Doing:
     is_over: bool = False
 
 
-def doing_in(org: OrgPath, tick: int) -> dict[str, Doing]:
+def doing_in(org: OrgPath, tick: int) -> dict[str, DoingNow]:
     """Return what the turns of a tick do, by agent; nothing of one that has no journal."""
-    found: dict[str, Doing] = {}
+    found: dict[str, DoingNow] = {}
     now = ""
     for line in _LINE.finditer(raw_journal(org, tick)):
         now = ((line["began"] or line["at"]) or b"").decode() or now
         if line["agent"]:
             kind, tool = line["type"].decode(), (line["tool"] or b"").decode()
-            found[line["agent"].decode()] = Doing(now, tool if kind == "tool_started" else "", kind in _ENDS)
+            found[line["agent"].decode()] = DoingNow(
+                now, tool if kind == "tool_started" else "", kind in _ENDS
+            )
     return found

@@ -37,6 +37,7 @@ WAIT = [
 NOT_LOOKING = {
     "run-once", "run-forever", "serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",
     "mcp serve", "chaos",  # they wait for leave
+    "dash",  # answers for the person who clicks
     "init", "restore", "answer", "approve", "deny", "cancel", "pause", "resume", "backup", "send", "vouch",
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
     "tools new", "models use", "models pull", "models adopt", "import claude", "import openclaw",

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from email.message import Message
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
@@ -32,17 +35,35 @@ def place(org: Path) -> Iterator[str]:
         yield urlsplit(address).netloc
 
 
-def ask(place: str, path: str, method: str = "GET", body: object = None, **headers: str) -> HTTPResponse:
+class Answer(NamedTuple):
+    """What the server answered."""
+
+    status: int
+    headers: Message
+    body: bytes
+
+
+@contextmanager
+def asked(
+    place: str, path: str, method: str = "GET", body: object = None, **headers: str
+) -> Iterator[HTTPResponse]:
     """Ask the server as its own page does, but for the headers named; an empty one is left out."""
     usual = {"Authorization": f"Bearer {TOKEN}", "Host": place}
     if method == "POST":
         usual |= {"Origin": f"http://{place}", "Content-Type": "application/json"}
     given = {name.replace("_", "-").title(): value for name, value in headers.items()}
-    connection = HTTPConnection(place, timeout=10)
     content = None if body is None else json.dumps(body)
     sent = {name: value for name, value in {**usual, **given}.items() if value}
-    connection.request(method, path, content, sent)
-    return connection.getresponse()
+    with closing(HTTPConnection(place, timeout=10)) as connection:
+        connection.request(method, path, content, sent)
+        with connection.getresponse() as response:
+            yield response
+
+
+def ask(place: str, path: str, method: str = "GET", body: object = None, **headers: str) -> Answer:
+    """Ask as `asked` does, and return all that is answered."""
+    with asked(place, path, method, body, **headers) as found:
+        return Answer(found.status, found.headers, found.read())
 
 
 def test_the_printed_address_lets_one_in_and_takes_the_token_out_of_the_address(place: str) -> None:
@@ -58,7 +79,7 @@ def test_the_printed_address_lets_one_in_and_takes_the_token_out_of_the_address(
 def test_nobody_is_let_in_without_the_token(place: str, path: str) -> None:
     found = ask(place, path, authorization="")
     assert found.status == 403
-    assert "lemming dash" in found.read().decode()
+    assert "lemming dash" in found.body.decode()
 
 
 def test_a_name_that_is_not_this_machines_is_refused(place: str) -> None:
@@ -93,7 +114,7 @@ def test_everything_is_answered_under_the_strict_policy(place: str) -> None:
 def test_a_view_that_there_is_not_is_said_so(place: str) -> None:
     found = ask(place, "/api/agent5")
     assert found.status == 400
-    assert "agents" in json.loads(found.read())["hint"]
+    assert "agents" in json.loads(found.body)["hint"]
 
 
 def test_what_is_posted_is_an_entry_of_the_person(place: str, org: Path) -> None:
@@ -112,17 +133,17 @@ def test_who_looks_only_changes_nothing(org: Path) -> None:
 
 
 def test_the_state_comes_at_once_and_again_when_something_changes(place: str, org: Path) -> None:
-    stream = ask(place, "/live?view=feed")
-    first = told(stream)
-    ask(place, "/do/send", "POST", {"text": "news"})
-    while not (second := told(stream))["view"]["entries"] or second["view"] == first["view"]:
-        pass
+    with asked(place, "/live?view=feed") as stream:
+        first = told(stream)
+        ask(place, "/do/send", "POST", {"text": "news"})
+        while (second := told(stream))["view"] == first["view"]:
+            pass
     assert second["view"]["entries"][0]["text"] == "news"
-    stream.close()
 
 
-def told(stream: HTTPResponse) -> dict:  # type: ignore[type-arg]
+def told(stream: HTTPResponse) -> dict[str, Any]:
     """Return the next state that is sent."""
     while not (line := stream.readline()).startswith(b"data: "):
         assert line, "the stream has ended"
-    return json.loads(line.removeprefix(b"data: "))  # type: ignore[no-any-return]
+    plain: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
+    return plain
