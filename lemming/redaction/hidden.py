@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import binascii
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
 Place = Callable[[int, int], tuple[int, int]]
@@ -15,7 +16,7 @@ Place = Callable[[int, int], tuple[int, int]]
 _ROUNDS = 4  # escapes of escapes of escapes
 _IS_ESCAPED = re.compile(r"\\(?:u00[2-7]|x[2-7]|/)|%[2-7][0-9a-f]|&#x?[0-9a-f]", re.I)
 _ESCAPE = re.compile(
-    r"\\+(?:u(?P<u>[0-9a-f]{4})|x(?P<x>[0-9a-f]{2})|(?P<sign>[/\"'\\nrt]))"
+    r"\\\\*(?:u(?P<u>[0-9a-f]{4})|x(?P<x>[0-9a-f]{2})|(?P<sign>[/\"'\\nrt]))"
     r"|%(?P<percent>[0-9a-f]{2})|&#(?:x(?P<hex>[0-9a-f]{2,4})|(?P<dec>[0-9]{2,4}));",
     re.I,
 )
@@ -48,20 +49,40 @@ def texts_in(text: str) -> Iterator[tuple[str, Place]]:
 
 
 def _unescaped(text: str) -> tuple[str, Place]:
-    starts: list[int] = [*range(len(text) + 1)]
+    rounds: list[Callable[[int], int]] = []
     for _ in range(_ROUNDS):
-        pieces: list[str] = []
-        kept: list[int] = []
-        end = 0
-        for escape in _ESCAPE.finditer(text):
-            pieces += text[end : escape.start()], _meant(escape)
-            kept += starts[end : escape.start()]
-            kept.append(starts[escape.start()])
-            end = escape.end()
-        if not pieces:
+        escapes = [*_ESCAPE.finditer(text)]
+        if not escapes:
             break
-        text, starts = "".join([*pieces, text[end:]]), kept + starts[end:]
-    return text, lambda start, end: (starts[start], starts[end])
+        text, back = _without(escapes, text)
+        rounds.insert(0, back)
+
+    def place(start: int, end: int) -> tuple[int, int]:
+        for back in rounds:
+            start, end = back(start), back(end)
+        return start, end
+
+    return text, place
+
+
+def _without(escapes: list[re.Match[str]], text: str) -> tuple[str, Callable[[int], int]]:
+    """Return a text with the one character in place of each escape, and the way back to where it was."""
+    pieces: list[str] = []
+    inner, outer = [0], [0]  # where there a stretch begins that is as long here
+    at = end = 0
+    for escape in escapes:
+        pieces += text[end : escape.start()], _meant(escape)
+        at += escape.start() - end
+        end = escape.end()
+        inner += at, at + 1
+        outer += escape.start(), end
+        at += 1
+
+    def back(position: int) -> int:
+        stretch = bisect_right(inner, position) - 1
+        return outer[stretch] + position - inner[stretch]
+
+    return "".join([*pieces, text[end:]]), back
 
 
 def _meant(escape: re.Match[str]) -> str:
@@ -74,7 +95,7 @@ def _meant(escape: re.Match[str]) -> str:
 
 def _in_one_line(word: str, start: int) -> tuple[str, range | list[int]]:
     """Return a word without the ends of lines in it, and where each of its characters is."""
-    if not _BETWEEN.search(word):
+    if "\n" not in word and "\\" not in word:  # much sooner found than by the pattern
         return word, range(start, start + len(word))
     places: list[int] = []
     end = 0

@@ -75,6 +75,11 @@ _LABELLED = re.compile(
     r"|[?&;]sig=(?P<sig>[A-Za-z0-9+/%]{43,})",
     re.I | re.A,
 )  # fmt: skip
+# One of these stands in whatever matches that, without its hyphens and underscores: they are found sooner.
+_LABELS = (
+    *("authorization", "bearer", "apikey", "apitoken", "authkey", "authtoken"),
+    *("secretkey", "accesskey", "accountkey", "sessiontoken", "sig="),
+)
 _IN_ADDRESS = re.compile(r"://[^\s/@:\"'<>]{0,256}:(?P<password>[^\s/@\"'<>]{3,256})@[\w\[]")
 _IN_CONNECTION = re.compile(r"(?<=;)\s?(?:password|pwd)\s?=\s?(?P<password>[^;\s\"'\\]{4,128})", re.I)
 _TO_FILL_IN = re.compile(
@@ -109,10 +114,12 @@ def keys_in(text: str) -> Iterator[Span]:
         for match in _KEYS.finditer(text):
             start, end = match.span()
             yield start - _BEFORE.get(text[start : start + 6], 0), end
-        yield from _named(_LABELLED, text)
+        bare = text.lower().replace("-", "").replace("_", "")
+        if any(label in bare for label in _LABELS):
+            yield from _named(_LABELLED, text)
     if "://" in text and "@" in text:
         yield from _named(_IN_ADDRESS, text)
-    if "=" in text and ";" in text:
+    if "=" in text and ";" in text and ("password" in (lower := text.lower()) or "pwd" in lower):
         yield from _named(_IN_CONNECTION, text)
 
 
