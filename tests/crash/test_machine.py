@@ -251,7 +251,7 @@ class Life(RuleBasedStateMachine):
 
 
 Life.TestCase.settings = settings(
-    max_examples=200 if EVERYTHING else 40,
+    max_examples=200 if EVERYTHING else 20,
     stateful_step_count=30 if EVERYTHING else 14,
     deadline=None,
     derandomize=not EVERYTHING,

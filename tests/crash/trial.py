@@ -41,7 +41,7 @@ from lemming.tick.runtime import open_org
 from lemming.timeline.repair.repair import find_repairs, make_repairs
 
 EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
-SAMPLE_STRIDE = 101
+SAMPLE_STRIDE, LOOKS_STRIDE = 101, 307
 
 
 @dataclass(frozen=True)
@@ -145,12 +145,12 @@ class folder:  # noqa: N801 - used like a function
         shutil.rmtree(self._above)
 
 
-def sample(*what: object) -> Wanted:
+def sample(*what: object, every: int = SAMPLE_STRIDE) -> Wanted:
     """Return which points of a trial are tried: all, or every n-th from a first one that differs by trial."""
     if EVERYTHING:
         return lambda _: True
-    first = zlib.crc32(repr(what).encode()) % SAMPLE_STRIDE
-    return lambda number: number % SAMPLE_STRIDE == first or number == 1 + first % 13
+    first = zlib.crc32(repr(what).encode()) % every
+    return lambda number: number % every == first or number == 1 + first % 13
 
 
 class Over(Disk):

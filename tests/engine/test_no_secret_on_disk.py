@@ -221,11 +221,25 @@ def org(tmp_path: Path) -> Path:
         ada,
         resume("bob"),
         models={"obeying": {"provider": "obeying", "attempts": 2}, "acting": {"provider": "acting"}},
-        org={"tool_files": ["tools/*.py"], "history": "git"},
     )
-    (base / "tools").mkdir()
-    (base / "tools/mine.py").write_text("from __future__ import annotations\n" + textwrap.dedent(TOOLS))
     return base
+
+
+@pytest.fixture
+def with_functions(org: Path) -> Path:
+    """Return the same organisation with functions of its own."""
+    (org / "config/org.json").write_text(json.dumps({"tool_files": ["tools/*.py"]}))
+    (org / "tools").mkdir()
+    (org / "tools/mine.py").write_text("from __future__ import annotations\n" + textwrap.dedent(TOOLS))
+    return org
+
+
+@pytest.fixture
+def with_history(with_functions: Path) -> Path:
+    """Return the same organisation with a history of its ticks."""
+    settings = json.loads((with_functions / "config/org.json").read_text())
+    (with_functions / "config/org.json").write_text(json.dumps({**settings, "history": "git"}))
+    return with_functions
 
 
 def run(base: Path, *replies: Reply | Exception) -> list[dict[str, Any]]:
@@ -292,14 +306,14 @@ def test_what_tools_write_leaves_no_secret(org: Path, calls: list[dict[str, Any]
 
 
 @pytest.mark.parametrize("how", ["returned", "raised", "logged", "kept", "written", "long"])
-def test_a_function_that_tells_the_environment_leaves_no_secret(org: Path, how: str) -> None:
-    (finished,) = run(org, said(call("environment", how=how)))
+def test_a_function_that_tells_the_environment_leaves_no_secret(with_functions: Path, how: str) -> None:
+    (finished,) = run(with_functions, said(call("environment", how=how)))
     assert finished["success"] == (how != "raised")
-    run(org)
-    assert held_by(org) == {}
-    _is_sound(org)
+    run(with_functions)
+    assert held_by(with_functions) == {}
+    _is_sound(with_functions)
     if how == "written":
-        binary = (org / "agents/ada/workspace/mine/all.bin").read_bytes()
+        binary = (with_functions / "agents/ada/workspace/mine/all.bin").read_bytes()
         assert binary == b"\xff\x00" + b"*" * len(VALUES["FOO_AUTHENTICATION_TOKEN"])
         assert "a secret was taken out of mine/all.bin, mine/all.txt" in finished["output"]
 
@@ -323,10 +337,10 @@ def test_an_error_with_keys_in_it_leaves_no_secret(org: Path, kind: Callable[[st
     assert held_by(org) == {}
 
 
-def test_a_call_out_of_which_a_secret_was_taken_is_not_made(org: Path) -> None:
+def test_a_call_out_of_which_a_secret_was_taken_is_not_made(with_functions: Path) -> None:
     key = VALUES["FOO_AUTHENTICATION_TOKEN"]
     finished = run(
-        org,
+        with_functions,
         said(
             call("sent_out", text=f"take {key}"),
             call("shell", command=f"echo {key} > key.txt"),
@@ -336,15 +350,14 @@ def test_a_call_out_of_which_a_secret_was_taken_is_not_made(org: Path) -> None:
     )
     assert [line["outcome"] for line in finished[:2]] == ["denied", "denied"]
     assert "a secret was taken out of its arguments" in finished[0]["output"]
-    assert not (org / "agents/ada/workspace/key.txt").exists()
-    written = (org / "agents/ada/workspace/note.txt").read_text()
+    assert not (with_functions / "agents/ada/workspace/key.txt").exists()
+    written = (with_functions / "agents/ada/workspace/note.txt").read_text()
     assert written == "it is [redacted FOO_AUTHENTICATION_TOKEN]"
-    assert held_by(org) == {}
+    assert held_by(with_functions) == {}
 
 
 def test_what_a_command_leaves_in_the_workspace_holds_no_secret(org: Path) -> None:
-    settings = json.loads((org / "config/org.json").read_text())
-    (org / "config/org.json").write_text(json.dumps({**settings, "shell": {"sandbox": "none"}}))
+    (org / "config/org.json").write_text(json.dumps({"shell": {"sandbox": "none"}}))
     half = VALUES["FOO_AUTHENTICATION_TOKEN"]
     command = f"printf '%s' '{half[:8]}' > a; printf '%s' '{half[8:]}' >> a; cat a; touch -d 2001-01-01 a"
     (finished,) = run(org, said(call("shell", command=command)))
@@ -366,19 +379,19 @@ def test_what_people_and_programs_hand_in_leaves_no_secret(org: Path) -> None:
     _is_sound(org)
 
 
-def test_no_secret_is_in_what_is_packed(org: Path, tmp_path: Path) -> None:
-    run(org, WORDS["entries"])
-    run(org, said(*FILES["written"], *FILES["edited"]))
-    run(org, said(call("environment", how="kept")))
-    run(org)
-    assert seal_old_journals(org, 300, 0)
+def test_no_secret_is_in_what_is_packed(with_history: Path, tmp_path: Path) -> None:
+    run(with_history, WORDS["entries"])
+    run(with_history, said(*FILES["written"], *FILES["edited"]))
+    run(with_history, said(call("environment", how="kept")))
+    run(with_history)
+    assert seal_old_journals(with_history, 300, 0)
     archive = tmp_path / "backup" / "all.tar.gz"
     archive.parent.mkdir()
-    back_up(Organisation(org), archive, wait_s=5)
-    assert held_by(org) == {}
+    back_up(Organisation(with_history), archive, wait_s=5)
+    assert held_by(with_history) == {}
     assert held_by(archive.parent) == {}
-    told = subprocess.run(["git", "log", "-p", "--all"], cwd=org, capture_output=True, timeout=60)
-    objects = [*org.glob("**/objects/??/*"), *org.glob("**/objects/pack/*.pack")]
+    told = subprocess.run(["git", "log", "-p", "--all"], cwd=with_history, capture_output=True, timeout=60)
+    objects = [*with_history.glob("**/objects/??/*"), *with_history.glob("**/objects/pack/*.pack")]
     assert objects or told.returncode
     packed = [form for form in FORMS if form in told.stdout]
     assert packed == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import traceback
 from collections.abc import Callable
@@ -69,7 +68,11 @@ def run(tool: FunctionTool, arguments: dict[str, Any], context: ToolContext) -> 
 
 def _call(function: Callable[..., Any], given: dict[str, Any]) -> Any:
     returned = function(**given)
-    return asyncio.run(_awaited(returned)) if inspect.isawaitable(returned) else returned
+    if not inspect.isawaitable(returned):
+        return returned
+    import asyncio  # takes its time at every start of a process
+
+    return asyncio.run(_awaited(returned))
 
 
 async def _awaited(work: Any) -> Any:
