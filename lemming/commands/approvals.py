@@ -8,14 +8,14 @@ from typing import Annotated, Any
 import typer
 
 from lemming.asking.decide import find_waiting
-from lemming.commands.options import AsJson, agent_names
-from lemming.commands.org import find_org, require_folder
-from lemming.commands.screen import one_line, show, show_columns, show_json, tell
+from lemming.commands.options import AsJson
+from lemming.commands.org import find_org
+from lemming.commands.screen import one_line, show, show_columns
+from lemming.commands.waiting import ForPerson, items_for, show_items
 from lemming.errors import ConfigError
 from lemming.files.jsontext import pretty, to_line
 from lemming.inspect.leave import call_of
 from lemming.inspect.waiting import WaitsForPerson
-from lemming.inspect.waiting import waiting as what_waits
 from lemming.leave import SHOW, said_of_call
 from lemming.messages import names_of, read_entry
 from lemming.organisation import OrgPath
@@ -29,12 +29,7 @@ def approvals(
         str | None,
         typer.Argument(metavar="ID", help="One of them whole: a request's id, or that of its call."),
     ] = None,
-    person: Annotated[
-        str | None,
-        typer.Option(
-            "--as", metavar="PERSON", help="Only what waits for PERSON.", autocompletion=agent_names
-        ),
-    ] = None,
+    person: ForPerson = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what waits for a person: calls that need leave, questions, plans to approve.
@@ -49,28 +44,14 @@ def approvals(
       lemming approvals --json | jq -r 'select(.call) | .call.id'
     """
     base = find_org(ctx)
-    if person is not None:
-        require_folder(base, person)
-    items = [item for item in what_waits(base) if person in (None, item.person)]
+    items = items_for(base, person)
     if reference is not None:
         _, request, call = find_waiting(base, reference)
         items = [item for item in items if item.identity == request.identity]
         if call and not as_json:
             _show_call(base, items, call_of(request, {request.identity: call}) or call)
             raise typer.Exit(1)
-    if as_json:
-        for item in items:
-            show_json("waiting", item.as_json())
-    elif items:
-        show_columns([[item.id, item.line] for item in items])
-        tell(
-            "`lemming approve ID` or `lemming deny ID` decides, `lemming answer ID TEXT` answers, "
-            "`lemming approvals ID` shows one whole",
-            style="dim",
-        )
-    else:
-        show("nothing waits for a person")
-    raise typer.Exit(1 if items else 0)
+    show_items(items, as_json=as_json)
 
 
 def _show_call(base: OrgPath, items: list[WaitsForPerson], call: dict[str, Any]) -> None:

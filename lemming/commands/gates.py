@@ -11,7 +11,7 @@ import typer
 from lemming import paths
 from lemming.agents import Survey, survey_agents
 from lemming.clock import SystemClock, timestamp
-from lemming.commands.options import AsJson, agent_names, noun
+from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org
 from lemming.commands.screen import one_line, painted, show, show_columns, show_json, show_pretty, tell
 from lemming.commands.tools import arguments_from
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from lemming.inspect.gate_reach import AgentReach, ToolReach
     from lemming.inspect.gated import AskedGate, Explained
 
-app = noun("See the gates there are, what they would say of a call, and what an agent could cause.")
+app = typer.Typer(rich_markup_mode=None, add_completion=False)
 
 DOES: dict[Then, str] = {
     "pass": "lets it pass",
@@ -52,6 +52,16 @@ ENDS: dict[Then, str] = {
 }
 SENTENCE = 300
 AgentName = Annotated[str, typer.Argument(metavar="AGENT", help="Whose.", autocompletion=agent_names)]
+
+
+@app.callback(
+    help="See the gates there are, what they would say of a call, and what an agent could cause.",
+    invoke_without_command=True,
+)
+def list_all(ctx: typer.Context, as_json: AsJson = False) -> None:
+    """List the gates, as `list` does."""
+    if ctx.invoked_subcommand is None:
+        list_gates(ctx, as_json=as_json)
 
 
 @app.command("list")

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from lemming.commands.options import AsJson
+from lemming.commands.options import AsJson, Trust
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, tell
 from lemming.commands.trust import require_agreement
@@ -33,6 +33,7 @@ def repair(
         bool, typer.Option("--retry", help="Run a call whose outcome is unknown once more.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do what would be done.")] = False,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Show what is damaged or in the way and how it would be put right; with --yes, do it.
@@ -62,7 +63,8 @@ def repair(
     with open_org(base, command="repair") as runtime:
         if call is not None:
             if retry:
-                require_agreement(base, can_ask=not as_json)
+                if not trust:
+                    require_agreement(base, can_ask=not as_json)
                 _retry(runtime, call, yes=yes, as_json=as_json)
             else:
                 _mark(runtime, call, happened=mark == "done", as_json=as_json)

@@ -10,7 +10,7 @@ import typer
 
 from lemming.agents import Agent, load_agent, survey_agents
 from lemming.clock import SystemClock, timestamp
-from lemming.commands.options import AsJson, agent_names, noun
+from lemming.commands.options import AsJson, Trust, agent_names, noun
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
 from lemming.commands.tool_file import new_tool
@@ -101,6 +101,7 @@ def call(
     yes: Annotated[
         bool, typer.Option("--yes", "-y", help="Write what it wants written; run it if it reaches outside.")
     ] = False,
+    trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Call a tool as an agent does, with the same checks, and show what it would write.
@@ -114,7 +115,8 @@ def call(
       lemming tools call forecast --agent planner --args '{"city": "Oslo"}' --yes
     """
     base = find_org(ctx)
-    require_agreement(base)
+    if not trust:
+        require_agreement(base)
     arguments = arguments_from(given or [], args)
     if yes:
         with open_org(base, command="tools call") as runtime:

@@ -9,19 +9,17 @@ import typer
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show, show_columns, show_json, tell
+from lemming.inspect.waiting import WaitsForPerson
 from lemming.inspect.waiting import waiting as what_waits
+from lemming.organisation import OrgPath
+
+ForPerson = Annotated[
+    str | None,
+    typer.Option("--as", metavar="PERSON", help="Only what waits for PERSON.", autocompletion=agent_names),
+]
 
 
-def waiting(
-    ctx: typer.Context,
-    person: Annotated[
-        str | None,
-        typer.Option(
-            "--as", metavar="PERSON", help="Only what waits for PERSON.", autocompletion=agent_names
-        ),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
+def waiting(ctx: typer.Context, person: ForPerson = None, as_json: AsJson = False) -> None:
     """Show what waits for a person: what is needed, for whom, since when, and what happens at its deadline.
 
     The oldest comes first. Exit status 1 says that something waits.
@@ -32,16 +30,28 @@ def waiting(
       lemming waiting > /dev/null || notify-send "somebody waits for you"
       lemming waiting --json | jq -r .id
     """
-    base = find_org(ctx)
+    show_items(items_for(find_org(ctx), person), as_json=as_json)
+
+
+def items_for(base: OrgPath, person: str | None) -> list[WaitsForPerson]:
+    """Return what waits for one person, or for anybody."""
     if person is not None:
         require_folder(base, person)
-    items = [item for item in what_waits(base) if person in (None, item.person)]
+    return [item for item in what_waits(base) if person in (None, item.person)]
+
+
+def show_items(items: list[WaitsForPerson], *, as_json: bool) -> None:
+    """Print what waits, and end with the exit status that says whether anything does."""
     if as_json:
         for item in items:
             show_json("waiting", item.as_json())
     elif items:
         show_columns([[item.id, item.line] for item in items])
-        tell("`lemming answer ID TEXT` answers one, `lemming requests ID` shows it whole", style="dim")
+        tell(
+            "`lemming approve ID` or `lemming deny ID` decides, `lemming answer ID TEXT` answers, "
+            "`lemming approvals ID` shows one whole",
+            style="dim",
+        )
     else:
         show("nothing waits for a person")
     raise typer.Exit(1 if items else 0)

@@ -18,7 +18,7 @@ from lemming.files.fitting import about, keyed
 from lemming.files.refusals import require_about_one_file
 from lemming.organisation import Organisation
 from lemming.schedule import Wake
-from lemming.verification import JudgedBy, Then, WhoJudges, judge_named
+from lemming.verification import JudgedBy, WhoJudges
 
 PROVIDER = "plan"
 PLAN_LIMIT_BYTES = 256 << 10
@@ -31,9 +31,16 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verify:
+class Verify(JudgedBy):
     """Who or what must pass a step's answer before the step counts as done."""
 
+    by: WhoJudges = field(
+        default="",
+        metadata=about(
+            "Who judges the answer in the turn of who is asked, before it leaves (docs/judges.md), "
+            'in place of ask and tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.'
+        ),
+    )
     ask: str = field(default="", metadata=about("The agent that is asked whether it passes."))
     task: str = field(default="", metadata=about("What it is asked; it is shown the task and the answer."))
     tool: str = field(
@@ -51,36 +58,15 @@ class Verify:
     attempts: int = field(
         default=2, metadata=about("How often the step is done in all until it passes.", ge=1, le=20)
     )
-    by: WhoJudges = field(
-        default="",
-        metadata=about(
-            "Who judges the answer in the turn of who is asked, before it leaves (docs/judges.md), "
-            'in place of ask and tool: an agent, a model key, {"agent"}, {"model"} or {"command"}.'
-        ),
-    )
-    policy: str = field(
-        default="",
-        metadata=about(
-            "What by judges by: a text, or a file such as ./shared/policy.md.", max_length=100_000
-        ),
-    )
-    max: int = field(default=3, metadata=about("How many drafts by judges at most.", ge=1, le=10))
-    then: Then = field(
-        default="flag",
-        metadata=about(
-            "What happens to a draft that by did not pass: it leaves with the tag unverified (flag), the "
-            "request fails (fail), or it leaves as it is (pass)."
-        ),
-    )
 
     def __post_init__(self) -> None:
         if self.by:
-            judge_named(self.by)
+            super().__post_init__()
 
     @property
     def judge_name(self) -> str:
         """Who or what must pass the answer, in words."""
-        return self.ask or self.tool or str(judge_named(self.by))
+        return self.ask or self.tool or str(self.who)
 
     @property
     def judge(self) -> JudgedBy | None:

@@ -28,12 +28,11 @@ from lemming.providers import Message, require_reply
 from lemming.quoting import fenced, mark_for, quoted
 from lemming.turn.opening import Surroundings
 from lemming.turn.prompt import correction
-from lemming.verification import JudgedBy, NamedJudge, Then, judge_named, judged_by_in
+from lemming.verification import DEFAULT_POLICY, JudgedBy, NamedJudge, Then, judge_named, judged_by_in
 
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
 
-DEFAULT_POLICY = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
 VERDICT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"passes": {"type": "boolean"}, "reason": {"type": "string"}},

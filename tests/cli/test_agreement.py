@@ -108,6 +108,16 @@ def test_a_file_beside_a_tool_that_it_may_import_is_bound_too(base: Path, lemmin
     assert not fired(base)
 
 
+def test_a_tool_is_called_without_agreement_where_the_person_says_so(base: Path, lemming: Lemming) -> None:
+    with_a_tool_file(base)
+    ada = resume("ada", permissions={"tools": ["greet"]}, schedule=LATER)
+    fs.publish(base, "agents/ada/resume.json", pretty(ada))
+    assert lemming("tools", "call", "greet", "--yes").status == 2
+    ran = lemming("tools", "call", "greet", "--yes", "--trust")
+    assert (ran.status, "hello" in ran.out) == (0, True)
+    assert lemming("tools", "call", "greet", "--yes").status == 2
+
+
 def test_commands_that_read_the_same_are_not_the_same(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", schedule=LATER), org={"on_failure": ["sh", "-c", "true x"]})
     assert lemming("trust", "--yes").status == 0

@@ -127,7 +127,7 @@ ALL = [
     *ends("blocks", "tick"),
 ]
 KINDS_EACH = 5
-"""One of so many kinds of end is tried in each organisation, and each kind in one of so many organisations."""
+"""In each organisation one of so many kinds of end is tried, and each kind in one of so many of them."""
 
 
 def is_chosen(number: int) -> bool:

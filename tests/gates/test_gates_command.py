@@ -290,3 +290,9 @@ def test_what_is_foreseen_holds_for_every_call_there_could_be() -> None:
                 assert look(rules, facts["args"], lambda _, f=facts: f, about="t").then in may
             assert ("stop" in may) == (trust == "owner")
     assert outcomes([Foreseen("a", "ask", False)]) == ["ask", "pass"]
+
+
+def test_the_noun_alone_lists_the_gates(base: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    make_org(base, resume("ada"), org={"gates": GATES})
+    assert gates(base, capsys) == gates(base, capsys, "list")
+    assert len(objects(base, capsys)) == len(GATES)

@@ -13,6 +13,7 @@ from typed import typed
 
 from lemming.engine import run_once
 from lemming.events import Event, ModelAsked
+from lemming.files import fs
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.redaction import refresh
@@ -128,6 +129,17 @@ def test_a_call_that_fails_again_is_settled_as_failed(org: Path, gong: Gong, rep
     (result,) = read_state(org, "ada").results
     assert (result["success"], result["call"]) == (False, "1/ada/0")
     assert listed(repair) == []
+
+
+def test_a_call_runs_again_only_where_somebody_agrees_to_what_runs(
+    org: Path, gong: Gong, repair: Repair
+) -> None:
+    fs.publish(org, "config/org.json", b'{"tool_files": ["tools/*.py"]}')
+    fs.publish(org, "tools/mine.py", b"")
+    assert repair("--retry", "1/ada/0", "--yes").status == 2
+    assert gong.struck == [3]
+    assert repair("--retry", "1/ada/0", "--yes", "--trust").status == 0
+    assert gong.struck == [3, 3]
 
 
 def test_a_secret_in_the_result_is_neither_kept_nor_shown(

@@ -19,8 +19,8 @@ from lemming.quoting import fenced, mark_for, quoted
 from lemming.report import End
 from lemming.turn.named import Beforehand
 from lemming.turn.strategy import Step, Steps, Turn
+from lemming.verification import DEFAULT_POLICY
 
-RUBRIC = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
 VERDICT_SCHEMA: dict[str, Any] = {
     "type": "object",
     "properties": {"good": {"type": "boolean"}, "why": {"type": "string"}},
@@ -164,7 +164,7 @@ def _judged_by_command(turn: Turn, command: list[str], text: str) -> Generator[S
 def _judging(turn: Turn, draft: TurnReply) -> list[Message]:
     """Return what a model is asked that judges a draft."""
     options: Options = turn.options
-    rubric = turn.given.get("instructions") or options.rubric or RUBRIC
+    rubric = turn.given.get("instructions") or options.rubric or DEFAULT_POLICY
     text, shown = quoted(_text_of(draft)), turn.prompt[-1]["content"]
     mark = mark_for([rubric, shown, text])
     system = (
