@@ -218,6 +218,7 @@ class ModelFailed(Record):
     code: str = ""
     error: str
     message: str
+    duration_ms: Count = 0
     attempts: Count = 1
     earlier: list[FailedAttempt] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
@@ -281,6 +282,7 @@ class ToolFinished(Record):
     outcome: Literal[Outcome, ""] = ""
     output: str
     effects: Annotated[list[Json], list[EffectJson]]
+    duration_ms: Count = 0
     passed_on: Amount = 0.0
     entries: Annotated[list[Json], list[EmittedJson]] = []  # noqa: RUF012
     attempts: Annotated[int, {"minimum": 1}] = 1

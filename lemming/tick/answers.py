@@ -159,21 +159,19 @@ class JournaledAnswers:
 
     def _call_live(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolFinished:
         """Call a tool, and return the record of what came of it."""
+        began = time.perf_counter()
         result = self._run(index, call, at, staged)
+        more: dict[str, Any] = {"duration_ms": took} if (took := elapsed_ms(began)) else {}
         result = self._tracing.told(result) if self._tracing else result
-        more: dict[str, Any] = {"passed_on": result.passed_on} if result.passed_on else {}
+        for key in ("passed_on", "asks_leave", "leave", "trust"):
+            if value := getattr(result, key):
+                more[key] = value
         if result.entries:
             more["entries"] = [entry._asdict() for entry in result.entries]
         if result.attempts > 1:
             more["attempts"] = result.attempts
         if result.on_error != "return":
             more["on_error"] = result.on_error
-        if result.asks_leave:
-            more["asks_leave"] = True
-        if result.leave:
-            more["leave"] = result.leave
-        if result.trust:
-            more["trust"] = result.trust
         if result.verdicts:
             more["verdicts"] = [verdict.as_json() for verdict in result.verdicts]
         return ToolFinished(
@@ -289,7 +287,7 @@ class JournaledAnswers:
             ask = partial(self._reply, call, messages, schema)
             key, entry, reply = ask_in_turn(inputs, self._config, model, ask)
         except (OutOfCredits, ProviderError) as error:
-            return self._no_answer(call, error)
+            return self._no_answer(call, error, elapsed_ms(started))
         usage = usage_of(entry, messages, reply)
         optional: dict[str, Any] = {"batched": True} if reply.batched else {}
         if key:
@@ -356,13 +354,14 @@ class JournaledAnswers:
                 raise Stopped from error
             raise
 
-    def _no_answer(self, call: int, error: LemmingError) -> ModelFailed:
+    def _no_answer(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
         return ModelFailed(
             agent=self._name,
             call=call,
             code=error.code,
             error=name_of(error),
             message=str(error),
+            duration_ms=took_ms,
             **self._said_by_gates(error.verdicts),
             **self._attempts(call, getattr(error, "earlier", ())),
         )

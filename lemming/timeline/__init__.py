@@ -3,27 +3,53 @@
 from __future__ import annotations
 
 import re
+from typing import NamedTuple
 
 from lemming.errors import UsageError
 
-_SPAN = re.compile(r"(\d{1,12})(?:-(\d{1,12}))?\Z")
+_SPAN = re.compile(r"(\d{1,12})(?:(?:-|\.\.)(\d{1,12})|(\.\.))?\Z", re.ASCII)
+
+
+class TickSpan(NamedTuple):
+    """Ticks from a first to a last one, both in it; `last` is None where there is no end."""
+
+    first: int
+    last: int | None = None
+
+    def __contains__(self, tick: object) -> bool:
+        return isinstance(tick, int) and self.first <= tick and (self.last is None or tick <= self.last)
+
+
+def span_of(text: str) -> TickSpan:
+    """Return the ticks that a person means by `7`, `3-9`, `3..9`, or `3..` (from there on).
+
+    Raises `UsageError` for anything else.
+
+    >>> span_of("7"), span_of("3..9"), span_of("3..")
+    (TickSpan(first=7, last=7), TickSpan(first=3, last=9), TickSpan(first=3, last=None))
+    """
+    match = _SPAN.match(text)
+    if not match:
+        raise UsageError(f'"{text[:40]}" is neither a tick nor a span of ticks', hint="write 7, 3-9 or 3..9")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if last < first:
+        raise UsageError(f'"{text}" ends before it begins', hint=f"write {last}..{first}")
+    return TickSpan(first, None if match[3] else last)
+
 
 
 def parse_ticks(text: str | None, known: list[int]) -> list[int]:
-    """Return the ticks that a person means by `7`, by `3-9`, or by nothing (all), out of the known ones.
+    """Return the ticks that a person means (`span_of`; by nothing: all), out of the known ones.
 
-    Raises `UsageError` for anything else, and when none of them is known.
+    Raises `UsageError` for what names no ticks, and when none of them is known.
 
     >>> parse_ticks("3-9", [1, 2, 3, 5, 8, 13])
     [3, 5, 8]
     """
     if text is None:
         return known
-    match = _SPAN.match(text)
-    if not match:
-        raise UsageError(f'"{text[:40]}" is neither a tick nor a span of ticks', hint="write 7, or 3-9")
-    first, last = int(match[1]), int(match[2] or match[1])
-    ticks = [tick for tick in known if first <= tick <= last]
+    wanted = span_of(text)
+    ticks = [tick for tick in known if tick in wanted]
     if not ticks:
         span = "nothing has run here yet"
         if known:

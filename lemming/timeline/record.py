@@ -38,7 +38,7 @@ from lemming.report import TickReport, TurnReport
 from lemming.tick.plan import FOR_OTHERS, Plan
 from lemming.tick.recorded import recorded_result
 from lemming.timeline.gaps import no_journal
-from lemming.timeline.retake import Retaken
+from lemming.timeline.retake import Question, Retaken
 from lemming.turn.inputs import from_record
 
 
@@ -84,6 +84,7 @@ class ToolUse:
     is_unknown: bool = False
     outcome: Literal[Outcome, ""] = ""
     code: str = ""
+    duration_ms: int = 0
     leave: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -91,7 +92,8 @@ class ToolUse:
 class TurnRecord:
     """One turn. `report` is None when it has not ended; `started` when no model was about to be asked.
 
-    `attempts` counts how often it was begun, `stops` how often a person stopped it. `writes` are the files
+    `attempts` counts how often it was begun, `stops` how often a person stopped it. `questions` are what its
+    models were asked, by the number of the call. `writes` are the files
     that it really wrote, by place, with their content. `results_shown`: how many results of the turn's own
     calls the reply had been shown that wrote a file, by place; under "" its last reply.
     """
@@ -104,6 +106,7 @@ class TurnRecord:
     attempts: int = 0
     stops: int = 0
     calls: list[ModelCall] = field(default_factory=list)
+    questions: dict[int, Question] = field(default_factory=dict)
     tools: list[ToolUse] = field(default_factory=list)
     entries: list[OutboxEntry] = field(default_factory=list)
     memory: dict[str, Any] = field(default_factory=dict)
@@ -282,6 +285,7 @@ def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
         attempts=sum(isinstance(record, (TurnStarted, TurnResumed)) for record in records),
         stops=sum(isinstance(record, TurnStopped) for record in records),
         calls=[_call(record, retaken) for record in calls],
+        questions=retaken.questions_asked if retaken else {},
         tools=_tools(records, retaken),
         entries=[entry for entry in retaken.entries if entry.file in writes] if retaken else [],
         memory=_memories(agent, writes),
@@ -293,7 +297,10 @@ def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
 def _call(record: ModelReplied | ModelFailed, retaken: Retaken | None) -> ModelCall:
     if isinstance(record, ModelFailed):
         error = f"{record.error}: {record.message}"
-        return ModelCall(call=record.call, code=record.code, earlier=record.earlier, error=error)
+        took = record.duration_ms
+        return ModelCall(
+            call=record.call, code=record.code, earlier=record.earlier, error=error, duration_ms=took
+        )
     plain = record.as_json()
     facts = {key: plain[key] for key in ModelCall.__dataclass_fields__ if key in plain}
     return ModelCall(**facts, problem=retaken.problems.get(record.call, "") if retaken else "")
@@ -320,6 +327,7 @@ def _tools(records: list[Record], retaken: Retaken | None) -> list[ToolUse]:
                     is_unknown=result.outcome == "interrupted",
                     outcome=result.outcome,
                     code=OUTCOME_CODES[result.outcome],
+                    duration_ms=record.duration_ms,
                     leave=record.leave,
                 )
     first = max(uses, default=-1) + 1

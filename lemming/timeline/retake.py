@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.contract import Keep, ToolCall, TurnReply
 from lemming.errors import ConfigError, ContractError, ProviderError
@@ -78,8 +78,19 @@ class RecordedAnswers:
         return index in self._announced
 
 
+class Question(NamedTuple):
+    """What a model was asked: `model` is a key of `config/models.json`, empty for the agent's own.
+
+    `schema`: that of the answer, None for the contract's.
+    """
+
+    messages: list[Message]
+    model: str = ""
+    schema: dict[str, Any] | None = None
+
+
 class Retaken(Draft):
-    """A turn, taken again as far as its records go.
+    """A turn, taken again as far as its records go; `questions_asked` by the number of the call.
 
     `problems`: why answers were no replies, by the number of the call. `args`: those of the tool calls, by
     index; `not_begun`: the calls that the last reply asked for beyond those. `results_shown`: as in
@@ -88,6 +99,7 @@ class Retaken(Draft):
 
     def __init__(self, inputs: TurnInputs, records: Iterable[Record]) -> None:
         super().__init__(inputs, RecordedAnswers(records))
+        self.questions_asked: dict[int, Question] = {}
         self.problems: dict[int, str] = {}
         self.args: dict[int, object] = {}
         self.not_begun: list[ToolCall] = []
@@ -104,6 +116,11 @@ class Retaken(Draft):
             staged = {place: effect for place, effect in staged.items() if place in kept}
         settled = {place: effect for place, effect in self.settled.items() if not effect.removes}
         return {**settled, **staged}
+
+    def ask(self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
+        """Ask, and note what was asked."""
+        self.questions_asked[self.questions] = Question([*messages], model, schema)
+        return super().ask(messages, model, schema)
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Read an answer, and note why it is no reply."""
