@@ -163,6 +163,12 @@ class GitFailed(LemmingError):
     exit_status = 7
 
 
+class NotSent(LemmingError):
+    """A collector of traces did not take them. They are in the journals, and can be sent again."""
+
+    code = "LMG-107"
+
+
 class ContractError(LemmingError):
     """The model's reply is not the JSON contract. The message is quoted back to the model."""
 

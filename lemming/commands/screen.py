@@ -51,6 +51,13 @@ def show_json(kind: str, plain: Mapping[str, Any]) -> None:
     _show_json({"v": 1, "type": kind, **plain}, compact, "\n")
 
 
+def show_as_it_is(plain: Mapping[str, Any]) -> None:
+    """Print one object of another program's format on one line."""
+    from lemming.files.jsontext import compact
+
+    _show_json(plain, compact, "\n")
+
+
 def show_pretty(plain: Any) -> None:
     """Print JSON for people: several lines, indented."""
     from lemming.files.jsontext import pretty
