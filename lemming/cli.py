@@ -40,6 +40,8 @@ COMMANDS = {
         "tick": "Show one tick whole.",
         "why": "Show where an entry, a memory or a file came from.",
         "logs": "Show the engine's log, or an agent's.",
+        "metrics": "Print what ledgers and journals say, for Prometheus.",
+        "events": "Show what happened, one JSON object a line.",
         "cost": "Show what was spent, by agent, model, request, tick or day.",
     },
     "Ask": {

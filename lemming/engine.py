@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from lemming import paths
@@ -201,10 +201,11 @@ def ticks(
 def recorded_report(base_path: str | os.PathLike[str], tick: int) -> TickReport | None:
     """Return the report of a committed tick from its journal; None when it is not committed."""
     base = Organisation.at(base_path)
-    return _report_of(tick, read_journal(base, tick)) if is_committed(base, tick) else None
+    return report_of(tick, read_journal(base, tick)) if is_committed(base, tick) else None
 
 
-def _report_of(tick: int, records: list[Record]) -> TickReport:
+def report_of(tick: int, records: Sequence[Record]) -> TickReport:
+    """Return what a tick did, as the records of its journal tell it."""
     turns = [record.report for record in records if isinstance(record, TurnEnded)]
     started = plan_in(records)
     plan = Plan.of(started) if started else Plan(tick=tick, order=[])
@@ -256,7 +257,7 @@ def _next_tick(runtime: Runtime, counted: int, begun: list[int]) -> int:
         persist_tick(runtime.base, found.tick, read_at=read_at, sync=True)
     if found.unclosed is not None:
         with Journal(runtime.org, found.unclosed, epoch=runtime.epoch, durability="off") as journal:
-            _close(journal, _report_of(journal.tick, journal.records), advanced=True)
+            _close(journal, report_of(journal.tick, journal.records), advanced=True)
     return found.tick
 
 

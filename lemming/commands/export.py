@@ -1,29 +1,36 @@
-"""`lemming export`: what other programs can read of an organisation's agents."""
+"""`lemming export`: what other programs can read of an organisation's agents, and of what they did."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from lemming.agents import RESUME_LIMIT_BYTES, survey_agents
+from lemming.commands.following import Follow, Ticks, journals_meant
 from lemming.commands.options import AnyAgentName, AsJson, noun
 from lemming.commands.org import find_agent, find_org
-from lemming.commands.screen import show, show_json, show_pretty, tell
+from lemming.commands.screen import counted, one_line, show, show_as_it_is, show_json, show_pretty, tell
 from lemming.commands.trust import load_settings
+from lemming.errors import NotSent
 from lemming.exchange.a2a import card_of, description_in
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
 from lemming.organisation import Organisation
 from lemming.paths import resume_file
+from lemming.redaction import without_userinfo
 from lemming.skills.finding import skills_of
 from lemming.tick.plan import takes_turns
+
+if TYPE_CHECKING:
+    from lemming.telemetry.post import Collector
 
 CARD_FILE = "agent-card.json"
 NO_SERVER = "https://localhost/agents"
 
-app = noun("Tell of agents in the form of other programs.")
+app = noun("Tell of agents, and of what they did, in the form of other programs.")
 
 
 @app.command("a2a")
@@ -98,3 +105,95 @@ def _card(base: Organisation, name: str, url: str, binding: str) -> dict[str, An
         url=url,
         binding=binding,
     )
+
+
+@app.command("otel")
+def export_otel(
+    ctx: typer.Context,
+    ticks: Ticks = None,
+    follow: Follow = False,
+    post: Annotated[
+        str, typer.Option("--post", metavar="URL", help="Send them to this collector, OTLP over HTTP.")
+    ] = "",
+    content: Annotated[
+        bool, typer.Option("--content", help="With prompts, answers, arguments and results.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print ticks as traces of OpenTelemetry, or send them to a collector: the tick, its turns, and what each
+    asked its model and called.
+
+    Printed are lines of OTLP/JSON. The ids are made of what the traces tell, so sending a tick twice changes
+    nothing. With --follow each tick is sent when it is over; a collector that is down is asked until it takes
+    it. Texts are left out unless --content asks for them. The traces have the folder's name, or that in
+    OTEL_SERVICE_NAME; headers for the collector are those in OTEL_EXPORTER_OTLP_HEADERS.
+
+    \b
+    Examples:
+      lemming export otel --ticks 3..9 > traces.jsonl
+      lemming export otel --ticks 3..9 --post http://127.0.0.1:4318
+      lemming export otel --follow --post http://127.0.0.1:4318
+    """
+    from lemming.telemetry.otlp import requests_of, service_name
+    from lemming.telemetry.post import Collector
+    from lemming.telemetry.readings import is_over
+    from lemming.telemetry.sources import Sources
+    from lemming.telemetry.spans import Spans
+    from lemming.timeline.record import recorded_in
+
+    base = find_org(ctx)
+    service = service_name(base.base.name)
+    spans_of = Spans(Sources(base), workflow=service, content=content).of
+    with journals_meant(base, ticks, follow=follow) as (journals, stop):
+        collector = Collector(post, stop=stop, tell=_warn, is_patient=follow) if post else None
+        sent = _Sent()
+        for tick, reading in journals:
+            if stop.is_set():
+                break
+            if not is_over(reading):
+                sent.unfinished = tick
+                continue
+            spans = spans_of(recorded_in(tick, reading))
+            for request in requests_of(spans, service):
+                if collector is None:
+                    show_as_it_is(request)
+                else:
+                    _send(collector, request, tick, post)
+            sent.note(tick, len(spans), as_json=as_json and collector is not None)
+    sent.tell(collector.address if collector else "", follow=follow)
+
+
+@dataclass
+class _Sent:
+    """What has been exported; `unfinished`: the tick under way, which is left out until it is over."""
+
+    spans: int = 0
+    ticks: int = 0
+    latest: int = -1
+    unfinished: int = -1
+
+    def note(self, tick: int, spans: int, *, as_json: bool) -> None:
+        self.spans, self.ticks, self.latest = self.spans + spans, self.ticks + 1, tick
+        if as_json:
+            show_json("traces_sent", {"tick": tick, "spans": spans})
+
+    def tell(self, address: str, *, follow: bool) -> None:
+        if address and self.ticks:
+            tell(f"{self.spans} spans of {counted(self.ticks, 'tick')} sent to {without_userinfo(address)}")
+        if self.unfinished > self.latest:
+            tell(f"tick {self.unfinished} is not over: it is left out", style="yellow")
+        elif not self.ticks and not follow:
+            tell("no tick has been run here")
+
+
+def _send(collector: Collector, request: dict[str, Any], tick: int, url: str) -> None:
+    """Send a part of a tick; raise what stands in the way, with how to go on."""
+    try:
+        collector.send(request)
+    except NotSent as error:
+        hint = f"{error.hint}; `lemming export otel --ticks {tick}.. --post {without_userinfo(url)}` goes on"
+        raise NotSent(error.message, where=f"tick {tick}", hint=hint) from error
+
+
+def _warn(text: str) -> None:
+    tell(one_line(text, 400), style="yellow")

@@ -27,6 +27,7 @@ from lemming.events import (
     BatchWaiting,
     Event,
     HistoryNotKept,
+    ModelAsked,
     ModelWrote,
     ProblemFound,
     Sleeping,
@@ -40,6 +41,7 @@ from lemming.journal.records import (
     BatchEnded,
     BatchSent,
     EntriesExpired,
+    Record,
     TickCommitted,
     TickStarted,
     TurnAnswered,
@@ -232,7 +234,9 @@ def facts_of(event: Event, tick: int) -> dict[str, Any]:
             return {"tick": tick, **report.as_json()}
         case BatchSent():
             sent = {"batch": event.batch, "provider": event.provider, "model": event.model}
-            return {**sent, "calls": len(event.items)}
+            return {"tick": tick, **sent, "calls": len(event.items)}
+        case Record() | ModelAsked() | ModelWrote():
+            return {"tick": tick, **event.as_json()}
         case _:
             return event.as_json()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +17,8 @@ from lemming.commands.org import find_org, running_engine
 from lemming.commands.screen import one_line, show_json, tell
 from lemming.commands.stopping import stop_on_signals
 from lemming.commands.trust import require_agreement
-from lemming.errors import Problem
+from lemming.errors import Problem, UsageError
+from lemming.serving.http_server import METRICS_TOKEN_ENV, OWN_NAMES, Metrics
 from lemming.serving.serve import HOST, PORT, Served, serving
 
 
@@ -28,6 +30,9 @@ def serve(
     host: Annotated[
         str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on: this machine's own.")
     ] = HOST,
+    metrics: Annotated[
+        bool, typer.Option("--metrics", help="Answer GET /metrics too, as `lemming metrics` does.")
+    ] = False,
     trust: Trust = False,
     quiet: Quiet = False,
     as_json: AsJson = False,
@@ -39,17 +44,23 @@ def serve(
     POST /hooks/AGENT takes signed webhooks, POST /ask questions with a token, GET /requests/ID tells of one.
     Ctrl-C or SIGTERM ends it. It can be killed at any time.
 
+    With --metrics it may have no channels. Where LEMMING_METRICS_TOKEN is set, Prometheus needs it; an --host
+    that others can reach needs it to be set.
+
     \b
     Examples:
       lemming serve
-      lemming serve --port 9000
+      lemming serve --port 9000 --metrics
       curl -H "Authorization: Bearer $TOKEN" -d '{"text": "How is it going?"}' http://127.0.0.1:8420/ask
     """
     base = find_org(ctx)
     if not trust:
         require_agreement(base, can_ask=sys.stdin.isatty())
+    shown = _metrics(host) if metrics else None
     with stop_on_signals(quiet=quiet) as switch:
-        with served(base.base, port, host=host, stop=switch.stop, quiet=quiet, as_json=as_json):
+        with served(
+            base.base, port, host=host, stop=switch.stop, quiet=quiet, as_json=as_json, metrics=shown
+        ):
             if not quiet and running_engine(base) is None:
                 tell("no engine runs here: `lemming run-forever` beside it takes turns", style="yellow")
             switch.stop.wait()
@@ -57,13 +68,33 @@ def serve(
             tell("stopped")
 
 
+def _metrics(host: str) -> Metrics:
+    """Return what GET /metrics answers; raise `UsageError` where strangers could ask for it."""
+    from lemming.telemetry.exposition import CONTENT_TYPE
+    from lemming.telemetry.metrics import metrics_of
+
+    if host not in OWN_NAMES and not os.environ.get(METRICS_TOKEN_ENV):
+        hint = f"set {METRICS_TOKEN_ENV}, or leave out --host"
+        raise UsageError(f"{host} can be reached by others, and /metrics needs no token", hint=hint)
+    return Metrics(CONTENT_TYPE, metrics_of)
+
+
 @contextmanager
 def served(
-    base: Path, port: int, *, host: str = HOST, stop: Event, quiet: bool, as_json: bool = False
+    base: Path,
+    port: int,
+    *,
+    host: str = HOST,
+    stop: Event,
+    quiet: bool,
+    as_json: bool = False,
+    metrics: Metrics | None = None,
 ) -> Iterator[Served]:
     """See to http and mail channels for the length of the block, and say where."""
     told = _show_problem if as_json else _tell_problem
-    with serving(base, host=host, port=port, stop=stop, tell=told) as found:
+    with serving(base, host=host, port=port, stop=stop, tell=told, metrics=metrics) as found:
+        if metrics:
+            _say_where(f"http://{host}:{found.port}/metrics", quiet=quiet, as_json=as_json)
         if as_json:
             for agent, channel in found.channels:
                 place = channel.place(host, found.port, agent.name)
@@ -73,6 +104,13 @@ def served(
         yield found
 
 
+def _say_where(place: str, *, quiet: bool, as_json: bool) -> None:
+    if as_json:
+        show_json("listening", {"agent": None, "place": place})
+    elif not quiet:
+        tell(f"metrics: {place}")
+
+
 def _show_problem(problem: Problem) -> None:
     show_json("problem", problem.as_json())
 
@@ -80,7 +118,7 @@ def _show_problem(problem: Problem) -> None:
 def _say(found: Served, host: str) -> None:
     for agent, channel in found.channels:
         tell(f"{agent.name}: {channel.place(host, found.port, agent.name)}")
-    if found.port and host not in (HOST, "localhost", "::1"):
+    if found.port and host not in OWN_NAMES:
         tell(
             f"{host} can be reached by others, without encryption: put a proxy with TLS before it",
             style="yellow",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from lemming.journal.records import Record, TickStarted, TurnEnded, TurnStarted
 
@@ -19,7 +19,7 @@ def start_and_end(records: Iterable[Record]) -> tuple[TurnStarted | None, TurnEn
     return started, ended
 
 
-def plan_in(records: list[Record]) -> TickStarted | None:
+def plan_in(records: Sequence[Record]) -> TickStarted | None:
     """Return the plan among the records of a journal, which is the first; None when there is none yet."""
     first = records[0] if records else None
     return first if isinstance(first, TickStarted) else None

@@ -6,10 +6,12 @@ POST /hooks/AGENT, POST /ask, GET /requests/ID. Reference: docs/channels.md.
 from __future__ import annotations
 
 import contextlib
+import hmac
+import os
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -34,6 +36,8 @@ from lemming.service.listening import answering, bound
 from lemming.tick.counter import load_tick
 
 PATIENCE_S, LONGEST_WAIT_S, LOOK_S = 15.0, 60.0, 0.5
+METRICS_TOKEN_ENV = "LEMMING_METRICS_TOKEN"  # noqa: S105 - the name of it
+OWN_NAMES = frozenset({"127.0.0.1", "::1", "localhost"})
 LARGEST_BODY_BYTES = 240_000
 _STATUS_OF: dict[type[LemmingError], HTTPStatus] = {
     PermissionDenied: HTTPStatus.UNAUTHORIZED,
@@ -50,6 +54,13 @@ class Refused(Exception):
         self.status, self.message, self.hint = status, message, hint
 
 
+class Metrics(NamedTuple):
+    """What GET /metrics answers: a text about the organisation, and its type."""
+
+    content_type: str
+    text_of: Callable[[Organisation], str]
+
+
 class Endpoint(NamedTuple):
     """An http channel, as it is now, and its place in the organisation."""
 
@@ -60,14 +71,22 @@ class Endpoint(NamedTuple):
 
 @contextlib.contextmanager
 def listening(
-    base: Path, host: str, port: int, *, clock: Clock, stop: threading.Event, tell: Tell
+    base: Path,
+    host: str,
+    port: int,
+    *,
+    clock: Clock,
+    stop: threading.Event,
+    tell: Tell,
+    metrics: Metrics | None = None,
 ) -> Iterator[int]:
     """Listen for the length of the block (port 0: any that is free); give the port.
 
-    Raises `UsageError` where the port cannot be had.
+    With `metrics`, GET /metrics answers with what that says. Raises `UsageError` where the port cannot be
+    had.
     """
     server = bound(lambda address: _Server(address, _Handler), host, port)
-    server.open(base, clock, stop, tell)
+    server.open(base, clock, stop, tell, metrics)
     with answering(server, "lemming-http") as found:
         yield found
 
@@ -78,8 +97,11 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 128
 
-    def open(self, base: Path, clock: Clock, stop: threading.Event, tell: Tell) -> None:
+    def open(
+        self, base: Path, clock: Clock, stop: threading.Event, tell: Tell, metrics: Metrics | None
+    ) -> None:
         self.org, self.clock, self.stop, self.tell = Organisation(base), clock, stop, tell
+        self.metrics = metrics
         self._looking = threading.Lock()
 
     def endpoints(self) -> list[Endpoint]:
@@ -107,6 +129,13 @@ class _Server(ThreadingHTTPServer):
             found = [it for it in requests_now(self.org).requests.named(reference) if it.asker in agents]
         return found[0] if len(found) == 1 else None
 
+    def metrics_now(self) -> tuple[str, bytes] | None:
+        """Return the type and the text of what GET /metrics answers; None where nobody wants that."""
+        if self.metrics is None:
+            return None
+        with self._looking:
+            return self.metrics.content_type, self.metrics.text_of(self.org).encode()
+
     def handle_error(self, *_: Any) -> None:
         """Say nothing of a caller that went away; what went wrong here was told as it was answered."""
 
@@ -119,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
     _is_answered = False
 
     def do_GET(self) -> None:
-        """Answer `GET /requests/ID`."""
+        """Answer `GET /requests/ID` and `GET /metrics`."""
         self._handle(self._get)
 
     def do_POST(self) -> None:
@@ -149,6 +178,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _get(self) -> None:
         address = urlsplit(self.path)
         place, _, reference = address.path.removeprefix("/").partition("/")
+        if place == "metrics" and not reference and self.server.metrics:
+            self._answer_with_metrics()
+            return
         if place != "requests" or not reference:
             self._no_such_place()
         endpoint = self._endpoint_by_token()
@@ -164,6 +196,21 @@ class _Handler(BaseHTTPRequestHandler):
             if request.end is not None or time.monotonic() >= ends or self.server.stop.wait(LOOK_S):
                 break
         self._answer(HTTPStatus.OK, _facts(request))
+
+    def _answer_with_metrics(self) -> None:
+        """Answer whoever has the token; where there is none, whoever asks this machine for itself.
+
+        A page in a browser can have another name lead here, but not one of these.
+        """
+        if token := os.environ.get(METRICS_TOKEN_ENV):
+            given = self.headers.get("Authorization", "").encode()
+            if not hmac.compare_digest(given, f"Bearer {token}".encode()):
+                hint = f"send the header Authorization: Bearer with what {METRICS_TOKEN_ENV} is"
+                raise PermissionDenied("the token is wrong" if given else "there is no token", hint=hint)
+        elif urlsplit(f"//{self.headers.get('Host', '')}").hostname not in OWN_NAMES:
+            raise Refused(HTTPStatus.FORBIDDEN, "ask 127.0.0.1 or localhost")
+        content_type, body = self.server.metrics_now() or ("", b"")
+        self._send(HTTPStatus.OK, body, {"Content-Type": content_type})
 
     def _post(self) -> None:
         place, _, name = urlsplit(self.path).path.removeprefix("/").partition("/")
@@ -222,12 +269,14 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(
         self, status: HTTPStatus, facts: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> None:
-        self._is_answered = True
         body = compact(redact_json(dict(facts))) + b"\n"
+        self._send(status, body, {"Content-Type": "application/json", **(headers or {})})
+
+    def _send(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
+        self._is_answered = True
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
-        for name, value in (headers or {}).items():
+        for name, value in headers.items():
             self.send_header(name, value)
         if self.close_connection:
             self.send_header("Connection", "close")

@@ -23,7 +23,7 @@ from lemming.files.lock import FolderLock
 from lemming.organisation import Organisation
 from lemming.plugins.registry import load_plugins
 from lemming.resume import Agent
-from lemming.serving.http_server import listening
+from lemming.serving.http_server import Metrics, listening
 from lemming.tick.counter import load_tick
 
 HOST, PORT = "127.0.0.1", 8420
@@ -53,18 +53,24 @@ def serving(
     stop: threading.Event,
     tell: Tell,
     clock: Clock | None = None,
+    metrics: Metrics | None = None,
 ) -> Iterator[Served]:
-    """See to http and mail channels for the length of the block.
+    """See to http and mail channels for the length of the block; with `metrics`, tell of them too.
 
-    Raises `UsageError` where there are none or the port cannot be had, `ConfigError` for an environment
-    variable that is not set, and `OrgBusy` when another process does it already.
+    Raises `UsageError` where there is nothing to do or the port cannot be had, `ConfigError` for an
+    environment variable that is not set, and `OrgBusy` when another process does it already.
     """
     clock, ended = clock or SystemClock(), threading.Event()
     found = _found(base)
+    if not found and metrics is None:
+        hint = "give an agent a model key whose provider is http or mail: docs/channels.md"
+        raise UsageError("there is nothing to serve: no agent is an http or mail channel", hint=hint)
     with _held(base), contextlib.ExitStack() as stack:
         heard = 0
-        if any(isinstance(channel, HttpChannel) for _, channel in found):
-            heard = stack.enter_context(listening(base, host, port, clock=clock, stop=stop, tell=tell))
+        if metrics or any(isinstance(channel, HttpChannel) for _, channel in found):
+            heard = stack.enter_context(
+                listening(base, host, port, clock=clock, stop=stop, tell=tell, metrics=metrics)
+            )
         worker = threading.Thread(
             target=_work,
             args=(Organisation(base), clock, stop, ended, tell),
@@ -87,9 +93,6 @@ def _found(base: Path) -> list[tuple[Agent, Channel]]:
     found = list(org.own(ServedChannels).of(config, survey_agents(org), problems.append))
     if problems:
         raise ConfigError(str(problems[0]), problems=tuple(problems))
-    if not found:
-        hint = "give an agent a model key whose provider is http or mail: docs/channels.md"
-        raise UsageError("there is nothing to serve: no agent is an http or mail channel", hint=hint)
     for agent, channel in found:
         for name in channel.variables:
             if not value_of(name):

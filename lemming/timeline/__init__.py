@@ -37,7 +37,6 @@ def span_of(text: str) -> TickSpan:
     return TickSpan(first, None if match[3] else last)
 
 
-
 def parse_ticks(text: str | None, known: list[int]) -> list[int]:
     """Return the ticks that a person means (`span_of`; by nothing: all), out of the known ones.
 

@@ -1,0 +1,205 @@
+"""What an organisation's ledgers and newest journals say, as metrics.
+
+Counters are the ledgers' totals, so they survive restarts and go on when journals are removed. What only
+journals tell (how long things take) is told of the newest ones, and is no counter. Labels are agents, models,
+tools and closed lists of words.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import get_args
+
+from lemming import __version__
+from lemming.inspect.health import seconds_since_tick
+from lemming.inspect.standing import Line, Standing, standing_of
+from lemming.journal.file import is_committed, newest_journals, read_journal
+from lemming.journal.ledger import AgentState
+from lemming.journal.records import ModelReplied, ToolFinished
+from lemming.organisation import Organisation
+from lemming.report import STATUSES, Why
+from lemming.telemetry.exposition import Family, Sample, text_of
+
+RECENT_TICKS, RECENT_ANSWERS = 20, 200
+"""How long things take is told of so many journals, or of fewer that have so many answers."""
+
+QUANTILES = (0.5, 0.9, 1.0)
+
+_COUNTERS: Mapping[str, tuple[str, Callable[[AgentState], float | int | None]]] = {
+    "lemming_turns_total": ("Turns the agent has taken.", lambda state: state.turns),
+    "lemming_credits_total": ("Credits the agent has spent.", lambda state: state.credits),
+    "lemming_judging_credits_total": ("Of the credits, those of judges.", lambda state: state.judged),
+    "lemming_credits_passed_on_total": (
+        "Credits that agents it created got out of its own.",
+        lambda state: state.passed_on,
+    ),
+    "lemming_cost_dollars_total": (
+        "What the agent's calls cost, as far as prices are known.",
+        lambda state: state.cost_usd,
+    ),
+    "lemming_unpriced_calls_total": (
+        "Calls of models whose price is not known.",
+        lambda state: state.unpriced_calls,
+    ),
+    "lemming_input_tokens_total": ("Tokens sent to models.", lambda state: state.input_tokens),
+    "lemming_output_tokens_total": ("Tokens that models wrote.", lambda state: state.output_tokens),
+}
+
+
+def metrics_of(org: Organisation) -> str:
+    """Return the metrics as Prometheus reads them. Raises as `standing_of`."""
+    return text_of(families_of(org))
+
+
+def families_of(org: Organisation) -> Iterator[Family]:
+    """Yield the metrics. Raises as `standing_of`."""
+    found = standing_of(org)
+    yield Family("lemming_info", "gauge", "The version that looks.", [({"version": __version__}, 1)])
+    yield from _of_engine(org, found)
+    yield from _of_agents(found)
+    yield from _of_last_tick(found)
+    yield from org.own(_Recent).families()
+
+
+def _of_engine(org: Organisation, found: Standing) -> Iterator[Family]:
+    age = seconds_since_tick(org)
+    yield Family("lemming_tick", "gauge", "The tick that runs next.", [({}, found.tick)])
+    yield Family(
+        "lemming_engine_up", "gauge", "Whether an engine runs here.", [({}, int(found.engine is not None))]
+    )
+    interrupted = int(found.is_interrupted and found.engine is None)
+    yield Family(
+        "lemming_interrupted",
+        "gauge",
+        "Whether a tick was interrupted and nobody goes on with it.",
+        [({}, interrupted)],
+    )
+    yield Family(
+        "lemming_last_tick_age_seconds",
+        "gauge",
+        "How long ago the tick counter moved.",
+        [] if age is None else [({}, round(age, 3))],
+    )
+    yield Family(
+        "lemming_troubles", "gauge", "Things that a person should see to.", [({}, len(found.troubles))]
+    )
+    yield Family("lemming_waiting", "gauge", "What waits for a person.", [({}, len(found.waiting))])
+
+
+def _of_agents(found: Standing) -> Iterator[Family]:
+    counts = {why: sum(line.why == why for line in found.lines) for why in get_args(Why)}
+    yield Family(
+        "lemming_agents",
+        "gauge",
+        "Agents by whether they take a turn in the next tick, and why not.",
+        [({"state": why}, count) for why, count in counts.items()],
+    )
+    yield Family(
+        "lemming_agent_info",
+        "gauge",
+        "The model key of the agent's resume.",
+        [({"agent": line.agent, "model_key": line.model}, 1) for line in found.lines],
+    )
+    troubled = found.in_trouble
+    yield _by_agent(
+        found, "lemming_agent_trouble", "Whether it fails or is out of service.",
+        lambda line: int(line.agent in troubled),
+    )  # fmt: skip
+    yield _by_agent(
+        found, "lemming_credits_limit", "Credits the agent may spend in all.", lambda line: line.max_credits
+    )
+    for name, (about, total) in _COUNTERS.items():
+        totals = ((line.agent, total(line.state)) for line in found.lines if _is_known(line))
+        yield Family(name, "counter", about, _samples(totals))
+
+
+def _is_known(line: Line) -> bool:
+    """Return whether the agent's ledger was read: totals of nothing would count as a new beginning."""
+    return not line.problem or line.state.tick >= 0
+
+
+def _by_agent(found: Standing, name: str, about: str, value: Callable[[Line], float | int | None]) -> Family:
+    return Family(name, "gauge", about, _samples((line.agent, value(line)) for line in found.lines))
+
+
+def _samples(values: Iterable[tuple[str, float | int | None]]) -> list[Sample]:
+    return [({"agent": agent}, amount) for agent, amount in values if amount is not None]
+
+
+def _of_last_tick(found: Standing) -> Iterator[Family]:
+    if found.last is None:
+        return
+    totals, about = found.last.totals, "of the last tick in which somebody took one"
+    turns: list[Sample] = [({"status": status}, totals[status]) for status in STATUSES]
+    yield Family("lemming_last_tick_turns", "gauge", f"Turns {about}.", turns)
+    for key in ("calls", "entries", "credits"):
+        yield Family(f"lemming_last_tick_{key}", "gauge", f"The {key} of those turns.", [({}, totals[key])])
+
+
+class _Recent:
+    """How long answers and calls of tools took in the newest ticks. A tick that is over is read once."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._read: dict[int, _Durations] = {}
+
+    def families(self) -> Iterator[Family]:
+        """Return the quantiles by model and by tool."""
+        answers: dict[str, list[int]] = defaultdict(list)
+        calls: dict[str, list[int]] = defaultdict(list)
+        for durations in self._newest():
+            for kept, found in ((answers, durations.answers), (calls, durations.calls)):
+                for name, took in found:
+                    kept[name].append(took)
+        span = "in the newest ticks"
+        yield _summary(
+            "lemming_model_call_duration_seconds", f"How long answers took {span}.", "model", answers
+        )
+        yield _summary("lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls)
+
+    def _newest(self) -> Iterator[_Durations]:
+        ticks = newest_journals(self._org, RECENT_TICKS)
+        self._read = {tick: read for tick, read in self._read.items() if tick in ticks}
+        answers = 0
+        for tick in reversed(ticks):
+            if answers >= RECENT_ANSWERS:
+                return
+            durations = self._read.get(tick) or _Durations(self._org, tick)
+            if is_committed(self._org, tick):
+                self._read[tick] = durations
+            answers += len(durations.answers)
+            yield durations
+
+
+class _Durations:
+    """How long the answers of one tick took, by model, and its calls of tools, by tool; in milliseconds."""
+
+    def __init__(self, org: Organisation, tick: int) -> None:
+        self.answers: list[tuple[str, int]] = []
+        self.calls: list[tuple[str, int]] = []
+        for record in read_journal(org, tick):
+            match record:
+                case ModelReplied():
+                    self.answers.append((record.model, record.duration_ms))
+                case ToolFinished():
+                    self.calls.append((record.tool, record.duration_ms))
+
+
+def _summary(name: str, about: str, label: str, found: Mapping[str, list[int]]) -> Family:
+    samples: list[Sample] = [
+        ({label: key, "quantile": str(quantile)}, _quantile(sorted(found[key]), quantile) / 1000)
+        for key in sorted(found)
+        for quantile in QUANTILES
+    ]
+    return Family(name, "summary", about, samples)
+
+
+def _quantile(ascending: list[int], quantile: float) -> int:
+    """Return the smallest value that so large a part of them is not larger than.
+
+    >>> [_quantile([1, 2, 3, 4], part) for part in (0.5, 0.9, 1.0)]
+    [2, 4, 4]
+    """
+    place = -(-len(ascending) * quantile // 1) - 1  # rounded up
+    return ascending[max(0, int(place))]
