@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from lemming import __version__
 from lemming.commands.failures import guarded
-from lemming.commands.screen import show
+from lemming.commands.screen import show, show_text
 from lemming.commands.session import Session
 from lemming.errors import UsageError
 
@@ -84,6 +84,7 @@ COMMANDS = {
         "bisect": "Find the first tick whose files make a command fail.",
     },
     "Check": {
+        "check": "Check everything: validate, doctor and verify in one.",
         "validate": "Say all that is wrong with the files people write.",
         "doctor": "Check the machine and the organisation.",
         "chaos": "Kill the engine on a copy of the organisation, and compare.",
@@ -93,6 +94,14 @@ COMMANDS = {
         "schema": "Print the JSON Schema of a file format.",
     },
 }
+
+FIRST = {
+    "Start": ("init", "run-once", "run-forever"),
+    "Talk": ("ask", "waiting", "agents"),
+    "See": ("status", "tick", "why"),
+    "Check": ("check",),
+}
+"""What somebody needs who has just come: what `lemming --help` shows without --all."""
 
 
 MEANT = {
@@ -129,6 +138,8 @@ MEANT = {
 }
 """What people type who look for a command that has another name."""
 
+_SHOWS_ALL = "lemming.shows_all"
+
 ROOT_HELP = "The organisation's folder. Default: the nearest."
 
 
@@ -160,6 +171,7 @@ class Contents(TyperGroup):
         root, words = _root_and_rest(args)
         if ctx.obj:
             ctx.obj.root = root or ctx.obj.root
+        ctx.meta[_SHOWS_ALL] = "--all" in words  # before --help, which is told at once
         rest: list[str] = super().parse_args(ctx, words)
         return rest
 
@@ -175,10 +187,15 @@ class Contents(TyperGroup):
         self.format_commands(ctx, formatter)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        """Write the table into the help."""
-        for title, section in COMMANDS.items():
+        """Write the table into the help, or those of it that come first."""
+        about = {name: text for section in COMMANDS.values() for name, text in section.items()}
+        shows_all = ctx.meta.get(_SHOWS_ALL, True)
+        for title, names in (COMMANDS if shows_all else FIRST).items():
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(11), about) for name, about in section.items()])
+                formatter.write_dl([(name.ljust(11), about[name]) for name in names])
+        if not shows_all:
+            rest = len(about) - sum(map(len, FIRST.values()))
+            formatter.write(f"\n{rest} more: lemming --help --all\n")
 
 
 class Verb(TyperCommand):
@@ -237,10 +254,20 @@ def _tell_version(is_asked: bool) -> None:
         raise typer.Exit
 
 
+def _tell_all(ctx: typer.Context, is_asked: bool) -> None:
+    if is_asked:
+        show_text(ctx.get_help())
+        raise typer.Exit
+
+
 def _global_options(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_tell_version, is_eager=True, help="Show the version and exit."),
+    ] = False,
+    every: Annotated[
+        bool,
+        typer.Option("--all", callback=_tell_all, is_eager=True, help="Show every command in this help."),
     ] = False,
 ) -> None:
     """LeMMing: an organisation of AI agents in a folder.

@@ -79,12 +79,12 @@ def doctor(
       lemming doctor --json | jq -r 'select(.level != "ok") | .about + ": " + .fix'
     """
     findings = []
-    for finding in _look(ctx, connect=connect):
+    for finding in look(ctx, connect=connect):
         findings.append(finding)
         if as_json:
             show_json("finding", asdict(finding))
         else:
-            _show(finding)
+            show_finding(finding)
     failed = sum(finding.level == "fail" for finding in findings)
     if not as_json:
         warned = sum(finding.level == "warn" for finding in findings)
@@ -93,14 +93,16 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _show(finding: Finding) -> None:
+def show_finding(finding: Finding) -> None:
+    """Print one finding, and what to do about it."""
     level = painted(f"{finding.level:<4}", _COLOURS[finding.level])
     show(f"{level}  {finding.about:<11} {one_line(finding.text, 400)}")
     if finding.fix and finding.level != "ok":
         show(f"{'':<17} fix: {one_line(finding.fix, 400)}")
 
 
-def _look(ctx: typer.Context, *, connect: bool) -> Iterator[Finding]:
+def look(ctx: typer.Context, *, connect: bool = False) -> Iterator[Finding]:
+    """Yield what is found on this machine and in this organisation, one thing after the other."""
     yield from _machine()
     try:
         base = find_org(ctx)

@@ -49,7 +49,7 @@ def validate(
         require_folder(base, agent)
     outboxes = 1 if agent is not None else len(agent_folders(base))
     opened = Opened(None if every else share_of_each(outboxes))
-    problems = _problems(base, agent, opened)
+    problems = problems_in(base, agent, opened)
     for problem in problems:
         if as_json:
             show_json("problem", problem.as_json())
@@ -68,7 +68,9 @@ def validate(
         raise typer.Exit(ConfigError.exit_status)
 
 
-def _problems(base: OrgPath, agent: str | None, opened: Opened) -> list[Problem]:
+def problems_in(base: OrgPath, agent: str | None = None, opened: Opened | None = None) -> list[Problem]:
+    """Return all that is wrong with the files people write, or with those of one agent."""
+    opened = opened or Opened(share_of_each(1 if agent is not None else len(agent_folders(base))))
     config: Config | None = None
     try:
         config = load_settings(base)

@@ -61,7 +61,7 @@ def verify(
     else:
         for finding in result.findings:
             if finding.is_error or not quiet:
-                _show_finding(finding)
+                show_finding(finding)
         show(result.root)
         if not quiet:
             _tell_summary(result)
@@ -69,7 +69,8 @@ def verify(
         raise typer.Exit(CorruptState.exit_status)
 
 
-def _show_finding(finding: Finding) -> None:
+def show_finding(finding: Finding) -> None:
+    """Print one finding as a line."""
     kind = painted(finding.kind, "red" if finding.is_error else "yellow")
     severity = "error" if finding.is_error else "note"
     show(f"{severity}: tick {finding.tick}: {kind}: {finding.file}: {one_line(finding.message, 400)}")

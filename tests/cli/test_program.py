@@ -13,7 +13,7 @@ import pytest
 from terminal import PROGRAM, REPOSITORY, Lemming
 
 from lemming import __version__, reference
-from lemming.cli import COMMANDS, load_command
+from lemming.cli import COMMANDS, FIRST, load_command
 from lemming.testing import make_org, resume, say
 
 MODELS = {"openai", "anthropic", "ollama", "xllamacpp", "httpx", "httpx2"}
@@ -56,10 +56,24 @@ def imported(base: Path, words: list[str]) -> set[str]:
     return set(done.stderr.split())
 
 
-def test_nothing_but_help_without_a_command(bare: Lemming) -> None:
-    ran = bare()
+def test_help_shows_the_ten_commands_that_somebody_needs_who_has_just_come(bare: Lemming) -> None:
+    ran = bare("--help")
+    shown = [name for name in NAMES if f"\n  {name} " in ran.out]
+    assert (ran.status, len(shown)) == (0, 10)
+    assert sorted(shown) == sorted(name for section in FIRST.values() for name in section)
+    assert f"{len(NAMES) - 10} more: lemming --help --all" in ran.out
+    assert bare() == ran
+
+
+@pytest.mark.parametrize("words", [["--help", "--all"], ["--all", "--help"], ["--all"], ["-h", "--all"]])
+def test_all_commands_are_in_the_help_when_asked_for(bare: Lemming, words: list[str]) -> None:
+    ran = bare(*words)
     assert ran.status == 0
-    assert [name for name in NAMES if f"  {name} " not in ran.out] == []
+    assert [name for name in NAMES if f"\n  {name} " not in ran.out] == []
+
+
+def test_an_option_of_a_command_does_not_change_what_help_shows(bare: Lemming) -> None:
+    assert "lemming validate" in bare("validate", "--all", "--help").out
 
 
 def test_the_version_is_told(bare: Lemming) -> None:

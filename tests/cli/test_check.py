@@ -1,0 +1,56 @@
+"""`lemming check`: what validate, doctor and verify say, and the exit status of the worst."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from terminal import Lemming
+
+from lemming.engine import run_once
+from lemming.testing import FrozenClock, make_org, resume, say
+
+
+@pytest.fixture
+def org(base: Path) -> Path:
+    make_org(base, resume("ada"), script=[{"reply": say("fine")}])
+    run_once(base, clock=FrozenClock())
+    return base
+
+
+def test_what_is_well_is_three_lines_and_the_root_that_verify_prints(org: Path, lemming: Lemming) -> None:
+    ran = lemming("check")
+    assert ran.status == 0, ran
+    assert [line.split()[1] for line in ran.out.splitlines()] == ["validate", "doctor", "verify"]
+    assert lemming("verify", "--quiet").out.strip() in ran.out
+    assert lemming("check", "--quiet").out == ""
+
+
+def test_the_worst_of_what_is_wrong_is_the_exit_status(org: Path, lemming: Lemming) -> None:
+    (org / "agents/bob").mkdir()
+    (org / "agents/bob/resume.json").write_text('{"name": "bob", "instructions": 1}')
+    wrong = lemming("check")
+    assert (wrong.status, "agents/bob/resume.json:1" in wrong.err) == (3, True), wrong
+    assert "fail  validate  1 error" in wrong.out
+    next((org / "agents/ada/outbox").glob("*.json")).unlink()
+    lost = lemming("check")
+    assert lost.status == 7
+    assert "missing" in lost.out
+
+
+def test_a_model_that_cannot_be_asked_is_the_machines(org: Path, lemming: Lemming) -> None:
+    (org / "config/models.json").write_text('{"scripted": {"provider": "openai", "model": "gpt-6-luna"}}')
+    ran = lemming("check")
+    assert ran.status == 1, ran
+    assert "fix: " in ran.out
+    assert "fail  doctor" in ran.out
+    assert "ok    verify" in ran.out
+
+
+def test_the_json_says_which_check_found_what(org: Path, lemming: Lemming) -> None:
+    (org / "agents/ada/resume.json").write_text('{"name": "ada", "instructions": 1}')
+    objects = lemming("check", "--json").objects
+    assert {each["check"] for each in objects[:-1]} >= {"validate", "doctor"}
+    last = objects[-1]
+    assert (last["type"], last["validate"]["errors"]) == ("checked", 1)
+    assert len(last["verify"]["root"]) == 64
