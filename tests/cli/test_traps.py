@@ -25,8 +25,8 @@ LOOKS = [
     "agents list", "agents show ada", "memory list ada", "memory get ada key", "credits show", "skills list",
     "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",
     "models show", "mcp list", "export a2a", "history", "show 1", "diff 1 2", "validate", "validate ada",
-    "check", "doctor", "verify", "replay", "schema resume", "trust", "run-once --dry-run", "service --print", "repair",
-    "prune", "rewind 1", "upgrade", "mcp serve --help",
+    "doctor", "verify", "replay", "schema resume", "trust", "run-once --dry-run", "service --print", "repair",
+    "prune", "rewind 1", "upgrade", "mcp serve --help", "check",
     "gates list", "gates explain ada shell command=ls", "gates reach ada", "gates standard",
 ]  # fmt: skip
 WAIT = [
