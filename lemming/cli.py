@@ -195,7 +195,8 @@ class Contents(TyperGroup):
                 formatter.write_dl([(name.ljust(11), about[name]) for name in names])
         if not shows_all:
             rest = len(about) - sum(map(len, FIRST.values()))
-            formatter.write(f"\n{rest} more: lemming --help --all\n")
+            with formatter.section(f"{rest} more"):
+                formatter.write_dl([("lemming --help --all", "Show every command.")])
 
 
 class Verb(TyperCommand):

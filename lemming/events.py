@@ -66,6 +66,7 @@ class TickBegins(Event):
     skipped: dict[str, str]
     broken: dict[str, str]
     answers_kept: int = 0
+    answers_missing: int = 0
     turns_left: list[str] | None = None
 
 

@@ -5,30 +5,35 @@ from __future__ import annotations
 import os
 import random
 import re
+import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 import typer
 
 from lemming import paths
 from lemming.agents import survey_agents
+from lemming.commands.narration import Narrator
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import counted, show, show_json, tell
 from lemming.commands.trust import require_agreement
 from lemming.config import load_config
-from lemming.errors import LemmingError
+from lemming.errors import LemmingError, UsageError
+from lemming.events import Event
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.history.copy_org import BILL_FILE, copy_org
 from lemming.journal.file import last_record
-from lemming.journal.records import TickCommitted
+from lemming.journal.records import ModelReplied, TickCommitted
+from lemming.organisation import OrgPath
 from lemming.testing import tree
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns
@@ -67,6 +72,15 @@ def chaos(
     ctx: typer.Context,
     kills: Annotated[int, typer.Option("--kills", min=1, max=10_000, help="How often to kill.")] = 20,
     seed: Annotated[int, typer.Option("--seed", help="Chooses the moments.")] = 0,
+    here: Annotated[
+        int | None,
+        typer.Option(
+            "--here",
+            min=1,
+            metavar="N",
+            help="No copy: begin a tick of this organisation, and kill it after N answers.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Kill the engine on a copy of the organisation, and compare with a run in peace.
@@ -75,16 +89,22 @@ def chaos(
     is temporary; its models answer from the journals, or with a stand-in, so nothing is paid and nothing
     outside the copy is touched: tools with effects outside are not called.
 
+    With --here nothing is copied: one tick begins as with run-once, and this very process is killed when
+    so many answers of models are in the journal. See with run-once what becomes of it.
+
     Exit status: 0 the files are the same and no kill repeated more than the calls in flight, 1 they are not.
 
     \b
     Examples:
       lemming chaos
       lemming chaos --kills 100 --seed 7
+      lemming chaos --here 1 || lemming run-once
       lemming chaos --json | jq .calls_repeated
     """
     base = find_org(ctx)
     require_agreement(base, can_ask=not as_json)
+    if here is not None:
+        _kill_here(base, here, as_json=as_json)
     with TemporaryDirectory(prefix="lemming-chaos-") as folder:
         tally = _count_damage(Path(base), Path(folder), kills, seed, quiet=as_json)
     if as_json:
@@ -93,6 +113,25 @@ def chaos(
         _show(tally)
     if not tally.is_as_promised:
         raise typer.Exit(1)
+
+
+def _kill_here(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn:
+    from lemming import engine
+
+    narrator, left = Narrator(base, threading.Event(), as_json=as_json), answers
+
+    def hear_or_die(event: Event) -> None:
+        nonlocal left
+        narrator.hear(event)
+        left -= isinstance(event, ModelReplied)
+        if not left:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    report = engine.run_once(base, notify=hear_or_die)
+    narrator.ended(report)
+    raise UsageError(
+        f"the tick had {counted(answers - left, 'answer')}; nothing was killed", hint="lemming chaos --here 1"
+    )
 
 
 def _count_damage(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) -> Tally:

@@ -245,9 +245,13 @@ def line_of_start(event: TickBegins) -> str:
     """Return the line that begins a tick, or that says with what one that was interrupted goes on."""
     if event.turns_left is None:
         return f"tick {event.tick}"
-    answers, left = counted(event.answers_kept, "answer"), len(event.turns_left)
-    kept = f"{answers} kept (not paid again)" if event.answers_kept else "no answer had arrived"
-    return f"tick {event.tick} goes on: {kept}, {counted(left, 'turn')} left"
+    answers = counted(event.answers_kept + event.answers_missing, "answer")
+    kept = (
+        f"{event.answers_kept} of {answers} kept, not paid twice"
+        if event.answers_kept
+        else "no answer had arrived"
+    )
+    return f"tick {event.tick} continues: {kept}, {counted(len(event.turns_left), 'turn')} left"
 
 
 def line_of_batch(event: BatchNotSent | BatchSent | BatchWaiting | BatchEnded) -> str:

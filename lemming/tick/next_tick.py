@@ -113,9 +113,12 @@ def _was_taken_back(base: OrgPath, tick: int, ticks: list[int]) -> bool:
 
 
 def progress_of(records: list[Record]) -> dict[str, Any]:
-    """Return how far a tick has come: the answers of models that are kept, and whose turns are left."""
+    """Return how far a tick has come: the answers of models that are kept, and whose turns are left.
+
+    `answers_missing`: the turns left that have no answer yet; it may be that some of them ask for none.
+    """
     plan, ended = plan_in(records), {record.about for record in records if isinstance(record, TurnEnded)}
-    return {
-        "answers_kept": sum(isinstance(record, ModelReplied) for record in records),
-        "turns_left": [name for name in plan.order if name not in ended] if plan else [],
-    }
+    answered = [record.agent for record in records if isinstance(record, ModelReplied)]
+    left = [name for name in plan.order if name not in ended] if plan else []
+    missing = len(set(left) - set(answered))
+    return {"answers_kept": len(answered), "answers_missing": missing, "turns_left": left}

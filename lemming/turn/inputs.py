@@ -300,7 +300,7 @@ def _why_nothing(wake: Wake, state: AgentState, outside: Outside) -> str:
     if waiting := [asked.to for begun in state.requests for asked in begun.open]:
         return f"waits for {', '.join(sorted(set(waiting)))}"
     if wake == "addressed":
-        return f"nothing was addressed to it since tick {state.tick}"
+        return f"nothing was addressed to it {f'since tick {state.tick}' if state.tick >= 0 else 'yet'}"
     return f"nothing it reads has changed since tick {state.tick}"
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from terminal import Lemming, start
+from terminal import PROGRAM, Lemming, start
 
 from lemming.commands.screen import one_line
 from lemming.engine import load_tick, run_once
@@ -224,7 +226,7 @@ def test_a_tick_that_continues_says_what_is_kept(base: Path, lemming: Lemming) -
     assert (totals["calls"], totals["credits"]) == (2, 2)
     assert "2 calls" in lemming("tick").out
     lines = lemming("run-once").err.splitlines()
-    assert lines[0] == "tick 1 goes on: 2 answers kept (not paid again), 2 turns left"
+    assert lines[0] == "tick 1 continues: 2 of 3 answers kept, not paid twice, 2 turns left"
     assert lines[1].startswith("  ada  message   hello  kept, 1 credit")
     assert "kept" not in lines[2]
 
@@ -232,5 +234,25 @@ def test_a_tick_that_continues_says_what_is_kept(base: Path, lemming: Lemming) -
 def test_the_events_say_what_a_tick_goes_on_with(base: Path, lemming: Lemming) -> None:
     killed_after(base, 1)
     first = lemming("run-once", "--json").objects[0]
-    assert (first["type"], first["answers_kept"]) == ("tick_started", 1)
+    assert (first["type"], first["answers_kept"], first["answers_missing"]) == ("tick_started", 1, 2)
     assert "answers_kept" not in lemming("run-once", "--json").objects[0]
+
+
+def test_chaos_here_kills_itself_when_so_many_answers_are_kept(base: Path) -> None:
+    make_org(base, *map(resume, ("ada", "bob", "eve")), org={"executor": "serial"})
+    killed = subprocess.run([*PROGRAM, "-C", str(base), "chaos", "--here", "2"], capture_output=True)
+    assert killed.returncode == -signal.SIGKILL
+    kept = [record for record in journal_lines(base, 1) if record["type"] == "model_replied"]
+    assert len(kept) == 2
+    goes_on = start("-C", str(base), "run-once", "--trust")
+    assert "tick 1 continues: 2 of 3 answers kept, not paid twice" in goes_on.communicate()[1]
+    assert goes_on.returncode == 0
+    assert sum(record["type"] == "model_replied" for record in journal_lines(base, 1)) == 3
+
+
+def test_chaos_here_says_so_when_there_were_fewer_answers(base: Path, lemming: Lemming) -> None:
+    make_org(base, resume("ada"))
+    ran = lemming("chaos", "--here", "2")
+    assert ran.status == 2
+    assert "the tick had 1 answer; nothing was killed" in ran.err
+    assert load_tick(base) == 2

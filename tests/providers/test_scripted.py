@@ -86,6 +86,7 @@ def test_an_answer_can_take_too_long(tmp_path: Path, request_: Request) -> None:
         ('{"error": "Crash"}', "Crash"),
         ('{"agnet": "planner", "reply": "x"}', 'did you mean "agent"?'),
         ('{"reply": "x", "delay_s": -1}', "at least 0"),
+        ('{"reply": "x", "at": "noon"}', "expected a time such as"),
     ],
 )
 def test_a_wrong_line_is_named_with_its_number(line: str, message: str, tmp_path: Path) -> None:
@@ -100,3 +101,8 @@ def test_a_wrong_line_is_named_with_its_number(line: str, message: str, tmp_path
 def test_a_missing_script_says_so(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"nowhere\.jsonl: the script cannot be read"):
         make_provider("scripted", {"file": "nowhere.jsonl"}, base=tmp_path)
+
+
+def test_a_recorded_answer_came_when_the_line_says(tmp_path: Path, request_: Request) -> None:
+    at = "2026-11-23T09:00:00.000Z"
+    assert ask(script(tmp_path, {"reply": "x", "at": at}), request_).at == at

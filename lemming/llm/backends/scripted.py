@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from lemming import errors
+from lemming.clock import is_timestamp
 from lemming.errors import ConfigError, Problem, RequestRejected
 from lemming.files import fs
 from lemming.files.documents import read_text
@@ -48,6 +49,9 @@ class ScriptLine:
     input_tokens: int | None = field(default=None, metadata=about("", ge=0))
     output_tokens: int | None = field(default=None, metadata=about("", ge=0))
     delay_s: float = field(default=0.0, metadata=about("How long the answer takes.", ge=0))
+    at: str = field(
+        default="", metadata=about("When it came, such as 2026-11-23T09:00:00.000Z: a recording. Empty: now.")
+    )
 
     def answers(self, request: Request) -> bool:
         """Return whether all conditions hold."""
@@ -100,6 +104,7 @@ def _play(line: ScriptLine, request: Request) -> Reply:
         model=request.model_name or "scripted",
         calls=tuple(made),
         thinking=line.thinking,
+        at=line.at,
     )
 
 
@@ -121,10 +126,19 @@ def _parse(raw: bytes, file: str, number: int) -> ScriptLine:
     except ConfigError as error:
         problems = error.problems
     else:
-        line = document.value
-        answers = line.reply is not None or bool(line.calls)
-        if not problems and answers != (line.error is not None):
-            return line
-    problems = problems or (Problem('expected either "reply" or "error"', file, 1, 1),)
+        problems = problems or _wrong_in(document.value, file)
+        if not problems:
+            return document.value
     placed = tuple(dataclasses.replace(item, line=number, severity="error") for item in problems)
     raise ConfigError(str(placed[0]), problems=placed)
+
+
+def _wrong_in(line: ScriptLine, file: str) -> tuple[Problem, ...]:
+    answers = line.reply is not None or bool(line.calls)
+    if answers == (line.error is not None):
+        return (Problem('expected either "reply" or "error"', file, 1, 1),)
+    if line.at and not is_timestamp(line.at):
+        return (
+            Problem(f'"at": expected a time such as 2026-11-23T09:00:00.000Z, found "{line.at}"', file, 1, 1),
+        )
+    return ()
