@@ -31,23 +31,25 @@ def init(
         typer.Argument(metavar="DIR", help="Made if need be; none: the current folder.", show_default=False),
     ] = Path("."),
     template: Annotated[
-        Literal["newsroom", "recorded", "empty"],
-        typer.Option(
-            "--template",
-            metavar="NAME",
-            help="newsroom: three agents that work at once; recorded: the same with 20 ticks of recorded "
-            "answers, so that no model is needed; empty: only the human.",
-        ),
+        Literal["newsroom", "recorded", "empty", "desk", "research", "watch", "review", "game"],
+        typer.Option("--template", metavar="NAME", help="What to begin with; see above."),
     ] = "newsroom",
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Make an organisation in a folder. Nothing that is there is overwritten.
 
+    Templates: newsroom, three agents at work on the embedded model; empty, only the human; and with recorded
+    answers, so that no model is needed: desk, a support desk with three tickets; research, an answer with
+    sources that a checker has passed; watch, a folder of logs, a person who is told, a digest a day; review,
+    nothing is published without a person's leave; game, two players and a referee; recorded, 20 ticks of the
+    newsroom. The README.md of each says how it goes on, and how it gets a model.
+
     \b
     Examples:
       lemming init
       lemming init news
+      lemming init desk --template desk
       lemming init --template empty my-org
     """
     base = folder.expanduser().absolute()
@@ -121,3 +123,5 @@ def _tell_next(base: Path, folder: Path, template: str) -> None:
     tell("next:")
     for step in steps[:3]:
         tell(f"  {step}")
+    if (base / "README.md").exists():
+        tell("its answers are recorded: README.md says more; `lemming models use gpt` gives it a model")

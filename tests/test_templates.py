@@ -1,0 +1,126 @@
+"""What `lemming init --template` makes: each does what its README says, and needs no model."""
+
+from __future__ import annotations
+
+import glob
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.cli import run
+from lemming.engine import run_once
+from lemming.testing import tree
+from lemming.timeline.verify.root import state_root
+
+TEMPLATES = Path(__file__).parent.parent / "lemming/templates"
+RECORDED = ["desk", "research", "watch", "review", "game"]
+
+
+def made(base: Path, template: str) -> Path:
+    assert run(["init", str(base), "--template", template, "--quiet"]) == 0
+    return base
+
+
+def texts(base: Path, agent: str) -> list[str]:
+    files = sorted((base / "agents" / agent / "outbox").glob("*.json"))
+    return [json.loads(file.read_text())["payload"]["text"] for file in files]
+
+
+@pytest.mark.parametrize("template", RECORDED)
+def test_the_commands_of_its_readme_work_in_their_order(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.chdir(made(tmp_path / template, template))
+    assert run(["check"]) == 0
+    commands = re.findall(r"^    (\w.*?)(?: +#.*)?$", (TEMPLATES / template / "README.md").read_text(), re.M)
+    assert len(commands) >= 4
+    for command in commands:
+        name, *words = [found for word in shlex.split(command) for found in glob.glob(word) or [word]]
+        if name == "lemming":
+            assert run(words) in (0, 1 if words[0] == "approvals" else 0), (command, capsys.readouterr())
+    assert "recorded" not in json.loads(Path("config/models.json").read_text())["default"]["model"]
+
+
+@pytest.mark.parametrize("template", RECORDED)
+def test_it_says_that_its_answers_were_written_by_hand_and_gets_a_model_by_one_line(template: str) -> None:
+    readme = (TEMPLATES / template / "README.md").read_text()
+    assert "written by hand" in readme
+    assert "lemming models use gpt" in readme
+    models = json.loads((TEMPLATES / template / "config/models.json").read_text())
+    assert models["default"]["provider"] == "scripted"
+    assert {"gpt", "claude", "llama", "small"} <= models.keys()
+
+
+@pytest.mark.parametrize("template", ["desk", "research", "review", "game"])
+def test_its_files_come_out_the_same_wherever_it_runs(template: str, tmp_path: Path) -> None:
+    roots = set()
+    for name in ("here", "there"):
+        base = made(tmp_path / name, template)
+        for _ in range(3):
+            assert not run_once(base).by_status("failed")
+        roots.add(state_root(base))
+    assert len(roots) == 1
+
+
+def test_at_the_desk_two_drafts_go_back_and_three_answers_leave(tmp_path: Path) -> None:
+    base = made(tmp_path, "desk")
+    first, second, third = (run_once(base) for _ in range(3))
+    assert [turn.agent for turn in first.by_status("done")] == ["desk", "invoices", "product", "reviewer"]
+    assert [turn.agent for turn in second.by_status("done")] == ["invoices", "product", "reviewer"]
+    assert third.by_status("done") == []
+    ready = [text for text in texts(base, "reviewer") if text.startswith("Ready to send.")]
+    assert len(ready) == 3
+    assert not any("by Friday" in text for text in ready)
+
+
+def test_research_has_a_checker_who_sends_back_what_names_no_source(tmp_path: Path) -> None:
+    base = made(tmp_path, "research")
+    run_once(base)
+    turn = next(turn for turn in run_once(base).turns if turn.agent == "lead")
+    assert turn.calls == 4  # a draft, the checker's no, a draft, its yes
+    answer = texts(base, "lead")[-1]
+    assert "[ferry-log.txt]" in answer
+    assert "Yes, they can." not in answer
+
+
+def test_the_watch_takes_what_is_dropped_and_tells_a_person_what_is_urgent(tmp_path: Path) -> None:
+    base = made(tmp_path, "watch")
+    run_once(base)
+    assert sorted(file.name for file in (base / "shared/drop/done").iterdir()) == [
+        "backup-nightly.log",
+        "web-3.log",
+    ]
+    entries: list[dict[str, Any]] = [
+        json.loads(file.read_text()) for file in (base / "agents/watcher/outbox").glob("*.json")
+    ]
+    assert [entry["payload"]["target"] for entry in entries if "urgent" in entry["tags"]] == ["human"]
+
+
+def test_in_review_nothing_is_published_before_a_person_has_said_yes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = made(tmp_path, "review")
+    page = base / "shared/site/hours.md"
+    before = page.read_text()
+    for _ in range(2):
+        run_once(base)
+    assert page.read_text() == before
+    assert run(["-C", str(base), "approve", "--all", "--tool", "file_write", "--yes"]) == 0
+    run_once(base)
+    assert "Saturday" in page.read_text()
+    assert "says Saturdays" in texts(base, "publisher")[-1]
+
+
+def test_the_game_has_a_winner_and_ends(tmp_path: Path) -> None:
+    base = made(tmp_path, "game")
+    for _ in range(4):
+        run_once(base)
+    assert "Bob has won" in texts(base, "referee")[-1]
+    before = tree(base / "agents")
+    assert [turn.status for turn in run_once(base).turns if turn.agent != "human"] == ["skipped"] * 3
+    assert tree(base / "agents") == before
