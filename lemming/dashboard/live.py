@@ -83,7 +83,7 @@ class Live:
                 seen, position = self._version, self._position
                 state = await self._state(name, parameters)
                 if state != sent:
-                    yield b"id: %b\ndata: %b\n\n" % (position.encode(), state)
+                    yield b"retry: 1000\nid: %b\ndata: %b\n\n" % (position.encode(), state)
                     sent = state
                 await self._news_after(seen)
         finally:

@@ -17,6 +17,7 @@ from lemming.mail.index import EntryIndex
 from lemming.messages import OutboxEntry
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.not_done import NotDone, read_turns_not_done
+from lemming.views.failures import MOST_TICKS, EndsOfTurns
 from lemming.views.under_way import DoingNow, doing_in
 
 Json = dict[str, Any]
@@ -99,14 +100,29 @@ class _Look:
         if self._is_working(name):
             return _working(self._doing[name])
         if (wrong := self._not_done.get(name)) and not agent.paused:
-            return _failing(wrong)
-        if waits := [asked.to for begun in state.requests for asked in begun.open]:
-            return {"state": "waits", "text": f"waits for {', '.join(sorted(set(waits)))}", "since": ""}
+            return self._failing(wrong)
+        if waits := _waits(state):
+            return {"state": "waits", "text": waits, "since": ""}
         reason = self._preview.reason_of(name)
         text = reason.text
         if reason.why == "nothing_new":
             text = f"nothing new since tick {state.tick}" if state.status else "nothing new yet"
         return {"state": reason.why, "text": text, "since": ""}
+
+    def _failing(self, wrong: NotDone) -> Json:
+        times = self._org.own(EndsOfTurns).failures_in_a_row(wrong.agent, self._preview.tick)
+        often = (
+            f" ({times}{' times or more' if times == MOST_TICKS else ' times in a row'})" if times > 1 else ""
+        )
+        state = "failing" if wrong.status == "failed" else "skipped"
+        state = "out_of_credits" if wrong.error == "OutOfCredits" else state
+        facts = {"error": wrong.error, "times": times, "since_tick": wrong.since_tick}
+        return {
+            "state": state,
+            "text": f"{wrong.reason}{often if times > 1 else ''}",
+            "since": wrong.since,
+            **facts,
+        }
 
     def _last(self, name: str) -> Json | None:
         """Return the newest entry of an agent, in short."""
@@ -124,15 +140,13 @@ def _working(doing: DoingNow) -> Json:
     return {"state": "working", "text": text, "since": doing.since}
 
 
-def _failing(wrong: NotDone) -> Json:
-    state = (
-        "failing"
-        if wrong.status == "failed"
-        else "out_of_credits"
-        if wrong.error == "OutOfCredits"
-        else "skipped"
-    )
-    return {"state": state, "text": wrong.reason, "since": wrong.since, "since_tick": wrong.since_tick}
+def _waits(state: AgentState) -> str:
+    """Return what an agent waits for, in words; empty when for nothing."""
+    open_ = [asked for begun in state.requests for asked in begun.open]
+    open_ += [asked for asked in state.asked_leave if not asked.end]
+    if calls := sorted({str(asked.leave.get("tool")) for asked in open_ if asked.leave}):
+        return f"waits for approval: {', '.join(calls)}"
+    return f"waits for {', '.join(sorted({asked.to for asked in open_}))}" if open_ else ""
 
 
 def _in_short(entry: OutboxEntry) -> Json:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from lemming import paths
 from lemming.agents import Survey, survey_agents
-from lemming.clock import SystemClock, parse_timestamp, timestamp
+from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of, load_config
 from lemming.errors import CorruptState, LemmingError
 from lemming.inspect.health import Trouble, troubles_of
 from lemming.inspect.under_way import last_committed_tick, running_engine
 from lemming.inspect.waiting import waiting
-from lemming.journal.file import last_record, newest_journals, read_plan
+from lemming.journal.file import last_record, newest_journals
 from lemming.journal.ledger import read_state
 from lemming.journal.records import TickCommitted
 from lemming.organisation import OrgPath
@@ -57,7 +58,8 @@ def _standing(org: OrgPath) -> Json:
     troubles = troubles_of(org, survey)
     if engine is None and (wrong := _of_the_tick(org, tick, is_interrupted=is_begun)):
         troubles.append(wrong)
-    state, why = _state(org, tick, config, engine, is_begun=is_begun)
+    coming = _coming(tick, config, survey)
+    state, why = _state(org, tick, config, engine, coming, is_begun=is_begun)
     last = last_committed_tick(org)
     return {
         "tick": tick,
@@ -65,7 +67,8 @@ def _standing(org: OrgPath) -> Json:
         "why": why,
         "engine": engine,
         "last": {"tick": last.tick, "totals": last.totals} if last else None,
-        "next_at": _next_at(org, tick, config, survey) if engine and not is_begun else None,
+        "next_tick": coming,
+        "next_at": _next_at(org, tick, config, coming) if engine and not is_begun and coming else None,
         "agents": len(survey.agents) + len(survey.broken),
         "spent": _spent(org, survey, config),
         "troubles": [asdict(trouble) for trouble in troubles],
@@ -73,7 +76,7 @@ def _standing(org: OrgPath) -> Json:
 
 
 def _state(
-    org: OrgPath, tick: int, config: Config, engine: Json | None, *, is_begun: bool
+    org: OrgPath, tick: int, config: Config, engine: Json | None, coming: int | None, *, is_begun: bool
 ) -> tuple[str, str]:
     """Return in one word what goes on, and in one sentence why it is so."""
     if config.org.paused:
@@ -83,7 +86,8 @@ def _state(
         listed = ", ".join(working[:3]) + (f" and {len(working) - 3} more" if len(working) > 3 else "")
         return "working", f"{listed or 'nobody yet'} at work on tick {tick}"
     if engine:
-        return "idle", f"tick {tick - 1} is over; nobody is at work"
+        until = f"until tick {coming}" if coming else "by a tick: it waits for news, or for a moment"
+        return "idle", f"nobody is at work, and nobody is due {until}"
     if is_begun:
         return "interrupted", f"tick {tick} was interrupted; `lemming run-once` continues it"
     return "stopped", "no engine runs; `lemming run-forever` starts one"
@@ -97,19 +101,24 @@ def _of_the_tick(org: OrgPath, tick: int, *, is_interrupted: bool) -> Trouble | 
     return Trouble("tick", error.message, "`lemming repair` mends it", tick) if error else None
 
 
-def _next_at(org: OrgPath, tick: int, config: Config, survey: Survey) -> str | None:
-    """Return when the tick that is next with somebody due begins, as far as the interval tells."""
-    due = [
+def _coming(tick: int, config: Config, survey: Survey) -> int | None:
+    """Return the first tick in which somebody is due by number; None where all go by the clock, or nobody."""
+    due = (
         next_due(agent.schedule, tick)
         for agent in survey.agents.values()
-        if agent.schedule.cron is None and takes_turns(agent, config)
-    ]
-    coming = min((it for it in due if it is not None), default=None)
-    plan = read_plan(org, tick - 1)
-    if coming is None or plan is None or not plan.at:
+        if agent.schedule.cron is None and not agent.paused and takes_turns(agent, config)
+    )
+    return min((it for it in due if it is not None), default=None)
+
+
+def _next_at(org: OrgPath, tick: int, config: Config, coming: int) -> str | None:
+    """Return when that tick begins, as far as the interval of the settings tells."""
+    try:
+        over = (org / paths.TICK_FILE).stat().st_mtime  # the engine writes it as the last tick ends
+    except FileNotFoundError:
         return None
-    ticks = coming - tick + 1
-    return timestamp(parse_timestamp(plan.at) + timedelta(seconds=config.org.tick_interval_s * ticks))
+    began = datetime.fromtimestamp(over, UTC)
+    return timestamp(began + timedelta(seconds=config.org.tick_interval_s * (coming - tick + 1)))
 
 
 def _spent(org: OrgPath, survey: Survey, config: Config) -> Json:

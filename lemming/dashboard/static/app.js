@@ -3,8 +3,9 @@
 (function () {
   const { html } = Lemming;
   const { useState, useEffect, useRef } = Lemming.hooks;
-  const { Ago, amount, dollars, Meter, Failure } = Lemming.ui;
+  const { Ago, amount, dollars, Meter, Failure, Words } = Lemming.ui;
 
+  const LOST = "is `lemming dash` still running? This comes back by itself, or at the address it prints anew";
   const STATES = {
     working: "working",
     idle: "idle",
@@ -23,7 +24,7 @@
       <div class="state ${state}" role="status" aria-live="polite">
         <span class="dot" aria-hidden="true"></span>
         <span><strong>${isLost ? "connection lost" : STATES[state] || "…"}</strong>
-        <span class="why">${isLost ? "is `lemming dash` still running? This comes back by itself" : header.why}</span></span>
+        <span class="why"><${Words} text=${isLost ? LOST : header.why} /></span></span>
       </div>
       <dl class="facts">
         <div><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
@@ -45,15 +46,15 @@
 
   function Troubles({ troubles }) {
     return html`<details class="troubles"><summary>${troubles.length} ${troubles.length === 1 ? "trouble" : "troubles"}</summary>
-      <ul>${troubles.map((each) => html`<li><strong>${each.about}</strong> ${each.text}${each.fix ? html`<code>${each.fix}</code>` : null}</li>`)}</ul>
+      <ul>${troubles.map((each) => html`<li><strong>${each.about}</strong> ${each.text}${each.fix ? html`<p class="fix"><${Words} text=${each.fix} /></p>` : null}</li>`)}</ul>
     </details>`;
   }
 
-  function Menu({ now }) {
+  function Menu({ now, waiting }) {
     return html`<nav class="menu" aria-label="parts of the page"><ul>${[...Lemming.parts.values()]
       .filter((part) => !part.hidden)
       .map((part) => html`<li><a href=${Lemming.link(part.name)} aria-current=${part.name === now ? "page" : undefined}
-        title=${"g " + part.key}>${part.title}</a></li>`)}
+        title=${"g " + part.key}>${part.title}${part.name === "waiting" && waiting ? html` <span class="badge" aria-label=${waiting + " waiting"}>${waiting}</span>` : null}</a></li>`)}
       <li class="last"><button type="button" class="plain" onClick=${() => help(true)} title="?">Keys</button></li></ul></nav>`;
   }
 
@@ -86,6 +87,7 @@
     const asked = JSON.stringify([part.view, part.params(route.params)]);
     useEffect(() => {
       const follow = () => setRoute(Lemming.route());
+      follow(); // the address may have changed since the first look
       addEventListener("hashchange", follow);
       return () => removeEventListener("hashchange", follow);
     }, []);
@@ -104,7 +106,7 @@
     const isHere = state.part === part.name;
     return html`<a class="skip" href="#main" onClick=${skip}>to the content</a>
       <${Head} header=${state.header} isLost=${isLost} />
-      <${Menu} now=${part.name} />
+      <${Menu} now=${part.name} waiting=${state.header.waiting} />
       <main id="main" tabindex="-1"><h2 class="sr">${part.title}</h2>
         ${isHere && state.error ? html`<${Failure} error=${state.error} />` : null}
         ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${route.params}

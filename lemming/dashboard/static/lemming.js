@@ -38,7 +38,7 @@
 
     route() {
       const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-      const part = Lemming.parts.has(path) ? path : Lemming.parts.keys().next().value;
+      const part = Lemming.parts.has(path) ? path : Lemming.parts.has("agents") ? "agents" : Lemming.parts.keys().next().value;
       return { part, params: Object.fromEntries(new URLSearchParams(query || "")) };
     },
 

@@ -62,13 +62,15 @@
 
   // The same hue for the same name, everywhere and always.
   function hue(name) {
-    let found = 7;
-    for (const letter of name) found = (found * 31 + letter.codePointAt(0)) % 360;
-    return found;
+    let found = 2166136261; // FNV-1a, and the golden angle so that near numbers are far apart
+    for (const letter of name) found = Math.imul(found ^ letter.codePointAt(0), 16777619) >>> 0;
+    return Math.round((found % 1000) * 137.508) % 360;
   }
 
   function initials(name) {
+    const number = name.match(/\d+$/); // a00017 is told from a00018 by its end
     const words = name.split(/[-_]/).filter(Boolean);
+    if (number && name.length > 2) return name[0].toUpperCase() + number[0].slice(-2);
     return (words.length > 1 ? words[0][0] + words[1][0] : name.slice(0, 2)).toUpperCase();
   }
 
@@ -84,7 +86,28 @@
       : html`<span class="agent">${label}</span>`;
   }
 
+  // A field for the name of an agent, which is looked for as it is typed.
+  function AgentField({ value, change, label, placeholder }) {
+    const [names, setNames] = useState([]);
+    const look = async (find) => {
+      const found = await Lemming.load("agents", { find, limit: 12 }).catch(() => ({ rows: [] }));
+      setNames(found.rows.map((row) => row.name));
+    };
+    const told = (event) => {
+      change(event.target.value.trim());
+      look(event.target.value.trim());
+    };
+    return html`<span class="field"><input aria-label=${label} placeholder=${placeholder} value=${value} list=${"names-" + label}
+      autocomplete="off" spellcheck=${false} onFocus=${() => look(value)} onInput=${told} />
+      <datalist id=${"names-" + label}>${names.map((name) => html`<option value=${name} />`)}</datalist></span>`;
+  }
+
   // --- small things ---
+
+  // A sentence in which commands stand between backticks.
+  function Words({ text }) {
+    return (text || "").split("`").map((part, place) => (place % 2 ? html`<code>${part}</code>` : part));
+  }
 
   function Empty({ title, children }) {
     return html`<div class="empty"><p class="title">${title}</p><p>${children}</p></div>`;
@@ -93,7 +116,7 @@
   function Failure({ error }) {
     if (!error) return null;
     return html`<div class="failure" role="alert"><strong>${error.message}</strong>
-      ${error.where ? html` <code>${error.where}</code>` : null}${error.hint ? html`<p>${error.hint}</p>` : null}</div>`;
+      ${error.where ? html` <code>${error.where}</code>` : null}${error.hint ? html`<p><${Words} text=${error.hint} /></p>` : null}</div>`;
   }
 
   // A button that does something once, and says what went wrong beside itself.
@@ -146,6 +169,6 @@
   }
 
   Lemming.ui = {
-    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, Empty, Failure, useAction, Diff, Rows,
+    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, AgentField, Words, Empty, Failure, useAction, Diff, Rows,
   };
 })();

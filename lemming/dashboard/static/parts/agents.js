@@ -31,7 +31,7 @@
       <div class="tools"><input data-search type="search" aria-label="find agents" placeholder="Find an agent  /"
         value=${params.find || ""} onInput=${(event) => change(event.target.value)} />
         <span class="count" aria-live="polite">${amount(value.total)} ${value.total === 1 ? "agent" : "agents"}</span></div>
-      ${value.total ? html`<${Rows} label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${HEIGHT}
+      ${value.total ? html`<div class="row heads" aria-hidden="true"><span>Agent</span><span>Now</span><span class="words">Last words</span><span class="next">Next</span><span class="money">Credits</span></div><${Rows} label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${HEIGHT}
         wanted=${wanted} row=${(each) => html`<${Row} agent=${each} tick=${value.tick} />`} />`
         : html`<${Empty} title="No agents here">${params.find ? "None has this in its name or title." : "lemming agents new NAME makes one."}<//>`}
     </section>`;

@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useState, useEffect, useRef } = Lemming.hooks;
-  const { Ago, Agent, Empty, Failure, useAction, amount } = Lemming.ui;
+  const { Ago, Agent, AgentField, Empty, Failure, useAction, amount } = Lemming.ui;
   const KINDS = ["message", "report", "request", "response", "status"];
 
   function Feed({ value, params, header, page }) {
@@ -30,6 +30,12 @@
 
   function Filters({ params }) {
     const timer = useRef(0);
+    const [by, setBy] = useState(params.agent || "");
+    const choose = (name) => {
+      setBy(name);
+      clearTimeout(timer.current);
+      timer.current = setTimeout(() => change({ agent: name }), 400);
+    };
     const change = (more) => Lemming.go("feed", { ...params, thread: "", ...more });
     const search = (event) => {
       const find = event.target.value;
@@ -41,7 +47,7 @@
     return html`<div class="tools"><input type="search" data-search aria-label="search entries" placeholder="Search  /" value=${params.find || ""} onInput=${search} />
       <select aria-label="kind" value=${params.kind || ""} onChange=${(event) => change({ kind: event.target.value })}>
         <option value="">all kinds</option>${KINDS.map((kind) => html`<option>${kind}</option>`)}</select>
-      <input aria-label="agent" placeholder="by agent" value=${params.agent || ""} onChange=${(event) => change({ agent: event.target.value.trim() })} /></div>`;
+      <${AgentField} label="by" placeholder="by any agent" value=${by} change=${choose} /></div>`;
   }
 
   function Entry({ entry, isThread }) {
@@ -51,7 +57,7 @@
     const more = Object.keys(entry.payload).filter((key) => !["target", "reply_to", "conversation", "parent"].includes(key));
     return html`<li class="entry ${entry.kind}" data-line tabindex="0" style=${isThread && entry.depth ? { "--depth": entry.depth } : undefined}>
       <p class="from"><${Agent} name=${entry.agent} />${entry.to.length ? html`<span class="to"> → ${entry.to.join(", ")}</span>` : null}
-        <span class="kind ${entry.kind}">${entry.kind}</span>${entry.trust ? html`<span class="trust ${entry.trust}">${entry.trust}</span>` : null}
+        <span class="kind ${entry.kind}">${entry.kind}</span>${entry.trust ? html`<span class="trust ${entry.trust}" title="how far it is trusted">trust: ${entry.trust}</span>` : null}
         <span class="when">tick ${entry.tick} · <${Ago} at=${entry.at} /></span></p>
       ${entry.text ? html`<p class=${"said" + (isLong && !isOpen ? " cut" : "")} dir="auto">${entry.text}</p>` : null}
       ${isLong ? html`<button class="plain" onClick=${() => setOpen(!isOpen)} aria-expanded=${isOpen}>${isOpen ? "less" : `all of it (${amount(entry.chars)} characters)`}</button>` : null}
@@ -79,7 +85,7 @@
     };
     return html`<form class="write" onSubmit=${(event) => (event.preventDefault(), send("send"))}>
       <textarea rows="2" aria-label="what to say" placeholder="Say something, or ask an agent" value=${text} onInput=${(event) => setText(event.target.value)} required></textarea>
-      <div class="buttons"><input aria-label="to whom" placeholder="to everybody" value=${to} onInput=${(event) => setTo(event.target.value.trim())} />
+      <div class="buttons"><${AgentField} label="to" placeholder="to everybody" value=${to} change=${setTo} />
         <button disabled=${action.isBusy || !text}>Send</button>
         <button type="button" class="primary" disabled=${action.isBusy || !text || !to} title="the answer comes back as a thread" onClick=${() => send("ask")}>Ask</button>
         <span class="note" aria-live="polite">${done}</span></div><${Failure} error=${action.error} /></form>`;

@@ -17,9 +17,10 @@
     const action = useAction();
     const act = (name, said) => action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
     return html`<li class="card" data-line tabindex="0" aria-label=${item.line}>
-      <p class="from"><${Agent} name=${item.asker} /> asks <${Agent} name=${item.person} plain /> for ${item.needs}
+      <p class="from"><${Agent} name=${item.asker} /> asks <${Agent} name=${item.person} plain />
+        ${item.call ? html`<span>for leave to call <code class="tool">${item.call.tool}</code></span>` : html`<span>for ${item.needs}</span>`}
         <span class="when"><${Ago} at=${item.created_at} /> · tick ${item.tick} · ${item.at_deadline}</span></p>
-      ${item.text ? html`<p class="said" dir="auto">${item.text}</p>` : null}
+      ${item.text && !item.call ? html`<p class="said" dir="auto">${item.text}</p>` : null}
       ${item.call ? html`<${Call} call=${item.call} />` : null}
       ${page.is_read_only ? html`<p class="note">This page only looks: <code>lemming answer ${item.id}</code></p>`
         : item.decides ? html`<${Decide} item=${item} act=${act} isBusy=${action.isBusy} />`
@@ -29,7 +30,7 @@
   }
 
   function Call({ call }) {
-    return html`<div class="call"><p><code class="tool">${call.tool}</code> <small>${call.id}${call.because ? " · " + call.because : ""}</small></p>
+    return html`<div class="call"><p class="note">${call.why ? html`${call.why} · ` : null}<code>${call.gate || call.id}</code></p>
       ${call.diff ? html`<${Diff} text=${call.diff} />` : html`<pre class="args" tabindex="0">${JSON.stringify(call.args, null, 2)}</pre>`}</div>`;
   }
 

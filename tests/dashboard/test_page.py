@@ -1,0 +1,212 @@
+"""The page in a real browser: what a person sees and does, and what hostile texts cannot."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from desk import HOSTILE, make_desk
+
+from lemming.dashboard.serving import page_of
+from lemming.engine import run_once
+from lemming.messages import read_outbox_entries
+from lemming.testing import FrozenClock
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="no chromium here: apt install chromium-headless-shell"
+)
+TOKEN = "a-token-of-the-tests"
+PATIENCE_MS = 20_000
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_desk(tmp_path_factory.mktemp("desk") / "org")
+
+
+@pytest.fixture
+def org(original: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(original, tmp_path / "org"))
+
+
+@contextmanager
+def opened(browser: Any, address: str, part: str = "agents", **how: Any) -> Iterator[Any]:
+    """Open the page at a part, and see to it that nothing was refused by its policy or went wrong in it."""
+    context = browser.new_context(viewport={"width": 1100, "height": 760}, **how)
+    context.set_default_timeout(PATIENCE_MS)
+    tab, wrong = context.new_page(), list[str]()
+    tab.on("pageerror", lambda error: wrong.append(str(error)))
+    tab.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)
+    try:
+        tab.goto(address)
+        tab.goto(f"{address.partition('?')[0]}#/{part}")
+        tab.wait_for_selector(f'.menu a[aria-current="page"][href^="#/{part.partition("?")[0]}"]')
+        tab.wait_for_selector("main .loading", state="detached")
+        yield tab
+    finally:
+        context.close()
+    assert wrong == []
+
+
+@pytest.fixture
+def address(org: Path) -> Iterator[str]:
+    with page_of(org, port=0, token=TOKEN) as found:
+        yield found
+
+
+def test_the_head_says_what_waits_and_what_is_wrong(browser: Any, address: str) -> None:
+    with opened(browser, address) as tab:
+        tab.wait_for_selector(".facts .calls")
+        head = tab.inner_text(".head")
+    assert "not running" in head
+    assert "2" in head
+    assert "1 trouble" in head
+
+
+def test_the_token_is_gone_from_the_address(browser: Any, address: str) -> None:
+    with opened(browser, address) as tab:
+        assert TOKEN not in tab.url
+        assert tab.evaluate("document.cookie") == ""
+
+
+def test_a_tick_that_runs_is_seen_without_reloading(browser: Any, address: str, org: Path) -> None:
+    with opened(browser, address) as tab:
+        run_once(org, clock=FrozenClock())
+        tab.wait_for_selector(".facts dd:text-is('5')")
+
+
+def test_a_page_comes_back_when_its_server_does(browser: Any, org: Path) -> None:
+    with page_of(org, port=0, token=TOKEN) as address, opened_until_lost(browser, address) as tab:
+        port = urlsplit(address).port
+    with page_of(org, port=port, token=TOKEN):
+        run_once(org, clock=FrozenClock())
+        tab.wait_for_selector(".facts dd:text-is('5')")
+        tab.wait_for_selector(".state.stopped")
+    tab.context.close()
+
+
+@contextmanager
+def opened_until_lost(browser: Any, address: str) -> Iterator[Any]:
+    """Open the page, and leave it open when the block, and its server, has ended."""
+    tab = browser.new_context().new_page()
+    tab.set_default_timeout(PATIENCE_MS)
+    tab.goto(address)
+    tab.wait_for_selector(".rows li")
+    yield tab
+
+
+def test_a_call_is_approved_with_the_keyboard_alone(browser: Any, address: str, org: Path) -> None:
+    with opened(browser, address) as tab:
+        tab.keyboard.press("1")
+        tab.wait_for_selector(".card")
+        for _ in range(2):
+            tab.keyboard.press("j")
+        tab.wait_for_selector(".card:nth-child(2):focus")
+        while tab.evaluate("document.activeElement.textContent") != "Approve":
+            tab.keyboard.press("Tab")
+        tab.keyboard.press("Enter")
+        playwright.expect(tab.locator(".card")).to_have_count(1)
+    said = read_outbox_entries(org, "human")[-1]
+    assert said.payload["decision"] == "approve"
+
+
+def test_a_call_is_edited_before_it_is_approved(browser: Any, address: str, org: Path) -> None:
+    with opened(browser, address, "waiting") as tab:
+        tab.click("text=Edit…")
+        tab.fill(".form label:has-text('content') textarea", "Dear Ms Okafor, thank you.")
+        tab.click("text=Approve as edited")
+        playwright.expect(tab.locator(".card")).to_have_count(1)
+    assert read_outbox_entries(org, "human")[-1].payload["args"]["content"] == "Dear Ms Okafor, thank you."
+
+
+def test_a_form_is_answered_and_what_is_wrong_in_it_is_named(browser: Any, address: str, org: Path) -> None:
+    with opened(browser, address, "waiting") as tab:
+        form = tab.locator(".card:has-text('refunds') .form")
+        form.locator("select").nth(0).select_option("yes")
+        form.locator("input").fill("much")
+        form.locator("select").nth(1).select_option("double")
+        form.locator("button.primary").click()
+        tab.wait_for_selector(".failure:has-text('amount')")
+        form.locator("input").fill("49.5")
+        form.locator("button.primary").click()
+        playwright.expect(tab.locator(".card")).to_have_count(1)
+    payload = read_outbox_entries(org, "human")[-1].payload
+    assert (payload["ok"], payload["amount"], payload["reason"]) == (True, 49.5, "double")
+
+
+def test_an_agent_is_asked_from_the_feed(browser: Any, address: str, org: Path) -> None:
+    with opened(browser, address, "feed") as tab:
+        tab.fill(".write textarea", "How is it going?")
+        tab.fill(".write input", "desk")
+        tab.click(".write button.primary")
+        tab.wait_for_selector(".entry:has-text('How is it going?')")
+    assert read_outbox_entries(org, "human")[-1].kind == "request"
+
+
+def test_a_thread_shows_the_question_and_its_answer(browser: Any, address: str) -> None:
+    with opened(browser, address, "feed") as tab:
+        tab.locator(".entry:has-text('paid twice?') .thread a").first.click()
+        tab.wait_for_selector("text=all entries")
+        said = tab.locator(".entry .said").all_inner_texts()
+    assert said == ["Was order 4711 really paid twice?", "Yes: on 3 and on 5 November, 49.00 EUR each time."]
+
+
+def parts_of(tab: Any) -> Iterator[str]:
+    """Show every part of the menu, one after another."""
+    for link in [it.get_attribute("href") for it in tab.locator(".menu a").all()]:
+        tab.click(f'.menu a[href="{link}"]')
+        tab.wait_for_selector(f'.menu a[aria-current="page"][href="{link}"]')
+        tab.wait_for_selector("main .loading", state="detached")
+        yield link
+
+
+def test_hostile_text_stays_text_in_every_part(browser: Any, address: str) -> None:
+    with opened(browser, address, "feed") as tab:
+        assert HOSTILE in tab.locator(".entry:has-text('document.title') .said").first.text_content()
+        for _ in parts_of(tab):
+            assert tab.locator("main script, main img, main iframe").count() == 0
+            assert "owned" not in tab.title()
+
+
+def test_no_part_is_wider_than_a_narrow_screen(browser: Any, address: str) -> None:
+    with opened(browser, address) as tab:
+        tab.set_viewport_size({"width": 360, "height": 740})
+        for part in parts_of(tab):
+            assert tab.evaluate("document.documentElement.scrollWidth") <= 360, part
+
+
+def test_dark_is_dark_and_light_is_light(browser: Any, address: str) -> None:
+    paper = "getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)[0]"
+    with opened(browser, address, color_scheme="dark") as tab:
+        assert tab.evaluate(paper) < 60
+    with opened(browser, address, color_scheme="light") as tab:
+        assert tab.evaluate(paper) > 200
+
+
+def test_everything_that_is_pressed_has_a_name(browser: Any, address: str) -> None:
+    nameless = """[...document.querySelectorAll('button, a, input, select, textarea')].filter(it => !(
+        it.textContent.trim() || it.ariaLabel || (it.labels && it.labels.length))).map(it => it.outerHTML)"""
+    with opened(browser, address) as tab:
+        for part in parts_of(tab):
+            assert tab.evaluate(nameless) == [], part
+
+
+def test_who_looks_only_has_no_buttons_that_write(browser: Any, org: Path) -> None:
+    with page_of(org, port=0, is_read_only=True) as address, opened(browser, address, "waiting") as tab:
+        tab.wait_for_selector(".card")
+        assert tab.locator("main button").count() == 0
