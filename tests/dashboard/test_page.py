@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-from desk import HOSTILE, make_desk
+from page_org import HOSTILE, make_desk
 
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
