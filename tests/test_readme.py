@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import pictures
 from lemming.testing import say
 
 REPOSITORY = Path(__file__).parent.parent
 README = (REPOSITORY / "README.md").read_text()
+DURABILITY = (REPOSITORY / "docs/durability.md").read_text()
 TUTORIAL = (REPOSITORY / "docs/tutorial.md").read_text()
 ANSWERS = [
     {"agent": "agency", "reply": say("A choir visited three villages.", kind="report")},
@@ -68,7 +70,7 @@ def scripted(clone: Path) -> Path:
         clone / ".venv/bin/lemming",
         f'case "$1" in models) exit 0;; init) ;; *) exec "{sys.executable}" -m lemming "$@";; esac\n'
         f'"{sys.executable}" -m lemming "$@" || exit $?\n'
-        f'case "$*" in *recorded*) ;; *) "{sys.executable}" "{clone}/scripted.py" "$@";; esac',
+        f'case "$*" in *recorded*|*desk*) ;; *) "{sys.executable}" "{clone}/scripted.py" "$@";; esac',
     )
     return clone
 
@@ -96,17 +98,45 @@ def without_waiting(text: str) -> str:
 
 @pytest.mark.crash
 def test_every_block_of_the_readme_works_pasted_as_one(scripted: Path) -> None:
-    text = without_waiting("\n".join(blocks_of(README)))
+    text = "\n".join(blocks_of(README)).replace("python3 -m venv .venv && ", "")
     ran = paste(text.replace("make crash", ""), scripted)
     assert ran.returncode == 0, ran.stderr[-2000:]
-    assert "next, in this terminal:" in ran.stdout
+    assert "tick 2 continues: 2 of 3 answers kept, not paid twice" in ran.stderr
     (root,) = re.findall(r"^    ([0-9a-f]{64})$", README, re.MULTILINE)
     assert root in ran.stdout
-    (tree,) = re.findall(r"^    (entry .*?)\n\n", README, re.MULTILINE | re.DOTALL)
-    assert re.sub(r"^    ", "", tree, flags=re.MULTILINE) in ran.stdout
+    assert "next, in this terminal:" in ran.stdout
     (python,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     (scripted / "example.py").write_text(python)
     assert "'editor', 'done'" in paste(f"{sys.executable} example.py", scripted).stdout
+
+
+@pytest.mark.crash
+def test_the_demonstration_of_what_survives_comes_to_the_very_bytes(scripted: Path) -> None:
+    (block,) = blocks_of(DURABILITY)
+    ran = paste(block, scripted)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    (root,) = re.findall(r"^    ([0-9a-f]{64})$", DURABILITY, re.MULTILINE)
+    assert root in ran.stdout
+    (tree,) = re.findall(r"^    (entry .*?)\n\n", DURABILITY, re.MULTILINE | re.DOTALL)
+    assert re.sub(r"^    ", "", tree, flags=re.MULTILINE) in ran.stdout
+
+
+@pytest.mark.crash
+def test_the_recorded_terminal_shows_what_the_first_block_prints() -> None:
+    picture = pictures.plain(pictures.text_of((REPOSITORY / "docs/pictures/desk.svg").read_text()))
+    now = pictures.plain(pictures.recorded(pictures.first_commands(REPOSITORY / "README.md")))
+    for shown in (picture, now):
+        assert "tick 2 continues: 2 of 3 answers kept, not paid twice" in "\n".join(shown)
+    assert _but_the_killed_tick(picture) == _but_the_killed_tick(now), (
+        "run: python -m benchmarks.pictures docs/pictures"
+    )
+
+
+def _but_the_killed_tick(lines: list[str]) -> list[str]:
+    """Return the other lines, sorted: those who work at once end in any order."""
+    killed = next(number for number, line in enumerate(lines) if line.startswith("$ lemming chaos"))
+    verify = lines.index("$ lemming verify")
+    return sorted(lines[:killed] + lines[verify:])
 
 
 @pytest.mark.crash
@@ -135,7 +165,13 @@ def _said(text: str) -> list[str]:
 def test_running_leaves_nothing_for_git(tmp_path: Path) -> None:
     ignored = (REPOSITORY / ".gitignore").read_text()
     (tmp_path / ".gitignore").write_text(ignored)
-    for file in ("news/tick.json", "demo/agents/editor/outbox/1.json", "newspaper/x", ".venv/x"):
+    for file in (
+        "news/tick.json",
+        "demo/agents/editor/outbox/1.json",
+        "desk/tick.json",
+        "newspaper/x",
+        ".venv/x",
+    ):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / file).touch()
     ran = paste("git init -q . && git status --porcelain -uall", tmp_path)
