@@ -7,11 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from asked import answers, ask, org_of, prompts, tick
+from batch_server import BatchServer
+from connected import configure, server
+from page_server import serving
 
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.messages import read_outbox_entries
-from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
+from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say
 from lemming.timeline.replay.replay import replay
 
 FILES = {"allow_read": ["./shared", "./workspace"], "allow_write": ["./shared", "./workspace"]}
@@ -154,3 +158,128 @@ def test_the_whole_result_of_a_function_is_looked_at_before_it_is_cut_and_kept(b
     assert not any("SECRET" in file.read_text() for file in kept)
     (done,) = [it for it in journal_lines(base, 1) if it["type"] == "tool_finished"]
     assert "SECRET" not in json.dumps(done)
+
+
+def test_each_answer_of_a_turn_that_takes_all_requests_passes_gates_by_itself(tmp_path: Path) -> None:
+    told = {"at": "in", "redact": ["pin [0-9]+"], "then": "rewrite"}
+    said = {"at": "out", "deny": ["secret"], "then": "block"}
+    ada = resume("ada", turn={"take": "all"}, gates=[told, said])
+    org = org_of(tmp_path, ada)
+    first, second = (ask(org, "ada", text, conversation=text) for text in ("pin 1?", "pin 2?"))
+    replies = [
+        {"kind": "response", "payload": {"text": text, "reply_to": asked.id}, "tags": []}
+        for text, asked in (("a secret", first), ("fine", second))
+    ]
+    reply = {"outbox_entries": replies, "tool_calls": [], "memory_updates": [], "notes": ""}
+    (org / SCRIPT_FILE).write_text(json.dumps({"reply": reply}) + "\n")
+    (taken,) = (turn for turn in tick(org).turns if turn.agent == "ada")
+    assert answers(org, "ada").keys() == {second.id}
+    assert [(it["at"], it["then"]) for it in taken.verdicts] == [
+        ("in", "rewrite"),
+        ("in", "rewrite"),
+        ("out", "block"),
+    ]
+    assert prompts(org, 1)["ada"].count("[redacted]?") >= 2
+    assert "pin " not in prompts(org, 1)["ada"]
+
+
+def test_a_request_is_handed_on_only_where_gates_let_it(tmp_path: Path) -> None:
+    hands = [{"tool": "hand_to_bob", "args": {"message": "the secret is yours to tell"}}]
+    gate = {"at": "out", "deny": ["secret"], "then": "block"}
+    reads = {"permissions": {"read_outboxes": ["*"]}}
+    ada = resume("ada", team={"hand_to": ["bob"]}, turn={"take": "one"}, gates=[gate], **reads)
+    bob = resume("bob", schedule={"wake": "addressed"}, **reads)
+    script = [{"agent": "ada", "reply": say("", tool_calls=hands)}, {"agent": "bob", "reply": say("told")}]
+    org = org_of(tmp_path, ada, bob, script=script)
+    ask(org, "ada")
+    turns = [turn for _ in range(2) for turn in tick(org).turns]
+    assert ("out", "block") in {(it["at"], it["then"]) for turn in turns for it in turn.verdicts}
+    assert [turn.agent for turn in turns if turn.agent == "bob" and turn.calls] == []
+    assert "secret" not in json.dumps([entry.payload for entry in read_outbox_entries(org, "ada")])
+
+
+def test_answers_that_come_in_a_batch_pass_gates(base: Path) -> None:
+    batches = BatchServer()
+    batches.text = json.dumps(
+        say("the pin 12 is kept", tool_calls=[{"tool": "file_write", "args": ARGS}]),
+    )
+    options = {"base_url": f"{batches.url}/v1", "batches": True}
+    models = {"batchy": {"provider": "openai", "model": "m", "options": options}}
+    permissions = {"read_outboxes": [], "tools": ["file_*"], "file_access": FILES}
+    ada = resume("ada", model={"key": "batchy"}, permissions=permissions)
+    make_org(base, ada, models=models, org={"gates": [NOT_SHARED, PINS]})
+    (base / "shared").mkdir()
+    batches.start()
+    try:
+        (taken,) = run_once(base, clock=FrozenClock(), batch=True).turns
+    finally:
+        batches.stop()
+    assert batches.live == []
+    assert {(it["at"], it["then"]) for it in taken.verdicts} == {("call", "block"), ("out", "rewrite")}
+    assert not (base / "shared/x").exists()
+    assert [it.payload["text"] for it in read_outbox_entries(base, "ada")] == ["the [redacted] is kept"]
+
+
+def test_each_step_of_a_plan_that_an_agent_makes_itself_passes_gates(base: Path) -> None:
+    script = [
+        {"contains": "First make a plan", "reply": {"goal": "write", "steps": ["write it"]}},
+        {"contains": "Results of your tool calls", "reply": say("it did not work")},
+        {"contains": "take step 1,", **WRITING},
+        {"contains": "Sum up", **DONE},
+    ]
+    ada = resume(
+        "ada",
+        permissions={"tools": ["file_*"], "file_access": FILES},
+        turn={"strategy": "plan_execute", "max_steps": 4},
+    )
+    make_org(base, ada, script=script, org={"gates": [NOT_SHARED, PINS]})
+    (base / "shared").mkdir()
+    (taken,) = run_once(base, clock=FrozenClock()).turns
+    assert [it["outcome"] for it in taken.tools] == ["refused"]
+    assert not (base / "shared/x").exists()
+    said = [it.payload["text"] for it in read_outbox_entries(base, "ada")]
+    assert said == ["done, the [redacted] is kept"]
+
+
+WITHHELD = {"at": "result", "deny": ["the end"], "then": "block"}
+
+
+def assert_withheld(base: Path, tool: str) -> None:
+    """Require that the journal has no more of what a tool gave than that it is withheld."""
+    (turn,) = run_once(base, clock=FrozenClock()).turns
+    (done,) = [it for it in journal_lines(base, 1) if it["type"] == "tool_finished"]
+    assert done["tool"] == tool
+    assert done["output"].startswith("[withheld: a gate does not let it pass")
+    assert [(it["at"], it["then"]) for it in turn.verdicts] == [("result", "block")]
+
+
+def calling(base: Path, tool: str, args: dict[str, Any], **org: Any) -> None:
+    """Make an organisation in which ada calls a tool once, and a gate at its result."""
+    script = [{"reply": say("calling", tool_calls=[{"tool": tool, "args": args}])}]
+    make_org(
+        base, resume("ada", permissions={"tools": [tool]}), script=script, org={"gates": [WITHHELD], **org}
+    )
+
+
+def test_the_whole_result_of_an_mcp_server_is_looked_at(base: Path) -> None:
+    pytest.importorskip("mcp")
+    calling(base, "mcp.mis.huge", {"megabytes": 0.5})
+    configure(base, {"mis": server()})
+    assert_withheld(base, "mcp.mis.huge")
+
+
+def test_the_whole_page_of_a_server_is_looked_at(base: Path) -> None:
+    with serving() as pages:
+        pages.put("/", b"x" * 300_000 + b" the end")
+        host = f"127.0.0.1:{pages.port}"
+        calling(base, "http_get", {"url": pages.url()}, http={"hosts": [host], "private_hosts": [host]})
+        assert_withheld(base, "http_get")
+
+
+def test_the_whole_of_a_documents_part_is_looked_at(base: Path) -> None:
+    pytest.importorskip("markdownify")
+    calling(base, "read_document", {"path": "a.html"})
+    (base / "agents/ada/workspace").mkdir()
+    text = "☃" * 20_000  # 60 kB
+    (base / "agents/ada/workspace/a.html").write_text(f"<!DOCTYPE html><html><p>{text} the end</p></html>")
+    assert_withheld(base, "read_document")

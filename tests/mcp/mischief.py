@@ -88,7 +88,7 @@ def call(name: str, args: dict[str, Any]) -> Any:
             time.sleep(args["seconds"])
             return said("late")
         case "huge":
-            return said("x" * int(args["megabytes"] * (1 << 20)))
+            return said("x" * int(args["megabytes"] * (1 << 20)) + " the end")
         case "odd":
             blocks = [
                 {"type": "text", "text": "red \x1b[31malert\x1b[0m\u202e"},
