@@ -107,15 +107,15 @@ def interrupt(base: Path, agent: str, kind: type[Event]) -> None:
         run_once(base, notify=die)
 
 
-def test_thousands_of_turns_of_every_kind_add_up_to_the_ledgers(base: Path, lemming: Lemming) -> None:
+def test_more_than_a_thousand_turns_of_every_kind_add_up_to_the_ledgers(base: Path, lemming: Lemming) -> None:
     busy(base, many=30, plain_journals=20)
-    for tick in range(1, 61):
+    for tick in range(1, 37):
         if tick % 20 == 7:
             interrupt(base, "judged", ModelReplied)
         run_once(base)
     found = costs_by(base, "tick")
-    assert sum(row.turns for row in found.rows.values()) > 2000
-    assert found.total.calls > 2300
+    assert sum(row.turns for row in found.rows.values()) > 1200
+    assert found.total.calls > 1400
     assert not any(found.before.amounts)
     assert_adds_up(base, lemming)
 

@@ -33,8 +33,8 @@ def lines(*steps: dict[str, Any]) -> list[dict[str, Any]]:
     return [{"step": step, **line} for step, line in enumerate(steps)]
 
 
-WRITING = {"reply": say("writing", tool_calls=[{"tool": "file_write", "args": ARGS}])}
-DONE = {"reply": say("done, the pin 12 is kept")}
+WRITING: dict[str, Any] = {"reply": say("writing", tool_calls=[{"tool": "file_write", "args": ARGS}])}
+DONE: dict[str, Any] = {"reply": say("done, the pin 12 is kept")}
 WAYS: dict[str, tuple[str, dict[str, Any], list[dict[str, Any]]]] = {
     "reply": ("default", {"max_steps": 2}, lines(WRITING, DONE)),
     "native": (

@@ -236,7 +236,7 @@ def test_without_gates_all_of_it_would_have_happened(tmp_path: Path, pages: Page
     research = Research(tmp_path / "1", pages, reads_mail=True)
     settings = json.loads((research.base / "config/org.json").read_text())
     fs.publish(research.base, "config/org.json", pretty({**settings, "gates": []}))
-    research.run(4)
+    research.run(3)
     harm = research.harm()
     assert any("stolen" in line for line in harm)
     assert {"something was run", "something was sent", "a file is written over"} <= {*harm}
@@ -248,7 +248,7 @@ def test_the_files_are_the_same_however_many_turns_are_taken_at_once(tmp_path: P
         Research(tmp_path / str(at_once), pages, reads_mail=True, at_once=at_once) for at_once in (1, 8)
     )
     for research in (alone, many):
-        research.run(7)
+        research.run(5)
     kept = [tree(research.base, without=(".lemming", "logs", "config")) for research in (alone, many)]
     assert kept[0] == kept[1]
     assert many.harm() == []

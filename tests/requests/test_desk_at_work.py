@@ -109,7 +109,7 @@ def paid_calls(org: Path, ticks: int) -> Counter[tuple[int, str, int]]:
 
 
 @pytest.mark.crash
-@pytest.mark.parametrize("questions", [200] if EVERYTHING else [24])
+@pytest.mark.parametrize("questions", [200] if EVERYTHING else [15])
 def test_nothing_is_lost_or_done_twice_however_often_the_engine_dies(tmp_path: Path, questions: int) -> None:
     dice = random.Random(7)
     asked = [f"{dice.choice(('easy', 'hard', 'bill'))} {number}" for number in range(questions)]
