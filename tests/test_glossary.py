@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from lemming.reference import public_types
+from lemming.reference import PublicType, public_types
 
 REPOSITORY = Path(__file__).parents[1]
 GLOSSARY = (REPOSITORY / "docs/glossary.md").read_text("utf-8")
@@ -20,6 +21,7 @@ def words() -> list[str]:
     return [word for line in WORDS.splitlines() for word in re.findall(r"\*\*([^*]+)\*\*", line)]
 
 
+@cache
 def everything_else() -> str:
     """Return the text of all code and all other pages, in lower case."""
     code, pages = (REPOSITORY / "lemming").rglob("*.py"), (REPOSITORY / "docs").glob("*.md")
@@ -27,27 +29,33 @@ def everything_else() -> str:
     return "\n".join(file.read_text("utf-8").lower() for file in files if file.name != "glossary.md")
 
 
+@cache
+def types() -> tuple[PublicType, ...]:
+    """Return the types that modules share, as the code has them."""
+    return tuple(public_types())
+
+
 def test_every_type_that_modules_share_is_in_the_glossary_or_in_a_family_that_it_names() -> None:
     missing = [
         f"{found.module}.{found.name}"
-        for found in public_types()
+        for found in types()
         if found.family is None and f"| `{found.name}` | `{found.module}` | " not in TYPES
     ]
     assert missing == [], "make docs"
 
 
 def test_every_type_says_what_it_is() -> None:
-    assert [f"{found.module}.{found.name}" for found in public_types() if not found.about] == []
+    assert [f"{found.module}.{found.name}" for found in types() if not found.about] == []
 
 
 def test_no_two_types_have_one_name() -> None:
     of_their_own = ("commands", "llm.backends")
-    names = Counter(found.name for found in public_types() if found.family not in of_their_own)
+    names = Counter(found.name for found in types() if found.family not in of_their_own)
     assert [name for name, count in names.items() if count > 1] == []
 
 
 def test_every_type_of_the_glossary_exists() -> None:
-    known = {(found.name, found.module) for found in public_types()}
+    known = {(found.name, found.module) for found in types()}
     assert set(re.findall(r"^\| `(\w+)` +\| `([\w.]+)` ", TYPES, re.MULTILINE)) <= known
 
 
