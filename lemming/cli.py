@@ -87,6 +87,7 @@ COMMANDS = {
         "check": "Check everything: validate, doctor and verify in one.",
         "validate": "Say all that is wrong with the files people write.",
         "doctor": "Check the machine and the organisation.",
+        "eval": "Try the organisation with cases, in copies of it.",
         "chaos": "Kill the engine on a copy of the organisation, and compare.",
         "repair": "Mend what needs a person.",
         "verify": "Check every file against the journals.",

@@ -169,6 +169,19 @@ class NotSent(LemmingError):
     code = "LMG-107"
 
 
+class NoAnswer(LemmingError):
+    """A question that is to be answered from a recording or a script is in neither; no model is asked."""
+
+    code = "LMG-108"
+
+
+class OverBudget(LemmingError):
+    """A model call could cost more than is left of what a person said it may."""
+
+    code = "LMG-704"
+    exit_status = 6
+
+
 class ContractError(LemmingError):
     """The model's reply is not the JSON contract. The message is quoted back to the model."""
 

@@ -146,6 +146,7 @@ NOT_WRITING = {
     ("history/git.py", "os.mkdir"): "a folder for git in a temporary one",
     ("history/git.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
     ("history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
+    ("evals/suite.py", "tempfile.TemporaryDirectory"): "where a case runs, in a copy",
 }
 CHANGES_THE_DISK = {
     "os": {

@@ -89,6 +89,20 @@ def require_agreement(base: OrgPath, *, can_ask: bool = True, servers: Iterable[
         base.own(Consent).require = _Again(base)
 
 
+def require_agreement_to_copy(
+    base: OrgPath, copy: OrgPath, *, further: Iterable[Reach], asks_models: bool, can_ask: bool
+) -> None:
+    """Do the same for a copy of the organisation that was changed, by what was agreed to for the original.
+
+    `further`: what is run besides. Where no models are asked, only what needs leave counts. Raises
+    `NotTrusted`.
+    """
+    agreement = Agreement(Path(base))
+    lacking = agreement.lacks([*_reaches(copy), *further])
+    if missing := [it for it in lacking if it.reach.needs_leave or asks_models]:
+        _agree(base, agreement, missing, can_ask=can_ask and sys.stdin.isatty() and sys.stderr.isatty())
+
+
 def _agree(base: OrgPath, agreement: Agreement, missing: list[Missing], *, can_ask: bool) -> None:
     is_free = not any(it.reach.needs_leave for it in missing)
     if can_ask or is_free:

@@ -71,8 +71,7 @@ def why(
         trust = {"trust": [step.as_json() for step in way]} if way else {}
         show_json("why", {"target": found.as_json(), "sources": ends, "unreadable_ticks": damaged, **trust})
         return
-    tree = _Tree(found, everything=everything or bool(grep), width=max(width_of(sys.stdout), NARROWEST))
-    lines = [*tree.lines(found, ""), *_said_of(way)]
+    lines = [*lines_of(found, everything=everything or bool(grep)), *_said_of(way)]
     for line in lines:
         show(line)
     if len(lines) > LINES_ON_A_SCREEN:
@@ -80,6 +79,12 @@ def why(
     if damaged:
         ticks = ", ".join(map(str, damaged))
         tell(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
+
+
+def lines_of(found: Thing, *, everything: bool = False) -> Iterator[str]:
+    """Return the lines of a tree, as wide as the screen."""
+    tree = _Tree(found, everything=everything, width=max(width_of(sys.stdout), NARROWEST))
+    return tree.lines(found, "")
 
 
 def _said_of(way: list[TrustStep]) -> list[str]:

@@ -52,7 +52,7 @@ def copy_org(base: Path, copy: Path, *, kills: int) -> Path:
     for relative in [*_files_below(base), *journals]:
         if _is_plain_file(base / relative):
             fs.publish(copy, relative, fs.read_bytes(base / relative, FILE_LIMIT_BYTES))
-    _keep_within(copy)
+    keep_within(copy)
     _put_stand_in(copy, kills)
     lines = [*_lines(recorded_answers(base), tick, kills), {"reply": say("(a stand-in for an answer)")}]
     script = b"".join(compact({**line, "delay_s": ANSWER_S}) + b"\n" for line in lines)
@@ -94,7 +94,7 @@ def _is_plain_file(path: Path) -> bool:
     return path.is_file() and not path.is_symlink() and path.stat().st_size <= FILE_LIMIT_BYTES
 
 
-def _keep_within(copy: Path) -> None:
+def keep_within(copy: Path) -> None:
     """Take away every grant to write into a folder outside the copy."""
     for name in agent_folders(copy):
         file = f"agents/{name}/resume.json"
@@ -104,8 +104,9 @@ def _keep_within(copy: Path) -> None:
             inside = [folder for folder in granted if not folder.startswith("/")]
         except (OSError, JsonProblem, LookupError, TypeError, AttributeError):
             continue  # not a resume, or none that grants anything
-        plain["permissions"]["file_access"]["allow_write"] = inside
-        fs.publish(copy, file, pretty(plain))
+        if inside != granted:
+            plain["permissions"]["file_access"]["allow_write"] = inside
+            fs.publish(copy, file, pretty(plain))
 
 
 NOT_KEPT = dict.fromkeys(("max_concurrency", "requests_per_minute", "tokens_per_minute", "tools"))

@@ -60,7 +60,6 @@ def fork(past: PastStates, state: State, folder: Path, settings: list[Setting]) 
     for setting in settings:
         raw = changed.get(setting.file) or past.read_file(state.commit, setting.file)
         changed[setting.file] = with_setting(raw, setting)
-        _require_effect(setting, raw, changed[setting.file])
     fs.make_root(folder)
     past.check_out(state.commit, folder)
     for file, content in changed.items():
@@ -73,6 +72,8 @@ def fork(past: PastStates, state: State, folder: Path, settings: list[Setting]) 
 
 def with_setting(raw: bytes, setting: Setting) -> bytes:
     """Return a JSON file with one value set. The object or list that holds it must be there.
+
+    Raises `UsageError`, also for a key that the engine would take no notice of.
 
     >>> with_setting(b'{"a": [1, 2]}', Setting("f", "/a/1", "x")).decode().split()
     ['{', '"a":', '[', '1,', '"x"', ']', '}']
@@ -94,20 +95,22 @@ def with_setting(raw: bytes, setting: Setting) -> bytes:
         holder[last] = setting.value
     else:
         raise _no_such_place(setting)
-    return pretty(plain)
+    require_effect(setting.file, raw, changed := pretty(plain), said=f"--set {setting.pointer}")
+    return changed
 
 
-def _require_effect(setting: Setting, before: bytes, after: bytes) -> None:
-    """Raise `UsageError` for a key that the engine would take no notice of: a typing error, most likely."""
-    kind = KINDS.get(setting.file) or (Agent if _RESUME.match(setting.file) else None)
+def require_effect(file: str, before: bytes, after: bytes, *, said: str) -> None:
+    """Raise `UsageError` for a new key that the engine would take no notice of: a typing error, most likely.
+
+    `said` is how the change was asked for.
+    """
+    kind = KINDS.get(file) or (Agent if _RESUME.match(file) else None)
     if kind is None:  # a memory, or a shared file: anything may be in it
         return
     known = {problem.pointer for problem in _unknown_keys(before, kind)}
     for problem in _unknown_keys(after, kind):
         if problem.pointer not in known:
-            raise UsageError(
-                f"--set {setting.pointer}: {problem.message} in {setting.file}", hint=problem.hint
-            )
+            raise UsageError(f"{said}: {problem.message} in {file}", hint=problem.hint)
 
 
 def _unknown_keys(raw: bytes, kind: Any) -> list[Problem]:

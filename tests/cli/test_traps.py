@@ -32,11 +32,11 @@ LOOKS = [
 WAIT = [
     "run-once", "run-forever --max-ticks 1", "serve", "ask ada hello", "tools call trap", "mcp test",
     "tools call file_list", "models test program", "mcp test own", "mcp accept --yes", "mcp serve --write",
-    "chaos --kills 1",
+    "chaos --kills 1", "eval first",
 ]  # fmt: skip
 NOT_LOOKING = {
     "run-once", "run-forever", "serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",
-    "mcp serve", "chaos",  # they wait for leave
+    "mcp serve", "chaos", "eval",  # they wait for leave
     "dash",  # answers for the person who clicks
     "init", "restore", "answer", "approve", "deny", "cancel", "pause", "resume", "backup", "send", "vouch",
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
@@ -104,6 +104,8 @@ def trapped(base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     })  # fmt: skip
     fs.publish(base, "agents/ada/skills/pdf/SKILL.md", b"---\nname: pdf\ndescription: x\n---\n")
     fs.publish(base, "agents/ada/skills/pdf/run.py", code("skill"))
+    case = {"at": 1, "expect": [{"command": {"run": command("eval")}}]}
+    fs.publish(base, "evals/first/case.json", pretty(case))
     fs.publish(base, "trap_plugin.py", code("plugin"))
     fs.publish(base, "tools/trap.py", code("tools"))
     fs.publish(base, "agents/ada/tools/trap.py", code("tools of an agent"))

@@ -1,0 +1,206 @@
+"""Who answers for the models and tools of a copy: a script, what was recorded, or they themselves.
+
+A model is asked only where the case says `live`, or a person said --record; what may be spent is held before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from lemming.cases import SCRIPT_FILE, Case, case_file
+from lemming.contract import ToolCall
+from lemming.errors import NoAnswer, OverBudget
+from lemming.evals.kept import Json, Kept
+from lemming.files.effects import FileEffect
+from lemming.files.jsontext import compact
+from lemming.llm import calls
+from lemming.llm.backends.scripted import ScriptedProvider
+from lemming.llm.pricing import usage_of
+from lemming.llm.worst import exact, most_tokens_in, worst_of
+from lemming.models import ModelEntry
+from lemming.organisation import OrgPath
+from lemming.providers import Reply, Request
+from lemming.rehearsal.answers import question_of
+from lemming.tools import ToolContext, ToolResult
+
+NO_MODELS = frozenset({"plan", "clock"})
+"""Providers that are part of the engine."""
+COST_NOTHING = frozenset({"scripted", "replay"})
+"""Providers that are recordings themselves."""
+_SEEDS = 1 << 31
+_REPLY = ("text", "input_tokens", "output_tokens", "cached_tokens", "finish", "model", "thinking", "kept")
+
+Ask = Callable[[Request], Reply]
+
+
+@dataclass
+class Budget:
+    """What all runs together may spend on models, and have spent; safe to use from many threads."""
+
+    limit_usd: float | None = None
+    spent: Decimal = Decimal(0)
+    asked: int = 0
+    unpriced: int = 0
+    _held: Decimal = Decimal(0)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def ask(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
+        """Ask a model within what is left; raise `OverBudget`, and ask nobody, where it could cost more."""
+        with self._holding(entry, request):
+            reply = ask(request)
+            dollars = usage_of(entry, request.messages, reply).cost_usd
+            with self._lock:
+                self.asked += 1
+                self.unpriced += dollars is None
+                self.spent += exact(dollars or 0.0)
+            return reply
+
+    @contextlib.contextmanager
+    def _holding(self, entry: ModelEntry, request: Request) -> Iterator[None]:
+        if self.limit_usd is None:
+            yield
+            return
+        most = worst_of(entry, most_tokens_in(request)).dollars
+        if most is None:
+            hint = "usd_per_million_input_tokens and usd_per_million_output_tokens in config/models.json"
+            raise OverBudget(f"no price is known of {entry.provider} {entry.model}".rstrip(), hint=hint)
+        with self._lock:
+            left = exact(self.limit_usd) - self.spent - self._held
+            if most > left:
+                raise OverBudget(
+                    f"a call could cost ${most:.4f}, and ${max(left, Decimal(0)):.4f} of --budget is left",
+                    hint="raise --budget",
+                )
+            self._held += most
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held -= most
+
+
+@dataclass
+class Answering:
+    """Who answers in one run of a case; `repeat` is its number from 0. `asked` counts calls of models."""
+
+    base: OrgPath
+    name: str
+    case: Case
+    kept: Kept
+    budget: Budget
+    repeat: int = 0
+    records: bool = False
+    makes_calls: bool = False
+    asked: int = 0
+    _again: dict[str, int] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    # --- models
+
+    def answer(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
+        """Return the answer to a turn's question; `ask` asks the model itself. Raises `NoAnswer`."""
+        if entry.provider in NO_MODELS:
+            return ask(request)
+        if self.case.answers == "scripted" and self._script:
+            return calls.ask(self._script, request)
+        if entry.provider in COST_NOTHING:
+            return ask(request)
+        if self.case.answers == "scripted":
+            hint = f"write {SCRIPT_FILE} beside the case: docs/evals.md"
+            raise NoAnswer(f"nothing is scripted for {_said(request)}", where=self._where, hint=hint)
+        request = request._replace(seed=(request.seed + self.repeat) % _SEEDS)
+        if self.case.answers == "live":
+            return self._ask(entry, request, ask)
+        return self.once(entry, request, ask, asks=self.records)
+
+    def judge(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
+        """Return the answer to the question of a judge of the case, whose answers are always kept."""
+        if (self.case.answers == "scripted" and self._script) or entry.provider in COST_NOTHING:
+            return self.answer(entry, request, ask)
+        return self.once(entry, request, ask, asks=self.records or self.case.answers == "live")
+
+    def once(self, entry: ModelEntry, request: Request, ask: Ask, *, asks: bool) -> Reply:
+        """Return the kept answer to a question; where there is none, ask (or not: `NoAnswer`) and keep it."""
+        question = question_of(entry, request)
+        found = self.kept[question]
+        if found is None:
+            if not asks:
+                hint = f"`lemming eval --record {self.name}` asks it once"
+                raise NoAnswer(f"no answer is recorded for {_said(request)}", where=self._where, hint=hint)
+            reply = self._ask(entry, request, ask)
+            about = {"agent": request.agent, "tick": request.tick, "call": request.step}
+            self.kept.keep(question, _as_json(reply), **about, model=entry.model)
+            found = self.kept[question]
+        return _reply(found or {})
+
+    def _ask(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
+        reply = self.budget.ask(entry, request, ask)
+        with self._lock:
+            self.asked += 1
+        return reply
+
+    @cached_property
+    def _script(self) -> ScriptedProvider | None:
+        folder = Path(self.base) / Path(self._where).parent
+        return ScriptedProvider(file=SCRIPT_FILE, base=folder) if (folder / SCRIPT_FILE).exists() else None
+
+    @property
+    def _where(self) -> str:
+        return case_file(self.name)
+
+    # --- tools
+
+    def use(self, call: ToolCall, context: ToolContext, make: Callable[[], ToolResult]) -> ToolResult:
+        """Return what a tool call gives: what the case says, what it gives in the copy, or what was recorded.
+
+        A call that could reach other machines (class `send`) is made only where a person said --tools.
+        """
+        if call.tool in self.case.tools:
+            return ToolResult(True, self.case.tools[call.tool])
+        tool = context.toolset.allowed(context.agent, context.settings).get(call.tool)
+        if tool is None or tool.tool_class != "send":
+            return make()
+        name = self._call_named(call, context)
+        if found := self.kept[name]:
+            effects = tuple(FileEffect.from_json(plain) for plain in found.get("effects", []))
+            return ToolResult(found["success"], found["output"], effects, outcome=found["outcome"])
+        if not self.makes_calls:
+            why = f"{call.tool} was not called: this is a copy, and nothing is sent from it"
+            return ToolResult(False, why, outcome="refused")
+        result = make()
+        if self.case.answers == "recorded" and self.records:
+            plain: Json = {"success": result.success, "outcome": result.outcome, "output": result.output}
+            plain["effects"] = [effect.as_json() for effect in result.effects]
+            self.kept.keep(name, plain, agent=context.agent.name, tool=call.tool)
+        return result
+
+    def _call_named(self, call: ToolCall, context: ToolContext) -> str:
+        """Return what names a call: who makes it, of which tool, with what, for the how manieth time."""
+        asked = {"agent": context.agent.name, "tool": call.tool, "args": call.args}
+        name = sha256(compact(asked)).hexdigest()
+        with self._lock:
+            self._again[name] = again = self._again.get(name, 0) + 1
+        return sha256(f"{name} {again} {self.repeat}".encode()).hexdigest()
+
+
+def _said(request: Request) -> str:
+    return f"question {request.step} of {request.agent or 'a judge'} in tick {request.tick}"
+
+
+def _as_json(reply: Reply) -> Json:
+    plain: dict[str, Any] = {key: getattr(reply, key) for key in _REPLY}
+    told = {key: value for key, value in plain.items() if value != Reply._field_defaults.get(key)}
+    return {**told, "calls": [*reply.calls]} if reply.calls else told
+
+
+def _reply(plain: Json) -> Reply:
+    known = {key: plain[key] for key in _REPLY if key in plain}
+    return Reply(**{"text": "", **known}, calls=tuple(plain.get("calls", ())))

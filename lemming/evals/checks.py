@@ -1,0 +1,244 @@
+"""Whether what a case expects has come: one function for each kind of expectation, over a run's files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from lemming import when
+from lemming.answer_payloads import answer_in
+from lemming.cases import (
+    AnswerWanted,
+    CallWanted,
+    CommandWanted,
+    CostWanted,
+    EntryWanted,
+    Expectation,
+    FileWanted,
+    FindingWanted,
+    JudgeWanted,
+)
+from lemming.evals.judging import judge
+from lemming.evals.run import Ran
+from lemming.files import fs
+from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.inspect.requests import requests_now
+from lemming.messages import OutboxEntry
+from lemming.service.command import run_command
+
+FILE_LIMIT_BYTES = 64 << 20
+NAMED = 3
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether an expectation is met; what was found instead, and the files of the copy that show it."""
+
+    holds: bool
+    said: str = ""
+    evidence: Sequence[str] = ()
+
+
+def verdict_on(expectation: Expectation, ran: Ran) -> Verdict:
+    """Return whether an expectation of a sound case is met. Raises as `judge` does."""
+    kind = expectation.kind
+    return _CHECKS[kind](getattr(expectation, kind), ran)
+
+
+# --- entries ----------------------------------------------------------------------------------
+
+
+def entries_like(wanted: EntryWanted, ran: Ran) -> list[OutboxEntry]:
+    """Return the entries of the case that are as wanted, in their order."""
+    return [entry for entry in ran.entries if not _unlike(entry, wanted, ran)]
+
+
+def _unlike(entry: OutboxEntry, wanted: EntryWanted, ran: Ran) -> list[str]:
+    """Return in which ways an entry is not the one that is wanted."""
+    late = wanted.within_ticks is not None and entry.tick >= ran.first + wanted.within_ticks
+    ways = {
+        "author": wanted.author not in ("", entry.agent),
+        "kind": wanted.kind not in (None, entry.kind),
+        "to": bool(wanted.to) and wanted.to.lower() not in entry.targets,
+        "within_ticks": late,
+        "matches": bool(wanted.matches) and re.search(wanted.matches, _text_of(entry)) is None,
+        "when": wanted.when is not None and not when.holds(wanted.when, entry.as_json()),
+    }
+    return [name for name, is_so in ways.items() if is_so]
+
+
+def _text_of(entry: OutboxEntry) -> str:
+    text = entry.payload.get("text")
+    return text if isinstance(text, str) else compact(entry.payload).decode()
+
+
+def _entry(wanted: EntryWanted, ran: Ran) -> Verdict:
+    found = entries_like(wanted, ran)
+    if len(found) >= wanted.at_least:
+        return Verdict(True)
+    near = sorted(
+        (len(_unlike(it, wanted, ran)), -it.tick, it.id, it) for it in ran.entries if it not in found
+    )
+    number = f"{len(found)} of {wanted.at_least} such entries" if wanted.at_least > 1 else "no such entry"
+    if not near:
+        return Verdict(False, f"{number}: {'no others were' if found else 'nothing was'} written")
+    *_, entry = near[0]
+    other = ", ".join(_unlike(entry, wanted, ran))
+    return Verdict(False, f"{number}; the nearest is {entry.file}, of another: {other}", [entry.file])
+
+
+def _no_entry(wanted: EntryWanted, ran: Ran) -> Verdict:
+    files = [entry.file for entry in entries_like(wanted, ran)]
+    return Verdict(len(files) < wanted.at_least, f"there is {_few(files)}", files[:NAMED])
+
+
+# --- files, calls, cost, findings -----------------------------------------------------------------
+
+
+def _file(wanted: FileWanted, ran: Ran) -> Verdict:
+    try:
+        raw = fs.read_bytes(ran.org.base / wanted.path, FILE_LIMIT_BYTES)
+    except FileNotFoundError:
+        return Verdict(not wanted.exists, "it is not there")
+    except OSError as error:
+        return Verdict(False, f"it cannot be read: {error.strerror}")
+    if not wanted.exists:
+        return Verdict(False, "it is there", [wanted.path])
+    if wanted.matches and re.search(wanted.matches, raw.decode("utf-8", "replace")) is None:
+        return Verdict(False, f"its text does not match {wanted.matches}", [wanted.path])
+    if wanted.when is None:
+        return Verdict(True)
+    try:
+        value = parse(raw, limit_bytes=FILE_LIMIT_BYTES, allow_bom=True)
+    except JsonProblem as error:
+        return Verdict(False, f"it is not JSON: {error}", [wanted.path])
+    return Verdict(when.holds(wanted.when, value), "the condition does not hold", [wanted.path])
+
+
+def _tool_called(wanted: CallWanted, ran: Ran) -> Verdict:
+    found = [
+        (turn, use)
+        for turn in ran.turns
+        for use in turn.tools
+        if use.tool == wanted.tool
+        and wanted.agent in ("", turn.agent)
+        and wanted.success in (None, use.success)
+        and (
+            wanted.when is None
+            or when.holds(wanted.when, {"agent": turn.agent, "tick": turn.tick, **vars(use)})
+        )
+    ]
+    files = [entry.file for turn, _ in found for entry in turn.entries]
+    calls = f"{len(found)} such calls of {wanted.tool}" + (f": {_shown(found[-1][1].args)}" if found else "")
+    return Verdict(_is_within(len(found), wanted.at_least, wanted.at_most), calls, files[-NAMED:])
+
+
+def _cost(wanted: CostWanted, ran: Ran) -> Verdict:
+    totals, over = ran.totals, []
+    for key, most in (
+        ("cost_usd", wanted.at_most_usd),
+        ("credits", wanted.at_most_credits),
+        ("calls", wanted.at_most_calls),
+    ):
+        if most is not None and (totals[key] is None or totals[key] > most):
+            over.append(
+                f"{key} is {'unknown' if totals[key] is None else totals[key]}, at most {most:g} is wanted"
+            )
+    if wanted.when is not None and not when.holds(wanted.when, totals):
+        over.append(f"the condition does not hold for {compact(totals).decode()}")
+    return Verdict(not over, "; ".join(over))
+
+
+def _findings(wanted: FindingWanted, ran: Ran) -> Verdict:
+    findings_of = import_module("lemming.findings.find").findings_of
+    found = [
+        finding
+        for finding in findings_of(ran.org, first=ran.first, last=ran.last)
+        if wanted.kind in ("", finding.kind)
+        and (not wanted.agent or wanted.agent in finding.agents)
+        and (wanted.when is None or when.holds(wanted.when, finding.as_json()))
+    ]
+    most = wanted.at_most if wanted.at_most is not None or wanted.at_least else 0
+    said = _few([f"{finding.kind}: {finding.text}" for finding in found]) or "there are none"
+    return Verdict(_is_within(len(found), wanted.at_least, most), said)
+
+
+# --- the answer, programs, judges ----------------------------------------------------------------
+
+
+def _answer(wanted: AnswerWanted, ran: Ran) -> Verdict:
+    request = requests_now(ran.org).requests.by_identity[ran.request]
+    files = [entry.file for entry in request.answers][-NAMED:]
+    if request.end != wanted.end:
+        by = " and ".join(request.holders)
+        said = f"it ended as {request.end}" if request.end else f"it is still open; {by} is to answer"
+        return Verdict(False, said, files)
+    answer: Any = answer_in(request.answers[-1].payload, request.schema) if request.answers else None
+    text = answer if isinstance(answer, str) else compact(answer).decode()
+    if wanted.matches and re.search(wanted.matches, text) is None:
+        return Verdict(False, f"the answer is {_shown(answer)}", files)
+    if wanted.when is not None and not when.holds(wanted.when, answer):
+        return Verdict(False, f"the condition does not hold for {_shown(answer)}", files)
+    return Verdict(True)
+
+
+def _command(wanted: CommandWanted, ran: Ran) -> Verdict:
+    said = run_command(
+        wanted.run,
+        given=b"",
+        variables={"LEMMING_ROOT": str(ran.org)},
+        cwd=ran.org.base,
+        limit_s=wanted.timeout_s,
+        once_started=lambda: None,
+    )
+    return Verdict(not said, said)
+
+
+def _judge(wanted: JudgeWanted, ran: Ran) -> Verdict:
+    shown = entries_like(wanted.entry, ran) if wanted.entry else []
+    files = [entry.file for entry in shown] or [wanted.file]
+    if wanted.entry and not shown:
+        return Verdict(False, "there is nothing to judge: no such entry")
+    try:
+        texts = [_text_of(entry) for entry in shown] or [_read(ran, wanted.file)]
+    except OSError as error:
+        return Verdict(False, f"there is nothing to judge: {wanted.file}: {error.strerror}")
+    passes, reason = judge(wanted, "\n\n".join(texts), ran)
+    return Verdict(passes, reason, files[-NAMED:])
+
+
+def _read(ran: Ran, file: str) -> str:
+    return fs.read_bytes(ran.org.base / file, FILE_LIMIT_BYTES).decode("utf-8", "replace")
+
+
+# --- words ------------------------------------------------------------------------------------
+
+
+def _is_within(count: int, least: int, most: int | None) -> bool:
+    return least <= count and (most is None or count <= most)
+
+
+def _few(texts: Sequence[str]) -> str:
+    more = f" and {len(texts) - NAMED} more" if len(texts) > NAMED else ""
+    return f"{', '.join(texts[:NAMED])}{more}"
+
+
+def _shown(value: Any) -> str:
+    text = compact(value).decode()
+    return text if len(text) <= 200 else f"{text[:199]}…"
+
+
+_CHECKS: dict[str, Callable[[Any, Ran], Verdict]] = {
+    "entry": _entry,
+    "no_entry": _no_entry,
+    "file": _file,
+    "tool_called": _tool_called,
+    "answer": _answer,
+    "cost": _cost,
+    "findings": _findings,
+    "command": _command,
+    "judge": _judge,
+}
