@@ -56,7 +56,9 @@ class Kept:
         self._is_torn = not raw.endswith(b"\n")
         found: dict[str, Json] = {}
         for line in raw.splitlines():
-            with contextlib.suppress(JsonProblem, LookupError, TypeError, ValueError):  # then it is asked again
+            with contextlib.suppress(
+                JsonProblem, LookupError, TypeError, ValueError
+            ):  # then it is asked again
                 plain = parse(line, limit_bytes=LIMIT_BYTES)
                 found[plain["question"]] = dict(plain["answer"])
         return found

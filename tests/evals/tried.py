@@ -34,13 +34,11 @@ class Counted(Backend):
         return Reply(json.dumps(say(text)), 3000, 1000)
 
 
-register_provider("counted", Counted)
-
-
 class Tried:
     """An organisation with ada, who answers, and human, who writes; and its `lemming eval`."""
 
     def __init__(self, base: Path, *, answers: list[str] | None = None, **more: Any) -> None:
+        register_provider("counted", Counted)
         self.base, account = base, str(base)
         self.asked = Counted.accounts.setdefault(account, [])
         options: dict[str, Any] = {"account": account, **({"answers": answers} if answers else {})}
