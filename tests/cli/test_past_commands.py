@@ -52,9 +52,10 @@ def test_without_a_history_each_command_says_how_to_turn_it_on(
     ids=lambda words: words[0],
 )
 def test_without_a_history_the_journals_tell_it_and_the_command_says_so(
-    base: Path, lemming: Lemming, words: list[str]
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
     make_org(base, resume("ada"), org={"durability": "off"})
+    monkeypatch.chdir(base)
     ran = lemming(*words)
     assert (ran.status, "no tick has been run here" in ran.err) == (2, True)
     lemming("run-once", "-q")
