@@ -1,0 +1,214 @@
+"""A tick as spans: what there is of each step, when it was, what it is called, and what it does not say."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from traced import attributes, make_traced, spans_of
+
+from lemming.clock import timestamp
+from lemming.engine import run_once
+from lemming.journal.records import ModelFailed, ModelReplied, ToolFinished
+from lemming.telemetry import semconv as names
+from lemming.telemetry.laps import Lap, laps_of
+from lemming.telemetry.otlp import as_protobuf, requests_of
+from lemming.testing import FrozenClock, make_org, resume, say, tree
+
+Spans = list[dict[str, Any]]
+
+
+@pytest.fixture(scope="module")
+def traced(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = make_traced(tmp_path_factory.mktemp("traced") / "org")
+    for _ in range(2):
+        run_once(base)
+    return base
+
+
+@pytest.fixture(scope="module")
+def spans(traced: Path) -> Spans:
+    return spans_of(traced)
+
+
+def named(spans: Spans, name: str, tick: int = 1) -> Spans:
+    return [it for it in spans if it["name"] == name and attributes(it)[names.TICK] == str(tick)]
+
+
+def of(spans: Spans, agent: str, operation: str, tick: int = 1) -> list[dict[str, Any]]:
+    found = map(attributes, spans)
+    wanted = (operation, agent, str(tick))
+    return [it for it in found if (it[names.OPERATION], it.get(names.AGENT), it[names.TICK]) == wanted]
+
+
+def test_the_official_protobufs_read_what_is_sent(spans: Spans) -> None:
+    (request,) = requests_of(spans, "org")
+    read = ExportTraceServiceRequest.FromString(as_protobuf(request))
+    (resource,) = read.resource_spans
+    assert resource.resource.attributes[0].value.string_value == "org"
+    taken = resource.scope_spans[0].spans
+    assert [it.span_id.hex() for it in taken] == [it["spanId"] for it in spans]
+    assert {len(it.trace_id) for it in taken} == {16}
+    assert [it.start_time_unix_nano for it in taken] == [int(it["startTimeUnixNano"]) for it in spans]
+    assert {it.links[0].span_id.hex() for it in taken if it.links} <= {it["spanId"] for it in spans}
+
+
+def test_each_tick_is_a_trace_of_its_turns_and_each_turn_has_its_steps(spans: Spans) -> None:
+    assert len({it["traceId"] for it in spans}) == 2
+    assert len({it["spanId"] for it in spans}) == len(spans)
+    by_id = {it["spanId"]: it for it in spans}
+    for span in spans:
+        operation = attributes(span)[names.OPERATION]
+        above = by_id.get(span.get("parentSpanId", ""))
+        expected = {names.INVOKE_WORKFLOW: None, names.INVOKE_AGENT: names.INVOKE_WORKFLOW}
+        of_parent = attributes(above)[names.OPERATION] if above else None
+        assert of_parent == expected.get(operation, names.INVOKE_AGENT)
+        if above:
+            assert int(above["startTimeUnixNano"]) <= int(span["startTimeUnixNano"])
+            assert int(span["endTimeUnixNano"]) <= int(above["endTimeUnixNano"])
+            assert above["traceId"] == span["traceId"]
+
+
+def test_exporting_again_gives_the_same_and_so_does_a_copy(
+    traced: Path, spans: Spans, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(traced, copy)
+    assert spans_of(traced) == spans == spans_of(copy)
+
+
+def test_ticks_of_one_number_in_two_organisations_are_two_traces(tmp_path: Path) -> None:
+    ids = []
+    for number in range(2):
+        clock = FrozenClock()
+        clock.advance(number)
+        base = make_org(tmp_path / str(number), resume("ada"))
+        run_once(base, clock=clock)
+        ids.append({it["traceId"] for it in spans_of(base)})
+    assert ids[0].isdisjoint(ids[1])
+
+
+def test_looking_writes_nothing(traced: Path) -> None:
+    before = tree(traced, without=())
+    spans_of(traced, content=True)
+    assert tree(traced, without=()) == before
+
+
+def test_every_call_of_a_tool_has_a_span_with_its_end(spans: Spans) -> None:
+    assert [it["name"] for it in spans if "tool" in it["name"] or "memory" in it["name"]][:3] == [
+        "execute_tool file_write",
+        "execute_tool file_read",
+        "upsert_memory memory_write",
+    ]
+    (wrote,), (failed,) = (named(spans, f"execute_tool file_{it}") for it in ("write", "read"))
+    assert attributes(wrote)[names.TOOL_CALL_ID] == "1/ada/0"
+    assert "status" not in wrote
+    assert failed["status"] == {"code": 2}
+    assert attributes(failed)[names.OUTCOME] == attributes(failed)[names.ERROR_TYPE] != "ok"
+
+
+def test_a_correction_and_a_verdict_are_calls_of_their_own(spans: Spans) -> None:
+    calls = of(spans, "bob", names.CHAT)
+    assert [it[names.CALL_FOR] for it in calls] == ["reply", "correction", "verdict"]
+    (turn,) = named(spans, "invoke_agent bob")
+    assert names.JUDGED in [event["name"] for event in turn["events"]]
+
+
+def test_an_answer_of_a_fallback_says_whose_it_is_and_what_failed_before(spans: Spans) -> None:
+    (call,) = of(spans, "dan", names.CHAT)
+    assert call[names.MODEL_KEY] == "scripted"
+    (turn,) = (it for it in spans if it["name"] == "invoke_agent dan" and attributes(it)[names.TICK] == "1")
+    (asked,) = (it for it in spans if it.get("parentSpanId") == turn["spanId"])
+    (event,) = asked["events"]
+    assert event["name"] == names.FAILED_ATTEMPT
+    assert attributes(event)[names.ERROR_TYPE] == "Unavailable"
+
+
+def test_a_call_and_a_turn_that_failed_say_of_what(spans: Spans) -> None:
+    (turn,) = of(spans, "cyd", names.INVOKE_AGENT)
+    (call,) = of(spans, "cyd", names.CHAT)
+    assert call[names.ERROR_TYPE] == turn[names.ERROR_TYPE] == "AuthenticationFailed"
+    assert call[names.ERROR_CODE] == turn[names.ERROR_CODE] == "LMG-504"
+    assert (turn[names.TURN_STATUS], turn[names.TURN_END]) == ("failed", "no_answer")
+
+
+def test_a_turn_links_to_the_turns_whose_entries_it_was_shown(spans: Spans) -> None:
+    by_id = {it["spanId"]: it for it in spans}
+    (second,) = named(spans, "invoke_agent bob", 2)
+    linked = {(by_id[it["spanId"]]["name"], by_id[it["spanId"]]["traceId"]) for it in second["links"]}
+    first_trace = named(spans, "invoke_agent bob", 1)[0]["traceId"]
+    assert ("invoke_agent ada", second["traceId"]) in linked
+    assert ("invoke_agent dan", first_trace) in linked
+    assert second["spanId"] not in {it["spanId"] for it in second["links"]}
+
+
+def test_texts_are_left_out_unless_they_are_asked_for(traced: Path, spans: Spans) -> None:
+    planted = ("PLANTED-CONTENT", "PLANTED-PATH", "PLANTED-ANSWER", "You are ada")
+    assert [text for text in planted if text in str(spans)] == []
+    with_content = str(spans_of(traced, content=True))
+    assert [text for text in planted if text not in with_content] == []
+    assert {it["spanId"] for it in spans_of(traced, content=True)} == {it["spanId"] for it in spans}
+
+
+def test_a_secret_that_is_one_only_now_is_left_out(traced: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from lemming import redaction
+
+    monkeypatch.setenv("ADA_API_KEY", "PLANTED-ANSWER")
+    redaction.refresh()
+    assert "PLANTED-ANSWER" not in str(spans_of(traced, content=True))
+    monkeypatch.undo()
+    redaction.refresh()
+
+
+def test_messages_with_calls_have_the_form_of_the_conventions(base: Path) -> None:
+    native = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "tools": "native"}
+    script: list[dict[str, Any]] = [
+        {
+            "step": 0,
+            "calls": [{"tool": "memory_read", "args": {}, "id": "c1"}],
+            "thinking": "hm",
+            "reply": "",
+        },
+        {"reply": say("done")},
+    ]
+    make_org(base, resume("ada", turn={"max_steps": 2}), script=script, models={"scripted": native})
+    run_once(base)
+    first, second = (it for it in spans_of(base, content=True) if it["name"].startswith("chat"))
+    assert '"type":"reasoning","content":"hm"' in attributes(first)[names.OUTPUT_MESSAGES]
+    assert '"type":"tool_call","id":"c1","name":"memory_read"' in attributes(first)[names.OUTPUT_MESSAGES]
+    assert '"type":"tool_call_response","id":"c1"' in attributes(second)[names.INPUT_MESSAGES]
+
+
+# --- times ------------------------------------------------------------------------------------------
+
+
+def replied(call: int, clock: FrozenClock, duration_ms: int) -> ModelReplied:
+    return ModelReplied(
+        agent="ada", call=call, at=timestamp(clock.now()), text="", finish="stop", model="m", input_tokens=1,
+        output_tokens=1, cached_tokens=0, is_estimated=False, credits=1.0, cost_usd=None,
+        duration_ms=duration_ms,
+    )  # fmt: skip
+
+
+def test_an_answer_has_the_time_that_its_record_says_and_what_follows_comes_after_it() -> None:
+    clock = FrozenClock()
+    began = round(clock.now().timestamp() * 1000)
+    clock.advance(5)
+    answer = replied(0, clock, 2000)
+    tool = ToolFinished(agent="ada", index=0, tool="t", success=True, output="", effects=[], duration_ms=300)
+    failed = ModelFailed(agent="ada", call=1, error="TimedOut", message="", duration_ms=1000)
+    turn, calls, tools = laps_of([answer, tool, failed], began)
+    assert calls == {0: Lap(began + 3000, began + 5000), 1: Lap(began + 5300, began + 6300)}
+    assert tools == {0: Lap(began + 5000, began + 5300)}
+    assert turn == Lap(began + 3000, began + 6300)
+
+
+def test_an_answer_from_a_record_stands_where_it_was_used() -> None:
+    clock = FrozenClock()
+    old = replied(0, clock, 40)
+    clock.advance(86_400)
+    began = round(clock.now().timestamp() * 1000)
+    assert laps_of([old], began).calls == {0: Lap(began, began + 40)}
