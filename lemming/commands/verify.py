@@ -14,7 +14,7 @@ from lemming.errors import CorruptState
 from lemming.journal.file import journal_ticks
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_org
-from lemming.timeline.verify.told import Finding
+from lemming.timeline.verify.told import Mismatch
 
 TAKEN_APART = 100
 
@@ -69,7 +69,7 @@ def verify(
         raise typer.Exit(CorruptState.exit_status)
 
 
-def show_finding(finding: Finding) -> None:
+def show_finding(finding: Mismatch) -> None:
     """Print one finding as a line."""
     kind = painted(finding.kind, "red" if finding.is_error else "yellow")
     severity = "error" if finding.is_error else "note"

@@ -22,7 +22,7 @@ from lemming.testing import Crash, crash_at, make_org, resume, say
 from lemming.timeline.verify.files import Verification
 from lemming.timeline.verify.files import verify as verify_whole
 from lemming.timeline.verify.root import state_root
-from lemming.timeline.verify.told import Finding
+from lemming.timeline.verify.told import Mismatch
 
 AT_TICK_2 = "logs/ticks/00000002.jsonl"
 
@@ -39,7 +39,7 @@ def found(base: Path) -> list[tuple[int, str, str, bool]]:
     return [(f.tick, f.file, f.kind, f.is_error) for f in verify(base).findings]
 
 
-def only(base: Path) -> Finding:
+def only(base: Path) -> Mismatch:
     (finding,) = verify(base).findings
     return finding
 

@@ -24,7 +24,7 @@ from lemming.store import is_store_file
 from lemming.tick.counter import load_tick
 from lemming.timeline.verify.ledgers import ledger_findings
 from lemming.timeline.verify.root import file_digest, file_digests, root_of
-from lemming.timeline.verify.told import Finding, Told, Written, read_told
+from lemming.timeline.verify.told import Mismatch, Told, Written, read_told
 
 LARGEST_READ_BYTES = 64 << 20
 
@@ -33,7 +33,7 @@ LARGEST_READ_BYTES = 64 << 20
 class Verification:
     """What was checked and found. `findings` are sorted: the first one names the first tick and file."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[Mismatch, ...]
     ticks: int
     turns: int
     files: int
@@ -42,7 +42,7 @@ class Verification:
     """Of so many journals, the oldest, only the checksums and the lines that name files were checked."""
 
     @property
-    def errors(self) -> list[Finding]:
+    def errors(self) -> list[Mismatch]:
         """The findings that are no mere notes."""
         return [finding for finding in self.findings if finding.is_error]
 
@@ -73,14 +73,14 @@ def verify(base: OrgPath, ticks: list[int] | None = None, *, newest: int | None 
 # --- files -------------------------------------------------------------------------------------
 
 
-def _file_findings(base: OrgPath, told: Told, digests: dict[str, str]) -> Iterator[Finding]:
+def _file_findings(base: OrgPath, told: Told, digests: dict[str, str]) -> Iterator[Mismatch]:
     for file, written in told.files.items():
         if told.may_be_under_way(file):
             continue
         try:
             digest = digests.get(file) or file_digest(base, file)
         except DiskError as error:
-            yield Finding(written.tick, file, "damage", error.message)
+            yield Mismatch(written.tick, file, "damage", error.message)
             continue
         if digest is None and is_run(file):  # those that have ended are removed
             continue
@@ -90,7 +90,7 @@ def _file_findings(base: OrgPath, told: Told, digests: dict[str, str]) -> Iterat
             yield _changed(base, told, file, written)
 
 
-def _missing(base: OrgPath, told: Told, file: str, written: Written) -> Finding:
+def _missing(base: OrgPath, told: Told, file: str, written: Written) -> Mismatch:
     is_error = _is_entry(file) and (base / paths.agent_folder(written.agent)).is_dir()
     message = f"is gone; {written.agent} wrote it in tick {written.tick}"
     later = next((tick for tick in sorted([*told.damaged, *told.gone]) if tick > written.tick), None)
@@ -98,24 +98,24 @@ def _missing(base: OrgPath, told: Told, file: str, written: Written) -> Finding:
         message += f"; retention may have removed it in tick {later}, whose journal cannot be read"
     elif is_error:
         message += " and retention has not removed it"
-    return Finding(written.tick, file, "missing", message, is_error=is_error and later is None)
+    return Mismatch(written.tick, file, "missing", message, is_error=is_error and later is None)
 
 
-def _changed(base: OrgPath, told: Told, file: str, written: Written) -> Finding:
+def _changed(base: OrgPath, told: Told, file: str, written: Written) -> Mismatch:
     """Tell damage from an edit: damage does not parse, is cut short, or is all zeros; the rest is edits."""
     raw = fs.read_bytes(base / file, LARGEST_READ_BYTES)
     since = f"since {written.agent} wrote it in tick {written.tick}"
     if why := _damage(raw, file, _recorded_text(base, file, written)):
-        return Finding(written.tick, file, "damage", f"is damaged {since}: {why}")
+        return Mismatch(written.tick, file, "damage", f"is damaged {since}: {why}")
     if _is_entry(file):
-        return Finding(written.tick, file, "edited", f"has been changed {since}; an entry never changes")
+        return Mismatch(written.tick, file, "edited", f"has been changed {since}; an entry never changes")
     if file.startswith(f"{paths.TRUST}/"):
-        return Finding(
+        return Mismatch(
             written.tick, file, "edited", f"has been changed {since}; what is trusted is vouched for"
         )
     later = next((tick for tick in told.damaged if tick > written.tick), None)
     unless = f" (or by tick {later}, whose journal is damaged)" if later is not None else ""
-    return Finding(
+    return Mismatch(
         written.tick,
         file,
         "edited",
@@ -179,7 +179,7 @@ def _is_memory(file: str) -> bool:
 # --- outboxes ----------------------------------------------------------------------------------
 
 
-def _outbox_findings(told: Told, digests: dict[str, str]) -> Iterator[Finding]:
+def _outbox_findings(told: Told, digests: dict[str, str]) -> Iterator[Mismatch]:
     """Yield the entries that claim to be a turn's and that no turn wrote."""
     unwritten: dict[str, list[str]] = {}
     for file in filter(_is_entry, digests.keys() - told.files.keys()):
@@ -196,24 +196,24 @@ def _outbox_findings(told: Told, digests: dict[str, str]) -> Iterator[Finding]:
                 message = f"has the id of an entry of tick {name.tick}, but no turn wrote it"
             else:
                 message = "was put there by hand, or by a turn whose journal is not here"
-                yield Finding(name.tick, name.file, "unaccounted", message, is_error=False)
+                yield Mismatch(name.tick, name.file, "unaccounted", message, is_error=False)
                 continue
-            yield Finding(name.tick, name.file, "unaccounted", message)
+            yield Mismatch(name.tick, name.file, "unaccounted", message)
 
 
 # --- the tick counter --------------------------------------------------------------------------
 
 
-def _clock_findings(base: OrgPath, told: Told) -> Iterator[Finding]:
+def _clock_findings(base: OrgPath, told: Told) -> Iterator[Mismatch]:
     if not told.ticks:
         return
     last = told.ticks[-1]
     try:
         tick = load_tick(base)
     except CorruptState as error:
-        yield Finding(last, paths.TICK_FILE, "damage", f"{error.message}; {error.hint}")
+        yield Mismatch(last, paths.TICK_FILE, "damage", f"{error.message}; {error.hint}")
         return
     earliest = last if told.last_may_be_open else last + 1
     if last not in told.damaged and tick < earliest:  # later is right: quiet ticks have no journal
         message = f"says {tick}, but the last journal is of tick {last}"
-        yield Finding(last, paths.TICK_FILE, "edited", message)
+        yield Mismatch(last, paths.TICK_FILE, "edited", message)

@@ -11,10 +11,10 @@ from lemming.files.documents import why_unreadable
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.ledger import FILE_LIMIT_BYTES, LINE_LIMIT_BYTES
 from lemming.organisation import OrgPath
-from lemming.timeline.verify.told import Finding, Told
+from lemming.timeline.verify.told import Mismatch, Told
 
 
-def ledger_findings(base: OrgPath, told: Told) -> Iterator[Finding]:
+def ledger_findings(base: OrgPath, told: Told) -> Iterator[Mismatch]:
     """Yield what is wrong with the ledgers of all agents whose turns the journals tell."""
     renamed = _turns_of_the_gone(base, told)
     for agent, turns in told.turns.items():
@@ -28,19 +28,19 @@ def _findings_of(
     agent: str,
     turns: dict[int, dict[str, Any]],
     renamed: list[dict[int, dict[str, Any]]],
-) -> Iterator[Finding]:
+) -> Iterator[Mismatch]:
     file, last = paths.ledger_file(agent), max(turns)
     try:
         raw = fs.read_bytes(base / file, FILE_LIMIT_BYTES)
     except FileNotFoundError:
         is_error = (base / paths.agent_folder(agent)).is_dir()
-        yield Finding(last, file, "missing", f"is gone; {agent} has had turns", is_error=is_error)
+        yield Mismatch(last, file, "missing", f"is gone; {agent} has had turns", is_error=is_error)
         return
     except OSError as error:
-        yield Finding(last, file, "damage", why_unreadable(error))
+        yield Mismatch(last, file, "damage", why_unreadable(error))
         return
     if len(raw) > FILE_LIMIT_BYTES:
-        yield Finding(last, file, "damage", f"is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger")
+        yield Mismatch(last, file, "damage", f"is larger than the {FILE_LIMIT_BYTES >> 20} MiB of a ledger")
         return
     *whole, rest = raw.split(b"\n")
     lines: dict[int, dict[str, Any]] = {}
@@ -50,12 +50,12 @@ def _findings_of(
             lines[plain["tick"]] = plain
         except (JsonProblem, KeyError, TypeError) as error:
             before = max(lines, default=min(turns))
-            yield Finding(
+            yield Mismatch(
                 before, file, "damage", f"line {number}, after tick {before}, is not a turn: {error}"
             )
     yield from _compare(file, lines, turns, told, renamed)
     if rest and last in lines:
-        yield Finding(last, file, "damage", f"{len(rest)} bytes at its end are no whole line")
+        yield Mismatch(last, file, "damage", f"{len(rest)} bytes at its end are no whole line")
 
 
 def _compare(
@@ -64,7 +64,7 @@ def _compare(
     turns: dict[int, dict[str, Any]],
     told: Told,
     renamed: list[dict[int, dict[str, Any]]],
-) -> Iterator[Finding]:
+) -> Iterator[Mismatch]:
     """Hold a ledger's lines against the turns; `renamed` are turns that may have been its own before."""
     oldest = min(lines, default=min(turns))
     for tick, expected in turns.items():
@@ -72,19 +72,19 @@ def _compare(
             continue
         line = lines.get(tick)
         if line is None:
-            yield Finding(tick, file, "missing", f"has no line for tick {tick}, in which there was a turn")
+            yield Mismatch(tick, file, "missing", f"has no line for tick {tick}, in which there was a turn")
             continue
         if not _says(line, expected):
             key = next(key for key, value in expected.items() if line.get(key) != value)
             message = f"says {key} {line.get(key)!r} after tick {tick}; the journals say {expected[key]!r}"
-            yield Finding(tick, file, "edited", message)
+            yield Mismatch(tick, file, "edited", message)
     for tick in lines.keys() - turns.keys():
         if (
             tick in told.ticks
             and tick not in told.damaged
             and not any(_says(lines[tick], former[tick]) for former in renamed if tick in former)
         ):
-            yield Finding(
+            yield Mismatch(
                 tick, file, "unaccounted", f"has a line for tick {tick}, in which there was no turn"
             )
 

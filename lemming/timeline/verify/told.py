@@ -19,7 +19,7 @@ Kind = Literal["damage", "missing", "unaccounted", "edited", "interrupted"]
 
 
 @dataclass(frozen=True)
-class Finding:
+class Mismatch:
     """Something that is not as the journals tell. `tick` is the one whose work it concerns.
 
     damage: it cannot be read. missing: it was written and is gone. unaccounted: nobody wrote it. edited: it
@@ -64,7 +64,7 @@ class Told:
     under_way: set[str] = field(default_factory=set)
     damaged: list[int] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
+    findings: list[Mismatch] = field(default_factory=list)
     last_may_be_open: bool = False
     skimmed: int = 0
 
@@ -95,7 +95,7 @@ def read_told(base: OrgPath, *, newest: int | None = None) -> Told:
         except CorruptState as error:
             told.damaged.append(tick)
             told.findings.append(
-                Finding(
+                Mismatch(
                     tick, error.where or paths.journal_file(tick), "damage", f"{error.message}; {error.hint}"
                 )
             )
@@ -111,7 +111,7 @@ def _note_gone(told: Told, recorded: RecordedTick, before: int | None) -> None:
     if before is not None and named is not None and named > before:
         told.gone.append(named)
         message = f"is gone: tick {recorded.tick} names it as the one before"
-        told.findings.append(Finding(named, paths.journal_file(named), "missing", message))
+        told.findings.append(Mismatch(named, paths.journal_file(named), "missing", message))
 
 
 def _note_gone_at_the_end(base: OrgPath, told: Told) -> None:
@@ -120,19 +120,19 @@ def _note_gone_at_the_end(base: OrgPath, told: Told) -> None:
     if told.ticks and newest > told.ticks[-1]:
         told.gone.append(newest)
         message = f"is gone: a turn of tick {newest} is in a ledger"
-        told.findings.append(Finding(newest, paths.journal_file(newest), "missing", message))
+        told.findings.append(Mismatch(newest, paths.journal_file(newest), "missing", message))
 
 
-def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Finding]:
+def _journal_findings(recorded: RecordedTick, surplus: int, *, is_last: bool) -> Iterator[Mismatch]:
     tick, file = recorded.tick, paths.journal_file(recorded.tick)
     torn = f"; {surplus} bytes at its end are no whole record" if surplus else ""
     if recorded.end and surplus:
-        yield Finding(tick, file, "damage", f"{surplus} bytes follow the end of the tick")
+        yield Mismatch(tick, file, "damage", f"{surplus} bytes follow the end of the tick")
     elif not recorded.end and not is_last:
-        yield Finding(tick, file, "damage", f"the tick has no end, though later ticks were run{torn}")
+        yield Mismatch(tick, file, "damage", f"the tick has no end, though later ticks were run{torn}")
     elif not recorded.end:
         message = f"the tick has not ended{torn}; the next run continues it"
-        yield Finding(tick, file, "interrupted", message, is_error=False)
+        yield Mismatch(tick, file, "interrupted", message, is_error=False)
 
 
 def _take_note(told: Told, recorded: RecordedTick) -> None:
