@@ -20,6 +20,7 @@ from lemming.inspect.gate_checks import problems_of_gates
 from lemming.inspect.leave_checks import problems_of_leave
 from lemming.inspect.request_checks import problems_of_requests
 from lemming.inspect.stranger_checks import problems_of_strangers
+from lemming.inspect.structure_checks import problems_of_structure
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 
@@ -86,6 +87,7 @@ def problems_in(base: OrgPath, agent: str | None = None, opened: Opened | None =
         found += problems_of_gates(base, config, agent)
         found += problems_of_strangers(base, config, agent)
         found += problems_of_leave(base, config, agent)
+        found += problems_of_structure(base, config, agent)
     try:
         return [*found, *problems_of_requests(base, agent)]
     except LemmingError:  # it is among what was found
