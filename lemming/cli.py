@@ -43,6 +43,7 @@ COMMANDS = {
         "metrics": "Print what ledgers and journals say, for Prometheus.",
         "events": "Show what happened, one JSON object a line.",
         "cost": "Show what was spent, by agent, model, request, tick or day.",
+        "findings": "Show what goes wrong in what agents do: circles, dropped requests.",
     },
     "Ask": {
         "ask": "Ask an agent something and print the answer.",

@@ -23,7 +23,7 @@ from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
 from lemming.gates.gate import Gate
 from lemming.hosts import why_no_pattern
 from lemming.models import DEFAULT_MODELS, ModelEntry
-from lemming.org_blocks import AgentDefaults, Http, Quota, Reminders, ShellSettings, Trust
+from lemming.org_blocks import AgentDefaults, FindingSettings, Http, Quota, Reminders, ShellSettings, Trust
 from lemming.organisation import Organisation
 from lemming.providers import is_channel
 from lemming.redaction import name_variables
@@ -187,6 +187,7 @@ class Org:
     quota: Quota = field(default_factory=Quota)
     http: Http = field(default_factory=Http)
     reminders: Reminders = field(default_factory=Reminders)
+    findings: FindingSettings = field(default_factory=FindingSettings)
     trust: Trust | None = field(
         default=None,
         metadata=about(

@@ -1,4 +1,6 @@
-"""Closed lists: kinds of entries (architecture guide, "Engine↔LLM JSON Contract"), what tools may say."""
+"""Closed lists: kinds of entries (architecture guide, "Engine↔LLM JSON Contract"), what tools say,
+what can go wrong.
+"""
 
 from __future__ import annotations
 
@@ -15,3 +17,8 @@ what they may do or spend."""
 OnError = Literal["return", "skip", "stop"]
 """What a call that failed means for its turn. `return`: the model is told, and goes on. `skip`: nobody is
 told. `stop`: the turn ends, and has failed."""
+
+FindingKind = Literal[
+    "repeats", "ping_pong", "works_on", "dropped", "unread", "claims", "unverified", "no_progress"
+]
+"""What can be found to go wrong in what an organisation did: docs/findings.md says what each means."""

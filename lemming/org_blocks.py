@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming.files.fitting import Misfit, about, keyed
+from lemming.kinds import FindingKind
 from lemming.schedule import Wake
 from lemming.when import problems_of
 
@@ -89,6 +90,38 @@ class Reminders:
 
     max_open: int = field(default=20, metadata=about("Reminders of one agent that may wait.", ge=0, le=1000))
     max_days: float = field(default=366.0, metadata=about("How far ahead they may be.", gt=0, le=36_600))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FindingSettings:
+    """From when on `lemming findings` tells of something, and of what it does not: docs/findings.md."""
+
+    window: int = field(
+        default=50, metadata=about("Ticks that are looked at: the newest with turns.", ge=1, le=100_000)
+    )
+    off: list[FindingKind] = field(
+        default_factory=list, metadata=about("Kinds of findings that nobody is told of.")
+    )
+    repeats: int = field(
+        default=3, metadata=about("So many turns of an agent say or do the same.", ge=2, le=10_000)
+    )
+    ping_pong: int = field(
+        default=4, metadata=about("So often two agents answer each other, and nothing else.", ge=2, le=10_000)
+    )
+    works_on: int = field(
+        default=3,
+        metadata=about("So many turns are taken after what they were for is over.", ge=1, le=10_000),
+    )
+    dropped: int = field(
+        default=10, metadata=about("For so many ticks nobody works on a request.", ge=1, le=100_000)
+    )
+    unread: int = field(
+        default=5,
+        metadata=about("So many turns its reader takes without being shown an entry.", ge=1, le=10_000),
+    )
+    no_progress: int = field(
+        default=10, metadata=about("So many turns in a row cost credits and leave nothing.", ge=2, le=10_000)
+    )
 
 
 TRUST_ORDER = ("outside", "known", "agent", "owner")

@@ -1,5 +1,5 @@
-"""Writes the parts of `docs/cli.md`, `events.md`, `resume.md`, `settings.md`, `glossary.md`, `plans.md` that
-follow from the code.
+"""Writes the parts of `docs/cli.md`, `events.md`, `findings.md`, `resume.md`, `settings.md`, `glossary.md`,
+`plans.md` that follow from the code.
 
     python -m lemming.reference docs
 
@@ -30,9 +30,11 @@ from lemming.events import Event
 from lemming.files import fs
 from lemming.files.documents import adapter
 from lemming.files.fitting import key_of
+from lemming.findings.rules import RULES
 from lemming.journal.records import RECORDS
 from lemming.mcp.settings import McpSettings
 from lemming.models import ModelEntry
+from lemming.org_blocks import FindingSettings
 from lemming.plans.format import AgentPlan
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
@@ -48,6 +50,7 @@ def pages(folder: Path) -> dict[str, str]:
         "resume.md": resume(),
         "settings.md": settings(),
         "glossary.md": types(),
+        "findings.md": findings(),
         "plans.md": "## Keys\n\n" + _table_of_keys(AgentPlan),
     }
     return {name: f"{_by_people(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
@@ -62,6 +65,20 @@ def main(folder: Path) -> None:
 
 def _by_people(page: Path) -> str:
     return page.read_text("utf-8").partition(MARK)[0] if page.exists() else ""
+
+
+# --- findings ------------------------------------------------------------------------------------
+
+
+def findings() -> str:
+    """Return a table of the kinds of findings, with what each means and from when on it is told."""
+    limits = {one.name: one for one in dataclasses.fields(FindingSettings)}
+    rows = ["| kind | | is not | from when on |", "|---|---|---|---|"]
+    for rule in RULES:
+        limit = limits.get(rule.kind)
+        told = f"`{rule.kind}`: {limit.default}. {limit.metadata['description']}" if limit else "at once"
+        rows.append(f"| `{rule.kind}`: {rule.title} | {rule.means} | {rule.spares} | {told} |")
+    return "\n".join(["## Kinds\n", *rows, ""])
 
 
 # --- events --------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ FLOORS = (
     {"open_to_run", "serving"},
     {"engine"},
     {"asking", "timeline"},
-    {"rehearsal", "telemetry"},
+    {"findings", "rehearsal", "telemetry"},
     {"evals"},
     {"views"},
     {"dashboard"},

@@ -18,6 +18,7 @@ from lemming.inspect.standing import Line, Standing, standing_of
 from lemming.inspect.waiting import said_of_waiting
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import TickCommitted
+from lemming.organisation import OrgPath
 from lemming.tick.plan import said_of_pause
 from lemming.times.words import said_until
 
@@ -51,18 +52,29 @@ def status(
       lemming status --check --max-age 10m || mail -s "lemmings" me
       lemming status --json | jq '.agents[] | select(.problem != "")'
     """
-    found = standing_of(find_org(ctx), max_age_s=max_age)
+    base = find_org(ctx)
+    found = standing_of(base, max_age_s=max_age)
+    findings = _count_findings(base, found)
     if as_json:
-        show_json("status", found.as_json())
+        show_json("status", {**found.as_json(), "findings": findings})
     else:
-        _show(found, said_of_waiting(found.waiting))
+        _show(found, said_of_waiting(found.waiting), findings)
         if check:
             wrong = f"{counted(len(found.troubles), 'thing')} wrong"
             show(wrong if found.troubles else "all is well")
     raise typer.Exit(1 if check and found.troubles else 0)
 
 
-def _show(found: Standing, waits: str) -> None:
+def _count_findings(base: OrgPath, found: Standing) -> int:
+    """Return how much `lemming findings` would tell; where no tick has run, nothing is looked at."""
+    if found.last is None:
+        return 0
+    from lemming.findings.find import findings_of
+
+    return len(findings_of(base))
+
+
+def _show(found: Standing, waits: str, findings: int) -> None:
     show(f"{painted(str(found.base), 'bold')}")
     show(_where(found.tick, found.is_interrupted, found.engine, found.progress))
     _show_pauses(found.survey, found.config)
@@ -70,6 +82,8 @@ def _show(found: Standing, waits: str) -> None:
         show(f"tick {found.last.tick}: {_totals(found.last)}")
     if waits:
         show(painted(one_line(waits, 400), "yellow"))
+    if findings:
+        show(painted(f"{counted(findings, 'finding')}; `lemming findings` says which", "yellow"))
     show()
     _show_lines(found.lines, found.in_trouble)
     _tell_troubles(found.troubles, found.survey)

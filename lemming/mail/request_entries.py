@@ -13,7 +13,7 @@ from lemming.files import fs
 from lemming.mail.index import EntryIndex, Names
 from lemming.mail.request_rules import concerns_requests, may_matter
 from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry
-from lemming.organisation import Organisation
+from lemming.organisation import Organisation, OrgPath
 
 
 class RequestEntries:
@@ -43,30 +43,34 @@ class RequestEntries:
         """Read what is new in an outbox. Where its names are the same, something stands under one anew."""
         shown = frozenset(known.names.all) if known and known.names.all != names.all else frozenset()
         kept = known.entries if known else {}
-        read, folder = _Read(names), f"{self._base}/{paths.outbox_folder(author)}"
+        read = _Read(names)
         for name in names.all:
             if name in shown and known and name not in known.unusable:
                 if name in kept:
                     read.entries[name] = kept[name]
                 continue
-            self._add(read, folder, name)
+            try:
+                if entry := _look_at(self._base, name):
+                    read.entries[name] = entry
+            except (OSError, ConfigError):  # gone since, or no entry: the outbox's owner is told elsewhere
+                read.unusable.add(name)
         return read
 
-    def _add(self, read: _Read, folder: str, name: EntryName) -> None:
-        try:
-            raw = fs.read_bytes(f"{folder}/{name.file_name}", ENTRY_LIMIT_BYTES)
-        except OSError:  # gone since, or no file: the outbox's owner is told elsewhere
-            read.unusable.add(name)
-            return
-        if not may_matter(raw):
-            return
-        try:
-            entry = decode_entry(name, raw)
-        except ConfigError:
-            read.unusable.add(name)
-            return
-        if concerns_requests(entry):
-            read.entries[name] = entry
+
+def entry_about_requests(base: OrgPath, name: EntryName) -> OutboxEntry | None:
+    """Return an entry that opens a request, moves one or ends one; None for any other, or none at all."""
+    try:
+        return _look_at(base, name)
+    except (OSError, ConfigError):
+        return None
+
+
+def _look_at(base: OrgPath, name: EntryName) -> OutboxEntry | None:
+    raw = fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES)
+    if not may_matter(raw):
+        return None
+    entry = decode_entry(name, raw)
+    return entry if concerns_requests(entry) else None
 
 
 class _Read:

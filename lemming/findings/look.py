@@ -1,0 +1,164 @@
+"""What the rules look at: the turns of the newest ticks, and the requests. Read once, from the files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import chain
+
+from lemming import paths
+from lemming.agents import Agent, Survey, agent_folders, survey_agents
+from lemming.config import Config, load_config
+from lemming.errors import CorruptState
+from lemming.files import fs
+from lemming.inspect.requests import requests_now
+from lemming.journal.file import journal_ticks, newest_journals, prompts_in
+from lemming.journal.prompts import PromptReader
+from lemming.mail.request_entries import entry_about_requests
+from lemming.mail.request_rules import requests_of
+from lemming.mail.requests import Requests, RequestView
+from lemming.messages import names_in
+from lemming.org_blocks import FindingSettings
+from lemming.organisation import Organisation
+from lemming.tick.counter import load_tick
+from lemming.tick.plan import people_in, takes_turns
+from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
+
+MOST_TURNS = 2000
+"""Where a tick has so many turns that the window has more, it ends with the newest that have so many."""
+MOST_ENTRIES = 10_000
+"""Of an organisation that has more entries, the requests are looked at that were made in the window."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Look:
+    """One look at an organisation. `ticks` are those that were read, `damaged` those that cannot be.
+
+    `turns`: those that have ended, in their order. `tick` is the one that runs next.
+    """
+
+    org: Organisation
+    survey: Survey
+    config: Config
+    tick: int
+    ticks: list[RecordedTick]
+    turns: list[TurnRecord]
+    damaged: list[int] = field(default_factory=list)
+    most_entries: int = MOST_ENTRIES
+
+    @property
+    def settings(self) -> FindingSettings:
+        """From when on something is told."""
+        return self.config.org.findings
+
+    @property
+    def agents(self) -> Mapping[str, Agent]:
+        """The agents whose resumes can be read."""
+        return self.survey.agents
+
+    @property
+    def first(self) -> int:
+        """The first tick that was read; the one that runs next where there is none."""
+        return self.ticks[0].tick if self.ticks else self.tick
+
+    @cached_property
+    def people(self) -> frozenset[str]:
+        """The agents that persons speak for."""
+        return frozenset(people_in(self.survey, self.config))
+
+    @cached_property
+    def by_agent(self) -> dict[str, list[TurnRecord]]:
+        """The turns of each agent, in their order."""
+        found: dict[str, list[TurnRecord]] = {}
+        for turn in self.turns:
+            found.setdefault(turn.agent, []).append(turn)
+        return found
+
+    @cached_property
+    def author_of(self) -> dict[str, str]:
+        """Who wrote which entry, by its id, of those that turns wrote."""
+        return {entry.id: turn.agent for turn in self.turns for entry in turn.entries}
+
+    @cached_property
+    def requests(self) -> Requests:
+        """The requests as they stand before the next tick."""
+        authors = filter(paths.AGENT_NAME.match, agent_folders(self.org))
+        files = {author: _files_of(self.org, author) for author in authors}
+        if sum(map(len, files.values())) <= self.most_entries:
+            return requests_now(self.org).requests
+        oldest = f"{self.first:08}"
+        recent = (names_in(author, [it for it in found if it >= oldest]) for author, found in files.items())
+        found = {name: entry_about_requests(self.org.base, name) for name in chain.from_iterable(recent)}
+        return requests_of(
+            {name: entry for name, entry in found.items() if entry},
+            agents=self.survey.agents,
+            people=self.people,
+            order=self.survey.order,
+            tick=self.tick,
+            broken=self.survey.broken,
+        )
+
+    def takes_turns(self, name: str) -> bool:
+        """Return whether a model speaks for somebody: neither a person nor a channel does."""
+        return name in self.agents and takes_turns(self.agents[name], self.config)
+
+    def request_of(self, turn: TurnRecord) -> RequestView | None:
+        """Return the request that a turn was for; None for none, and for one that is gone."""
+        return self.requests.by_identity.get(turn.report.request) if turn.report else None
+
+
+def look_at(
+    base_path: str | os.PathLike[str],
+    *,
+    first: int | None = None,
+    last: int | None = None,
+    most_turns: int = MOST_TURNS,
+) -> Look:
+    """Read the ticks of the window that the settings name, or all of those from `first` to `last`.
+
+    The window ends with the newest ticks that have `most_turns`; of one it is all that is read.
+    Journals that cannot be read are passed over: `lemming verify` tells of them. Raises `ConfigError` and
+    `CorruptState` for settings and a counter that cannot be.
+    """
+    org = Organisation.at(base_path)
+    config, survey, tick = load_config(org), survey_agents(org), load_tick(org)
+    is_window = first is None and last is None
+    if is_window:
+        wanted = newest_journals(org.base, config.org.findings.window)
+    else:
+        wanted = [
+            it for it in journal_ticks(org.base) if (first or 0) <= it <= (tick if last is None else last)
+        ]
+    look = Look(org=org, survey=survey, config=config, tick=tick, ticks=[], turns=[])
+    prompts, found = prompts_in(org.base), list[tuple[RecordedTick, list[TurnRecord]]]()
+    room = most_turns
+    for number in reversed(wanted):
+        try:
+            found.append(_read(org, number, prompts))
+        except CorruptState:
+            look.damaged.append(number)
+            continue
+        room -= len(found[-1][1])
+        if is_window and room <= 0:
+            break
+    for recorded, turns in reversed(found):
+        look.ticks.append(recorded)
+        look.turns.extend(turns)
+    return look
+
+
+def _files_of(org: Organisation, author: str) -> list[str]:
+    """Return the files in an outbox, by their names alone; none where it cannot be read."""
+    try:
+        return fs.list_names(f"{org}/{paths.outbox_folder(author)}")
+    except OSError:
+        return []
+
+
+def _read(org: Organisation, tick: int, prompts: PromptReader) -> tuple[RecordedTick, list[TurnRecord]]:
+    recorded = read_tick(org.base, tick, prompts)
+    ended = [name for name in recorded.begin.order if name in recorded.ended]
+    turns = [turn for name in ended if (turn := recorded.turn_of(name))]
+    return recorded, turns

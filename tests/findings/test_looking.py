@@ -1,0 +1,253 @@
+"""What `lemming findings` looks at, what settings change of it, and where else findings are told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from circling import NOTHING, PEOPLE, found_in, kinds, org_of, person, run
+from corpus import BY_NAME
+from terminal import Lemming, typed_at
+
+from lemming.cli import run as run_command
+from lemming.config import load_config
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.findings.find import findings_in, findings_of
+from lemming.findings.look import look_at
+from lemming.findings.rules import RULES
+from lemming.inspect.structure_checks import problems_of_structure
+from lemming.messages import send
+from lemming.testing import make_org, resume, say, tree
+
+HEALTHY = [
+    "plain", "tools", "staff", "wildcards", "idle", "spending", "broken", "acting", "crowd", "mixed",
+    "hiring", "paused", "dropped", "by_the_clock", "filing", "keeping",
+]  # fmt: skip
+STUCK = [{"agent": "ada", "reply": say("la la \x1b[2J")}, {"reply": NOTHING}]
+
+
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Twelve ticks in which ada repeats herself, and bob does nothing at a cost."""
+    base = tmp_path_factory.mktemp("findings") / "stuck"
+    org_of(base, resume("ada"), resume("bob"), script=STUCK)
+    run(base, 12)
+    return base
+
+
+@pytest.fixture
+def lemming(stuck: Path, capsys: pytest.CaptureFixture[str]) -> Lemming:
+    """A `lemming` that works on it."""
+    return typed_at(stuck, capsys)
+
+
+@pytest.fixture
+def changed(stuck: Path) -> Iterator[Path]:
+    """The same, with settings and journals that a test may change."""
+    kept = {file: (stuck / file).read_bytes() for file in ("config/org.json", "logs/ticks/00000012.jsonl")}
+    yield stuck
+    for file, content in kept.items():
+        fs.publish(stuck, file, content)
+
+
+# --- what is looked at -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_is_found_in_organisations_that_do_what_they_should(name: str, base: Path) -> None:
+    case = BY_NAME[name]
+    case.build(base, {"durability": "off"})
+    assert found_in(base, case.ticks) == []
+
+
+def test_nothing_is_found_in_the_recorded_demonstration(base: Path) -> None:
+    run_command(["init", str(base), "--template", "recorded", "--quiet"])
+    assert found_in(base, 20) == []
+
+
+def test_looking_writes_nothing_and_finds_the_same_again(stuck: Path) -> None:
+    before = tree(stuck)
+    found = findings_of(stuck)
+    assert kinds(found) == ["repeats", "no_progress"]
+    assert findings_of(stuck) == found
+    assert tree(stuck) == before
+
+
+def test_ticks_before_the_window_are_not_looked_at(changed: Path) -> None:
+    fs.publish(changed, "config/org.json", pretty({"findings": {"window": 2}}))
+    assert findings_of(changed) == []
+    assert kinds(findings_of(changed, first=1, last=11)) == ["repeats", "no_progress"]
+
+
+def test_the_window_ends_where_there_are_too_many_turns(stuck: Path) -> None:
+    look = look_at(stuck, most_turns=5)
+    assert (look.first, len(look.turns)) == (10, 6)
+
+
+def test_of_very_many_entries_the_requests_of_the_window_are_looked_at(base: Path) -> None:
+    ada = resume("ada", turn={"take": "all"})
+    org_of(base, person(), ada, script=[{"reply": NOTHING}], dropped=2)
+    plain = {"text": "what?", "target": "ada"}
+    for tick in (1, 3):
+        send(base, "human", tick=tick, kind="request", payload=plain, tags=[], created_at="")
+        run(base, 2)
+    look = look_at(base, first=3)
+    assert [it.since for it in findings_in(look)] == [1, 3]
+    assert [it.since for it in findings_in(replace(look, most_entries=2))] == [1, 3]
+    assert [it.since for it in findings_in(replace(look, most_entries=1))] == [3]
+
+
+def test_a_damaged_journal_is_passed_over_and_counted(changed: Path, lemming: Lemming) -> None:
+    file = changed / "logs/ticks/00000012.jsonl"
+    file.write_bytes(file.read_bytes().replace(b"ada", b"eve", 1))
+    ran = lemming("findings")
+    assert "2 findings in ticks 1 to 11" in ran.err
+    assert "not read: 1 journal" in ran.err
+
+
+def test_a_turn_under_way_is_not_looked_at(changed: Path) -> None:
+    file = changed / "logs/ticks/00000012.jsonl"
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:2]))
+    assert len(look_at(changed).turns) == 22
+
+
+# --- settings --------------------------------------------------------------------------------------
+
+
+def test_a_kind_that_is_off_is_not_told(changed: Path) -> None:
+    fs.publish(changed, "config/org.json", pretty({"findings": {"off": ["repeats"]}}))
+    assert kinds(findings_of(changed)) == ["no_progress"]
+
+
+@pytest.mark.parametrize("kind", ["repeats", "no_progress"])
+def test_a_higher_limit_tells_later(changed: Path, kind: str) -> None:
+    fs.publish(changed, "config/org.json", pretty({"findings": {kind: 13}}))
+    assert kind not in kinds(findings_of(changed))
+
+
+def test_settings_that_are_no_kind_are_named(changed: Path, lemming: Lemming) -> None:
+    fs.publish(changed, "config/org.json", pretty({"findings": {"off": ["nagging"], "repeat": 4}}))
+    ran = lemming("validate")
+    assert "/findings/off" in ran.out + ran.err
+    assert "repeat" in ran.out + ran.err
+
+
+def test_every_kind_has_one_rule() -> None:
+    names = [rule.kind for rule in RULES]
+    assert len(set(names)) == len(names) == 8
+
+
+# --- commands --------------------------------------------------------------------------------------
+
+
+def test_the_command_tells_what_whose_and_what_may_help_and_no_text_steers_the_terminal(
+    lemming: Lemming,
+) -> None:
+    ran = lemming("findings")
+    assert ran.status == 0
+    assert "repeats itself  ada  since tick 1" in ran.out
+    assert "1/ada" in ran.out
+    assert "\x1b" not in ran.out
+    assert "2 findings in ticks 1 to 12 (24 turns)" in ran.err
+
+
+def test_the_command_tells_of_one_agent_of_one_kind_and_of_some_ticks(lemming: Lemming) -> None:
+    assert [it["agents"] for it in lemming("findings", "bob", "--json").objects] == [["bob"]]
+    assert [it["kind"] for it in lemming("findings", "--kind", "repeats", "--json").objects] == ["repeats"]
+    (found,) = lemming("findings", "--ticks", "4..8", "--json").objects
+    assert (found["since_tick"], found["evidence"][-1]) == (4, "8/ada")
+
+
+@pytest.mark.parametrize(("words", "status"), [((), 1), (("ada",), 1), (("--ticks", "1..2"), 0)])
+def test_check_ends_with_1_where_something_is_found(
+    lemming: Lemming, words: tuple[str, ...], status: int
+) -> None:
+    assert lemming("findings", "--check", *words).status == status
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (["--kind", "repeat"], "repeats"),
+        (["--ticks", "ten"], "100..200"),
+        (["--ticks", ".."], "100..200"),
+        (["--ticks", "9..3"], "3..9"),
+        (["adda"], "ada"),
+    ],
+)
+def test_what_is_typed_wrong_is_told_with_what_to_type(lemming: Lemming, words: list[str], hint: str) -> None:
+    ran = lemming("findings", *words)
+    assert ran.status == 2
+    assert hint in ran.err
+
+
+def test_status_says_how_many_there_are_and_only_then(lemming: Lemming, changed: Path) -> None:
+    assert "2 findings; `lemming findings` says which" in lemming("status").out
+    assert lemming("status", "--json").objects[0]["findings"] == 2
+    fs.publish(changed, "config/org.json", pretty({"findings": {"off": ["repeats", "no_progress"]}}))
+    assert "lemming findings" not in lemming("status").out
+
+
+# --- what is known before a tick runs --------------------------------------------------------------
+
+
+def warnings(base: Path, *resumes: dict[str, Any], **org: Any) -> list[str]:
+    """Return what is said of the structure of an organisation of these agents."""
+    make_org(base, *resumes, org=org, models=PEOPLE)
+    return [problem.message for problem in problems_of_structure(base, load_config(base))]
+
+
+def reads(name: str, *authors: str, **blocks: Any) -> dict[str, Any]:
+    """Return the resume of an agent that reads these."""
+    return resume(name, permissions={"read_outboxes": [*authors], **blocks.pop("permissions", {})}, **blocks)
+
+
+def test_who_writes_for_nobody_is_named_where_there_are_people(base: Path) -> None:
+    human = {**person(), "permissions": {"read_outboxes": ["bob"]}}
+    assert warnings(base, reads("ada", "bob"), reads("bob"), human) == ["nobody reads what ada writes"]
+
+
+def test_who_acts_by_tools_or_is_paused_need_not_be_read(base: Path) -> None:
+    human = {**person(), "permissions": {"read_outboxes": []}}
+    writer = reads("ada", permissions={"tools": ["file_write"]})
+    assert warnings(base, writer, reads("cyd", paused="now"), human) == []
+
+
+WAKES = {"schedule": {"wake": "changed"}}
+
+
+def test_agents_that_wake_each_other_without_end_are_named(base: Path) -> None:
+    ring = reads("ada", "cyd", **WAKES), reads("bob", "ada", **WAKES), reads("cyd", "bob", **WAKES)
+    assert warnings(base, *ring) == ["ada, bob, cyd wake each other without end, each by what it writes"]
+
+
+@pytest.mark.parametrize(
+    "damper",
+    [{"credits": {"max_credits": 5}}, {"schedule": {"wake": "addressed"}}, {"gates": [
+        {"at": "spend", "credits": 5, "per": "agent", "then": "block"}
+    ]}],
+)  # fmt: skip
+def test_a_cycle_that_something_ends_is_none(base: Path, damper: dict[str, Any]) -> None:
+    assert warnings(base, reads("ada", "bob", **WAKES), reads("bob", "ada", **{**WAKES, **damper})) == []
+
+
+def writes(name: str, *places: str) -> dict[str, Any]:
+    """Return the resume of an agent that may write at these places, and is read by all."""
+    access = {"allow_read": [], "allow_write": [*places]}
+    return resume(name, permissions={"read_outboxes": ["*"], "tools": ["file_write"], "file_access": access})
+
+
+def test_a_file_that_two_may_write_is_named_once(base: Path) -> None:
+    told = "bob may write shared/plan.md, too: the one who writes last overwrites the other"
+    assert warnings(base, writes("ada", "./shared/plan.md"), writes("bob", "./shared/plan.md")) == [told]
+    assert warnings(base, writes("ada", "./shared/plan.md"), writes("bob", "./shared")) == [told]
+
+
+def test_a_folder_that_two_may_write_and_files_of_their_own_are_fine(base: Path) -> None:
+    assert warnings(base, writes("ada", "./shared"), writes("bob", "./shared")) == []
+    assert warnings(base, writes("ada", "./shared/a.md"), writes("bob", "./shared/b.md")) == []
