@@ -43,6 +43,7 @@ __all__ = [
     "Survey",
     "TurnLimits",
     "agent_folders",
+    "decode_resume",
     "discover_agents",
     "load_agent",
     "nearest_agent",
@@ -277,7 +278,7 @@ def _look(org: Organisation, name: str, *, is_link: bool) -> Reading[Document[Ag
         message = "symbolic link refused: an agent must be a real folder"
         raise _broken(paths.agent_folder(name), message, "copy it here")
     try:
-        return org.files.reading(resume, partial(_read, name), limit_bytes=RESUME_LIMIT_BYTES)
+        return org.files.reading(resume, partial(decode_resume, name), limit_bytes=RESUME_LIMIT_BYTES)
     except FileNotFoundError as error:
         hint = f"write {resume}, or create it with `lemming agents new {name}`"
         raise _broken(resume, "no agent without it; the folder is ignored", hint) from error
@@ -285,8 +286,8 @@ def _look(org: Organisation, name: str, *, is_link: bool) -> Reading[Document[Ag
         raise unreadable(resume, error) from error
 
 
-def _read(name: str, raw: bytes) -> Document[Agent]:
-    """Return a resume's bytes as the agent of that name; raise `ConfigError`."""
+def decode_resume(name: str, raw: bytes) -> Document[Agent]:
+    """Return a resume's bytes as the agent of that name; raise `ConfigError` that lists what is wrong."""
     resume = paths.resume_file(name)
     document = read_text(raw, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES)
     found = document.value.name

@@ -44,6 +44,7 @@ COMMANDS = {
         "events": "Show what happened, one JSON object a line.",
         "cost": "Show what was spent, by agent, model, request, tick or day.",
         "findings": "Show what goes wrong in what agents do: circles, dropped requests.",
+        "graph": "Draw who reads, asks and hands on to whom.",
     },
     "Ask": {
         "ask": "Ask an agent something and print the answer.",

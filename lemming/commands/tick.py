@@ -10,12 +10,10 @@ from lemming.commands.narration import text_of
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
 from lemming.commands.screen import Style, counted, in_dollars, one_line, painted, show, show_json, show_text
-from lemming.errors import UsageError
 from lemming.files.jsontext import compact
-from lemming.journal.file import journal_ticks, newest_journals
-from lemming.timeline.gaps import state_of
-from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord, quiet_tick, read_tick
+from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.timeline.why.sight import SeenEntry, sight_of
+from lemming.views.tick import plan_of, recorded, turn_of
 
 KNOWN_SHOWN = 5
 _STYLES: dict[str, Style] = {"failed": "red", "skipped": "dim", "waiting": "yellow", "unfinished": "yellow"}
@@ -40,18 +38,13 @@ def tick(
       lemming tick 42 --prompts
       lemming tick 42 --json | jq -r '.turns[] | .agent + " " + .status'
     """
-    base = find_org(ctx)
-    ticks = newest_journals(base, 1) if number is None else journal_ticks(base)
-    if not ticks and not number:
-        raise UsageError("no tick has been run here", hint="`lemming run-once` runs one")
-    wanted = ticks[-1] if number is None else number
-    is_quiet = wanted not in ticks and state_of(base, wanted) == "quiet"
-    record = quiet_tick(wanted) if is_quiet else read_tick(base, wanted)
+    record = recorded(find_org(ctx), number)
     if as_json:
-        show_json("tick", _as_json(record, prompts=prompts))
+        turns = [turn_of(turn, record, prompts=prompts) for turn in record.turns]
+        show_json("tick", {**plan_of(record), "turns": turns})
         return
-    if is_quiet:
-        show(f"tick {wanted}: nobody took a turn; nothing was written but the counter")
+    if not record.engine_starts:
+        show(f"tick {record.tick}: nobody took a turn; nothing was written but the counter")
         return
     _show_plan(record)
     for turn in record.turns:
@@ -203,56 +196,3 @@ def _totals(totals: dict[str, Any]) -> str:
     if duration := totals.get("duration_ms"):
         parts.append(f"{duration / 1000:.1f}s")
     return ", ".join(parts)
-
-
-# --- for programs --------------------------------------------------------------------------------
-
-
-def _as_json(record: RecordedTick, *, prompts: bool) -> dict[str, Any]:
-    return {
-        "tick": record.tick,
-        "at": record.begin.at,
-        "is_committed": record.end is not None,
-        "engine_starts": record.engine_starts,
-        "order": record.plan.order,
-        "not_due": record.plan.not_due,
-        "skipped": record.plan.skipped,
-        "broken": record.plan.broken,
-        "expired": record.expired,
-        "expired_unread": record.unread,
-        "totals": record.totals,
-        "turns": [_turn_as_json(turn, record, prompts=prompts) for turn in record.turns],
-    }
-
-
-def _turn_as_json(turn: TurnRecord, record: RecordedTick, *, prompts: bool) -> dict[str, Any]:
-    report = turn.report
-    return {
-        "agent": turn.agent,
-        "status": turn.status,
-        "reason": report.reason if report else "",
-        "error": report.error if report else "",
-        "attempts": turn.attempts,
-        "stops": turn.stops,
-        "saw": [vars(seen) for seen in sight_of(turn, _names(record)).entries],
-        "results": turn.results,
-        "prompt_chars": _size(turn),
-        **({"prompt": turn.prompt} if prompts else {}),
-        "answers": [vars(call) for call in turn.calls],
-        "tools": [vars(use) for use in turn.tools],
-        "entries": [entry.as_json() for entry in turn.entries],
-        "memory": turn.memory,
-        "files": [
-            {"path": place, "sha256": effect.digest, "bytes": len(effect.content)}
-            for place, effect in turn.writes.items()
-        ],
-        "removed": report.removed if report else [],
-        "remarks": report.remarks if report else [],
-        "notes": report.notes if report else "",
-        "calls": len(turn.calls),
-        "credits": sum(call.credits for call in turn.calls),
-        "cost_usd": report.cost_usd if report else None,
-        "input_tokens": sum(call.input_tokens for call in turn.calls),
-        "output_tokens": sum(call.output_tokens for call in turn.calls),
-        "duration_ms": sum(call.duration_ms for call in turn.calls),
-    }

@@ -15,6 +15,7 @@ from lemming.timeline.why.explain import explain, keep_only, sources
 from lemming.timeline.why.things import Thing
 from lemming.timeline.why.trusted import TrustStep, way_of
 from lemming.timeline.why.writings import Writings
+from lemming.views.why import facts_of
 
 LINES_ON_A_SCREEN = 40
 UNFOLDED = 5
@@ -58,26 +59,21 @@ def why(
     base = find_org(ctx)
     writings = Writings(base)
     found = explain(writings, target, depth=depth)
-    damaged = sorted(writings.damaged)
     if grep and not keep_only(found, grep):
         tell(
             f'nothing in this tree contains "{one_line(grep, 80)}"; --depth goes further back', style="yellow"
         )
     way = way_of(writings, found.path)
     if as_json:
-        ends = [
-            {**thing.as_json(), "seen_in": turn.tick, "seen_by": turn.agent} for thing, turn in sources(found)
-        ]
-        trust = {"trust": [step.as_json() for step in way]} if way else {}
-        show_json("why", {"target": found.as_json(), "sources": ends, "unreadable_ticks": damaged, **trust})
+        show_json("why", facts_of(writings, found, way))
         return
     lines = [*lines_of(found, everything=everything or bool(grep)), *_said_of(way)]
     for line in lines:
         show(line)
     if len(lines) > LINES_ON_A_SCREEN:
         _show_sources(found)
-    if damaged:
-        ticks = ", ".join(map(str, damaged))
+    if writings.damaged:
+        ticks = ", ".join(map(str, sorted(writings.damaged)))
         tell(f"the journals of tick {ticks} cannot be read; `lemming repair` says more", style="yellow")
 
 

@@ -10,6 +10,7 @@ from lemming.asking.entries import write_answer, write_cancel, write_payload, wr
 from lemming.asking.fields import read_field, schema_for
 from lemming.asking.passing import let_pass
 from lemming.asking.people import holder_of_conversation, person_for
+from lemming.dashboard.files import fork_beside, save_resume
 from lemming.errors import UsageError
 from lemming.files.jsontext import nearest
 from lemming.inspect.requests import find_request, requests_now
@@ -81,12 +82,24 @@ def _ask(org: Organisation, said: Json, person: str | None) -> Json:
     return _written(entry)
 
 
+def _save_resume(org: Organisation, said: Json, _: str | None) -> Json:
+    """Write an agent's resume as it was typed, unless something is wrong with it, or it has changed since."""
+    return save_resume(org, _required(said, "name"), _text(said, "text"), was=_text(said, "was"))
+
+
+def _fork(org: Organisation, said: Json, _: str | None) -> Json:
+    """Make an organisation beside this one that goes on from a tick."""
+    return fork_beside(org, _required(said, "at"), _required(said, "folder"))
+
+
 ACTIONS: dict[str, Callable[[Organisation, Json, str | None], Json]] = {
     "decide": _decide,
     "answer": _answer,
     "cancel": _cancel,
     "send": _send,
     "ask": _ask,
+    "resume": _save_resume,
+    "fork": _fork,
 }
 """What may be posted, by name: each takes the organisation, what was said, and who says it."""
 

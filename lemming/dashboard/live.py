@@ -1,8 +1,8 @@
 """What the page shows, live: one look a second while somebody watches, and none otherwise.
 
 Whoever watches is sent the state, never a backlog: at once, and whenever the organisation has come further.
-The event's id is the organisation's position. Two threads look, each with an `Organisation` of its own: views
-that need all entries wait for them, and the others do not wait for those.
+The event's id is the organisation's position. Three threads look, each with an `Organisation` of its own:
+views that need all entries, or old journals, wait for those, and the others do not.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ Json = dict[str, Any]
 
 LOOK_S = 1.0
 NEEDS_ALL_ENTRIES = frozenset({"waiting", "feed"})
+NEEDS_OLD_JOURNALS = frozenset({"past", "why"})
 
 
 class Lane:
@@ -50,7 +51,7 @@ class Live:
 
     def __init__(self, base: Path, page: Json, *, look_s: float = LOOK_S) -> None:
         self.page, self._look_s = page, look_s
-        self._quick, self._whole = Lane(base, "look"), Lane(base, "read")
+        self._quick, self._whole, self._old = Lane(base, "look"), Lane(base, "read"), Lane(base, "old")
         self._position = ""
         self._waiting: int | None = None  # not known yet
         self._version = 0
@@ -63,8 +64,12 @@ class Live:
 
     async def view(self, name: str, parameters: Mapping[str, str]) -> Json:
         """Return what a view shows now."""
-        lane = self._whole if name in NEEDS_ALL_ENTRIES else self._quick
-        return await lane.do(lambda org: view(org, name, parameters))
+        return await self._lane_of(name).do(lambda org: view(org, name, parameters))
+
+    def _lane_of(self, name: str) -> Lane:
+        if name in NEEDS_ALL_ENTRIES:
+            return self._whole
+        return self._old if name in NEEDS_OLD_JOURNALS else self._quick
 
     async def change(self, work: Callable[[Organisation], T]) -> T:
         """Change something, and have everybody see it at once."""
@@ -101,7 +106,7 @@ class Live:
         self._is_over = True
         async with self._changed:
             self._changed.notify_all()
-        for lane in (self._quick, self._whole):
+        for lane in (self._quick, self._whole, self._old):
             lane.close()
 
     async def _keep_looking(self) -> None:

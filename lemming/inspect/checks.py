@@ -11,9 +11,23 @@ from pathlib import Path
 from lemming import paths
 from lemming.access.grants import Access, resolve, why_no_grant
 from lemming.access.open import read_allowed_text
-from lemming.agents import RESUME_LIMIT_BYTES, Agent, FileAccess, agent_folders, nearest_agent, survey_agents
+from lemming.agents import (
+    RESUME_LIMIT_BYTES,
+    Agent,
+    FileAccess,
+    agent_folders,
+    nearest_agent,
+    survey_agents,
+)
 from lemming.calendars import problems_of_calendar
-from lemming.config import CREDITS_FILE, MODELS_FILE, ORG_FILE, Config, credits_of, is_overridden
+from lemming.config import (
+    CREDITS_FILE,
+    MODELS_FILE,
+    ORG_FILE,
+    Config,
+    credits_of,
+    is_overridden,
+)
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.files import fs
 from lemming.files.jsontext import locate
@@ -51,13 +65,15 @@ ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
 
 @dataclass(frozen=True)
 class _Place:
-    """A resume, for problems that name a place in it."""
+    """A resume, for problems that name a place in it; `raw`: what will stand there, if it does not yet."""
 
     org: OrgPath
     file: str
+    raw: bytes | None = None
 
     def problem(self, pointer: str, message: str, hint: str, *, severity: str = "error") -> Problem:
-        text = fs.read_bytes(self.org / self.file, RESUME_LIMIT_BYTES).decode("utf-8", "replace")
+        raw = fs.read_bytes(self.org / self.file, RESUME_LIMIT_BYTES) if self.raw is None else self.raw
+        text = raw.decode("utf-8", "replace")
         line, column = locate(text.removeprefix("\ufeff"), pointer)
         return Problem(message, self.file, line, column, pointer, hint, severity=severity)
 
@@ -176,7 +192,7 @@ def problems_of_agents(
         else:
             yield from warnings.get(paths.resume_file(name), ())
             if config is not None and name in survey.agents:  # not without a resume: it is ignored
-                yield from _problems_of_resume(base, survey.agents[name], config, folders)
+                yield from problems_of_resume(base, survey.agents[name], config, folders)
         if paths.AGENT_NAME.match(name):
             yield from _about_outbox(base, name, tick, opened or Opened())
             yield from read_memories(base, name).problems
@@ -203,8 +219,11 @@ def _about_outbox(base: OrgPath, name: str, tick: int | None, opened: Opened) ->
         yield from about_ticks_to_come(name, files, tick)
 
 
-def _problems_of_resume(base: OrgPath, agent: Agent, config: Config, folders: list[str]) -> Iterator[Problem]:
-    place = _Place(base, paths.resume_file(agent.name))
+def problems_of_resume(
+    base: OrgPath, agent: Agent, config: Config, folders: list[str], raw: bytes | None = None
+) -> Iterator[Problem]:
+    """Yield what is wrong with a resume beside the settings; `raw`: its bytes, where not yet written."""
+    place = _Place(base, paths.resume_file(agent.name), raw)
     yield from _about_model(place, agent, config)
     yield from _about_readers(place, agent, folders)
     yield from _about_team(place, agent, base, folders)

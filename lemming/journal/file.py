@@ -163,10 +163,11 @@ def journal_ticks(base: OrgPath, *, with_sealed: bool = True) -> list[int]:
         raise unreadable(paths.JOURNALS, error) from error
 
 
-def newest_journals(base: OrgPath, count: int) -> list[int]:
-    """Return the newest ticks that have a journal, so many at most, ascending."""
+def newest_journals(base: OrgPath, count: int, *, before: int | None = None) -> list[int]:
+    """Return the newest ticks that have a journal (before a tick), so many at most, ascending."""
     try:
-        return sorted({*sealed_ticks(base, newest=count), *plain_ticks(base)})[-count:]
+        found = {*sealed_ticks(base, newest=count, before=before), *plain_ticks(base)}
+        return sorted(tick for tick in found if before is None or tick < before)[-count:]
     except OSError as error:
         raise unreadable(paths.JOURNALS, error) from error
 

@@ -106,17 +106,19 @@ def segments(base: OrgPath) -> list[Found]:
     return [Found(match[0], int(match[1]), int(match[2])) for match in matches if match]
 
 
-def sealed_ticks(base: OrgPath, *, newest: int | None = None) -> list[int]:
+def sealed_ticks(base: OrgPath, *, newest: int | None = None, before: int | None = None) -> list[int]:
     """Return the ticks whose journal is in a segment, ascending. Raises `CorruptState` for a damaged one.
 
-    With `newest`, so many are enough: older segments are not opened.
+    With `newest`, so many (before a tick) are enough: segments that are not needed for them are not opened.
     """
     ticks: set[int] = set()
+    end = float("inf") if before is None else before
     for segment in sorted(segments(base), key=lambda segment: -segment.first):
         if newest is not None and len(ticks) >= newest:
             break
-        with _damage_in(f"{SEALED}/{segment.name}"):
-            ticks.update(_open(base, f"{SEALED}/{segment.name}").ticks())
+        if segment.first < end:
+            with _damage_in(f"{SEALED}/{segment.name}"):
+                ticks.update(tick for tick in _open(base, f"{SEALED}/{segment.name}").ticks() if tick < end)
     return sorted(ticks)
 
 

@@ -131,13 +131,13 @@ class UnkeptPast:
             before, after = old.get(file), new.get(file)
             if before == after or not file.startswith(below):
                 continue
-            change, diff = _change(file, self._content(file, before), self._content(file, after))
+            change, diff = change_of(file, self._content(file, before), self._content(file, after))
             files += [change] if change else []
             diffs.append(diff)
         return Changes(files, "".join(diffs))
 
 
-def _change(file: str, before: bytes | None, after: bytes | None) -> tuple[FileChange | None, str]:
+def change_of(file: str, before: bytes | None, after: bytes | None) -> tuple[FileChange | None, str]:
     """Return how one file differs, and the text of it as git has it; None where it does not."""
     if before == after:
         return None, ""

@@ -17,7 +17,9 @@ from lemming.errors import UsageError
 from lemming.files.jsontext import nearest
 from lemming.organisation import OrgPath
 
-VIEWS = ("header", "waiting", "agents", "feed")
+VIEWS = (
+    "header", "waiting", "agents", "feed", "ticks", "tick", "why", "map", "money", "agent", "past",
+)  # fmt: skip
 """All views by their names, which are those of their modules."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,12}", re.ASCII)
@@ -48,6 +50,9 @@ def _arguments(name: str, shown: Callable[..., Any], parameters: Mapping[str, st
     if unknown := [key for key in parameters if key not in known]:
         hint = nearest(unknown[0][:80], list(known)) or f"parameters: {', '.join(known) or 'none'}"
         raise UsageError(f'{name} has no parameter "{unknown[0][:80]}"', hint=hint)
+    for it in known.values():
+        if it.default is Parameter.empty and it.name not in parameters:
+            raise UsageError(f"{name} needs {it.name}", hint=f"{it.name}=…")
     return {key: _value(key, known[key], text) for key, text in parameters.items()}
 
 

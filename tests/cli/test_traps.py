@@ -21,7 +21,8 @@ from lemming.testing import FrozenClock, make_org, resume, say
 LOOKS = [
     "status", "status --check", "plan", "plan 5", "plan --why ada bob", "plans show", "plans show planner",
     "calendar", "prompt ada", "prompt bob", "inbox ada", "outbox ada", "channels", "tick", "tick 1",
-    "tick 1 --prompts", "why ada", "logs", "logs ada", "cost", "findings", "requests", "waiting", "approvals",
+    "tick 1 --prompts", "why ada", "logs", "logs ada", "cost", "findings", "graph",
+    "requests", "waiting", "approvals",
     "agents list", "agents show ada", "memory list ada", "memory get ada key", "credits show", "skills list",
     "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",
     "models show", "mcp list", "export a2a", "export otel", "export otel --content", "metrics",

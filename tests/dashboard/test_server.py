@@ -112,7 +112,7 @@ def test_everything_is_answered_under_the_strict_policy(place: str) -> None:
 
 
 def test_a_view_that_there_is_not_is_said_so(place: str) -> None:
-    found = ask(place, "/api/agent5")
+    found = ask(place, "/api/agnts")
     assert found.status == 400
     assert "agents" in json.loads(found.body)["hint"]
 

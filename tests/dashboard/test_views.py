@@ -25,21 +25,29 @@ def org(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
+NEEDED = {"why": {"target": "agents/ada/resume.json"}, "agent": {"name": "ada"}}
+
+
 @pytest.mark.parametrize("name", VIEWS)
 def test_every_view_shows_an_organisation_that_is_well_as_json(org: Path, name: str) -> None:
-    assert json.loads(json.dumps(shown := view(org, name))) == shown
+    assert json.loads(json.dumps(shown := view(org, name, NEEDED.get(name)))) == shown
 
 
 @pytest.mark.parametrize("name", VIEWS)
 def test_no_view_writes_anything(org: Path, name: str) -> None:
     before = {path: path.stat().st_mtime_ns for path in org.rglob("*")}
-    view(org, name)
+    view(org, name, NEEDED.get(name))
     assert {path: path.stat().st_mtime_ns for path in org.rglob("*")} == before
 
 
 def test_a_parameter_that_is_none_of_a_views_is_refused_by_its_nearest_name(org: Path) -> None:
     with pytest.raises(UsageError, match="limit"):
         view(org, "agents", {"limits": "3"})
+
+
+def test_a_parameter_that_a_view_needs_is_asked_for(org: Path) -> None:
+    with pytest.raises(UsageError, match="agent needs name"):
+        view(org, "agent")
 
 
 def test_a_number_must_be_one(org: Path) -> None:

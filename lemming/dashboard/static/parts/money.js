@@ -1,0 +1,65 @@
+"use strict";
+// Money: what was spent over time, by agent or model, and what may be spent.
+(function () {
+  const { html } = Lemming;
+  const { Agent, Empty, Meter, amount, dollars } = Lemming.ui;
+  const { Columns } = Lemming.charts;
+
+  function Money({ value, params }) {
+    const group = params.group === "models" ? "models" : "agents";
+    const unit = params.unit || (value.has_dollars ? "cost_usd" : "credits");
+    const go = (more) => Lemming.go("money", { ...params, ...more });
+    if (!value.columns.length) return html`<${Empty} title="Nothing spent yet">Every answer of a model is counted here, tick by tick.<//>`;
+    const named = order(value.columns, group, unit);
+    const columns = value.columns.map((column) => ({
+      name: column.name,
+      label: value.by === "tick" ? `tick ${column.name}` : column.name,
+      parts: named.filter((who) => column[group][unit][who]).map((who) => [who, column[group][unit][who]]),
+    }));
+    const total = value.total, span = value.ticks.length > 1 ? `ticks ${value.ticks[0]} to ${value.ticks[1]}` : `tick ${value.ticks[0]}`;
+    const shown = value.columns.reduce((sum, column) => sum + (column[unit] || 0), 0);
+    return html`<section class="money-part">
+      <dl class="facts big"><div><dt>spent in all, by the ledgers</dt><dd>${amount(total.credits)} <small>credits${total.max_credits == null ? ", of which some agents have no limit" : ` of ${amount(total.max_credits)}`}</small>
+          <${Meter} value=${total.used_up} max=${total.max_credits} label="share of the credits that is used up" /></dd></div>
+        <div><dt>in dollars</dt><dd>${dollars(total.cost_usd, total.unpriced_calls)}${total.unpriced_calls ? html` <small>${amount(total.unpriced_calls)} calls have no known price</small>` : null}</dd></div>
+        <div><dt>tokens</dt><dd>${amount(total.input_tokens)} <small>in</small> ${amount(total.output_tokens)} <small>out</small></dd></div></dl>
+      <div class="tools"><${Choice} label="by" value=${value.by} of=${[["tick", "by tick"], ["day", "by day"]]} choose=${(by) => go({ by: by === "tick" ? "" : by })} />
+        <${Choice} label="by whom" value=${group} of=${[["agents", "by agent"], ["models", "by model"]]} choose=${(each) => go({ group: each === "agents" ? "" : each })} />
+        <${Choice} label="unit" value=${unit} of=${[["credits", "credits"], ["cost_usd", "dollars"]]} choose=${(each) => go({ unit: each })} />
+        <label class="count">of the newest <select aria-label="how many ticks" value=${params.ticks || "120"} onChange=${(event) => go({ ticks: event.target.value })}>${["30", "120", "500", "2000"].map((each) => html`<option>${each}</option>`)}</select> ticks</label></div>
+      <${Columns} columns=${columns} named=${named} unit=${unit} link=${value.by === "tick" ? (column) => Lemming.link("tick", { number: column.name }) : null}
+        label=${`${unit === "credits" ? "credits" : "dollars"} by ${value.by}, ${span}`} />
+      <p class="note">${span}: ${unit === "credits" ? amount(shown) + " credits" : dollars(shown)}${value.older ? "; older ticks are not drawn" : ""}</p>
+      <${Limits} limits=${value.limits} /><${Agents} value=${value} />
+      ${value.damaged.map((each) => html`<p class="wrong">${each}</p>`)}</section>`;
+  }
+
+  // Who spent most of what is drawn comes first; all others together last.
+  function order(columns, group, unit) {
+    const sums = new Map();
+    for (const column of columns) for (const [who, value] of Object.entries(column[group][unit])) sums.set(who, (sums.get(who) || 0) + value);
+    return [...sums].filter(([, value]) => value).sort((one, other) => (one[0] === "") - (other[0] === "") || other[1] - one[1] || (one[0] < other[0] ? -1 : 1)).map(([who]) => who);
+  }
+
+  function Choice({ label, value, of, choose }) {
+    return html`<span class="choice" role="group" aria-label=${label}>${of.map(([each, name]) => html`<button type="button" aria-pressed=${each === value} onClick=${() => choose(each)}>${name}</button>`)}</span>`;
+  }
+
+  function Limits({ limits }) {
+    if (!limits.length) return null;
+    return html`<h3>Limits that gates set</h3><ul class="list">${limits.map((each) => html`<li>${Object.entries(each.limits).map(([key, most]) => (key === "dollars" ? dollars(most) : `${amount(most)} ${key}`)).join(", ")}
+      per ${each.per}${each.window ? ` in ${each.window}` : ""}${each.models.length ? ` with ${each.models.join(", ")}` : ""}, then ${each.then} <code>${each.line}</code></li>`)}</ul>`;
+  }
+
+  function Agents({ value }) {
+    return html`<div class="table spent" role="table" aria-label="agents, who spent most first"><div class="line heading" role="row"><span role="columnheader">Agent</span><span role="columnheader">Credits</span><span role="columnheader">May spend</span><span role="columnheader">Dollars</span><span role="columnheader">Tokens</span><span role="columnheader">Turns</span></div>
+      ${value.agents.map((row) => html`<a class="line" role="row" data-line key=${row.agent} href=${Lemming.link("agent", { name: row.agent })}><span role="cell"><${Agent} name=${row.agent} plain /></span>
+        <span role="cell">${amount(row.credits)}</span>
+        <span role="cell">${row.max_credits == null ? html`<small>no limit</small>` : html`${amount(row.max_credits)}<${Meter} value=${row.used_up} max=${row.max_credits} />`}</span>
+        <span role="cell">${dollars(row.cost_usd, row.unpriced_calls)}</span><span role="cell" class="faint">${amount(row.input_tokens)} in, ${amount(row.output_tokens)} out</span><span role="cell">${amount(row.turns)}</span></a>`)}</div>
+      ${value.left_out ? html`<p class="note">and ${amount(value.left_out)} more agents, who spent less; <code>lemming cost</code> lists all</p>` : null}`;
+  }
+
+  const kept = ({ by, ticks }) => ({ ...(by && { by }), ...(ticks && { ticks }) });
+  Lemming.part("money", { title: "Money", key: "c", params: kept, render: Money });
+})();

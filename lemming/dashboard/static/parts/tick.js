@@ -1,0 +1,161 @@
+"use strict";
+// One tick: its turns as bars in time, why the others took none, and one turn whole.
+(function () {
+  const { html } = Lemming;
+  const { useState, useEffect, useRef } = Lemming.hooks;
+  const { Ago, Agent, Empty, useNow, amount, dollars } = Lemming.ui;
+  const { Strip, Bar, Axis, said } = Lemming.charts;
+
+  const STATES = { committed: "over", running: "running", interrupted: "interrupted: the next run continues it", quiet: "nobody took a turn" };
+  const AROUND = 40;
+
+  function Tick({ value, params }) {
+    const number = value.tick;
+    const chosen = params.agent || "";
+    const detail = useRef(null);
+    useEffect(() => {
+      if (value.turn && detail.current) detail.current.scrollIntoView({ block: "nearest" });
+    }, [number, chosen]);
+    const money = value.totals.cost_usd == null ? `${amount(value.totals.credits)} credits` : dollars(value.totals.cost_usd);
+    return html`<section class="tick">
+      <div class="tools"><a class="button" rel="prev" aria-disabled=${number > 0 ? undefined : "true"} href=${number > 0 ? Lemming.link("tick", { number: number - 1 }) : undefined}>← ${number - 1}</a>
+        <h3>Tick ${amount(number)}</h3><span class="pill end ${value.state}">${STATES[value.state]}</span>
+        <a class="button" rel="next" aria-disabled=${number + 1 < value.next_tick || value.state === "quiet" ? undefined : "true"} href=${number + 1 <= value.next_tick ? Lemming.link("tick", { number: number + 1 }) : undefined}>${number + 1} →</a>
+        <span class="count">${value.at ? html`<${Ago} at=${value.at} />, ` : null}${amount(value.order.length)} planned, ${amount(value.totals.entries)} entries, ${amount(value.totals.calls)} model calls, ${money}${value.engine_starts > 1 ? `, in ${value.engine_starts} attempts` : ""}</span>
+        <a class="quiet" href=${Lemming.link("past", { new: number })}>what it changed</a></div>
+      <${Around} number=${number} />
+      ${value.rows.length ? html`<${Turns} value=${value} chosen=${chosen} />` : html`<${Empty} title="Nobody took a turn">Nothing was written but the counter.<//>`}
+      <${Others} value=${value} />
+      <div ref=${detail}>${value.turn ? html`<${Turn} turn=${value.turn} tick=${number} />` : null}</div></section>`;
+  }
+
+  // The strip around this tick, to go on from: loaded once for a stretch of ticks.
+  function Around({ number }) {
+    const stretch = Math.floor(number / AROUND) * AROUND + AROUND;
+    const [ticks, setTicks] = useState([]);
+    useEffect(() => {
+      let isOver = false;
+      Lemming.load("ticks", { before: stretch + 1, count: AROUND + 1 }).then((told) => isOver || setTicks(told.ticks), () => {});
+      return () => (isOver = true);
+    }, [stretch]);
+    const unit = ticks.some((tick) => tick.cost_usd) ? "cost_usd" : "credits";
+    return ticks.length > 1 ? html`<${Strip} ticks=${ticks} now=${number} unit=${unit} />` : null;
+  }
+
+  function Turns({ value, chosen }) {
+    const isLive = value.state === "running";
+    const now = useNow();
+    const passed = isLive ? Math.max(value.timing.end_ms, now - Date.parse(value.at)) : null;
+    const end = passed ?? value.timing.end_ms;
+    const more = value.order.length - value.first - value.rows.length;
+    return html`<div class="turns" role="table" aria-label="turns of the tick, in their order">
+      <div class="bar-line heading" role="row"><span role="columnheader">Agent</span><span role="columnheader"><${Axis} end=${end} /></span><span role="columnheader">Ended</span><span role="columnheader">Did</span></div>
+      ${value.rows.map((row) => html`<a key=${row.agent} class="bar-line" role="row" data-line aria-current=${row.agent === chosen ? "true" : undefined}
+        href=${Lemming.link("tick", { number: value.tick, agent: row.agent, first: value.first || "" })}>
+        <span role="cell" class="who"><${Agent} name=${row.agent} plain /></span>
+        <span role="cell" class="bars"><${Bar} name=${row.agent} bars=${value.timing.bars[row.agent] || []} end=${value.timing.end_ms} now=${passed} /></span>
+        <span role="cell"><span class="pill end ${row.status}" title=${row.reason}>${(row.end || row.status).replace(/_/g, " ")}</span></span>
+        <span role="cell" class="did">${did(row)}${row.reason && row.status !== "done" ? html`<span class="reason">${row.reason}</span>` : null}</span></a>`)}
+      ${value.timing.is_exact ? null : html`<p class="note">These answers were recorded before this tick: bars show how long each took, one after another.</p>`}
+      ${more > 0 || value.first ? html`<p class="buttons">${value.first ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: Math.max(0, value.first - 100) || "" })}>← earlier turns</a>` : null}
+        ${more > 0 ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: value.first + value.rows.length })}>${amount(more)} more turns →</a>` : null}</p>` : null}</div>`;
+  }
+
+  function did(row) {
+    const parts = [];
+    const add = (count, one, many) => count && parts.push(`${count} ${count === 1 ? one : many || one + "s"}`);
+    add(row.saw, "new entry seen", "new entries seen");
+    add(row.calls, "call");
+    add(row.tools, "tool");
+    if (row.tools_failed) parts.push(`${row.tools_failed} of them failed`);
+    add(row.entries.length, "entry written", "entries written");
+    add(row.memories, "memory", "memories");
+    add(row.verdicts, "verdict of a gate", "verdicts of gates");
+    parts.push(row.cost_usd == null ? `${amount(row.credits)} cr` : dollars(row.cost_usd));
+    return parts.join(" · ");
+  }
+
+  function Others({ value }) {
+    const told = [...Object.entries(value.broken).map(([name, why]) => [name, "broken: " + why]), ...Object.entries(value.skipped)];
+    const count = told.length + value.not_due.length;
+    if (!count) return null;
+    return html`<details class="others"><summary>${amount(count)} took no turn, and why</summary><dl>
+      ${told.map(([name, why]) => html`<div><dt><${Agent} name=${name} /></dt><dd>${why}</dd></div>`)}
+      ${value.not_due.length ? html`<div><dt>not due</dt><dd>${value.not_due.slice(0, 60).join(", ")}${value.not_due.length > 60 ? ` and ${amount(value.not_due.length - 60)} more` : ""}</dd></div>` : null}</dl></details>`;
+  }
+
+  // --- one turn whole ---
+
+  function Turn({ turn, tick }) {
+    const cost = turn.cost_usd == null ? `${amount(turn.credits)} credits` : `${dollars(turn.cost_usd)}, ${amount(turn.credits)} credits`;
+    return html`<article class="card whole" aria-label=${`turn of ${turn.agent}`}>
+      <p class="from"><${Agent} name=${turn.agent} /><span class="pill end ${turn.status}">${(turn.end || turn.status).replace(/_/g, " ")}</span>
+        ${turn.reason ? html`<span>${turn.reason}</span>` : null}<span class="when">${cost}, ${amount(turn.input_tokens)} tokens in, ${amount(turn.output_tokens)} out, ${said(turn.duration_ms)}${turn.attempts > 1 ? `, begun ${turn.attempts} times` : ""}</span></p>
+      ${turn.request ? html`<p class="note">for the request <a href=${Lemming.link("feed", { thread: turn.request })}>${turn.request}</a></p>` : null}
+      <${Seen} turn=${turn} />
+      ${turn.prompt && turn.prompt.length ? html`<${Prompt} turn=${turn} />` : null}
+      ${turn.answers.map((answer) => html`<${Answer} answer=${answer} key=${"a" + answer.call} />`)}
+      ${turn.tools.map((use) => html`<${Use} use=${use} key=${"t" + use.index} />`)}
+      ${turn.verdicts.length ? html`<h4>What gates said</h4><ul class="list">${turn.verdicts.map((verdict) => html`<li><span class="pill end ${verdict.then === "block" || verdict.then === "stop" ? "failed" : "waiting"}">${verdict.then}</span> at ${verdict.at}: ${verdict.about} ${verdict.why} <code>${verdict.line}</code></li>`)}</ul>` : null}
+      ${turn.judged ? html`<h4>What judges said</h4><ul class="list">${turn.judged.verdicts.map((each) => html`<li><span class="pill end ${each.passes ? "done" : "failed"}">${each.passes ? "passes" : "does not pass"}</span> ${each.by}: ${each.reason}</li>`)}</ul>` : null}
+      <${Wrote} turn=${turn} />
+      ${turn.remarks.length ? html`<h4>Remarks</h4><ul class="list">${turn.remarks.map((each) => html`<li>${each}</li>`)}</ul>` : null}
+      ${turn.notes ? html`<h4>Notes</h4><p class="said" dir="auto">${turn.notes}</p>` : null}</article>`;
+  }
+
+  function Seen({ turn }) {
+    const fresh = turn.saw.filter((seen) => seen.is_new), known = turn.saw.filter((seen) => !seen.is_new);
+    if (!turn.saw.length && !turn.results.length) return html`<p class="note">It was shown nothing new.</p>`;
+    return html`<h4>What it was shown</h4><ul class="list">${fresh.map((seen) => html`<${SeenEntry} seen=${seen} />`)}
+      ${turn.results.map((result) => html`<li><code>${result.tool}</code> gave: <span class="said" dir="auto">${String(result.output).slice(0, 600)}</span></li>`)}</ul>
+      ${known.length ? html`<details><summary>${known.length} ${known.length === 1 ? "entry" : "entries"} that it knew already</summary><ul class="list">${known.map((seen) => html`<${SeenEntry} seen=${seen} />`)}</ul></details>` : null}`;
+  }
+
+  function SeenEntry({ seen }) {
+    const text = seen.payload && typeof seen.payload === "object" ? seen.payload.text ?? JSON.stringify(seen.payload) : "";
+    return html`<li>${seen.author ? html`<${Agent} name=${seen.author} /> <small>tick ${seen.tick}</small> ` : null}<span class="said" dir="auto">${String(text).slice(0, 600)}</span> <${Why} target=${seen.id} /></li>`;
+  }
+
+  const Why = ({ target }) => html`<a class="quiet" href=${Lemming.link("why", { target })} aria-label=${"why " + target}>why?</a>`;
+
+  function Prompt({ turn }) {
+    return html`<details class="prompt"><summary>The exact prompt <small>${turn.prompt.length} ${turn.prompt.length === 1 ? "message" : "messages"}, ${amount(turn.prompt_chars)} characters</small></summary>
+      ${turn.prompt.map((message) => html`<div class="message"><h5>${message.role}</h5><pre tabindex="0" dir="auto">${message.content}</pre></div>`)}</details>`;
+  }
+
+  function Answer({ answer }) {
+    return html`<h4>${answer.error ? "No answer" : "Answer"} <small>${answer.error ? "" : `${answer.model}${answer.key ? ` (key ${answer.key})` : ""}, ${said(answer.duration_ms)}, ${amount(answer.input_tokens)} tokens in, ${amount(answer.output_tokens)} out`}</small></h4>
+      ${answer.earlier.map((each) => html`<p class="wrong">an attempt failed: ${each.code} ${each.message}</p>`)}
+      ${answer.error ? html`<p class="wrong">${answer.code} ${answer.error}</p>` : html`<pre tabindex="0" dir="auto">${pretty(answer.text)}</pre>`}
+      ${answer.problem ? html`<p class="wrong">not a reply: ${answer.problem}</p>` : null}`;
+  }
+
+  function pretty(text) {
+    try {
+      return JSON.stringify(JSON.parse(text), null, 2);
+    } catch {
+      return text;
+    }
+  }
+
+  function Use({ use }) {
+    const end = use.success == null ? "not finished" : use.success ? "ok" : use.outcome || "failed";
+    return html`<h4>Tool <code>${use.tool}</code> <span class="pill end ${use.success ? "done" : use.success == null ? "waiting" : "failed"}">${end}</span>${use.leave && use.leave.by ? html` <small>with the leave of ${use.leave.by}</small>` : null}</h4>
+      ${use.args == null ? null : html`<pre tabindex="0" dir="auto">${typeof use.args === "string" ? use.args : JSON.stringify(use.args, null, 2)}</pre>`}
+      ${use.output ? html`<pre class="gave" tabindex="0" dir="auto">${use.output}</pre>` : null}`;
+  }
+
+  function Wrote({ turn }) {
+    const memories = Object.entries(turn.memory);
+    const files = turn.files.filter((file) => !/\/(outbox|memory)\//.test(file.path));
+    if (!turn.entries.length && !memories.length && !files.length && !turn.removed.length) return html`<p class="note">It wrote nothing.</p>`;
+    return html`<h4>What it wrote</h4><ul class="list">
+      ${turn.entries.map((entry) => html`<li><span class="kind ${entry.kind}">${entry.kind}</span> <span class="said" dir="auto">${entry.payload.text ?? JSON.stringify(entry.payload)}</span> <${Why} target=${`agents/${entry.agent}/outbox/${String(entry.tick).padStart(8, "0")}_${entry.id}.json`} /></li>`)}
+      ${memories.map(([key, value]) => html`<li><span class="kind">memory</span> <code>${key}</code> = <span class="said" dir="auto">${typeof value === "string" ? value : JSON.stringify(value)}</span> <${Why} target=${`${turn.agent}/memory/${key}`} /></li>`)}
+      ${files.map((file) => html`<li><span class="kind">file</span> <code>${file.path}</code> <small>${amount(file.bytes)} bytes</small> <${Why} target=${file.path} />${file.path in turn.contents ? html`<details><summary>its text</summary><pre tabindex="0" dir="auto">${turn.contents[file.path]}</pre></details>` : null}</li>`)}
+      ${turn.removed.map((path) => html`<li><span class="kind">removed</span> <code>${path}</code></li>`)}</ul>`;
+  }
+
+  Lemming.part("tick", { title: "Tick", hidden: true, render: Tick });
+  Lemming.ui.Why = Why;
+})();

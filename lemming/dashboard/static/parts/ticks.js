@@ -1,0 +1,40 @@
+"use strict";
+// The ticks: a strip of the newest, what the tick under way does, and a line for each.
+(function () {
+  const { html } = Lemming;
+  const { Ago, Empty, amount, dollars } = Lemming.ui;
+  const { Strip, said, mark } = Lemming.charts;
+
+  const ENDS = { done: "done", waiting: "waiting", failed: "failed", skipped: "no turn", running: "running", interrupted: "interrupted", damaged: "damaged" };
+
+  function Ticks({ value, params }) {
+    const ticks = value.ticks;
+    if (!ticks.length)
+      return html`<${Empty} title="No tick has run yet"><code>lemming run-once</code> runs one; this page shows it as it runs.<//>`;
+    const unit = ticks.some((tick) => tick.cost_usd) ? "cost_usd" : "credits";
+    const newest = ticks[ticks.length - 1];
+    return html`<section class="ticks">
+      <div class="tools"><a class="button" aria-disabled=${value.older ? undefined : "true"} href=${value.older ? Lemming.link("ticks", { before: ticks[0].tick }) : undefined}>← older</a>
+        ${params.before ? html`<a class="button" href=${Lemming.link("ticks")}>newest</a>` : null}
+        <span class="count">ticks ${amount(ticks[0].tick)} to ${amount(newest.tick)}</span>
+        ${value.is_running ? html`<a class="button" href=${Lemming.link("tick", { number: newest.tick })}>watch tick ${newest.tick}</a>` : null}</div>
+      <${Strip} ticks=${ticks} unit=${unit} />
+      <div class="table" role="table" aria-label="ticks, newest first">
+        <div class="line heading" role="row"><span role="columnheader">Tick</span><span role="columnheader">Ended</span><span role="columnheader">When</span><span role="columnheader">Turns</span><span role="columnheader">Entries</span><span role="columnheader">Cost</span><span role="columnheader">Took</span></div>
+        ${[...ticks].reverse().map((tick) => html`<${Line} key=${tick.tick} tick=${tick} />`)}</div></section>`;
+  }
+
+  function Line({ tick }) {
+    const ends = Object.entries(tick.ends).map(([end, count]) => `${count} ${end.split(":")[1].replace(/_/g, " ")}`).join(", ");
+    return html`<a class="line" role="row" data-line href=${Lemming.link("tick", { number: tick.tick })}>
+      <span role="cell" class="number">${amount(tick.tick)}${tick.quiet_before ? html`<small title="ticks before it in which nobody took a turn"> +${tick.quiet_before} quiet</small>` : null}</span>
+      <span role="cell"><span class="pill end ${mark(tick)}">${ENDS[mark(tick)]}</span>${tick.starts > 1 ? html` <small>in ${tick.starts} attempts</small>` : null}</span>
+      <span role="cell" class="faint"><${Ago} at=${tick.at} /></span>
+      <span role="cell" title=${ends}>${tick.problem ? html`<small class="wrong">${tick.problem}</small>` : html`${tick.turns}${tick.turns === tick.planned ? "" : " of " + tick.planned}<small class="ends"> ${ends}</small>`}</span>
+      <span role="cell">${amount(tick.entries)}</span>
+      <span role="cell">${tick.cost_usd == null ? amount(tick.credits) + " cr" : dollars(tick.cost_usd)}</span>
+      <span role="cell" class="faint">${said(tick.duration_ms)}</span></a>`;
+  }
+
+  Lemming.part("ticks", { title: "Ticks", key: "t", render: Ticks });
+})();

@@ -1,0 +1,160 @@
+"""Money over time, one agent, why, and the past."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from looked_at import newsdesk
+
+from lemming.engine import run_once
+from lemming.errors import UsageError
+from lemming.inspect.costs import costs_by
+from lemming.inspect.resume_text import problems_of_text
+from lemming.messages import send
+from lemming.organisation import Organisation
+from lemming.testing import FrozenClock, make_org, resume
+from lemming.views import view
+from lemming.views.agent import agent, resume_raw
+from lemming.views.money import money
+from lemming.views.past import past
+from lemming.views.why import why
+
+
+def test_columns_add_up_to_what_the_ledgers_say(desk: Path) -> None:
+    shown, known = money(desk), costs_by(desk, "agent")
+    assert [column["name"] for column in shown["columns"]] == ["1", "2", "3", "4"]
+    assert sum(column["credits"] for column in shown["columns"]) == float(known.total.credits)
+    assert sum(column["cost_usd"] for column in shown["columns"]) == pytest.approx(
+        float(known.total.cost_usd)
+    )
+    for column in shown["columns"]:
+        assert sum(column["agents"]["credits"].values()) == column["credits"]
+        assert sum(column["models"]["cost_usd"].values()) == pytest.approx(column["cost_usd"])
+    by_agent = {row["agent"]: row["credits"] for row in shown["agents"]}
+    assert by_agent == {name: float(row.credits) for name, row in known.rows.items() if row.calls}
+
+
+def test_days_are_those_of_the_organisations_time_zone(base: Path) -> None:
+    make_org(base, resume("ada"), org={"timezone": "Asia/Tokyo"})
+    clock = FrozenClock()
+    for _ in range(3):
+        run_once(base, clock=clock)
+        clock.advance(16 * 3600)
+    shown = view(base, "money", {"by": "day"})
+    assert [(it["name"], it["calls"]) for it in shown["columns"]] == [("2026-01-01", 1), ("2026-01-02", 2)]
+    with pytest.raises(UsageError, match="neither tick nor day"):
+        money(base, by="hour")
+
+
+def test_only_those_who_spent_most_are_named(base: Path) -> None:
+    names = [f"a{number}" for number in range(9)]
+    make_org(base, *(resume(name) for name in names))
+    run_once(base, clock=FrozenClock())
+    (column,) = money(base)["columns"]
+    assert column["agents"]["credits"] == {**dict.fromkeys(names[:7], 1.0), "": 2.0}
+
+
+def test_what_may_be_spent_stands_beside_it(base: Path) -> None:
+    limit = {"at": "spend", "credits": 20, "per": "organisation", "window": "24h", "then": "block"}
+    newsdesk(base, gates=[limit])
+    shown = money(base)
+    assert shown["limits"][0]["limits"] == {"credits": 20.0}
+    assert (shown["limits"][0]["per"], shown["limits"][0]["window"]) == ("organisation", "1 day")
+    assert next(row for row in shown["agents"] if row["agent"] == "editor")["max_credits"] == 50
+
+
+def test_an_agent_is_shown_with_its_files_its_memory_and_its_turns(desk: Path) -> None:
+    shown = view(desk, "agent", {"name": "editor", "file": "draft.txt"})
+    assert shown["resume"]["text"].encode() == resume_raw(desk, "editor")
+    assert shown["memory"]["values"] == [{"key": "news", "text": "rolls", "chars": 5, "trust": ""}]
+    assert shown["workspace"]["files"] == [{"path": "draft.txt", "is_link": False, "bytes": 9}]
+    assert shown["file"]["text"] == "320 rolls"
+    assert [turn["tick"] for turn in shown["turns"]] == [4, 3, 2, 1]
+    assert shown["turns"][-1]["end"] == "waits"
+    assert shown["readers"]["read_by"] == ["checker", "human"]
+    assert shown["prompt"] is None
+
+
+def test_the_next_prompt_is_what_the_model_would_be_sent(desk: Path) -> None:
+    shown = agent(desk, name="editor", prompt=1)["prompt"]
+    assert shown["tick"] == 5
+    assert shown["messages"][0]["role"] == "system"
+    assert agent(desk, name="human", prompt=1)["prompt"]["why_not"] == "no model is ever asked for it"
+
+
+@pytest.mark.parametrize(
+    "file", ["../resume.json", "/etc/passwd", "link.txt", "../../checker/resume.json", ""]
+)
+def test_no_file_outside_the_workspace_is_shown(desk: Path, base: Path, file: str) -> None:
+    shutil.copytree(desk, base)
+    (base / "agents/editor/workspace/link.txt").symlink_to("/etc/passwd")
+    listed = agent(base, name="editor")["workspace"]["files"]
+    assert {"path": "link.txt", "is_link": True, "bytes": 11} in listed
+    if file:
+        with pytest.raises(UsageError):
+            agent(base, name="editor", file=file)
+
+
+def test_a_name_that_is_no_agents_is_refused_before_anything_is_read(desk: Path) -> None:
+    for name in ("..", "../desk", "nobody", "ed itor"):
+        with pytest.raises(UsageError, match="there is no agent"):
+            agent(desk, name=name)
+
+
+def test_a_resume_that_is_broken_is_shown_with_what_is_wrong_with_it(desk: Path, base: Path) -> None:
+    shutil.copytree(desk, base)
+    (base / "agents/poet/resume.json").write_text('{"name": "poet",\n "instructions": 5}')
+    shown = agent(base, name="poet")
+    assert shown["is_broken"]
+    (problem,) = [it for it in shown["resume"]["problems"] if it["severity"] == "error"]
+    assert problem["line"] == 2
+
+
+def test_a_text_is_checked_as_if_it_stood_in_the_file(desk: Path) -> None:
+    raw = resume_raw(desk, "poet").replace(b'"scripted"', b'"nobody"')
+    (problem,) = [it for it in problems_of_text(desk, "poet", raw) if it.severity == "error"]
+    assert "nobody" in problem.message
+    line = raw.decode().splitlines()[problem.line - 1]
+    assert '"nobody"' in line
+    assert line[problem.column - 1 :].startswith('"key": "nobody"')
+
+
+def test_why_tells_the_tree_behind_a_sentence(desk: Path) -> None:
+    shown = view(desk, "why", {"target": "editor/memory/news"})
+    turn = shown["target"]["turn"]
+    assert (turn["tick"], turn["agent"]) == (4, "editor")
+    assert {seen["what"] for seen in turn["saw"]} >= {"entry", "memory"}
+    assert view(desk, "why", {"target": "editor/memory/news", "grep": "no such words"})["is_found"] is False
+    with pytest.raises(UsageError, match="nothing is known"):
+        why(desk, target="abc123")
+
+
+def test_why_finds_what_was_written_since_it_looked_last(desk: Path, base: Path) -> None:
+    shutil.copytree(desk, base)
+    org = Organisation(base)
+    why(org, target="editor/memory/news")
+    sent = send(base, "human", tick=5, kind="message", payload={"text": "x" * 9000}, tags=[], created_at="")
+    shown = why(org, target=sent.id)["target"]
+    assert (shown["by"], shown["chars"], len(shown["text"])) == ("person", 9000, 4000)
+    run_once(base, clock=FrozenClock())
+    assert why(org, target="editor/memory/news")["target"]["turn"]["tick"] == 5
+
+
+def test_the_past_tells_what_a_tick_changed_and_how_two_differ(desk: Path) -> None:
+    one = view(desk, "past", {"new": "1", "agent": "editor"})
+    assert {file["path"] for file in one["files"]} >= {"agents/editor/workspace/draft.txt"}
+    assert {file["path"].split("/")[1] for file in one["files"]} == {"editor"}
+    assert "+320 rolls" in one["diff"]
+    assert "no history is kept" in one["remark"]
+    memory = next(file for file in past(desk, new=2)["files"] if file["path"].endswith("news.json"))
+    assert (memory["change"], memory["added"], memory["removed"]) == ("added", 6, 0)
+    assert not [file for file in past(desk, new=3)["files"] if file["path"].endswith("news.json")], (
+        "it is alike"
+    )
+    two = view(desk, "past", {"old": "1", "new": "3"})
+    assert "agents/editor/memory/news.json" in {file["path"] for file in two["files"]}
+    assert past(desk)["new"] == 4
+    with pytest.raises(UsageError):
+        past(desk, new=99)
