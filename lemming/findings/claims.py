@@ -79,10 +79,16 @@ def _untrue(
     if claim and not _NOT_SO.search(claim[1]):
         name = PurePosixPath(claim[2]).name.lower()
         if name not in written and not _is_there(look, turn.agent, claim[2]):
-            yield f"no turn of its wrote {claim[2]}", f"{show}; has it a tool that writes, and leave to?"
+            yield (
+                f"no turn of its that was looked at wrote {claim[2]}",
+                f"{show}; has it a tool that writes, and leave to?",
+            )
     claim = _CALL_CLAIM.match(sentence)
     if claim and (tool := claim[1].rstrip(".")) in _tools_of(look, turn) and tool not in called:
-        yield f"it has not called {tool}", f"{show}; a judge or a stronger model may help"
+        yield (
+            f"no turn of its that was looked at called {tool}",
+            f"{show}; a judge or a stronger model may help",
+        )
 
 
 def _written(turn: TurnRecord) -> Iterator[str]:
