@@ -176,6 +176,7 @@ PRINTS = {"sandbox/launcher.py": "its standard output is its verdict, which the 
 EDGES = {
     "llm/calls.py": 1,
     "commands/failures.py": 1,
+    "dashboard/live.py": 1,
     "deadlines.py": 1,
     "tick/executors/threads.py": 1,
     "sandbox/launcher.py": 1,

@@ -19,7 +19,7 @@ from lemming.files.jsontext import compact
 from lemming.inspect.waiting import waiting
 from lemming.organisation import Organisation
 from lemming.views import view
-from lemming.views.header import standing
+from lemming.views.header import broken, standing
 from lemming.views.position import position_of
 
 T = TypeVar("T")
@@ -38,8 +38,17 @@ class Lane:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"lemming-{name}")
 
     async def do(self, work: Callable[[Organisation], T]) -> T:
-        """Do something with the organisation, after what was asked for before it."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work, self.org)
+        """Do something with the organisation, after what was asked for before it.
+
+        Raises `LemmingError` for whatever goes wrong: the page shows it, and goes on.
+        """
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work, self.org)
+        except LemmingError:
+            raise
+        except Exception as error:
+            hint = "`lemming doctor` looks at the machine, `lemming verify` at the files"
+            raise LemmingError(f"{type(error).__name__}: {error}", where=str(self.org), hint=hint) from error
 
     def close(self) -> None:
         """End the thread, after what it does now."""
@@ -140,10 +149,16 @@ class Live:
 
     async def _state(self, name: str, parameters: Mapping[str, str]) -> bytes:
         header, shown = await asyncio.gather(
-            self._once(("header",), lambda: self._quick.do(standing)),
+            self._once(("header",), self._standing),
             self._once((name, *sorted(parameters.items())), lambda: self._shown(name, parameters)),
         )
         return compact({"page": self.page, "header": {**header, "waiting": self._waiting}, **shown})
+
+    async def _standing(self) -> Json:
+        try:
+            return await self._quick.do(standing)
+        except LemmingError as error:
+            return broken(self._quick.org, error)
 
     async def _shown(self, name: str, parameters: Mapping[str, str]) -> Json:
         if name == "header":

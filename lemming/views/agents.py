@@ -12,6 +12,7 @@ from lemming.config import Config, credits_of, load_config
 from lemming.errors import LemmingError
 from lemming.inspect.next_turn import next_turn
 from lemming.inspect.preview import Preview, preview_tick
+from lemming.inspect.under_way import running_engine
 from lemming.journal.ledger import AgentState, read_state
 from lemming.mail.index import EntryIndex
 from lemming.messages import OutboxEntry
@@ -49,7 +50,7 @@ class _Look:
     def __init__(self, org: Organisation, config: Config, preview: Preview) -> None:
         self._org, self._config, self._preview = org, config, preview
         self._survey: Survey = preview.survey
-        self._doing = doing_in(org, preview.tick)
+        self._doing = doing_in(org, preview.tick) if running_engine(org) else {}
         self._not_done = read_turns_not_done(org)
         self.names = [*self._survey.agents, *self._survey.broken]
 

@@ -38,17 +38,17 @@ def header(org: OrgPath) -> Json:
 
 def standing(org: OrgPath) -> Json:
     """Return where an organisation stands, without what waits; of one that is broken what is wrong."""
-    plain: Json = {"org": _base(org), "tick": None, "next_at": None, "engine": None, "spent": None}
     try:
-        plain |= _standing(org)
+        return _standing(org)
     except LemmingError as error:
-        trouble = Trouble(error.where or "organisation", error.message, error.hint)
-        plain |= {"state": "broken", "why": str(error), "troubles": [asdict(trouble)]}
-    return plain
+        return broken(org, error)
 
 
-def _base(org: OrgPath) -> str:
-    return str(org)
+def broken(org: OrgPath, error: LemmingError) -> Json:
+    """Return the head of an organisation of which there is nothing to say but what is wrong with it."""
+    trouble = Trouble(error.where or "organisation", error.message, error.hint)
+    plain = {"org": str(org), "tick": None, "next_at": None, "engine": None, "spent": None}
+    return {**plain, "state": "broken", "why": str(error), "troubles": [asdict(trouble)]}
 
 
 def _standing(org: OrgPath) -> Json:
@@ -62,6 +62,7 @@ def _standing(org: OrgPath) -> Json:
     state, why = _state(org, tick, config, engine, coming, is_begun=is_begun)
     last = last_committed_tick(org)
     return {
+        "org": str(org),
         "tick": tick,
         "state": state,
         "why": why,

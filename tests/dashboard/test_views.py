@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lemming.engine import run_once
-from lemming.errors import UsageError
-from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.errors import LemmingError, UsageError
+from lemming.testing import Crash, FrozenClock, crash_at, make_org, resume, say
 from lemming.views import VIEWS, view
 
 
@@ -95,3 +96,41 @@ def test_the_feed_is_found_by_agent_and_by_words(org: Path) -> None:
     assert texts(view(org, "feed", {"agent": "bob"})) == ["so am I"]
     assert texts(view(org, "feed", {"find": "FINE"})) == ["fine"]
     assert texts(view(org, "feed", {"kind": "report"})) == []
+
+
+@pytest.mark.parametrize("name", VIEWS)
+@pytest.mark.parametrize("file", ["tick.json", "agents/ada/resume.json", "agents/ada/turns.jsonl"])
+def test_a_broken_file_is_told_of_and_ends_nothing_else(org: Path, base: Path, name: str, file: str) -> None:
+    shutil.copytree(org, base)
+    (base / file).write_text('{"name": 3\n')
+    try:
+        shown = view(base, name)
+    except LemmingError as error:
+        assert file == "tick.json"
+        assert file in str(error)
+    else:
+        assert name != "agents" or "broken" in [row["state"] for row in shown["rows"]]
+
+
+def test_a_copy_without_its_journals_is_shown(org: Path, base: Path) -> None:
+    shutil.copytree(org, base)
+    shutil.rmtree(base / "logs")
+    (base / "tick.json").unlink()
+    assert view(base, "header")["tick"] == 2
+    assert len(view(base, "feed")["entries"]) == 2
+
+
+def test_an_agent_that_fails_again_and_again_is_told_so(base: Path) -> None:
+    make_org(base, resume("ada"), script=[{"error": "RateLimited"}])
+    for _ in range(3):
+        run_once(base, clock=FrozenClock())
+    row = view(base, "agents")["rows"][0]
+    assert (row["state"], row["error"], row["times"], row["since_tick"]) == ("failing", "RateLimited", 3, 1)
+
+
+def test_a_tick_that_was_interrupted_is_told_from_one_that_goes_on(base: Path) -> None:
+    make_org(base, resume("ada"), resume("bob"))
+    with pytest.raises(Crash), crash_at(30):
+        run_once(base, clock=FrozenClock())
+    assert view(base, "header")["state"] == "interrupted"
+    assert "working" not in [row["state"] for row in view(base, "agents")["rows"]]
