@@ -42,7 +42,8 @@ def dash(
       lemming dash --port 0 --no-open
     """
     base = find_org(ctx)
-    require_installed()
+    if not is_installed():
+        raise UsageError(f"the page needs {' and '.join(NEEDED)}, which are not installed", hint=INSTALL)
     from lemming.dashboard.serving import page_of
 
     with (
@@ -60,8 +61,6 @@ def dash(
         switch.stop.wait()
 
 
-def require_installed() -> None:
-    """Raise `UsageError` with the command that installs what the page needs, where that is missing."""
-    missing = [name for name in NEEDED if find_spec(name) is None]
-    if missing:
-        raise UsageError(f"the page needs {' and '.join(missing)}, not installed here", hint=INSTALL)
+def is_installed() -> bool:
+    """Return whether what the page needs is installed."""
+    return all(find_spec(name) is not None for name in NEEDED)

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from lemming.access.trust import Agreement
+from lemming.commands.dash import INSTALL, is_installed
 from lemming.commands.options import AsJson, Quiet
 from lemming.commands.org import is_org
 from lemming.commands.screen import show, show_json, tell
@@ -123,5 +124,6 @@ def _tell_next(base: Path, folder: Path, template: str) -> None:
     tell("next:")
     for step in steps[:3]:
         tell(f"  {step}")
+    tell(f"on a page in the browser, live: `lemming dash`{'' if is_installed() else f', after: {INSTALL}'}")
     if (base / "README.md").exists():
         tell("its answers are recorded: README.md says more; `lemming models use gpt` gives it a model")
