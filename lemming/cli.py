@@ -101,7 +101,7 @@ COMMANDS = {
 FIRST = {
     "Start": ("init", "run-once", "run-forever"),
     "Talk": ("ask", "waiting", "agents"),
-    "See": ("status", "tick", "why"),
+    "See": ("status", "dash", "why"),
     "Check": ("check",),
 }
 """What somebody needs who has just come: what `lemming --help` shows without --all."""

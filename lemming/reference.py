@@ -1,5 +1,5 @@
 """Writes the parts of `docs/cli.md`, `events.md`, `findings.md`, `resume.md`, `settings.md`, `glossary.md`,
-`plans.md` that follow from the code.
+`plans.md` that follow from the code, and `llms.txt`, which follows from the index of the pages.
 
     python -m lemming.reference docs
 
@@ -39,6 +39,12 @@ from lemming.plans.format import AgentPlan
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
 
+_WHAT_IT_IS = (
+    "An organisation of AI agents in a folder: each agent is a directory with a resume.json, agents talk "
+    "only by writing entries into their own outbox, a clock of ticks decides who runs, all state is JSON "
+    "files, and a kill at any moment loses nothing. The command is `lemming`."
+)
+
 Schema = dict[str, Any]
 
 
@@ -53,7 +59,18 @@ def pages(folder: Path) -> dict[str, str]:
         "findings.md": findings(),
         "plans.md": "## Keys\n\n" + _table_of_keys(AgentPlan),
     }
-    return {name: f"{_by_people(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
+    marked = {name: f"{_by_people(folder / name)}{MARK}\n\n{text}" for name, text in generated.items()}
+    return {**marked, "llms.txt": for_models((folder / "README.md").read_text("utf-8"))}
+
+
+def for_models(index: str) -> str:
+    """Return the index of the pages as https://llmstxt.org wants it: a title, what it is, lists of links.
+
+    Each entry is on one line. The section for coding agents is what links here, and is left out.
+    """
+    lists = index[index.index("## ") : index.index("## For coding agents")]
+    on_one_line = re.sub(r"\n  +", " ", lists).strip()
+    return f"# LeMMing\n\n> {_WHAT_IT_IS}\n\n{on_one_line}\n"
 
 
 def main(folder: Path) -> None:

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 from jsonschema import Draft202012Validator
 
+from lemming.cli import _root_and_rest, load_command, run
+from lemming.errors import UsageError
 from lemming.inspect.schemas import FORMATS, schema_of
+from lemming.skills.skill import skill_of
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SKILL = ROOT / "lemming/agent_skill/lemming-organisations/SKILL.md"
+PAGES = [ROOT / "README.md", SKILL, *sorted((ROOT / "docs").rglob("*.md"))]
+TEMPLATES = sorted((ROOT / "lemming/templates").glob("*/README.md"))
+COMMANDS = sorted(
+    {
+        line
+        for page in [*PAGES, *TEMPLATES]
+        for block in re.findall(
+            r"^```sh\n(.*?)^```|((?:^ {4}[^\n]+\n)+)", page.read_text(), re.MULTILINE | re.DOTALL
+        )
+        for line in "".join(block).replace("\\\n", " ").splitlines()
+        if re.match(r" *lemming [a-z-]", line)
+    }
+)
 EXAMPLE = re.compile(r"^```json (\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXAMPLES = [
     pytest.param(name, text, id=f"{page.stem}-{name}-{number}")
@@ -48,3 +68,70 @@ def test_every_error_code_is_explained() -> None:
     codes = set(re.findall(r"LMG-\d+", (ROOT / "lemming/errors.py").read_text()))
     codes |= {kind.code for kind in vars(errors).values() if isinstance(kind, type) and hasattr(kind, "code")}
     assert {code for code in codes if code not in text} == set()
+
+
+def test_every_page_is_in_the_index_once() -> None:
+    index = (ROOT / "docs/README.md").read_text()
+    links = re.findall(r"\]\(([^)]+)\)", index)
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")} - {"README.md"}
+    assert {page: links.count(page) for page in pages} == dict.fromkeys(pages, 1)
+
+
+def test_the_list_for_models_has_every_page_on_one_line() -> None:
+    lines = (ROOT / "docs/llms.txt").read_text().splitlines()
+    assert (lines[0], lines[2][:2]) == ("# LeMMing", "> ")
+    entries = [line for line in lines[4:] if line and not line.startswith("## ")]
+    assert len(entries) > 30
+    assert [line for line in entries if not re.match(r"- \[.+\]\(\S+\): \S", line)] == []
+
+
+def test_every_command_that_is_shown_can_be_typed() -> None:
+    assert len(COMMANDS) > 200
+    wrong = {}
+    for line in COMMANDS:
+        for words in _commands_in(line):
+            try:
+                _parse(load_command(words[0]), words)
+            except (typer.TyperException, UsageError, ModuleNotFoundError) as error:
+                wrong[line.strip()] = str(error)
+    assert wrong == {}
+
+
+def _commands_in(line: str) -> Iterator[list[str]]:
+    """Yield the words of each `lemming` command of a line of shell, without `-C DIR`."""
+    parts = shlex.shlex(line, posix=True, punctuation_chars=True)
+    parts.whitespace_split = True
+    words: list[str] = []
+    for word in [*parts, ";"]:
+        if not set(word) <= set("();<>|&"):
+            words.append(word)
+            continue
+        if words[:1] == ["lemming"]:
+            _, rest = _root_and_rest(words[1:])
+            if rest and not rest[0].startswith("-"):
+                yield rest
+        words = []
+
+
+def _parse(command: Any, words: list[str]) -> None:
+    """Parse a command of a noun or a verb as it was typed; nothing is done."""
+    context = command.make_context(words[0], words[1:], obj=None, resilient_parsing=False)
+    rest = [*getattr(context, "_protected_args", []), *context.args]
+    if hasattr(command, "commands") and rest:
+        inner = command.commands.get(rest[0])
+        if inner is None:
+            raise UsageError(f"there is no {' '.join(words)}")
+        _parse(inner, rest)
+
+
+def test_the_skill_for_coding_agents_is_in_order() -> None:
+    skills_ref = pytest.importorskip("skills_ref", reason="the reference validator is not installed")
+    assert skills_ref.validate(SKILL.parent) == []
+    assert skill_of("skills/lemming-organisations", SKILL.read_text()).remarks == ()
+
+
+def test_the_skill_is_written_to_where_coding_agents_look(tmp_path: Path) -> None:
+    for _ in range(2):
+        assert run(["skills", "export", str(tmp_path / ".claude/skills")]) == 0
+    written = tmp_path / ".claude/skills/lemming-organisations/SKILL.md"
+    assert written.read_text() == SKILL.read_text()

@@ -21,6 +21,7 @@ from lemming.testing import say
 REPOSITORY = Path(__file__).parent.parent
 README = (REPOSITORY / "README.md").read_text()
 DURABILITY = (REPOSITORY / "docs/durability.md").read_text()
+SKILL = (REPOSITORY / "lemming/agent_skill/lemming-organisations/SKILL.md").read_text()
 TUTORIAL = (REPOSITORY / "docs/tutorial.md").read_text()
 ANSWERS = [
     {"agent": "agency", "reply": say("A choir visited three villages.", kind="report")},
@@ -119,6 +120,14 @@ def test_the_demonstration_of_what_survives_comes_to_the_very_bytes(scripted: Pa
     assert root in ran.stdout
     (tree,) = re.findall(r"^    (entry .*?)\n\n", DURABILITY, re.MULTILINE | re.DOTALL)
     assert re.sub(r"^    ", "", tree, flags=re.MULTILINE) in ran.stdout
+
+
+def test_what_the_skill_for_coding_agents_types_works_and_is_in_order(scripted: Path) -> None:
+    (block,) = blocks_of(SKILL)
+    ran = paste(block.replace("lemming validate", "lemming validate --json"), scripted)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert '"type":"problem"' not in ran.stdout
+    assert "Two sentences about the new pier" in ran.stdout
 
 
 @pytest.mark.crash

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -9,11 +10,14 @@ import typer
 from lemming.commands.failures import tell_problem
 from lemming.commands.options import AsJson, noun
 from lemming.commands.org import find_org
-from lemming.commands.screen import one_line, show_json, show_table, show_text, tell
+from lemming.commands.screen import one_line, show, show_json, show_table, show_text, tell
 from lemming.errors import UsageError
+from lemming.files import fs
 from lemming.files.jsontext import nearest
 from lemming.inspect.skills import SkillNow, further_files, skills_now
 from lemming.organisation import Organisation
+
+OWN_SKILL = Path(__file__).parents[1] / "agent_skill/lemming-organisations/SKILL.md"
 
 app = noun("See the skills that agents may look up: docs/skills.md.")
 
@@ -79,6 +83,33 @@ def show_skill(
     show_text(f"{skill.description}\n\n{skill.body.rstrip()}")
     if files := further_files(base, skill):
         tell(f"files: {', '.join(files)}")
+
+
+@app.command("export")
+def export_skill(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR", help="Where your coding agent looks for skills, such as .claude/skills."
+        ),
+    ] = Path(".agents/skills"),
+    as_json: AsJson = False,
+) -> None:
+    """Write the skill that teaches coding agents to build organisations. A copy that is there is replaced.
+
+    \b
+    Examples:
+      lemming skills export
+      lemming skills export ~/.claude/skills
+    """
+    target = folder.expanduser().absolute()
+    fs.make_root(target)
+    fs.publish(target, OWN_SKILL.relative_to(OWN_SKILL.parents[1]).as_posix(), OWN_SKILL.read_bytes())
+    written = target / OWN_SKILL.parent.name / OWN_SKILL.name
+    if as_json:
+        show_json("skill_written", {"file": str(written)})
+    else:
+        show(str(written))
 
 
 def _named(base: Organisation, name: str) -> SkillNow:
