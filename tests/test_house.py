@@ -80,6 +80,7 @@ SDKS: dict[str, str | set[str]] = {
     "distributed": "llm/cluster.py",
     "httpx": "llm/backends/ollama.py",
     "httpx2": {"llm/backends/openai.py", "mcp/http.py", "toolbox/fetching.py", "telemetry/post.py"},
+    "inspect_ai": "evals/inspect.py",
     "jsonschema": "answer_schema.py",
     "bs4": "toolbox/document_reader.py",
     "mammoth": "toolbox/document_reader.py",

@@ -43,6 +43,9 @@ class Arm:
     model: str = ""
 
 
+NO_ARM = Arm()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Manner:
     """How the runs are made. `keep`: where the folders of failing runs stay; None: they are removed.
@@ -81,21 +84,37 @@ def arms_of(words: Sequence[str], models: Sequence[str], settings: Sequence[str]
 def run_suite(base: OrgPath, names: Sequence[str], arms: Sequence[Arm], manner: Manner) -> Iterator[Result]:
     """Run cases and yield the result of each run as it comes; every case is read before the first is run.
 
-    Raises `ConfigError` for a case that is not sound, and `NotTrusted`. What else goes wrong is the result.
+    Raises as `run_of`, and `ConfigError` for a case that is not sound.
     """
     cases = {name: load_case(base, name).value for name in names}
     kept = {name: Kept(base, name) for name in names}
     for (name, case), arm in product(cases.items(), arms):
         for repeat in range(manner.repeat or case.repeat):
-            answering = Answering(
-                base, name, case, kept[name], manner.budget, repeat, manner.records, manner.makes_calls
-            )
-            with _folder(manner.keep, name, arm, repeat) as folder:
-                result = _run(base, folder, arm, answering, manner.agree)
-                kept_at = str(folder) if manner.keep and not result.passed else ""
-                yield replace(result, folder=kept_at)
-                if manner.keep and result.passed:
-                    fs.remove_tree(folder.parent, folder.name)
+            yield run_of(base, name, case, kept[name], arm=arm, repeat=repeat, manner=manner)
+
+
+def run_of(
+    base: OrgPath, name: str, case: Case, kept: Kept, *, manner: Manner, arm: Arm = NO_ARM, repeat: int = 0
+) -> Result:
+    """Run a case once and return what came of it; what goes wrong is the result. Raises `NotTrusted`.
+
+    `repeat` is the number of the run, from 0: each has answers of its own.
+    """
+    answering = Answering(
+        base,
+        name,
+        case,
+        kept,
+        manner.budget,
+        repeat=repeat,
+        records=manner.records,
+        makes_calls=manner.makes_calls,
+    )
+    with _folder(manner.keep, name, arm, repeat) as folder:
+        result = _run(base, folder, arm, answering, manner.agree)
+        if manner.keep and result.passed:
+            fs.remove_tree(folder.parent, folder.name)
+        return replace(result, folder=str(folder) if manner.keep and not result.passed else "")
 
 
 @contextlib.contextmanager
