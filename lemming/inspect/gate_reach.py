@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
@@ -16,11 +15,11 @@ from lemming.config import Config
 from lemming.gates.foresee import Foreseen, foreseen, outcomes
 from lemming.gates.gate import At, Rule
 from lemming.inspect.checks import why_no_tools
+from lemming.inspect.telling import Telling
 from lemming.mcp.settings import mcp_config, servers_named
 from lemming.org_blocks import Trust
 from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
-from lemming.tick.dependencies import Touch, overlap, touch_of
 from lemming.tick.gated_calls import PLANNED_CLASSES, rules_for
 from lemming.tick.plan import channels_in, people_in, takes_turns
 from lemming.tools import EngineTool, Tool
@@ -29,7 +28,6 @@ from lemming.trust.authors import Authors
 
 Json = dict[str, Any]
 HIRES = "create_agent"
-_PATTERN = "*"
 
 
 class Way(NamedTuple):
@@ -146,7 +144,7 @@ class Reaching:
             tracks_trust=self.tracks_trust,
             strangers=self.ways[name],
             tools=[self._said(agent, tool, words) for tool in tools],
-            writes=self._written(agent),
+            writes=self._telling.places_of(name),
             hosts=settings.http.hosts if any(it.startswith("http_") for it in in_reach) else (),
             servers=servers,
             readers=[*self._readers(agent, words)],
@@ -169,11 +167,11 @@ class Reaching:
         goes_on = True
         while goes_on:
             goes_on = False
-            for author, reader, how in self._edges:
+            for author, reader, place in self._telling.all:
                 for word in sorted({way.word for way in found[author]}):
                     known = found[reader]
                     if not any((way.word, way.source) == (word, author) for way in known):
-                        new = [*self._seen(self._turns[reader], Way(word, author, how))]
+                        new = [*self._seen(self._turns[reader], Way(word, author, _how(place)))]
                         goes_on = goes_on or bool(new)
                         known += new
         return {name: found.get(name, []) for name in self._survey.agents}
@@ -192,26 +190,8 @@ class Reaching:
         return [*mcp_config(self._org).servers] if named else []
 
     @cached_property
-    def _edges(self) -> list[tuple[str, str, str]]:
-        """The pairs of agents of which the first could tell the second something, and how."""
-        found = []
-        for author in self._turns.values():
-            for reader in self._turns.values():
-                if author is not reader and (how := self._how(author, reader)):
-                    found.append((author.name, reader.name, how))
-        return found
-
-    def _how(self, author: Agent, reader: Agent) -> str:
-        if reader.may_read(author.name):
-            return "reads its entries"
-        written, read = self._touches[author.name].writes, self._touches[reader.name].reads
-        shared = next((mine for mine in read for his in written if _is_one(mine, his)), None)
-        return f"reads {self._shown(shared)}, which it may write" if shared is not None else ""
-
-    @cached_property
-    def _touches(self) -> dict[str, Touch]:
-        settings, toolset = self._config.org, self._toolset
-        return {name: touch_of(it, settings, toolset, self._org) for name, it in self._turns.items()}
+    def _telling(self) -> Telling:
+        return Telling(self._org, self._config.org, self._turns, self._toolset)
 
     def _tools(self, agent: Agent) -> list[Tool]:
         if not takes_turns(agent, self._config) or why_no_tools(agent, self._config):
@@ -228,7 +208,7 @@ class Reaching:
             is_channel = name in self._channels
             words = self._words_of_channel(name) if is_channel else [self._authors.of_author(name)]
             for word in dict.fromkeys(words):
-                found += self._seen(agent, Way(word, name, "reads its entries"), channel=is_channel)
+                found += self._seen(agent, Way(word, name, _how("")), channel=is_channel)
         for tool in self._tools(agent):
             if self._is_less(word := self._authors.of_tool(tool.name), agent):
                 found.append(Way(word, tool.name, "reads its results"))
@@ -278,18 +258,6 @@ class Reaching:
         }
         return ToolReach(tool.name, tool.tool_class, said)
 
-    def _written(self, agent: Agent) -> list[str]:
-        """Return where an agent's tools may write."""
-        if agent.name not in self._turns:
-            return []
-        places = self._touches[agent.name].writes
-        return [self._shown(place) for place in places if _PATTERN not in place]
-
-    def _shown(self, place: Sequence[str]) -> str:
-        home = Path(self._org.base).resolve()
-        path = Path("/", *place)
-        return str(path.relative_to(home)) if path.is_relative_to(home) and path != home else str(path)
-
     def _readers(self, agent: Agent, words: Sequence[str]) -> Iterator[Target]:
         people = people_in(self._survey, self._config)
         for name, other in sorted(self._survey.agents.items()):
@@ -303,7 +271,7 @@ class Reaching:
         known, queue = {agent.name}, [agent.name]
         while queue:
             author = queue.pop(0)
-            for source, reader, how in self._edges:
+            for source, reader, place in self._telling.all:
                 if source != author or reader in known:
                     continue
                 known.add(reader)
@@ -313,12 +281,11 @@ class Reaching:
                 bears = list(dict.fromkeys([self._authors.order.lowest([own, word]) for word in words]))
                 tools = [self._said(other, tool, bears) for tool in self._tools(other)]
                 channels = [name for name in self._channels if self._survey.agents[name].may_read(reader)]
-                yield Through(reader, author, how, tools, channels)
+                yield Through(reader, author, _how(place), tools, channels)
 
 
-def _is_one(place: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether two places may be the same file; that of all resumes is nobody's in particular."""
-    return _PATTERN not in place and _PATTERN not in other and overlap((*place,), (*other,))
+def _how(place: str) -> str:
+    return f"reads {place}, which it may write" if place else "reads its entries"
 
 
 def _plain(said: Iterable[Foreseen]) -> list[Json]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from lemming import paths
-from lemming.access.grants import granted_places
 from lemming.agents import Agent, survey_agents
 from lemming.config import ORG_FILE, Config
 from lemming.errors import Problem
 from lemming.gates.gate import Gate
+from lemming.inspect.telling import Telling, Tells
 from lemming.org_blocks import TRUST_OF_TOOLS, TRUST_ORDER
 from lemming.organisation import Organisation, OrgPath
 from lemming.patterns import is_among
@@ -70,10 +70,14 @@ def _ways_from_others(
     """Return the agents whom words from outside reach through a channel or other agents, each with a way."""
     ways = {name: way for name, agent in agents.items() if (way := _from_channel(org, config, agent))}
     hearing = [name for name in agents if name in ways or bring[name]]
+    if not hearing:
+        return {}
+    telling = Telling(org, config.org, agents, toolset_of(config.org, org))
     for author in hearing:  # grows as it goes
-        for name, agent in agents.items():
-            if name not in (author, *ways) and (way := _from_agent(agent, agents[author])):
-                ways[name] = f"{way}, and {ways.get(author) or _shown(author, bring[author])}"
+        for tells in telling.by(author):
+            name = tells.reader
+            if name not in ways:
+                ways[name] = f"{_said(tells)}, and {ways.get(author) or _shown(author, bring[author])}"
                 hearing += [name] if name not in hearing else []
     return ways
 
@@ -97,18 +101,10 @@ def _tools_of_strangers(config: Config) -> list[str]:
     return [pattern for pattern, word in words.items() if word == lowest]
 
 
-def _from_agent(reader: Agent, author: Agent) -> str:
-    if reader.may_read(author.name):
-        return f"{reader.name} reads {author.name}"
-    read, written = granted_places(reader, "read"), granted_places(author, "write")
-    for folder in read:
-        if any(_overlap(folder, other) for other in written):
-            return f"{reader.name} may read files that {author.name} writes"
-    return ""
-
-
-def _overlap(one: str, other: str) -> bool:
-    return f"{one}/".startswith(f"{other}/") or f"{other}/".startswith(f"{one}/")
+def _said(tells: Tells) -> str:
+    if tells.place:
+        return f"{tells.reader} reads {tells.place}, which {tells.author} may write"
+    return f"{tells.reader} reads {tells.author}"
 
 
 def _acts(tool: Tool) -> bool:

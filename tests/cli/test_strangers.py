@@ -42,7 +42,7 @@ def test_an_agent_that_reads_a_channel_and_may_run_commands_is_named(base: Path,
 def test_the_way_through_other_agents_is_told(base: Path, lemming: Lemming) -> None:
     org(
         base,
-        agent("ada", reads=("desk",), access={"allow_write": ["./shared/notes"]}),
+        agent("ada", "file_write", reads=("desk",), access={"allow_write": ["./shared/notes"]}),
         agent("bob", reads=("ada",)),
         agent(
             "cyd",
@@ -51,14 +51,15 @@ def test_the_way_through_other_agents_is_told(base: Path, lemming: Lemming) -> N
             reads=("bob",),
             gates=[{"at": "call", "tool": "shell", "then": "ask"}],
         ),
-        agent("dan", "shell", access={"allow_read": ["./shared"]}),
-        agent("eve", "shell", access={"allow_read": ["./shared/other"]}),
+        agent("dan", "shell", "file_read", access={"allow_read": ["./shared"]}),
+        agent("eve", "shell", "file_read", access={"allow_read": ["./shared/other"]}),
+        agent("fay", reads=("desk",), access={"allow_write": ["./shared/other"]}),  # no tool writes there
     )
     assert warnings(lemming) == [
         "strangers may have cyd call http_post (send): cyd reads bob, and bob reads ada, and ada reads "
         "desk, a channel, and no gate asks or blocks",
-        "strangers may have dan call shell (execute): dan may read files that ada writes, and ada reads "
-        "desk, a channel, and no gate asks or blocks",
+        "strangers may have dan call shell (execute): dan reads shared/notes, which ada may write, and ada "
+        "reads desk, a channel, and no gate asks or blocks",
     ]
 
 

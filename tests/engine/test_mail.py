@@ -178,7 +178,7 @@ def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: 
     assert [entry.id for entry in box.unread] == [gone.id]
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), there=files, rule=rules)
 def test_a_turn_is_shown_what_the_plain_model_shows(
     data: st.DataObject, there: list[Written], rule: Rules

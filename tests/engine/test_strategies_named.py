@@ -139,7 +139,7 @@ def test_a_command_judges_what_it_is_given_as_its_input(base: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "options", "blocks", "remark"),
     [
-        ([{"contains": "Judge", "error": "Unavailable"}, DRAFT], {}, {}, "the script says so"),
+        ([{"contains": "Judge", "error": "RequestRejected"}, DRAFT], {}, {}, "the script says so"),
         ([{"contains": "Judge", "reply": "hm"}, DRAFT], {}, {}, "the draft left as it was"),
         ([DRAFT], {}, {"credits": {"max_credits": 1}}, "out of credits"),
         ([DRAFT], {"command": ["true"]}, {"permissions": {"tools": []}}, "the critic could not run"),
@@ -295,7 +295,7 @@ def test_polling_that_gives_something_else_goes_on(base: Path) -> None:
         ("step_limit", [{"reply": say("again", tool_calls=[LIST])}], {"max_steps": 2}),
         ("deadline", [{"reply": say("again", tool_calls=[LIST])}], {"deadline_s": 1e-9}),
         ("bad_reply", [{"reply": "no contract"}], {}),
-        ("no_answer", [{"error": "Unavailable"}], {}),
+        ("no_answer", [{"error": "RequestRejected"}], {}),
     ],
 )
 def test_each_strategy_comes_to_each_end_and_replay_agrees(
