@@ -69,6 +69,8 @@ def events(
             latest, told = tick, len(reading.records)
             if stop.is_set():
                 break
+        if latest < 0 and not follow:
+            tell("no tick has been run here")
 
 
 def _show(event: Event, tick: int, wanted: frozenset[str], agent: str | None) -> None:

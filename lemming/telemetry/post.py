@@ -132,9 +132,10 @@ class Collector:
         return float(min(self._first_pause_s * 2.0 ** (state.attempt_number - 1), LONGEST_PAUSE_S))
 
     def _say_that_it_is_down(self, state: RetryCallState) -> None:
-        if not self._is_down and state.outcome:
+        error = state.outcome.exception() if state.outcome else None
+        if not self._is_down and isinstance(error, NotSent):
             self._is_down = True
-            self._tell(f"{state.outcome.exception()}; it is asked again")
+            self._tell(f"{error.message}; it is asked again")
 
     @property
     def _shown(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -37,23 +38,32 @@ def readings(
     With `stop`, wait for those that are not there yet, until it is set: a tick under way comes again each
     time that its journal has grown. Raises `CorruptState` for a journal that is damaged.
     """
-    latest, known, reading = span.first - 1, Stamp(), JournalContents([])
+    latest, known, reading = span.first - 1, PACKED, JournalContents([])
     prompts = prompts_in(org)
-    is_first_look = True
     while True:
-        for tick in journal_ticks(org, with_sealed=is_first_look):
+        took_s = 0.0
+        for tick in _ticks_from(org, latest):
             stamp = _stamp(org, tick)
-            if tick < latest or tick not in span or (tick == latest and stamp == known):
+            is_known = stamp == known or (stamp == PACKED and is_over(reading))
+            if tick < latest or tick not in span or (tick == latest and is_known):
                 continue
+            began = time.monotonic()
             latest, known, reading = tick, stamp, reading_of(org, tick, prompts=prompts)
+            took_s += time.monotonic() - began
             yield tick, reading
-        is_first_look = False
         is_at_end = span.last is not None and latest >= span.last and is_over(reading)
-        if stop is None or is_at_end or stop.wait(LOOK_S):
+        # The journal of a large tick takes a while to read: most of the time is left to the engine.
+        if stop is None or is_at_end or stop.wait(max(LOOK_S, 3 * took_s)):
             return
         newest = newest_journals(org, 1)
         if newest and newest[0] < latest:  # brought back by `lemming rewind`: its ticks are run anew
-            latest, known = newest[0], Stamp()
+            latest, known, reading = newest[0], PACKED, JournalContents([])
+
+
+def _ticks_from(org: Organisation, first: int) -> list[int]:
+    """Return the ticks that have a journal, those that are packed only where one from `first` on may be."""
+    plain = journal_ticks(org, with_sealed=False)
+    return plain if plain and plain[0] <= first else journal_ticks(org)
 
 
 class Stamp(NamedTuple):
@@ -63,9 +73,13 @@ class Stamp(NamedTuple):
     size_bytes: int = 0
 
 
+PACKED = Stamp()
+"""That of a journal which is no file of its own any more, and grows no more."""
+
+
 def _stamp(org: Organisation, tick: int) -> Stamp:
     try:
         found = os.stat(org / paths.journal_file(tick))
-    except FileNotFoundError:  # packed: it grows no more
-        return Stamp()
+    except FileNotFoundError:
+        return PACKED
     return Stamp(found.st_ino, found.st_size)

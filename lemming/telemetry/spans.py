@@ -40,6 +40,8 @@ class Spans:
         trace, began = trace_id_of(tick.begin), moment_ms(tick.begin.at)
         root, spans, ended = span_id_of(trace), list[Json](), began
         for turn in tick.turns:
+            if turn.status == "skipped":  # nobody was asked anything
+                continue
             laps = laps_of(tick.records_of(turn.agent), began)
             ended = max(ended, laps.turn.end_ms)
             spans += _Turn(self._sources, turn, tick, laps, trace, root, content=self._content).spans()

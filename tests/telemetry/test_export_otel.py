@@ -14,6 +14,7 @@ from traced import Collector, die_at_an_answer, listening
 
 from lemming.engine import run_once
 from lemming.errors import NotSent, UsageError
+from lemming.journal.sealing import seal_old_journals
 from lemming.organisation import Organisation
 from lemming.telemetry.post import Collector as Client
 from lemming.telemetry.readings import from_now_on, readings
@@ -151,6 +152,17 @@ def test_ticks_come_as_they_are_run_and_one_that_has_grown_comes_again(base: Pat
     assert whole.records[:3] == half.records != whole.records
     stop.set()
     assert list(found) == []
+
+
+def test_ticks_that_are_packed_while_nobody_looks_are_not_missed(base: Path) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    found = readings(Organisation(base), TickSpan(1), stop=threading.Event())
+    assert next(found)[0] == 1
+    for _ in range(2):
+        run_once(base)
+    assert seal_old_journals(base, 200, 0)
+    assert [next(found)[0] for _ in range(2)] == [2, 3]
 
 
 def test_following_ends_with_the_last_tick_that_was_asked_for(org: Path, lemming: Lemming) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,16 @@ def test_ticks_of_one_number_in_two_organisations_are_two_traces(tmp_path: Path)
         run_once(base, clock=clock)
         ids.append({it["traceId"] for it in spans_of(base)})
     assert ids[0].isdisjoint(ids[1])
+
+
+def test_who_was_not_asked_has_no_span(base: Path) -> None:
+    make_org(base, resume("ada"), resume("bob", wake="changed"), resume("cyd", credits={"max_credits": 1}))
+    for _ in range(2):
+        run_once(base)
+    (base / "agents/ada/resume.json").write_text(json.dumps(resume("ada", paused="by me")))
+    run_once(base)
+    asked = [attributes(it)[names.TICK] for it in spans_of(base) if it["name"] == "invoke_agent cyd"]
+    assert asked == ["1"]
 
 
 def test_looking_writes_nothing(traced: Path) -> None:
