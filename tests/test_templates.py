@@ -56,6 +56,33 @@ def test_it_says_that_its_answers_were_written_by_hand_and_gets_a_model_by_one_l
     assert {"gpt", "claude", "llama", "small"} <= models.keys()
 
 
+@pytest.mark.parametrize("template", RECORDED)
+def test_its_eval_comes_out_right_before_it_has_run_and_after(template: str, tmp_path: Path) -> None:
+    base = made(tmp_path, template)
+    assert len(list((base / "evals").glob("*/case.json"))) == 1
+    assert run(["-C", str(base), "eval"]) == 0
+    for _ in range(2):
+        run_once(base)
+    assert run(["-C", str(base), "eval"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("template", "good", "bad"),
+    [
+        ("desk", "72 euros", "some euros"),
+        ("research", "[council-minutes.txt]. Of", ". Of"),
+        ("watch", "remove /var/cache/images", "do something"),
+        ("review", '"tool": "file_write"', '"tool": "file_read"'),
+        ("game", "Bob has won", "Nobody lost"),
+    ],
+)
+def test_its_eval_fails_where_it_should(template: str, good: str, bad: str, tmp_path: Path) -> None:
+    base = made(tmp_path, template)
+    for file in (base / "config").iterdir():
+        file.write_text(file.read_text().replace(good, bad))
+    assert run(["-C", str(base), "eval", "--quiet"]) == 1
+
+
 @pytest.mark.parametrize("template", ["desk", "research", "review", "game"])
 def test_its_files_come_out_the_same_wherever_it_runs(template: str, tmp_path: Path) -> None:
     roots = set()

@@ -52,14 +52,15 @@ def make_copy(
     for writing. Raises `UsageError` for a change that has no effect.
     """
     start = Organisation.at(start_of(base, name, case))
-    if case.at is not None:
+    at = case.at if case.at or journal_ticks(start) else None  # before its first tick it is as it was then
+    if at is not None:
         past = past_states(start)
-        fork(past, past.state(str(case.at)), folder, [])
+        fork(past, past.state(str(at)), folder, [])
     fs.make_root(folder)
     for relative in _files_of(start.base):
-        if not (folder / relative).exists() and (case.at is None or not _is_of_a_tick(relative)):
+        if not (folder / relative).exists() and (at is None or not _is_of_a_tick(relative)):
             fs.publish(folder, relative, fs.read_bytes(start.base / relative, LIMIT_BYTES))
-    if case.at is None and (ticks := journal_ticks(start)):
+    if at is None and (ticks := journal_ticks(start)):
         copy_journals(start, folder, until=ticks[-1])
     for file, change in case.set.items():
         _change(folder, file, change)
