@@ -19,7 +19,7 @@ from lemming.files import fs
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import Misfit, about, keyed
 from lemming.files.jsontext import locate, nearest
-from lemming.kinds import MessageKind
+from lemming.kinds import FindingKind, MessageKind
 from lemming.organisation import OrgPath
 from lemming.verification import WhoJudges, judge_named
 
@@ -114,7 +114,7 @@ class CostWanted:
 class FindingWanted:
     """What `lemming findings` says after the last tick: by default nothing."""
 
-    kind: str = field(default="", metadata=about("Which kind of finding; empty: any."))
+    kind: FindingKind | None = field(default=None, metadata=about("Which kind of finding; null: any."))
     agent: str = field(default="", metadata=about("About whom; empty: anybody."))
     when: Condition | None = field(default=None, metadata=about("A condition on the finding as JSON."))
     at_least: int = field(default=0, metadata=about("How many there must be.", ge=0))

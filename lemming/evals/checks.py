@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from lemming import when
@@ -25,6 +24,7 @@ from lemming.evals.judging import judge
 from lemming.evals.run import Ran
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.findings.find import findings_of
 from lemming.inspect.requests import requests_now
 from lemming.messages import OutboxEntry
 from lemming.service.command import run_command
@@ -153,11 +153,10 @@ def _cost(wanted: CostWanted, ran: Ran) -> Verdict:
 
 
 def _findings(wanted: FindingWanted, ran: Ran) -> Verdict:
-    findings_of = import_module("lemming.findings.find").findings_of
     found = [
         finding
         for finding in findings_of(ran.org, first=ran.first, last=ran.last)
-        if wanted.kind in ("", finding.kind)
+        if wanted.kind in (None, finding.kind)
         and (not wanted.agent or wanted.agent in finding.agents)
         and (wanted.when is None or when.holds(wanted.when, finding.as_json()))
     ]

@@ -104,6 +104,17 @@ def test_an_expectation_is_met_by_this_and_not_by_that(told: Path, met: Json, no
     assert len(outcome(told, met, not_met, send=[{"text": "ferry?"}])) == 1
 
 
+def test_findings_are_those_of_the_ticks_of_the_case(base: Path) -> None:
+    org = scripted(base, *[say("the same")] * 4, say("one"), say("two"), say("three"))
+    none, of_bob = {"findings": {}}, {"findings": {"agent": "bob"}}
+    some, too_many = {"findings": {"kind": "repeats", "at_least": 1}}, {"findings": {"at_least": 9}}
+    (first, second) = outcome(org, none, of_bob, some, too_many, ticks=4)
+    assert first.startswith("repeats: ada")
+    assert second == first
+    run(["-C", str(org), "run-forever", "--max-ticks", "4", "--interval", "0", "-q"])
+    assert outcome(org, none, ticks=3) == []
+
+
 @pytest.mark.parametrize(
     ("reply", "wanted", "said"),
     [

@@ -14,7 +14,7 @@ PAGE = (REPOSITORY / "docs/evals.md").read_text()
 
 def test_the_block_to_paste_comes_to_what_the_page_shows(tmp_path: Path) -> None:
     (block,) = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
-    shown = re.findall(r"(?:^    .*\n)+", PAGE, re.MULTILINE)[0]
+    shown = re.findall(r"(?:^    .*\n)+", PAGE.partition(block)[2], re.MULTILINE)[0]
     lemming = f'lemming() {{ "{sys.executable}" -m lemming "$@"; }}\n'
     ran = subprocess.run(
         ["bash", "-e", "-c", lemming + block],
