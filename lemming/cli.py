@@ -82,6 +82,8 @@ COMMANDS = {
         "show": "Show what a tick changed.",
         "diff": "Show how the files differ between two ticks.",
         "fork": "Make an organisation that goes on from a tick of this one.",
+        "rehearse": "Run recorded ticks again with a change: what would be different.",
+        "compare": "Show what differs between two organisations.",
         "rewind": "Bring this organisation back to a tick.",
         "bisect": "Find the first tick whose files make a command fail.",
     },

@@ -148,6 +148,7 @@ NOT_WRITING = {
     ("history/git.py", "tempfile.TemporaryDirectory"): "where git looks without changing anything",
     ("history/bisect.py", "tempfile.TemporaryDirectory"): "where an earlier state is tried",
     ("evals/suite.py", "tempfile.TemporaryDirectory"): "where a case runs, in a copy",
+    ("commands/rehearse.py", "tempfile.TemporaryDirectory"): "where a fork is that nobody keeps",
 }
 CHANGES_THE_DISK = {
     "os": {

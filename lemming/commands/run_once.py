@@ -48,9 +48,9 @@ def run_once(
     """
     base = find_org(ctx)
     if dry_run:
-        from lemming.commands.rehearsal import rehearse
+        from lemming.commands.dry_run import show_next_tick
 
-        rehearse(base, as_json=as_json)
+        show_next_tick(base, as_json=as_json)
         return
     if not trust:
         require_agreement(base, can_ask=not as_json)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from lemming.config import KINDS
 from lemming.errors import Problem, UsageError
 from lemming.files import fs
 from lemming.files.documents import unknown_keys
-from lemming.files.jsontext import JsonProblem, parse, pretty
+from lemming.files.jsontext import JsonProblem, nearest, parse, pretty
 from lemming.history.read import PastStates, State
 from lemming.journal.copy import copy_journals
 from lemming.tick.counter import persist_tick
@@ -56,10 +57,7 @@ def fork(past: PastStates, state: State, folder: Path, settings: list[Setting]) 
     anything is written when the folder is not empty or a setting does not fit.
     """
     _require_free(past.base, folder)
-    changed: dict[str, bytes] = {}
-    for setting in settings:
-        raw = changed.get(setting.file) or past.read_file(state.commit, setting.file)
-        changed[setting.file] = with_setting(raw, setting)
+    changed = files_with(settings, lambda file: past.read_file(state.commit, file))
     fs.make_root(folder)
     past.check_out(state.commit, folder)
     for file, content in changed.items():
@@ -68,6 +66,18 @@ def fork(past: PastStates, state: State, folder: Path, settings: list[Setting]) 
         copy_journals(past.base, folder, until=state.tick)
     persist_tick(folder, state.tick + 1)
     return list(changed)
+
+
+def files_with(settings: Iterable[Setting], read: Callable[[str], bytes]) -> dict[str, bytes]:
+    """Return the files that settings change, with their new contents; `read` gives the old ones.
+
+    Raises `UsageError` for a setting that does not fit, or that the engine would take no notice of.
+    """
+    changed: dict[str, bytes] = {}
+    for setting in settings:
+        raw = changed.get(setting.file) or read(setting.file)
+        changed[setting.file] = with_setting(raw, setting)
+    return changed
 
 
 def with_setting(raw: bytes, setting: Setting) -> bytes:
@@ -92,9 +102,11 @@ def with_setting(raw: bytes, setting: Setting) -> bytes:
         _inside(holder, last, setting)
         holder[int(last)] = setting.value
     elif isinstance(holder, dict):
+        if _kind_of(setting.file) is None:  # anything may be in it, so that only what is there is meant
+            _inside(holder, last, setting)
         holder[last] = setting.value
     else:
-        raise _no_such_place(setting)
+        raise _no_such_place(holder, last, setting)
     require_effect(setting.file, raw, changed := pretty(plain), said=f"--set {setting.pointer}")
     return changed
 
@@ -104,8 +116,8 @@ def require_effect(file: str, before: bytes, after: bytes, *, said: str) -> None
 
     `said` is how the change was asked for.
     """
-    kind = KINDS.get(file) or (Agent if _RESUME.match(file) else None)
-    if kind is None:  # a memory, or a shared file: anything may be in it
+    kind = _kind_of(file)
+    if kind is None:  # a memory, or a shared file
         return
     known = {problem.pointer for problem in _unknown_keys(before, kind)}
     for problem in _unknown_keys(after, kind):
@@ -118,17 +130,26 @@ def _unknown_keys(raw: bytes, kind: Any) -> list[Problem]:
     return list(unknown_keys(plain, kind)) if isinstance(plain, dict) else []
 
 
+def _kind_of(file: str) -> Any:
+    """Return the type that says which keys a file has; None where anything may be in it."""
+    return KINDS.get(file) or (Agent if _RESUME.match(file) else None)
+
+
 def _inside(holder: Any, part: str, setting: Setting) -> Any:
     if isinstance(holder, dict) and part in holder:
         return holder[part]
     if isinstance(holder, list) and part.isdecimal() and int(part) < len(holder):
         return holder[int(part)]
-    raise _no_such_place(setting)
+    raise _no_such_place(holder, part, setting)
 
 
-def _no_such_place(setting: Setting) -> UsageError:
-    hint = "the object or list that holds the value must be there"
-    return UsageError(f"{setting.file} has no place {setting.pointer}", hint=hint)
+def _no_such_place(holder: Any, part: str, setting: Setting) -> UsageError:
+    """Return the error for a pointer that leads nowhere, with the nearest name that is there."""
+    is_object = isinstance(holder, dict)
+    why = f'there is no "{part}"' if is_object else f"there is no item {part}"
+    hint = nearest(part, [*holder]) if is_object else ""
+    hint = hint or "the object or list that holds the value must be there"
+    return UsageError(f"{setting.file} has no place {setting.pointer}: {why}", hint=hint)
 
 
 def _require_free(base: Path, folder: Path) -> None:

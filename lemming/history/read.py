@@ -114,13 +114,13 @@ class Changes:
 
 
 class PastStates(Protocol):
-    """An organisation's past, whatever tells of it: its history, or its journals alone.
-
-    `remark`: what a person should know of how far it can be believed, if anything.
-    """
+    """An organisation's past, whatever tells of it: its history, or its journals alone."""
 
     base: Path
-    remark: str
+
+    @property
+    def remark(self) -> str:
+        """What a person should know of how far it can be believed; empty: nothing."""
 
     def line(self) -> list[Commit]:
         """Return the commits that led to the present, newest first."""

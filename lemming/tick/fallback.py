@@ -32,10 +32,10 @@ def ask_in_turn(
     failures: list[LemmingError] = []
     for key in (model,) if model else ("", *inputs.agent.model.fallback):
         try:
-            entry = _entry(inputs, config, key)
+            entry = entry_for(inputs, config, key)
             reply = ask(key, entry)
             if reply.key:  # out of a recording, in which another one had answered
-                key, entry = reply.key, _entry(inputs, config, reply.key)
+                key, entry = reply.key, entry_for(inputs, config, reply.key)
             if failures:
                 reply = reply._replace(earlier=(*failures, *reply.earlier))
             return Answered(key, entry, reply)
@@ -48,7 +48,7 @@ def ask_in_turn(
     raise last
 
 
-def _entry(inputs: TurnInputs, config: Config, key: str) -> ModelEntry:
+def entry_for(inputs: TurnInputs, config: Config, key: str) -> ModelEntry:
     """Return what a key stands for; that of a program that judges the turn is no line of a file."""
     if not key:
         return inputs.model

@@ -52,16 +52,17 @@ class PastFiles:
     def __init__(self, base: OrgPath) -> None:
         self.base = base
         self.told = read_files_told(base, despite_damage=True)
-        self.ticks = [tick for tick, told in self.told.ticks.items() if _changed_files(told)]
-        if not self.ticks:
+        over = [tick for tick, told in self.told.ticks.items() if told.is_over]
+        if not over:
             raise UsageError("no tick has been run here", where=str(base), hint="`lemming run-once` runs one")
+        self.first, self.ticks = over[0], [tick for tick in over if _changed_files(self.told.ticks[tick])]
         self.names = [name for name in agent_folders(base) if paths.AGENT_NAME.match(name)]
         self._prompts, self._latest = prompts_in(base), RecordedTick()
 
     @property
     def before_all(self) -> int:
-        """The tick after which there was what the first of them began with."""
-        return self.ticks[0] - 1
+        """The tick after which there was what the first one began with."""
+        return self.first - 1
 
     @cached_property
     def steps(self) -> dict[int, Files]:
@@ -72,7 +73,7 @@ class PastFiles:
         steps: dict[int, Files] = {self.before_all: {}, **{tick: {} for tick in self.ticks}}
         for tick, files in self.arrivals.files.items():
             if tick is not None:
-                at = self.before_all if tick <= self.ticks[0] else self._step_of(tick)
+                at = self.before_all if tick <= self.first else self._step_of(tick)
                 steps[at] |= dict.fromkeys(files, AS_NOW)
         for tick in self.ticks:
             for place, agent in self.told.ticks[tick].changes.items():
@@ -87,7 +88,7 @@ class PastFiles:
 
     def _step_of(self, tick: int) -> int:
         """Return the first tick that changed files, from this one on; the last there is for a later one."""
-        return next((at for at in self.ticks if at >= tick), self.ticks[-1])
+        return next((at for at in self.ticks if at >= tick), max(self.ticks, default=self.before_all))
 
     def after(self, tick: int) -> dict[str, Version]:
         """Return the files as they were after a tick, without ledgers and counter."""
@@ -134,10 +135,8 @@ def read_now(base: OrgPath, place: str) -> bytes | None:
 
 
 def _changed_files(told: TickTold) -> bool:
-    """Return whether a tick is over and its turns wrote anything, as `ticks_with_turns` has it."""
-    return told.is_over and any(
-        report.calls or report.status in ("done", "waiting") for report in told.reports
-    )
+    """Return whether the turns of a tick wrote anything, as `ticks_with_turns` has it."""
+    return any(report.calls or report.status in ("done", "waiting") for report in told.reports)
 
 
 def files_of(base: OrgPath) -> Iterator[str]:

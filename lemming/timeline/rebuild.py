@@ -30,6 +30,8 @@ def rebuild(base: OrgPath, repository: Repository) -> int:
         past = PastFiles(base)
     except UsageError:
         return 0
+    if not past.ticks:
+        return 0
     commits = _commits(past)
     while at_once := b"".join(islice(commits, _TICKS_AT_ONCE)):
         repository.run("fast-import", "--quiet", "--date-format=raw", feed=at_once)
@@ -47,7 +49,7 @@ def _commits(past: PastFiles) -> Iterator[bytes]:
         if tick == past.before_all:
             subject, trailers = f"before tick {tick + 1}: the history begins", {"Before-Tick": tick + 1}
             message, author = message_of(subject, {**trailers, "Rebuilt": "yes"}), BY_HAND
-            at = past.told.ticks[past.ticks[0]].at
+            at = past.told.ticks[past.first].at
         else:
             told = past.told.ticks[tick]
             message, author, at = tick_message(tick, told.reports, Rebuilt="yes"), ENGINE, told.at

@@ -40,10 +40,20 @@ class UnkeptPast:
     Raises `UsageError` where no tick has been run.
     """
 
-    remark = AS_THEY_ARE_NOW
-
     def __init__(self, base: OrgPath) -> None:
         self.base, self.past = Path(base), PastFiles(base)
+        first = self.past.told.ticks[self.past.first]
+        self._had_turns_before = next((name for name in first.states if first.states[name]["status"]), "")
+
+    @property
+    def remark(self) -> str:
+        """What a person should know of how far it can be believed."""
+        if not self._had_turns_before:
+            return AS_THEY_ARE_NOW
+        first = self.past.first
+        return (
+            f"{AS_THEY_ARE_NOW}; files of turns before tick {first} that were written again later are missing"
+        )
 
     def line(self) -> list[Commit]:
         """Return a commit for each tick that changed files, newest first."""
@@ -59,9 +69,10 @@ class UnkeptPast:
     def state_after(self, tick: int) -> State:
         """Return the state after a tick. Raises `UsageError` for one that the journals do not tell of."""
         self._require_run(tick)
-        if tick < self.past.before_all:
-            begins = f"the journals begin with tick {self.past.ticks[0]}"
-            raise UsageError(f"nothing tells how it was after tick {tick}: {begins}", hint="fork from there")
+        first = self.past.first
+        if tick < self.past.before_all or (tick == self.past.before_all and self._had_turns_before):
+            why = f"the journals begin with tick {first}"
+            raise UsageError(f"nothing tells how it was after tick {tick}: {why}", hint=f"from {first} on")
         return State(tick, self._commit_after(tick))
 
     def commit_of(self, tick: int) -> Commit | None:
@@ -77,9 +88,9 @@ class UnkeptPast:
         """Return the newest commit that a history would have after a tick; it has no id."""
         done = max((at for at in self.past.ticks if at <= tick), default=None)
         if done is None:
-            told = self.past.told.ticks[self.past.ticks[0]]
-            subject = f"before tick {self.past.ticks[0]}"
-            message = message_of(subject, {"Before-Tick": self.past.ticks[0]})
+            told = self.past.told.ticks[self.past.first]
+            subject = f"before tick {self.past.first}"
+            message = message_of(subject, {"Before-Tick": self.past.first})
         else:
             told = self.past.told.ticks[done]
             message = tick_message(done, told.reports, Rebuilt="yes")

@@ -27,7 +27,7 @@ LOOKS = [
     "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",
     "models show", "mcp list", "export a2a", "export otel", "export otel --content", "metrics",
     "events", "events --ticks 1..2",
-    "history", "show 1", "diff 1 2", "validate", "validate ada",
+    "history", "show 1", "diff 1 2", "compare . .", "validate", "validate ada",
     "doctor", "verify", "replay", "schema resume", "trust", "run-once --dry-run", "service --print", "repair",
     "prune", "rewind 1", "upgrade", "mcp serve --help", "check",
     "gates list", "gates explain ada shell command=ls", "gates reach ada", "gates standard",
@@ -35,11 +35,11 @@ LOOKS = [
 WAIT = [
     "run-once", "run-forever --max-ticks 1", "serve", "ask ada hello", "tools call trap", "mcp test",
     "tools call file_list", "models test program", "mcp test own", "mcp accept --yes", "mcp serve --write",
-    "chaos --kills 1", "eval first",
+    "chaos --kills 1", "eval first", "rehearse --dry-run",
 ]  # fmt: skip
 NOT_LOOKING = {
     "run-once", "run-forever", "serve", "ask", "chat", "tools call", "models test", "mcp test", "mcp accept",
-    "mcp serve", "chaos", "eval",  # they wait for leave
+    "mcp serve", "chaos", "eval", "rehearse",  # they wait for leave
     "dash",  # answers for the person who clicks
     "init", "restore", "answer", "approve", "deny", "cancel", "pause", "resume", "backup", "send", "vouch",
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",

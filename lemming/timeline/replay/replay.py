@@ -19,7 +19,6 @@ from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.events import Event, TickBegins
 from lemming.files import fs
-from lemming.files.effects import FileEffect
 from lemming.gates.gate import SETTLES, GateVerdict
 from lemming.gates.look import Found, Looked
 from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
@@ -37,6 +36,7 @@ from lemming.tick.snapshot import Snapshot
 from lemming.timeline.record import RecordedTick
 from lemming.timeline.repair.unknown import without_words
 from lemming.timeline.replay.arrivals import Arrivals, find_arrivals
+from lemming.timeline.replay.outside import OUTSIDE, moved_inside
 from lemming.timeline.replay.recording import (
     NOT_REPEATABLE,
     Difference,
@@ -55,9 +55,6 @@ from lemming.turn.named import SHIPPED
 if TYPE_CHECKING:
     from lemming.tick.gated_calls import Asking, CallGates
     from lemming.tick.hold import Held, Holding
-
-OUTSIDE = ".lemming/outside"
-"""Where a replay into a folder puts the files that turns wrote outside their organisation."""
 
 _SHOWN_BYTES = 1 << 20
 
@@ -191,13 +188,13 @@ def _run_again(runtime: Rerun, arrivals: Arrivals, recorded: RecordedTick) -> Re
     arrivals.deliver(runtime.original, runtime.base, recorded.tick)
     if not (runtime.base / paths.TICK_FILE).exists():
         persist_tick(runtime.base, recorded.tick)
-    _say_again(runtime, recorded)
-    lost = _give_up_again(runtime, recorded)
+    say_again(runtime, recorded)
+    lost = give_up_again(runtime, recorded)
     run_opened(runtime, recorded.tick, advance=recorded.end is not None and recorded.end.advanced)
     return Replayed(recorded.tick, len(recorded.ended) - len(lost), lost)
 
 
-def _say_again(runtime: Rerun, recorded: RecordedTick) -> None:
+def say_again(runtime: Runtime, recorded: RecordedTick) -> None:
     """Let agents know what people had found out about their calls before this tick."""
     for name, started in recorded.started.items():
         told, state = started.state["results"], read_state(runtime.org, name)
@@ -205,7 +202,7 @@ def _say_again(runtime: Rerun, recorded: RecordedTick) -> None:
             amend_state(runtime.org, name, replace(state, results=tuple(told)))
 
 
-def _give_up_again(runtime: Rerun, recorded: RecordedTick) -> tuple[str, ...]:
+def give_up_again(runtime: Runtime, recorded: RecordedTick) -> tuple[str, ...]:
     """Write the ends of turns that cannot be repeated into the new journal, as an earlier attempt would."""
     ends = [ended for ended in recorded.ended.values() if ended.report.error in NOT_REPEATABLE]
     if ends:
@@ -333,14 +330,7 @@ class Rerun(Runtime):
         if finished is None:
             raise missing(self.recorded, context.agent.name, f"tool call {index}")
         result = recorded_result(finished)
-        return replace(result, effects=tuple(map(self._moved_inside, result.effects)))
-
-    def _moved_inside(self, effect: FileEffect) -> FileEffect:
-        if not effect.root:
-            return effect
-        root = Path(f"{self.base}/{OUTSIDE}{effect.root}")
-        fs.make_root(root)
-        return effect._replace(root=str(root))
+        return replace(result, effects=tuple(moved_inside(self.base, effect) for effect in result.effects))
 
     def _hear(self, event: Event) -> None:
         tick = self.recorded.tick

@@ -9,7 +9,7 @@ from lemming.inspect.preview import Preview, preview_tick
 from lemming.organisation import OrgPath
 
 
-def rehearse(base: OrgPath, *, as_json: bool) -> None:
+def show_next_tick(base: OrgPath, *, as_json: bool) -> None:
     """Show the next tick: who would fire, in what order, and what each would be sent."""
     preview = preview_tick(base, load_settings(base))
     if as_json:
@@ -17,7 +17,7 @@ def rehearse(base: OrgPath, *, as_json: bool) -> None:
     else:
         _tell_plan(preview)
     for name in preview.plan.order:
-        _rehearse_turn(preview, name, as_json=as_json)
+        _show_turn(preview, name, as_json=as_json)
     if not as_json:
         tell("dry run: no model was asked and nothing was written")
 
@@ -29,7 +29,7 @@ def _tell_plan(preview: Preview) -> None:
         tell(f"  {name}: broken: {one_line(why, 400)}")
 
 
-def _rehearse_turn(preview: Preview, name: str, *, as_json: bool) -> None:
+def _show_turn(preview: Preview, name: str, *, as_json: bool) -> None:
     why = preview.reason_of(name)
     reason = "" if why.takes_turn else why.text
     if as_json:

@@ -1,0 +1,170 @@
+"""`lemming rehearse`: recorded ticks again with a change, and what would have been different."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lemming.commands.options import AsJson, Trust
+from lemming.commands.org import find_org
+from lemming.commands.screen import counted, in_dollars, show, show_cut, show_json, tell
+from lemming.commands.showing_differences import show_entry, show_file
+from lemming.commands.stopping import stop_on_signals
+from lemming.commands.trust import require_agreement
+from lemming.errors import UsageError
+from lemming.history.fork import Setting
+from lemming.rehearsal.again import tally
+from lemming.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
+from lemming.rehearsal.rehearse import rehearse as run_rehearsal
+
+_SPAN = re.compile(r"(\d{1,12})(?:(?:\.\.|-)(\d{1,12}))?\Z")
+
+
+def rehearse(
+    ctx: typer.Context,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="FILE:POINTER=VALUE",
+            help="Change one value of a JSON file in the rehearsal; JSON, else text. May be repeated.",
+        ),
+    ] = None,
+    ticks: Annotated[
+        str | None, typer.Option("--ticks", metavar="A..B", help="Which; all without. One: 7.")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option("--budget", min=0, metavar="USD", help="Make no call by which more could be spent."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Ask nobody: say how many questions would differ, at what cost.")
+    ] = False,
+    tools: Annotated[
+        bool,
+        typer.Option(
+            "--tools", help="Also make calls that reach outside, where the record has none like it."
+        ),
+    ] = False,
+    keep: Annotated[
+        Path | None,
+        typer.Option("--keep", metavar="DIR", help="Keep the fork here; one that was interrupted goes on."),
+    ] = None,
+    trust: Trust = False,
+    as_json: AsJson = False,
+) -> None:
+    """Run recorded ticks again with a change, and show what would have been different, entry by entry.
+
+    It happens in a fork: this organisation is not touched. Resumes and settings are as they are now, with
+    what --set changes; without it, it shows what an edit of a resume since then would have changed. What
+    people and channels wrote comes in the same ticks, and the clock says what it said.
+
+    Answers come from the record where the question is the very same; models are asked only where it differs.
+    Channels send nothing; a tool that reaches outside gets its recorded result where the call is the same,
+    else it is not called.
+
+    Exit status: 0 it went to the end, 1 it was stopped on the way.
+
+    \b
+    Examples:
+      lemming rehearse --set agents/editor/resume.json:/instructions="Be brief." --dry-run
+      lemming rehearse --set agents/editor/resume.json:/model/key=fast --ticks 10..20 --budget 0.50
+      lemming rehearse --keep ../what-if --json | jq -c 'select(.type == "entry_difference") | .diff'
+    """
+    base = find_org(ctx)
+    span = recorded_span(base, span_of(ticks) if ticks else None)
+    wanted = Wanted(
+        first=span.start,
+        last=span.stop - 1,
+        settings=tuple(Setting.parse(text) for text in settings or []),
+        budget=budget,
+        is_dry=dry_run,
+        makes_calls=tools,
+    )
+    if keep is not None and dry_run:
+        raise UsageError("--dry-run keeps nothing", hint="leave out one of --keep and --dry-run")
+    if not trust:
+        require_agreement(base, can_ask=not as_json)
+    with tempfile.TemporaryDirectory(prefix="lemming-rehearsal-") as scratch, stop_on_signals() as switch:
+        folder = Path(scratch, "fork") if keep is None else keep.expanduser().resolve()
+        found = run_rehearsal(base, folder, wanted, stop=switch.stop)
+    _show(found, wanted, as_json=as_json)
+    if keep is not None and not as_json:
+        tell(f"kept in {folder}")
+    if found.stopped_by is not None:
+        raise found.stopped_by
+    if found.last < wanted.last:
+        raise typer.Exit(switch.exit_status)
+
+
+def span_of(text: str) -> range:
+    """Return the ticks that a person means by `7`, `3..9` or `3-9`. Raises `UsageError`.
+
+    >>> span_of("3..9")
+    range(3, 10)
+    """
+    match = _SPAN.match(text)
+    if match is None:
+        raise UsageError(f'"{text[:40]}" is neither a tick nor a span of ticks', hint="write 7, or 3..9")
+    return range(int(match[1]), int(match[2] or match[1]) + 1)
+
+
+def _show(found: Rehearsed, wanted: Wanted, *, as_json: bool) -> None:
+    if as_json:
+        for entry in found.entries:
+            show_json("entry_difference", entry.as_json())
+        show_json("rehearsed", {**found.as_json(), "dry_run": wanted.is_dry})
+        return
+    if found.remark:
+        tell(found.remark)
+    if not wanted.is_dry:
+        _show_differences(found)
+    for line in tally(found.not_made):
+        tell(f"not made: {line}", style="yellow")
+    for tick, agent in found.not_repeated:
+        tell(f"tick {tick}: {agent}: not rehearsed: the engine or the disk ended that turn", style="yellow")
+    (_tell_dry if wanted.is_dry else _tell_spent)(found)
+
+
+def _show_differences(found: Rehearsed) -> None:
+    for entry in found.entries:
+        show_entry(entry)
+    for end in found.ends:
+        show_cut(f"tick {end.tick}  {end.agent}  ended {end.before or '(no turn)'}", "bold")
+        show_cut(f"  now: {end.after or '(no turn)'}")
+    for file in found.files:
+        show_file(file)
+    if found.last >= found.first and not (found.entries or found.ends or found.files):
+        show("nothing would have been different")
+
+
+def _tell_spent(found: Rehearsed) -> None:
+    spent = found.spending
+    if found.last < found.first:
+        tell(f"stopped in tick {found.first}")
+        return
+    changes = [entry.change for entry in found.entries]
+    told = ", ".join(
+        f"{changes.count(word)} {word}" for word in ("changed", "new", "gone") if word in changes
+    )
+    tell(f"ticks {found.first} to {found.last}: entries: {told or 'none differs'}")
+    answers = counted(found.reused, "answer")
+    dollars = float(spent.dollars) if spent.calls > spent.unpriced else None
+    price = in_dollars(dollars, calls=spent.calls, unpriced=spent.unpriced)
+    tell(f"{answers} from the record, {counted(spent.calls, 'call')} made: {price}")
+
+
+def _tell_dry(found: Rehearsed) -> None:
+    asked = len(found.asked)
+    of_all = f"{asked} of {asked + found.reused} questions"
+    tell(f"ticks {found.first} to {found.last}: at least {of_all} would differ")
+    for number, spending in ((asked, found.spending), (asked + found.reused, found.whole)):
+        price = float(spending.at_most) if spending.calls > spending.unpriced else None
+        dollars = in_dollars(price, calls=spending.calls, unpriced=spending.unpriced)
+        what = "they cost" if spending is found.spending else f"all {number}, should all differ then,"
+        tell(f"{what} at most {dollars}")
+    tell("dry run: no model was asked")

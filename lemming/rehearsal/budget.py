@@ -1,0 +1,62 @@
+"""What a rehearsal pays: reserved before each call at its worst, and counted once it is answered."""
+
+from __future__ import annotations
+
+import threading
+from decimal import Decimal
+
+from lemming.llm.worst import exact, most_tokens_in, worst_of
+from lemming.models import ModelEntry
+from lemming.providers import Request
+
+
+class Spending:
+    """Dollars that calls have cost, at most `limit` (None: any number). Safe to use from many threads.
+
+    `unpriced`: calls of which no price is known. `at_most`: what all calls could have cost.
+    """
+
+    def __init__(self, limit: float | None = None) -> None:
+        self.limit = None if limit is None else exact(limit)
+        self.calls, self.unpriced = 0, 0
+        self.credits, self.dollars, self.at_most = 0.0, Decimal(0), Decimal(0)
+        self._reserved = Decimal(0)
+        self._lock = threading.Lock()
+
+    def reserve(self, entry: ModelEntry, request: Request) -> str:
+        """Keep back what a call can cost at most; return why it may not be made, or an empty string."""
+        worst = self._worst(entry, request)
+        with self._lock:
+            if self.limit is not None and (why := self._why_not(entry, worst)):
+                return why
+            self._note(worst)
+            self._reserved += worst or 0
+        return ""
+
+    def _why_not(self, entry: ModelEntry, worst: Decimal | None) -> str:
+        if worst is None:
+            name = entry.model or entry.provider
+            return f"no price is known for {name}, so no budget can be kept; config/models.json can say one"
+        if self.dollars + self._reserved + worst <= (self.limit or 0):
+            return ""
+        return f"the next call can cost ${worst:.6f}, and ${self.dollars:.6f} of ${self.limit} are spent"
+
+    def settle(self, entry: ModelEntry, request: Request, credits: float, dollars: float | None) -> None:
+        """Count what a call has cost that was reserved."""
+        with self._lock:
+            self._reserved -= self._worst(entry, request) or 0
+            self.credits += credits
+            self.dollars += exact(dollars or 0.0)
+
+    def foresee(self, entry: ModelEntry, request: Request) -> None:
+        """Count a call that is not made."""
+        with self._lock:
+            self._note(self._worst(entry, request))
+
+    def _note(self, worst: Decimal | None) -> None:
+        self.calls += 1
+        self.unpriced += worst is None
+        self.at_most += worst or 0
+
+    def _worst(self, entry: ModelEntry, request: Request) -> Decimal | None:
+        return worst_of(entry, most_tokens_in(request)).dollars

@@ -1,0 +1,87 @@
+"""What was asked in a recorded tick, so that what is asked in its rehearsal can be held against it.
+
+When two questions are the very same: `lemming.rehearsal.answers`.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from lemming.config import Config
+from lemming.errors import ConfigError
+from lemming.journal.records import ModelFailed, ModelReplied
+from lemming.models import ModelEntry
+from lemming.organisation import OrgPath
+from lemming.providers import Message, Request
+from lemming.rehearsal.answers import question_of
+from lemming.tick.fallback import entry_for
+from lemming.tick.questions import question
+from lemming.timeline.record import RecordedTick
+from lemming.timeline.retake import RecordedAnswers, RecordEnds
+from lemming.turn.draft import Draft
+from lemming.turn.images import load_images
+from lemming.turn.inputs import from_record
+from lemming.turn.loop import finish
+from lemming.turn.values import Answer, TurnInputs
+
+
+class RecordedQuestions:
+    """What was asked in a recorded tick, and what was answered. Safe to use from many threads.
+
+    Questions are not in journals: turns are taken again to see them, each when one of it is first asked for.
+    `base`: where images are. `config`: what stands for the models that turns ask beside their agents' own.
+    """
+
+    def __init__(self, recorded: RecordedTick, base: OrgPath, config: Config) -> None:
+        self.recorded, self._base, self._config = recorded, base, config
+        self._asked: dict[str, dict[int, str]] = {}
+        self._lock = threading.Lock()
+
+    def at(self, agent: str, step: int) -> ModelReplied | ModelFailed | None:
+        """Return what was answered to a turn's question number `step`, whatever it was; None: nothing."""
+        return self.recorded.answers.get((agent, step))
+
+    def answer_to(self, entry: ModelEntry, request: Request) -> ModelReplied | ModelFailed | None:
+        """Return what was answered to the very same question at the same place; None when it was another."""
+        with self._lock:
+            if request.agent not in self._asked:
+                self._asked[request.agent] = self._questions_of(request.agent)
+            asked = self._asked[request.agent].get(request.step)
+        is_same = asked is not None and asked == question_of(entry, request)
+        return self.at(request.agent, request.step) if is_same else None
+
+    def _questions_of(self, agent: str) -> dict[int, str]:
+        """Return what names each question of a recorded turn, by its number."""
+        started = self.recorded.started.get(agent)
+        if started is None:
+            return {}
+        inputs = from_record(started, self.recorded.tick)
+        noting = _Noting(self.recorded, inputs, self._base, self._config)
+        with suppress(RecordEnds, ConfigError):  # a turn that was cut off, or of a strategy that is gone
+            finish(Draft(inputs, noting), plugins=tuple(self._config.org.plugins))
+        return noting.asked
+
+
+class _Noting(RecordedAnswers):
+    """The answers of one recorded turn, with a note of what was asked for each."""
+
+    def __init__(self, recorded: RecordedTick, inputs: TurnInputs, base: OrgPath, config: Config) -> None:
+        super().__init__(recorded.records_of(inputs.agent.name))
+        self._inputs, self._base, self._config = inputs, Path(base), config
+        self.asked: dict[int, str] = {}
+
+    def ask(
+        self, call: int, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None
+    ) -> Answer:
+        """Return the recorded answer, and note what names its question."""
+        inputs = self._inputs
+        entry = entry_for(inputs, self._config, model)
+        request = question(inputs, entry, call, messages, schema)
+        if inputs.images and entry.images:
+            images = load_images(inputs.images, inputs.agent, self._base, {})
+            request = request._replace(images=images, images_with=inputs.prompt[-1]["content"])
+        self.asked[call] = question_of(entry, request)
+        return super().ask(call, messages, model, schema)
