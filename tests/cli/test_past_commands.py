@@ -48,7 +48,7 @@ def test_without_a_history_each_command_says_how_to_turn_it_on(
 
 @pytest.mark.parametrize(
     "words",
-    [["show", "1"], ["diff", "1", "now"], ["fork", "--at", "1"]],
+    [["show", "1"], ["diff", "1", "now"], ["fork", "--at", "1", "../fork"]],
     ids=lambda words: words[0],
 )
 def test_without_a_history_the_journals_tell_it_and_the_command_says_so(
