@@ -119,7 +119,7 @@ def keys_in(text: str) -> Iterator[Span]:
             yield from _named(_LABELLED, text)
     if "://" in text and "@" in text:
         yield from _named(_IN_ADDRESS, text)
-    if "=" in text and ";" in text and ("password" in (lower := text.lower()) or "pwd" in lower):
+    if "=" in text and ";" in text and ("password" in (plain := text.casefold()) or "pwd" in plain):
         yield from _named(_IN_CONNECTION, text)
 
 
