@@ -27,7 +27,7 @@ Json = dict[str, Any]
 
 LOOK_S = 1.0
 NEEDS_ALL_ENTRIES = frozenset({"waiting", "feed"})
-NEEDS_OLD_JOURNALS = frozenset({"past", "why"})
+NEEDS_OLD_JOURNALS = frozenset({"past", "why", "findings"})
 
 
 class Lane:

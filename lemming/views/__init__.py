@@ -19,6 +19,7 @@ from lemming.organisation import OrgPath
 
 VIEWS = (
     "header", "waiting", "agents", "feed", "ticks", "tick", "why", "map", "money", "agent", "past",
+    "findings",
 )  # fmt: skip
 """All views by their names, which are those of their modules."""
 

@@ -159,5 +159,6 @@ def _in_short(entry: OutboxEntry) -> Json:
         "kind": entry.kind,
         "tick": entry.tick,
         "id": entry.id,
+        "file": entry.file,
         "at": entry.created_at,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from page_org import HOSTILE, make_desk
 from lemming.dashboard.serving import page_of
 from lemming.engine import run_once
 from lemming.messages import read_outbox_entries
-from lemming.testing import FrozenClock
+from lemming.testing import FrozenClock, make_org, resume, say, write_script
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 BROWSER = shutil.which("chromium-headless-shell") or shutil.which("chromium")
@@ -210,3 +211,27 @@ def test_who_looks_only_has_no_buttons_that_write(browser: Any, org: Path) -> No
     with page_of(org, port=0, is_read_only=True) as address, opened(browser, address, "waiting") as tab:
         tab.wait_for_selector(".card")
         assert tab.locator("main button").count() == 0
+
+
+def test_of_a_thousand_agents_only_those_on_the_screen_are_there(browser: Any, tmp_path: Path) -> None:
+    names = [f"a{number:04}" for number in range(1000)]
+    org = make_org(tmp_path / "many", *(resume(name) for name in names))
+    with page_of(org, port=0) as address, opened(browser, address) as tab:
+        assert tab.locator(".rows li").count() == 50
+        tab.evaluate("scrollTo(0, document.body.scrollHeight)")
+        tab.wait_for_selector(".rows li[aria-posinset='1000']:has-text('a0999')")
+        assert tab.locator(".rows li").count() < 100
+        tab.fill("input[type=search]", "a0500")
+        playwright.expect(tab.locator(".rows li")).to_have_count(1)
+
+
+def test_what_an_agent_does_is_seen_while_it_does_it(browser: Any, org: Path) -> None:
+    slow = {"agent": "desk", "delay_s": 3.0, "reply": say("It took a while.")}
+    write_script(org, [slow, {"reply": say("done")}])
+    with page_of(org, port=0) as address, opened(browser, address) as tab:
+        engine = threading.Thread(target=run_once, args=(org,))
+        engine.start()
+        tab.wait_for_selector(".row:has-text('desk') .pill.working")
+        tab.wait_for_selector(".state.working:has-text('desk at work')")
+        engine.join()
+        tab.wait_for_selector(".row:has-text('desk') .words:has-text('It took a while.')")

@@ -103,7 +103,7 @@ def test_a_broken_agent_is_told_of_and_ends_nothing_else(org: Path, base: Path, 
     shutil.copytree(org, base)
     (base / "agents/ada/resume.json").write_text('{"name": 3\n')
     (base / "agents/bob/turns.jsonl").write_text("not a turn\n")
-    shown = view(base, name)
+    shown = view(base, name, NEEDED.get(name))
     if name == "agents":
         assert [row["state"] for row in shown["rows"]] == ["broken", "broken", "person"]
 
@@ -123,11 +123,11 @@ def test_a_copy_without_its_journals_is_shown(org: Path, base: Path) -> None:
 
 
 def test_an_agent_that_fails_again_and_again_is_told_so(base: Path) -> None:
-    make_org(base, resume("ada"), script=[{"error": "RateLimited"}])
+    make_org(base, resume("ada"), script=[{"error": "AuthenticationFailed"}])
     for _ in range(3):
         run_once(base, clock=FrozenClock())
     row = view(base, "agents")["rows"][0]
-    assert (row["state"], row["error"], row["times"], row["since_tick"]) == ("failing", "RateLimited", 3, 1)
+    assert (row["state"], row["error"], row["times"], row["since_tick"]) == ("failing", "AuthenticationFailed", 3, 1)
 
 
 def test_a_tick_that_was_interrupted_is_told_from_one_that_goes_on(base: Path) -> None:

@@ -12,7 +12,7 @@
     ended: "done", not_due: "not due", nothing_new: "idle", person: "person", channel: "channel",
   };
 
-  function Agents({ value, params }) {
+  function Agents({ value, params, header }) {
     const search = useRef(0);
     const change = (find) => {
       clearTimeout(search.current);
@@ -32,18 +32,19 @@
         value=${params.find || ""} onInput=${(event) => change(event.target.value)} />
         <span class="count" aria-live="polite">${amount(value.total)} ${value.total === 1 ? "agent" : "agents"}</span></div>
       ${value.total ? html`<div class="row heads" aria-hidden="true"><span>Agent</span><span>Now</span><span class="words">Last words</span><span class="next">Next</span><span class="money">Credits</span></div><${Rows} label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${HEIGHT}
-        wanted=${wanted} row=${(each) => html`<${Row} agent=${each} tick=${value.tick} />`} />`
+        wanted=${wanted} row=${(each) => html`<${Row} agent=${each} tick=${value.tick} waiting=${header.waiting} />`} />`
         : html`<${Empty} title="No agents here">${params.find ? "None has this in its name or title." : "lemming agents new NAME makes one."}<//>`}
     </section>`;
   }
 
-  function Row({ agent, tick }) {
+  function Row({ agent, tick, waiting }) {
     const last = agent.last;
+    const text = agent.state === "person" && waiting ? html`<a href=${Lemming.link("waiting")}>${waiting} ${waiting === 1 ? "thing waits" : "things wait"}</a>` : agent.text;
     return html`<article class="row" data-line tabindex="0" onKeyDown=${(event) => open(event, agent.name)}>
       <div class="id"><${Agent} name=${agent.name} /><span class="title">${agent.title}</span></div>
       <div class="doing"><span class="pill ${agent.state}">${STATES[agent.state] || agent.state}</span>
-        <span class="text" title=${agent.text}>${agent.text}${agent.since ? html` · <${Ago} at=${agent.since} since />` : null}</span></div>
-      <blockquote class="words" dir="auto">${last ? html`${last.text || html`<i>${last.kind}</i>`} <small>tick ${last.tick}</small>` : html`<i>nothing said yet</i>`}</blockquote>
+        <span class="text" title=${agent.text}>${text}${agent.since ? html` · <${Ago} at=${agent.since} since />` : null}</span></div>
+      <blockquote class="words" dir="auto">${last ? html`${last.text || html`<i>${last.kind}</i>`} <small><a href=${Lemming.link("why", { target: last.file })} title="why it said that">tick ${last.tick}</a></small>` : html`<i>nothing said yet</i>`}</blockquote>
       <div class="next">${due(agent, tick)}</div>
       <div class="money">${agent.credits == null ? null : html`${amount(agent.credits)}${agent.max_credits == null ? "" : html` <small>of ${amount(agent.max_credits)}</small>`}
         <${Meter} value=${agent.credits} max=${agent.max_credits} label=${`${amount(agent.credits)} of ${amount(agent.max_credits)} credits`} />`}</div>

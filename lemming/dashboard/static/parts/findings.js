@@ -1,0 +1,37 @@
+"use strict";
+// What goes wrong in what the agents do, by rules over files: one card each, with its evidence as links.
+(function () {
+  const { html } = Lemming;
+  const { Agent, Empty, amount } = Lemming.ui;
+
+  function Findings({ value, params }) {
+    const kinds = [...new Set(value.rows.map((each) => each.kind).concat(params.kind || []))];
+    const looked = value.last == null ? "no turn has been taken yet" : `looked at ticks ${value.first} to ${value.last}, ${amount(value.turns)} turns`;
+    return html`<section class="findings">
+      <div class="tools"><select aria-label="kind" value=${params.kind || ""} onChange=${(event) => Lemming.go("findings", { ...params, kind: event.target.value })}>
+          <option value="">all kinds</option>${kinds.map((kind) => html`<option value=${kind}>${value.kinds[kind] ? value.kinds[kind].title : kind}</option>`)}</select>
+        ${params.agent ? html`<a href=${Lemming.link("findings", { kind: params.kind })}>about everybody</a>` : null}
+        <span class="count">${looked}${value.damaged.length ? `; ${value.damaged.length} journals cannot be read` : ""}</span></div>
+      ${value.rows.length ? html`<ol class="cards" aria-label="findings">${value.rows.map((each) => html`<${Card} each=${each} kind=${value.kinds[each.kind]} />`)}</ol>`
+        : html`<${Empty} title="Nothing found">Nobody goes round in circles, drops a request or spends without getting on, as far as files tell.<//>`}
+    </section>`;
+  }
+
+  function Card({ each, kind }) {
+    return html`<li class="card" data-line tabindex="0">
+      <p class="from">${each.agents.map((name) => html`<${Agent} name=${name} />`)}<span class="pill waits" title=${kind ? kind.means : ""}>${kind ? kind.title : each.kind}</span>
+        <span class="when">since <a href=${Lemming.link("tick", { number: each.since_tick })}>tick ${each.since_tick}</a></span></p>
+      <p class="said" dir="auto">${each.text}</p>
+      <p class="note">${each.fix}</p>
+      <p class="evidence">${each.evidence.map((one) => html`<a href=${link(one)}>${one}</a>`)}</p>
+    </li>`;
+  }
+
+  // A turn is named TICK/AGENT; anything else is a file, and it is asked where that came from.
+  function link(evidence) {
+    const turn = evidence.match(/^(\d+)\/([a-z0-9_-]+)$/);
+    return turn ? Lemming.link("tick", { number: turn[1], agent: turn[2] }) : Lemming.link("why", { target: evidence });
+  }
+
+  Lemming.part("findings", { title: "Findings", key: "i", render: Findings });
+})();
