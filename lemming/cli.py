@@ -282,8 +282,8 @@ def _global_options(
 ) -> None:
     """LeMMing: an organisation of AI agents in a folder.
 
-    Start with `lemming init news`. Data goes to standard output, everything else to standard error, and
-    every command takes --json.
+    Start with `lemming init desk --template desk`. Data goes to standard output, everything else to standard
+    error, and every command takes --json.
     """
 
 

@@ -124,7 +124,8 @@ def test_the_demonstration_of_what_survives_comes_to_the_very_bytes(scripted: Pa
 
 def test_what_the_skill_for_coding_agents_types_works_and_is_in_order(scripted: Path) -> None:
     (block,) = blocks_of(SKILL)
-    ran = paste(block.replace("lemming validate", "lemming validate --json"), scripted)
+    block = block.replace("lemming validate", "lemming validate --json")
+    ran = paste(f". .venv/bin/activate\n{block}", scripted)
     assert ran.returncode == 0, ran.stderr[-2000:]
     assert '"type":"problem"' not in ran.stdout
     assert "Two sentences about the new pier" in ran.stdout
