@@ -64,6 +64,16 @@ def test_observers_get_the_same_values(base: Path) -> None:
     assert [type(event) for event in again] == [type(event) for event in kept]
 
 
+def test_a_tick_that_is_told_in_parts_is_told_once(base: Path) -> None:
+    make_org(base, resume("ada"))
+    run_once(base)
+    records = read_journal(base, 1)
+    parts = [
+        event for count in range(len(records)) for event in events_in(1, records[: count + 1], told=count)
+    ]
+    assert parts == list(events_in(1, records))
+
+
 def test_types_and_an_agent_choose(base: Path, lemming: Lemming) -> None:
     make_traced(base)
     run_once(base)
