@@ -30,6 +30,7 @@ COMMANDS = {
     "Look": {
         "dash": "Show it all on a page in the browser, live.",
         "status": "Show where the organisation stands.",
+        "watch": "Show the organisation in one terminal screen, live.",
         "plan": "Show who fires in the coming ticks.",
         "plans": "Show the plans that agents follow, and where each run stands.",
         "calendar": "Show the jobs that come up by the clock.",
@@ -115,7 +116,6 @@ MEANT = {
     "disable": "lemming pause AGENT",
     "start": "lemming run-forever runs tick after tick, until Ctrl-C",
     "stop": "Ctrl-C, or `kill PID`, ends run-forever after the turns under way; lemming status names the PID",
-    "watch": "lemming run-forever tells what happens; lemming status shows where it stands",
     "dashboard": "lemming dash",
     "ui": "lemming dash",
     "web": "lemming dash",

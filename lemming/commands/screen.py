@@ -7,11 +7,12 @@ terminal or hide in it, and secrets.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
@@ -78,6 +79,24 @@ def tell_text(text: str) -> None:
 def tell_on_last_line(text: str = "") -> None:
     """Replace what stands on the last line of a terminal, and stay there; without a text, clear it."""
     _write(f"{_CLEAR_LINE}{_safe(text)}", sys.stderr)
+
+
+@contextlib.contextmanager
+def whole_screen() -> Iterator[Callable[[Sequence[str]], None]]:
+    """Take the whole terminal for a block; what this gives draws lines from its top, cut at its right side.
+
+    What stood there before comes back when the block ends.
+    """
+
+    def draw(lines: Sequence[str]) -> None:
+        drawn = [_safe(line).replace("\n", " ") + "\033[0m\033[K" for line in lines]
+        _write("\033[H" + "\r\n".join(drawn) + "\033[J", sys.stdout)
+
+    _write("\033[?1049h\033[?25l\033[?7l", sys.stdout)  # another screen, no cursor, no wrapping
+    try:
+        yield draw
+    finally:
+        _write("\033[?7h\033[?25h\033[?1049l", sys.stdout)
 
 
 def painted(text: str, style: Style, stream: TextIO | None = None) -> str:

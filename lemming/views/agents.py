@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming import paths
 from lemming.agents import Agent, Survey
 from lemming.config import Config, credits_of, load_config
 from lemming.errors import LemmingError
@@ -127,6 +128,8 @@ class _Look:
 
     def _last(self, name: str) -> Json | None:
         """Return the newest entry of an agent, in short."""
+        if not paths.AGENT_NAME.match(name):  # a folder that poses as one
+            return None
         try:
             index = self._org.own(EntryIndex)
             newest = index.outbox(name).all[-1:]

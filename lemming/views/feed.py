@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lemming import paths
 from lemming.agents import agent_folders, survey_agents
 from lemming.config import load_config
 from lemming.errors import UsageError
@@ -68,7 +69,7 @@ class _Look:
 
     def names(self, agent: str, before: str) -> list[EntryName]:
         """Return the names of all entries, or of one agent's, that are older than `before`, newest first."""
-        folders = agent_folders(self._org)
+        folders = [*filter(paths.AGENT_NAME.match, agent_folders(self._org))]
         if agent and agent not in folders:
             raise UsageError(f'there is no agent "{agent[:80]}"')
         names = [

@@ -26,15 +26,14 @@ CLOCKS_DIFFER_MS = 50
 def tick(org: OrgPath, *, number: int | None = None, agent: str = "", first: int = 0) -> dict[str, Any]:
     """Return a tick (default: the newest) with a row for each of its turns, at most 100 from `first` on.
 
-    With `agent`, `turn` is that agent's turn whole: its prompt, its answers, what its tools gave, its files.
-    Raises `UsageError` where there is no such tick or turn, `CorruptState` for a damaged journal.
+    With `agent`, `turn` is that agent's turn whole: its prompt, its answers, what its tools gave, its files;
+    or `no_turn` says why it took none. Raises `UsageError` where there is no such tick, `CorruptState` for a
+    damaged journal.
     """
     org = Organisation.at(org)
     record = recorded(org, number)
     rows = record.begin.order
     turn = record.turn_of(agent) if agent else None
-    if agent and turn is None:
-        raise UsageError(f'"{agent}" took no turn in tick {record.tick}', hint="the plan says why")
     return {
         **plan_of(record),
         "state": _state(org, record),
@@ -43,7 +42,14 @@ def tick(org: OrgPath, *, number: int | None = None, agent: str = "", first: int
         "timing": timing_of(record, rows[first : first + ROWS_SHOWN]),
         "rows": [_row(record, name) for name in rows[first : first + ROWS_SHOWN]],
         "turn": {**turn_of(turn, record, prompts=True), "contents": _contents(turn)} if turn else None,
+        "no_turn": _no_turn(record, agent) if agent and not turn else "",
     }
+
+
+def _no_turn(record: RecordedTick, agent: str) -> str:
+    plan = record.plan
+    why = plan.skipped.get(agent) or plan.broken.get(agent) or ("not due" if agent in plan.not_due else "")
+    return f"{agent[:80]} took no turn in tick {record.tick}: {why or 'it was not there'}"
 
 
 def recorded(org: OrgPath, number: int | None) -> RecordedTick:

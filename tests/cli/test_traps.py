@@ -21,7 +21,7 @@ from lemming.testing import FrozenClock, make_org, resume, say
 LOOKS = [
     "status", "status --check", "plan", "plan 5", "plan --why ada bob", "plans show", "plans show planner",
     "calendar", "prompt ada", "prompt bob", "inbox ada", "outbox ada", "channels", "tick", "tick 1",
-    "tick 1 --prompts", "why ada", "logs", "logs ada", "cost", "findings", "graph",
+    "tick 1 --prompts", "why ada", "logs", "logs ada", "cost", "findings", "graph", "watch",
     "requests", "waiting", "approvals",
     "agents list", "agents show ada", "memory list ada", "memory get ada key", "credits show", "skills list",
     "skills show pdf", "tools list", "tools show file_read", "tools show trap", "models list",

@@ -141,3 +141,11 @@ def test_a_tick_that_was_interrupted_is_told_from_one_that_goes_on(base: Path) -
         run_once(base, clock=FrozenClock())
     assert view(base, "header")["state"] == "interrupted"
     assert "working" not in [row["state"] for row in view(base, "agents")["rows"]]
+
+
+def test_a_folder_whose_name_is_no_agents_takes_no_view_down(org: Path, tmp_path: Path) -> None:
+    odd = shutil.copytree(org, tmp_path / "org")
+    (odd / "agents/No Agent\x1b[2J").mkdir()
+    (odd / "agents/No Agent\x1b[2J/resume.json").write_text("{}")
+    for name in VIEWS:
+        view(odd, name, NEEDED.get(name))

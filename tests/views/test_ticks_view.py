@@ -141,8 +141,8 @@ def test_answers_of_an_earlier_recording_are_laid_one_after_another(base: Path) 
 
 
 def test_what_is_not_there_is_named(desk: Path, base: Path) -> None:
-    with pytest.raises(UsageError, match="took no turn"):
-        tick(desk, number=1, agent="human")
+    assert tick(desk, number=1, agent="human")["no_turn"].endswith("in tick 1: a person speaks for it")
+    assert tick(desk, number=1, agent="nobody")["no_turn"].endswith("it was not there")
     with pytest.raises(UsageError, match="has not been run"):
         tick(desk, number=99)
     make_org(base)

@@ -26,6 +26,7 @@
       <${Around} number=${number} />
       ${value.rows.length ? html`<${Turns} value=${value} chosen=${chosen} />` : html`<${Empty} title="Nobody took a turn">Nothing was written but the counter.<//>`}
       <${Others} value=${value} />
+      ${value.no_turn ? html`<p class="note">${value.no_turn}</p>` : null}
       <div ref=${detail}>${value.turn ? html`<${Turn} turn=${value.turn} tick=${number} />` : null}</div></section>`;
   }
 

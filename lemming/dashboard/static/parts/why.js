@@ -4,8 +4,10 @@
   const { html } = Lemming;
   const { useState } = Lemming.hooks;
   const { Agent, Empty, Failure, useAction, amount } = Lemming.ui;
+  const ENDS = 10;
 
   function Why({ value, params }) {
+    const [isAll, showAll] = useState(false);
     const target = value.target;
     const by = value.sources.filter((each) => each.by === "person"), other = value.sources.filter((each) => each.by !== "person");
     return html`<section class="why">
@@ -15,8 +17,8 @@
         ${value.unreadable_ticks.length ? html`<p class="wrong">The journals of ticks ${value.unreadable_ticks.join(", ")} cannot be read.</p>` : null}</div>
       <aside class="card"><h3>In the end</h3>
         ${value.sources.length ? html`<p class="note">What people wrote, or nobody's turn is known to have written:</p>` : html`<p class="note">Everything in this tree was written by turns; go further back for what those saw.</p>`}
-        <ul class="list">${[...by, ...other].map((each) => html`<li><${Name} thing=${each} /> <span class="said" dir="auto">${each.text.slice(0, 240)}</span>
-          <small>${each.remark || "written by a person"}; seen by ${each.seen_by} in <a href=${Lemming.link("tick", { number: each.seen_in, agent: each.seen_by })}>tick ${each.seen_in}</a></small></li>`)}</ul>
+        <ul class="list">${[...by, ...other].slice(0, isAll ? undefined : ENDS).map((each) => html`<li><${Name} thing=${each} /> <span class="said" dir="auto">${each.text.slice(0, 240)}</span> <small>${each.remark || "written by a person"}; seen by ${each.seen_by} in <a href=${Lemming.link("tick", { number: each.seen_in, agent: each.seen_by })}>tick ${each.seen_in}</a></small></li>`)}</ul>
+        ${value.sources.length > ENDS && !isAll ? html`<button class="plain" onClick=${() => showAll(true)}>${value.sources.length - ENDS} more</button>` : null}
         ${value.trust ? html`<h4>Trusted less, because of where it came from</h4><ol class="list">${value.trust.map((step) => html`<li><strong>${step.what}</strong>: ${step.trust}${step.because ? `, of ${step.agent}'s turn in tick ${step.tick}, because of ${step.because}` : ""}</li>`)}</ol>` : null}
         <p class="note">This tells what a turn could see and what it wrote. It does not claim that the one caused the other.</p></aside></div></section>`;
   }
@@ -33,7 +35,7 @@
 
   function Name({ thing }) {
     const name = thing.what === "entry" ? "" : thing.name;
-    return html`<span class="kind ${thing.what}">${thing.what}</span>${thing.author ? html` <${Agent} name=${thing.author} />` : null}${name ? html` <code>${name.slice(0, 160)}</code>` : null}`;
+    return html`<span class="kind of-${thing.what}">${thing.what}</span>${thing.author ? html` <${Agent} name=${thing.author} />` : null}${name ? html` <code>${name.slice(0, 160)}</code>` : null}`;
   }
 
   // A thing with the turn behind it. What is told elsewhere, or lies further back, is fetched when asked for.
@@ -46,7 +48,7 @@
       if (told) setDeeper(told.target);
     };
     const place = thing.written_in && { number: thing.written_in.tick, agent: thing.written_in.agent };
-    return html`<li class="thing ${thing.what}" data-line tabindex="0"><p class="from"><${Name} thing=${thing} />
+    return html`<li class="thing" data-line tabindex="0"><p class="from"><${Name} thing=${thing} />
         ${place ? html`<a class="quiet" href=${Lemming.link("tick", place)}>tick ${place.number}</a>` : null}
         ${thing.remark ? html`<span class="trust ${thing.by}">${thing.remark}</span>` : null}${thing.is_new ? null : html`<small>known already</small>`}</p>
       ${thing.text ? html`<p class="said clamp" dir="auto">${thing.text.slice(0, 1200)}${thing.chars > 1200 ? html` <small>… ${amount(thing.chars)} characters</small>` : null}</p>` : null}
@@ -61,8 +63,7 @@
     const [isAll, setAll] = useState(false);
     const ordered = [...turn.saw.filter((seen) => seen.is_new), ...turn.saw.filter((seen) => !seen.is_new)];
     const shown = isAll ? ordered : ordered.slice(0, Math.max(FEW, turn.saw.filter((seen) => seen.is_new).length > 20 ? 20 : FEW));
-    return html`<details class="turn-of" open=${isOpen || undefined}><summary>written by <strong>${turn.agent}</strong> in tick ${turn.tick}, which could see ${turn.saw.length ? html`${turn.saw.length} ${turn.saw.length === 1 ? "thing" : "things"}` : "nothing but its instructions"}
-        <a class="quiet" href=${Lemming.link("tick", { number: turn.tick, agent: turn.agent })}>the turn whole</a></summary>
+    return html`<details class="turn-of" open=${isOpen || undefined}><summary>written by <strong>${turn.agent}</strong> in tick ${turn.tick}, which could see ${turn.saw.length ? html`${turn.saw.length} ${turn.saw.length === 1 ? "thing" : "things"}` : "nothing but its instructions"} <a class="quiet" href=${Lemming.link("tick", { number: turn.tick, agent: turn.agent })}>the turn whole</a></summary>
       <ul class="tree">${shown.map((seen, place) => html`<${Thing} key=${seen.name + place} thing=${seen} isOpen=${isOpen && shown.length < 4} />`)}
         ${ordered.length > shown.length ? html`<li><button class="plain" onClick=${() => setAll(true)}>${ordered.length - shown.length} more that it could see</button></li>` : null}</ul></details>`;
   }
