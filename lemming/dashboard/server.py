@@ -6,7 +6,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming.dashboard.actions import act
 from lemming.dashboard.guard import App, Guard
 from lemming.dashboard.live import Live
 from lemming.errors import LemmingError, UsageError
@@ -67,6 +66,8 @@ class _Page:
             return _failed(UsageError(f"that is no JSON: {error}"))
         if not isinstance(said, dict):
             return _failed(UsageError("that is no JSON object"))
+        from lemming.dashboard.actions import act  # what only those need who change something
+
         name = request.path_params["name"]
         try:
             return _json(await self._live.change(partial(act, name=name, said=said, person=self._person)))

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from lemming.agents import agent_folders, decode_resume
-from lemming.config import load_config
 from lemming.errors import ConfigError, Problem
 from lemming.inspect.checks import problems_of_resume
+from lemming.inspect.looking import settings_to_look_by
 from lemming.organisation import OrgPath
 
 
 def problems_of_text(base: OrgPath, name: str, raw: bytes) -> list[Problem]:
     """Return what `validate` would say of an agent's resume if these bytes stood in its file."""
     try:
-        document, config = decode_resume(name, raw), load_config(base)
+        document, config = decode_resume(name, raw), settings_to_look_by(base)
     except ConfigError as error:
         return [*error.problems]
     found = problems_of_resume(base, document.value, config, agent_folders(base), raw)

@@ -17,6 +17,7 @@ from lemming.config import credits_of, load_config
 from lemming.errors import ConfigError, LemmingError, ToolError, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.inspect.looking import settings_to_look_by
 from lemming.inspect.preview import preview_tick
 from lemming.inspect.resume_text import problems_of_text
 from lemming.journal.ledger import AgentState, read_state
@@ -216,7 +217,7 @@ def _readers(org: Organisation, name: str) -> dict[str, Any]:
 def _prompt(org: Organisation, name: str) -> dict[str, Any]:
     """Return what the agent's model would be sent now, or why that cannot be said."""
     try:
-        preview = preview_tick(org, load_config(org))
+        preview = preview_tick(org, settings_to_look_by(org))
         agents = preview.survey.agents
         if name not in agents or not takes_turns(agents[name], preview.snapshot.config):
             return {"tick": preview.tick, "messages": [], "why_not": "no model is ever asked for it"}

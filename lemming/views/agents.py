@@ -9,8 +9,9 @@ from typing import Any
 
 from lemming import paths
 from lemming.agents import Agent, Survey
-from lemming.config import Config, credits_of, load_config
+from lemming.config import Config, credits_of
 from lemming.errors import LemmingError
+from lemming.inspect.looking import settings_to_look_by
 from lemming.inspect.next_turn import next_turn
 from lemming.inspect.preview import Preview, preview_tick
 from lemming.inspect.under_way import running_engine
@@ -30,7 +31,7 @@ WORDS_CHARS = 280
 def agents(org: OrgPath, *, offset: int = 0, limit: int = 50, find: str = "") -> Json:
     """Return the agents whose names or titles hold `find`: who is at work first, then who is in trouble."""
     org = Organisation.at(org)
-    config = load_config(org)
+    config = settings_to_look_by(org)
     preview = preview_tick(org, config)
     look = _Look(org, config, preview)
     names = [name for name in look.names if look.is_found(name, find.casefold())]
@@ -109,6 +110,8 @@ class _Look:
         text = reason.text
         if reason.why == "nothing_new":
             text = f"nothing new since tick {state.tick}" if state.status else "nothing new yet"
+        if reason.why == "ended":
+            text = "in this tick"
         return {"state": reason.why, "text": text, "since": ""}
 
     def _failing(self, wrong: NotDone) -> Json:
@@ -140,7 +143,7 @@ class _Look:
 
 
 def _working(doing: DoingNow) -> Json:
-    text = f"calls {doing.tool}" if doing.tool else "working"
+    text = f"calls {doing.tool}" if doing.tool else ""
     return {"state": "working", "text": text, "since": doing.since}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,11 @@ from terminal import Lemming
 
 from lemming.cli import make_app
 from lemming.engine import run_once
+from lemming.errors import LemmingError
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.views import VIEWS, view
 
 LOOKS = [
     "status", "status --check", "plan", "plan 5", "plan --why ada bob", "plans show", "plans show planner",
@@ -157,6 +160,18 @@ def test_looking_springs_none(trapped: Path, lemming: Lemming, as_json: bool) ->
         ran = lemming(*words.split(), *(["--json"] if as_json and "--help" not in words else []))
         assert (words, sprung(trapped)) == (words, [])
         assert ran.status not in (70, 130), (words, ran)
+
+
+def test_no_view_of_the_page_springs_one(trapped: Path) -> None:
+    wanted = {
+        "why": {"target": "ada/memory/key"},
+        "agent": {"name": "ada", "prompt": "1"},
+        "tick": {"number": "1"},
+    }
+    for name in VIEWS:
+        with contextlib.suppress(LemmingError):
+            view(trapped, name, wanted.get(name))
+        assert (name, sprung(trapped)) == (name, [])
 
 
 def test_nor_does_changing_files(trapped: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch) -> None:

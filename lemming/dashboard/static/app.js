@@ -39,8 +39,8 @@
   }
 
   function Spent({ spent }) {
-    const of = spent.max == null ? "no limit" : "of " + amount(spent.max);
-    return html`<div><dt>spent</dt><dd>${amount(spent.credits)} <small>${of} credits, ${dollars(spent.dollars, spent.unpriced)}</small>
+    const of = spent.max == null ? "credits without a limit" : `of ${amount(spent.max)} credits`;
+    return html`<div><dt>spent</dt><dd>${amount(spent.credits)} <small>${of}, ${dollars(spent.dollars, spent.unpriced)}</small>
       <${Meter} value=${spent.credits} max=${spent.max} label="share of the credits that is spent" /></dd></div>`;
   }
 

@@ -70,7 +70,7 @@
   function initials(name) {
     const number = name.match(/\d+$/); // a00017 is told from a00018 by its end
     const words = name.split(/[-_]/).filter(Boolean);
-    if (number && name.length > 2) return name[0].toUpperCase() + number[0].slice(-2);
+    if (number && number[0].length > 1) return number[0].slice(-2);
     return (words.length > 1 ? words[0][0] + words[1][0] : name.slice(0, 2)).toUpperCase();
   }
 
