@@ -34,7 +34,7 @@ from lemming.tick.runtime import open_org
 from lemming.timeline.past import PastFiles, files_of, read_now
 from lemming.timeline.record import RecordedTick, TurnRecord, read_tick
 from lemming.timeline.replay.replay import give_up_again, say_again
-from lemming.timeline.unkept import change_of, past_states
+from lemming.timeline.unkept import UnkeptPast, change_of, past_states
 
 MARK = ".lemming/rehearsal.json"
 """In a fork that a rehearsal made: of what it is one, so that it can be gone on with."""
@@ -140,7 +140,8 @@ def rehearse(
     A folder in which the same rehearsal was interrupted is gone on with: answers in its journals are not
     asked for again. Raises `UsageError` for settings and folders that do not fit; `DiskError`.
     """
-    record, past = _Record(base), past_states(base)
+    past = past_states(base)
+    record = _Record(base, past.past if isinstance(past, UnkeptPast) else PastFiles(base))
     _prepare(past, folder, wanted)
     with open_org(folder, command="rehearse", stop=stop) as opened:
         runtime = Rehearsing(
@@ -174,8 +175,8 @@ def rehearse(
 class _Record:
     """The record that is gone by: the ticks of an organisation, and what came into it in each."""
 
-    def __init__(self, base: OrgPath) -> None:
-        self.base, self.past, self._prompts = Path(base), PastFiles(base), prompts_in(base)
+    def __init__(self, base: OrgPath, past: PastFiles) -> None:
+        self.base, self.past, self._prompts = Path(base), past, prompts_in(base)
         self._config = load_config(base)
 
     def tick(self, tick: int) -> RecordedTick:
@@ -212,20 +213,24 @@ def _prepare(past: PastStates, folder: Path, wanted: Wanted) -> None:
         return
     changed = files_with(wanted.settings, lambda file: _file_now(base, file))
     fork(past, past.state_after(wanted.first - 1), folder, [])
-    there = {*agent_folders(folder)}
-    now = [paths.resume_file(name) for name in agent_folders(base) if name in there]
-    now += [file for file in files_of(base) if file.startswith("config/")]
-    now += _tool_files(base)
-    for file in now:
-        content = read_now(base, file)
-        if content is not None and content != read_now(folder, file):
-            fs.publish(folder, file, content)
+    _bring_up_to_date(base, folder)
     for file, content in changed.items():
         if not (folder / file).exists():
             why = f"{file} was not there before tick {wanted.first}"
             raise UsageError(why, hint="choose later --ticks")
         fs.publish(folder, file, content)
     fs.publish(folder, MARK, pretty(mark))
+
+
+def _bring_up_to_date(base: Path, folder: Path) -> None:
+    """Put what people settle into the fork as it is now: resumes, `config/`, files of functions."""
+    there = {*agent_folders(folder)}
+    files = [paths.resume_file(name) for name in agent_folders(base) if name in there]
+    files += [file for file in files_of(base) if file.startswith("config/")]
+    for file in [*files, *_tool_files(base)]:
+        content = read_now(base, file)
+        if content is not None and content != read_now(folder, file):
+            fs.publish(folder, file, content)
 
 
 def _tool_files(base: OrgPath) -> list[str]:
