@@ -27,7 +27,7 @@ from lemming.timeline.why.things import Thing
 from lemming.timeline.why.writings import Writings
 
 AS_IT_IS = "as it is"
-DEPTH_OF_WHY = 2
+DEPTH_OF_WHY = 1
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 Agree = Callable[[Path, str, Case], None]

@@ -215,6 +215,15 @@ def test_a_case_may_start_after_a_tick_of_the_past(tried: Tried, tmp_path: Path)
     assert ("answer 1" in asked, "answer 2" in asked) == (True, False)
 
 
+def test_tick_0_is_the_beginning_also_where_nothing_has_been_run(tried: Tried, tmp_path: Path) -> None:
+    tried.case(at=0)
+    (before,) = tried.runs(tmp_path, "--record")
+    run_once(tried.base, clock=FrozenClock())
+    (after,) = tried.runs(tmp_path)
+    assert after == {**before, "asked": 0}
+    assert before["passed"]
+
+
 def test_a_broken_case_keeps_all_from_being_run(tried: Tried, capsys: pytest.CaptureFixture[str]) -> None:
     tried.case("sound")
     tried.case("broken", expect=[])
