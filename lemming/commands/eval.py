@@ -105,9 +105,9 @@ def eval(  # the command's name
       lemming eval --model fast --model full --record
       lemming eval --json | jq -c 'select(.type == "eval_run") | [.case, .arm, .passed, .state_root]'
     """
-    from lemming.evals.answering import Budget
     from lemming.evals.results import junit
     from lemming.evals.suite import Manner, arms_of, run_suite
+    from lemming.rehearsal.budget import Spending
 
     base = find_org(ctx)
     places = _written_to(out, junit_file)
@@ -115,10 +115,10 @@ def eval(  # the command's name
         raise UsageError(
             "copies cannot be kept inside the organisation", where=str(keep), hint="name a folder elsewhere"
         )
-    spending = Budget(budget)
+    spending = Spending(budget)
     agree = partial(_agree, base, asks=record, can_ask=not as_json)
     manner = Manner(
-        budget=spending,
+        spending=spending,
         records=record,
         makes_calls=tools,
         repeat=repeat,
@@ -138,7 +138,7 @@ def eval(  # the command's name
     else:
         _show(results, quiet=quiet)
         if not quiet:
-            _tell_spent(spending.asked, float(spending.spent), spending.unpriced)
+            _tell_spent(sum(it.asked for it in results), float(spending.dollars), spending.unpriced)
     lines = b"".join(compact(result.as_json()) + b"\n" for result in results)
     for place, content in zip(places, (lines, junit(results)), strict=True):
         if place is not None:

@@ -5,11 +5,9 @@ A model is asked only where the case says `live`, or a person said --record; wha
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from decimal import Decimal
 from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
@@ -17,74 +15,26 @@ from typing import Any
 
 from lemming.cases import SCRIPT_FILE, Case, case_file
 from lemming.contract import ToolCall
-from lemming.errors import NoAnswer, OverBudget
+from lemming.errors import NoAnswer
 from lemming.evals.kept import Json, Kept
 from lemming.files.effects import FileEffect
 from lemming.files.jsontext import compact
 from lemming.llm import calls
 from lemming.llm.backends.scripted import ScriptedProvider
-from lemming.llm.pricing import usage_of
-from lemming.llm.worst import exact, most_tokens_in, worst_of
 from lemming.models import ModelEntry
 from lemming.organisation import OrgPath
 from lemming.providers import Reply, Request
 from lemming.rehearsal.answers import question_of
+from lemming.rehearsal.budget import Spending
+from lemming.tick.turn_limits import NO_MODELS
 from lemming.tools import ToolContext, ToolResult
 
-NO_MODELS = frozenset({"plan", "clock"})
-"""Providers that are part of the engine."""
 COST_NOTHING = frozenset({"scripted", "replay"})
 """Providers that are recordings themselves."""
 _SEEDS = 1 << 31
 _REPLY = ("text", "input_tokens", "output_tokens", "cached_tokens", "finish", "model", "thinking", "kept")
 
 Ask = Callable[[Request], Reply]
-
-
-@dataclass
-class Budget:
-    """What all runs together may spend on models, and have spent; safe to use from many threads."""
-
-    limit_usd: float | None = None
-    spent: Decimal = Decimal(0)
-    asked: int = 0
-    unpriced: int = 0
-    _held: Decimal = Decimal(0)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def ask(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
-        """Ask a model within what is left; raise `OverBudget`, and ask nobody, where it could cost more."""
-        with self._holding(entry, request):
-            reply = ask(request)
-            dollars = usage_of(entry, request.messages, reply).cost_usd
-            with self._lock:
-                self.asked += 1
-                self.unpriced += dollars is None
-                self.spent += exact(dollars or 0.0)
-            return reply
-
-    @contextlib.contextmanager
-    def _holding(self, entry: ModelEntry, request: Request) -> Iterator[None]:
-        if self.limit_usd is None:
-            yield
-            return
-        most = worst_of(entry, most_tokens_in(request)).dollars
-        if most is None:
-            hint = "usd_per_million_input_tokens and usd_per_million_output_tokens in config/models.json"
-            raise OverBudget(f"no price is known of {entry.provider} {entry.model}".rstrip(), hint=hint)
-        with self._lock:
-            left = exact(self.limit_usd) - self.spent - self._held
-            if most > left:
-                raise OverBudget(
-                    f"a call could cost ${most:.4f}, and ${max(left, Decimal(0)):.4f} of --budget is left",
-                    hint="raise --budget",
-                )
-            self._held += most
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._held -= most
 
 
 @dataclass
@@ -95,7 +45,7 @@ class Answering:
     name: str
     case: Case
     kept: Kept
-    budget: Budget
+    spending: Spending
     repeat: int = 0
     records: bool = False
     makes_calls: bool = False
@@ -142,7 +92,7 @@ class Answering:
         return _reply(found or {})
 
     def _ask(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
-        reply = self.budget.ask(entry, request, ask)
+        reply = self.spending.pay(entry, request, ask)
         with self._lock:
             self.asked += 1
         return reply

@@ -11,7 +11,6 @@ from lemming.agents import survey_agents
 from lemming.cases import HERE, Case, case_file
 from lemming.config import MODELS_FILE, Config, load_config
 from lemming.errors import NotAnOrg, UsageError
-from lemming.evals.answering import NO_MODELS
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.jsontext import JsonProblem, nearest, parse, pretty
@@ -22,6 +21,7 @@ from lemming.journal.file import journal_ticks
 from lemming.organisation import Organisation, OrgPath
 from lemming.providers import is_channel, is_person
 from lemming.resume import Agent
+from lemming.tick.turn_limits import NO_MODELS
 from lemming.timeline.unkept import past_states
 from lemming.timeline.verify.root import FOLDERS
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from lemming.cases import Case, load_case
 from lemming.errors import LemmingError, NotTrusted, UsageError
-from lemming.evals.answering import Answering, Budget
+from lemming.evals.answering import Answering
 from lemming.evals.checks import verdict_on
 from lemming.evals.copies import make_copy
 from lemming.evals.kept import Kept
@@ -21,6 +21,7 @@ from lemming.evals.run import Ran, opened, run_case
 from lemming.files import fs
 from lemming.history.fork import Setting
 from lemming.organisation import OrgPath
+from lemming.rehearsal.budget import Spending
 from lemming.timeline.verify.root import state_root
 from lemming.timeline.why.explain import explain
 from lemming.timeline.why.things import Thing
@@ -53,7 +54,7 @@ class Manner:
     `records`: models are asked what is not recorded. `makes_calls`: calls that send something are made.
     """
 
-    budget: Budget = field(default_factory=Budget)
+    spending: Spending = field(default_factory=Spending)
     records: bool = False
     makes_calls: bool = False
     repeat: int | None = None
@@ -105,7 +106,7 @@ def run_of(
         name,
         case,
         kept,
-        manner.budget,
+        manner.spending,
         repeat=repeat,
         records=manner.records,
         makes_calls=manner.makes_calls,

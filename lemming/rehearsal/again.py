@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, NoReturn
 
 from lemming.contract import ToolCall
-from lemming.errors import AnswerTooLarge, LemmingError, ProviderError, RequestRejected, UsageError
+from lemming.errors import LemmingError, OverBudget, RequestRejected, UsageError
 from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.backends.replay import replayed
-from lemming.llm.pricing import usage_of
 from lemming.models import ModelEntry
 from lemming.providers import Reply, Request
 from lemming.rehearsal.budget import Spending
@@ -133,24 +133,12 @@ class Rehearsing(Runtime):
                     "--dry-run asks nobody",
                 )
             )
-        if why := self.spending.reserve(entry, request):
-            self._end(UsageError(why, hint="a higher --budget goes on, with --keep from here"))
         try:
-            reply = self.complete_live(entry, request)
-        except ProviderError as error:
-            is_paid = isinstance(error, AnswerTooLarge)
-            self._settle(
-                entry, request, Reply("", output_tokens=request.max_output_tokens * is_paid), is_paid
-            )
-            raise
-        self._settle(entry, request, reply)
-        return reply
+            return self.spending.pay(entry, request, partial(self.complete_live, entry))
+        except OverBudget as error:
+            self._end(UsageError(error.message, hint="a higher --budget goes on, with --keep from here"))
 
-    def _settle(self, entry: ModelEntry, request: Request, reply: Reply, is_paid: bool = True) -> None:
-        used = usage_of(entry, request.messages, reply)
-        self.spending.settle(entry, request, used.credits * is_paid, (used.cost_usd or 0.0) * is_paid)
-
-    def _end(self, why: LemmingError) -> None:
+    def _end(self, why: LemmingError) -> NoReturn:
         """Stop here, so that it can go on from here."""
         with self._lock:
             self.stopped_by = self.stopped_by or why

@@ -1,13 +1,16 @@
-"""What a rehearsal pays: reserved before each call at its worst, and counted once it is answered."""
+"""What is paid for models: reserved before each call at its worst, and counted once it is answered."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from decimal import Decimal
 
+from lemming.errors import AnswerTooLarge, OverBudget, ProviderError
+from lemming.llm.pricing import usage_of
 from lemming.llm.worst import exact, most_tokens_in, worst_of
 from lemming.models import ModelEntry
-from lemming.providers import Request
+from lemming.providers import Reply, Request
 
 
 class Spending:
@@ -22,6 +25,25 @@ class Spending:
         self.credits, self.dollars, self.at_most = 0.0, Decimal(0), Decimal(0)
         self._reserved = Decimal(0)
         self._lock = threading.Lock()
+
+    def pay(self, entry: ModelEntry, request: Request, ask: Callable[[Request], Reply]) -> Reply:
+        """Return what `ask` gives; raise `OverBudget` before it is called where it could cost too much."""
+        if why := self.reserve(entry, request):
+            raise OverBudget(why, hint="a higher --budget")
+        try:
+            reply = ask(request)
+        except ProviderError as error:
+            if isinstance(error, AnswerTooLarge):  # it is paid for
+                self._count(entry, request, Reply("", output_tokens=request.max_output_tokens))
+            else:
+                self.settle(entry, request, 0.0, 0.0)
+            raise
+        self._count(entry, request, reply)
+        return reply
+
+    def _count(self, entry: ModelEntry, request: Request, reply: Reply) -> None:
+        used = usage_of(entry, request.messages, reply)
+        self.settle(entry, request, used.credits, used.cost_usd)
 
     def reserve(self, entry: ModelEntry, request: Request) -> str:
         """Keep back what a call can cost at most; return why it may not be made, or an empty string."""

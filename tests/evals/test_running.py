@@ -107,7 +107,7 @@ def test_a_model_without_a_script_is_not_asked(tried: Tried, tmp_path: Path) -> 
 def test_a_budget_holds_before_the_call_that_could_exceed_it(tried: Tried, tmp_path: Path) -> None:
     tried.case(ticks=5)
     (result,) = tried.runs(tmp_path, "--record", "--budget", "0.011")
-    assert "of --budget is left" in result["error"]
+    assert "the next call can cost" in result["error"]
     assert len(tried.asked) == 2  # they cost 0.008 of it, and a third could cost more than the rest
     tried.eval("--record", "--budget", "0")
     assert len(tried.asked) == 2
@@ -119,7 +119,7 @@ def test_a_budget_cannot_hold_where_no_price_is_known(tried: Tried, tmp_path: Pa
     fs.publish(tried.base, "config/models.json", pretty(models))
     tried.case()
     (result,) = tried.runs(tmp_path, "--record", "--budget", "9")
-    assert "no price is known of counted m" in result["error"]
+    assert "no price is known for m" in result["error"]
     assert tried.asked == []
 
 
