@@ -9,7 +9,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from lemming import paths, when
@@ -256,7 +256,10 @@ def chosen(base: OrgPath, names: list[str]) -> list[str]:
 
 
 def load_case(base: OrgPath, name: str) -> Document[Case]:
-    """Return a case; raise `ConfigError` with all that is wrong with it."""
+    """Return a case; raise `ConfigError` with all that is wrong with it.
+
+    A key that it does not have is an error: what is expected by a misspelled one would always come.
+    """
     file = case_file(name)
     try:
         raw = fs.read_bytes(base / file, LIMIT_BYTES)
@@ -264,12 +267,13 @@ def load_case(base: OrgPath, name: str) -> Document[Case]:
         raise unreadable(file, error) from error
     document: Document[Case] = read_text(raw, file, Case, limit_bytes=LIMIT_BYTES)
     text = raw.decode().removeprefix("\ufeff")
-    wrong = [
+    wrong = [replace(problem, severity="error") for problem in document.warnings if problem.pointer]
+    wrong += [
         Problem(message, file, *locate(text, pointer), pointer=pointer, hint=hint)
         for pointer, message, hint in _wrong(document.value)
     ]
     if wrong:
-        raise ConfigError(str(wrong[0]), problems=(*wrong, *document.warnings))
+        raise ConfigError(str(wrong[0]), problems=tuple(wrong))
     return document
 
 

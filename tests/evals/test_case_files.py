@@ -51,6 +51,7 @@ def written(base: Path, case: dict[str, Any], name: str = "first") -> Path:
         ({**FINE, "set": {"shared/x": 1}}, "/set/shared~1x", "an object or a text"),
         ({**FINE, "ticks": 1, "send": [{"text": "x", "before_tick": 2}]}, "/send/0/before_tick", "1 tick"),
         ({**FINE, "repeat": 0}, "/repeat", "at least 1"),
+        ({"expect": [{"entry": {"athor": "ada"}}]}, "/expect/0/entry/athor", 'unknown key "athor"'),
         ({**FINE, "answers": "recordd"}, "/answers", "'recorded'"),
     ],
 )
