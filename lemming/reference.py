@@ -13,6 +13,7 @@ import dataclasses
 import json
 import re
 import sys
+import textwrap
 import typing
 from collections.abc import Iterator
 from pathlib import Path
@@ -159,7 +160,7 @@ def _prose(text: str) -> str:
     paragraphs = []
     for block in re.split(r"\n\s*\n", text.strip()):
         if not block.startswith("\b"):
-            paragraphs.append(" ".join(block.split()))
+            paragraphs.append(textwrap.fill(" ".join(block.split()), 100, break_on_hyphens=False))
             continue
         lines = [line for line in block.split("\n")[1:] if not line.startswith("Example")]
         code = "\n".join(line.removeprefix("  ") for line in lines)
