@@ -89,7 +89,7 @@ class Answering:
             about = {"agent": request.agent, "tick": request.tick, "call": request.step}
             self.kept.keep(question, _as_json(reply), **about, model=entry.model)
             found = self.kept[question]
-        return _reply(found or {})
+        return calls.checked(_reply(found or {}))
 
     def _ask(self, entry: ModelEntry, request: Request, ask: Ask) -> Reply:
         reply = self.spending.pay(entry, request, ask)
@@ -113,15 +113,15 @@ class Answering:
 
         A call that could reach other machines (class `send`) is made only where a person said --tools.
         """
-        if call.tool in self.case.tools:
-            return ToolResult(True, self.case.tools[call.tool])
         tool = context.toolset.allowed(context.agent, context.settings).get(call.tool)
+        if tool is not None and call.tool in self.case.tools:
+            return ToolResult(True, self.case.tools[call.tool])
         if tool is None or tool.tool_class != "send":
             return make()
         name = self._call_named(call, context)
         if found := self.kept[name]:
             effects = tuple(FileEffect.from_json(plain) for plain in found.get("effects", []))
-            return ToolResult(found["success"], found["output"], effects, outcome=found["outcome"])
+            return ToolResult(bool(found["success"]), str(found["output"]), effects, outcome=found["outcome"])
         if not self.makes_calls:
             why = f"{call.tool} was not called: this is a copy, and nothing is sent from it"
             return ToolResult(False, why, outcome="refused")
@@ -133,7 +133,7 @@ class Answering:
         return result
 
     def _call_named(self, call: ToolCall, context: ToolContext) -> str:
-        """Return what names a call: who makes it, of which tool, with what, for the how manieth time."""
+        """Return what names a call: who makes it, of which tool, with what, the first time or a later one."""
         asked = {"agent": context.agent.name, "tool": call.tool, "args": call.args}
         name = sha256(compact(asked)).hexdigest()
         with self._lock:

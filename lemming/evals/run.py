@@ -70,7 +70,6 @@ class Ran:
     first: int
     last: int
     request: str = ""
-    sent: list[OutboxEntry] = field(default_factory=list)
     reports: list[TickReport] = field(default_factory=list)
 
     @property
@@ -128,18 +127,20 @@ def run_case(runtime: CopyRuntime, case: Case) -> Ran:
         ran.request = _ask(ran, case)
     row, number = Eager(runtime), 0
     last_sent = max((sent.before_tick for sent in case.send), default=0)
-    while True:
+    goes_on = True
+    while goes_on:
         number += 1
         for sent in case.send:
             if sent.before_tick == number:
-                ran.sent.append(_send(ran, sent))
+                _send(ran, sent)
         ran.last = load_tick(runtime.org)
-        report = run_opened(runtime, ran.last, advance=True)
-        ran.reports.append(report)
+        ran.reports.append(run_opened(runtime, ran.last, advance=True))
         clock.advance(runtime.load_config().org.tick_interval_s)
-        goes_on = row.goes_on(report)
-        if not (number < case.ticks if case.ticks else goes_on or number < last_sent):
-            return ran
+        if case.ticks is not None:
+            goes_on = number < case.ticks
+        else:
+            goes_on = row.goes_on(ran.reports[-1]) or number < last_sent
+    return ran
 
 
 def _beginning(org: Organisation, case: Case) -> datetime:
@@ -161,12 +162,10 @@ def _ask(ran: Ran, case: Case) -> str:
     payload: dict[str, Any] = {"text": asked.text, "target": asked.to, "conversation": ""}
     if asked.schema is not None:
         payload["schema"] = asked.schema
-    entry = _write(ran, asked.author, "request", payload)
-    ran.sent.append(entry)
-    return entry.identity
+    return _write(ran, asked.author, "request", payload).identity
 
 
-def _send(ran: Ran, sent: Sent) -> OutboxEntry:
+def _send(ran: Ran, sent: Sent) -> None:
     now = requests_now(ran.org)
     require_person(now, sent.author)
     if sent.to and not now.may_read(sent.to, sent.author):
@@ -174,7 +173,7 @@ def _send(ran: Ran, sent: Sent) -> OutboxEntry:
             raise UsageError(f'there is no agent "{sent.to}"', hint=f"agents: {', '.join(sorted(now.known))}")
         raise UsageError(f"{sent.to} may not read {sent.author}", hint=missing_line(sent.to, sent.author))
     target = {"target": sent.to} if sent.to else {}
-    return _write(ran, sent.author, sent.kind, {"text": sent.text, **target, **sent.payload})
+    _write(ran, sent.author, sent.kind, {"text": sent.text, **target, **sent.payload})
 
 
 def _write(ran: Ran, author: str, kind: MessageKind, payload: dict[str, Any]) -> OutboxEntry:

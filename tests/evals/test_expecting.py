@@ -232,6 +232,13 @@ def test_what_a_call_gives_may_stand_in_the_case(wired: Path) -> None:
     assert Wire.sent == []
 
 
+def test_a_tool_that_an_agent_may_not_call_gives_nothing_by_the_case_either(base: Path) -> None:
+    reply = say("x", tool_calls=[{"tool": "file_list", "args": {}}])
+    org = scripted(base, reply, permissions={"read_outboxes": ["*"], "tools": []})
+    listed: Json = {"tool_called": {"tool": "file_list", "success": True}}
+    assert outcome(org, listed, ticks=1, tools={"file_list": "x"}) == ["0 such calls of file_list"]
+
+
 def test_a_call_that_was_made_and_recorded_is_not_made_again(wired: Path) -> None:
     assert outcome(wired, CALLED, ticks=1) != []
     assert run(["-C", str(wired), "eval", "--trust", "--record", "--tools"]) == 0
