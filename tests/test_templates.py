@@ -151,3 +151,12 @@ def test_the_game_has_a_winner_and_ends(tmp_path: Path) -> None:
     before = tree(base / "agents")
     assert [turn.status for turn in run_once(base).turns if turn.agent != "human"] == ["skipped"] * 3
     assert tree(base / "agents") == before
+
+
+def test_whoever_names_the_folder_as_a_template_is_told_of_the_template(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["init", str(tmp_path / "desk")]) == 0
+    assert "`lemming init DIR --template desk` makes the other" in capsys.readouterr().err
+    assert run(["init", str(tmp_path / "there"), "--template", "desk"]) == 0
+    assert "makes the other" not in capsys.readouterr().err
