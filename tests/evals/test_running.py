@@ -8,13 +8,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from tried import Tried
+from tried import Counted, Tried
 
 from lemming.cli import run
 from lemming.engine import run_once
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.testing import Crash, FrozenClock, make_org, resume, say, tree
 
 
 @pytest.fixture
@@ -47,6 +47,20 @@ def test_recording_again_asks_only_what_is_new(tried: Tried) -> None:
     tried.case(ticks=3)
     assert tried.eval("--record") == 0
     assert len(tried.asked) == 3
+
+
+def test_a_crash_leaves_the_organisation_as_it_was_and_what_was_paid_for(
+    tried: Tried, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried.case(ticks=3)
+    before = tree(tried.base, without=("evals",))
+    monkeypatch.setattr(Counted, "dies_at", 3)
+    with pytest.raises(Crash):
+        tried.eval("--record")
+    assert tree(tried.base, without=("evals",)) == before
+    monkeypatch.undo()
+    assert tried.eval("--record") == 0
+    assert len(tried.asked) == 3  # two before, one now
 
 
 def test_a_torn_last_line_of_the_record_is_asked_again(tried: Tried) -> None:

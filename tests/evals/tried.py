@@ -10,7 +10,7 @@ from lemming.cli import run
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.providers import Backend, Reply, Request, register_provider
-from lemming.testing import make_org, resume, say
+from lemming.testing import Crash, make_org, resume, say
 
 PRICED = {"usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 1.0}
 
@@ -19,12 +19,15 @@ class Counted(Backend):
     """Answers with what it was told last, and counts; every test has an account of its own, by the option."""
 
     accounts: dict[str, list[Request]] = {}  # noqa: RUF012
+    dies_at = 0
 
     def __init__(self, *, account: str, answers: list[str] | None = None) -> None:
         self._asked, self._answers = self.accounts.setdefault(account, []), answers
 
     def complete(self, request: Request) -> Reply:
         """Answer, and put the question on the account."""
+        if len(self._asked) + 1 == self.dies_at:
+            raise Crash
         self._asked.append(request)
         if request.agent == "judge":
             passes = "good" in request.messages[-1]["content"]
