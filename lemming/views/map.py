@@ -25,7 +25,9 @@ Pair = tuple[str, str]
 
 TICKS = 100
 MOST_TICKS = 2000
-MOST_SHOWN = 40
+MOST_SHOWN = 24
+FEW = 40
+"""Of so many agents every way is drawn that one could read along who reads everybody."""
 
 
 @dataclass(frozen=True)
@@ -164,7 +166,7 @@ def _reads(survey: Survey, shown: Mapping[Pair, int]) -> Iterator[Arrow]:
 
 def _all_of(reader: str, survey: Survey, shown: Mapping[Pair, int]) -> Iterable[str]:
     """Return those whom a reader of all is drawn to read."""
-    if len(survey.agents) <= MOST_SHOWN:
+    if len(survey.agents) <= FEW:
         return survey.agents
     return [author for author in survey.agents if (author, reader) in shown]
 

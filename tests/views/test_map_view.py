@@ -79,7 +79,7 @@ def test_who_reads_everybody_has_no_thousand_arrows(base: Path) -> None:
     make_org(base, *(resume(name, permissions={"read_outboxes": [], "tools": []}) for name in names),
              resume("boss", schedule={"run_every_n_ticks": 50, "phase_offset": 0}))  # fmt: skip
     assert arrows_in(base) == {}
-    assert len(map_of(base)["nodes"]) == 40
+    assert len(map_of(base)["nodes"]) == 24
 
 
 def test_a_broken_resume_is_a_box_without_arrows(desk: Path, base: Path) -> None:

@@ -106,7 +106,7 @@
     const isHere = state.part === part.name;
     return html`<a class="skip" href="#main" onClick=${skip}>to the content</a>
       <${Head} header=${state.header} isLost=${isLost} />
-      <${Menu} now=${part.name} waiting=${state.header.waiting} />
+      <${Menu} now=${part.under || part.name} waiting=${state.header.waiting} />
       <main id="main" tabindex="-1"><h2 class="sr">${part.title}</h2>
         ${isHere && state.error ? html`<${Failure} error=${state.error} />` : null}
         ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${route.params}

@@ -76,7 +76,7 @@
     return html`<div class="editor card"><p class="from"><code>${saved.file}</code><span class="when" role="status">${isChanged ? "not saved" : told && told.is_saved ? "saved as typed" : ""}</span></p>
       ${saved.wrong ? html`<p class="wrong">${saved.wrong}</p>` : null}
       <textarea ref=${box} class="code" spellcheck="false" rows=${rows} aria-label=${`the resume of ${value.name}`} readonly=${page.is_read_only} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${keys} aria-describedby="problems"></textarea>
-      <ul id="problems" class="problems" aria-live="polite">${problems.map((problem) => html`<li class=${problem.severity}><button type="button" class="plain" onClick=${() => goTo(problem)}>line ${problem.line}${problem.column ? `, column ${problem.column}` : ""}</button>
+      <ul id="problems" class="problems" aria-live="polite">${problems.map((problem) => html`<li class=${problem.severity}><button type="button" class="plain" onClick=${() => goTo(problem)}>${problem.line ? `line ${problem.line}${problem.column ? `, column ${problem.column}` : ""}` : "the file"}</button>
         <span>${problem.message}${problem.hint ? html`<small> ${problem.hint}</small>` : null}</span></li>`)}</ul>
       ${(told && told.is_stale) || (hasMoved && isChanged) ? html`<div class="failure" role="alert"><strong>The file has changed on the disk since you began.</strong><p>Nothing was written. <button type="button" class="plain" onClick=${take}>Take what is there now</button> (what you typed is lost; copy it first)</p></div>` : null}
       ${told && !told.is_saved && !told.is_stale ? html`<p class="wrong" role="alert">Not saved: mend what is named above first.</p>` : null}
@@ -126,5 +126,5 @@
 
   // Of the workspace's files one at a time is fetched; the prompt only where it is looked at.
   const asked = (route) => ({ name: route.name || "", ...(route.show === "prompt" && { prompt: 1 }) });
-  Lemming.part("agent", { title: "Agent", hidden: true, params: asked, render: One });
+  Lemming.part("agent", { title: "Agent", hidden: true, under: "agents", params: asked, render: One });
 })();

@@ -99,9 +99,11 @@
     return [`M${a.x} ${a.y}C${a.x} ${low} ${a.x - 20} ${low} ${a.x - 70} ${low}L${b.x + 70} ${low}C${b.x + 20} ${low} ${b.x} ${low} ${b.x} ${b.y + 6}`, { x: b.x, y: b.y, turn: -90 }];
   }
 
-  // On a circle: bent towards the middle, from edge to edge.
+  // On a circle: bent towards the middle, the further apart the more, from edge to edge.
   function bent(from, to, shift) {
-    const middle = { x: (from.x + to.x) * 0.28 + shift, y: (from.y + to.y) * 0.28 + shift };
+    const size = Math.hypot(from.x, from.y) + Math.hypot(to.x, to.y);
+    const pull = 0.5 - 0.32 * Math.min(1, Math.hypot(from.x - to.x, from.y - to.y) / (size || 1));
+    const middle = { x: (from.x + to.x) * pull + shift, y: (from.y + to.y) * pull + shift };
     const a = edge(from, middle), b = edge(to, middle);
     const turn = (Math.atan2(b.y - middle.y, b.x - middle.x) * 180) / Math.PI;
     return [`M${a.x} ${a.y}Q${middle.x} ${middle.y} ${b.x} ${b.y}`, { ...b, turn }];

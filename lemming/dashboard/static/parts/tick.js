@@ -157,6 +157,6 @@
       ${turn.removed.map((path) => html`<li><span class="kind">removed</span> <code>${path}</code></li>`)}</ul>`;
   }
 
-  Lemming.part("tick", { title: "Tick", hidden: true, render: Tick });
+  Lemming.part("tick", { title: "Tick", hidden: true, under: "ticks", render: Tick });
   Lemming.ui.Why = Why;
 })();
