@@ -12,12 +12,13 @@ from pathlib import Path
 from benchmarks.measurement import Measurement
 from benchmarks.options import Options
 from benchmarks.orgs import NEVER, SENTENCE, agent_names, forget_models, make, write_resumes
-from benchmarks.processes import YARDSTICK, lemming, run
+from benchmarks.processes import PYTHON, YARDSTICK, lemming, run
 from lemming.engine import run_forever
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.testing import say
+from lemming.views import VIEWS
 
 ENTRIES_A_TURN = 10
 LOOKING = (
@@ -52,14 +53,31 @@ def measure(options: Options) -> Iterator[Measurement]:
         "middle": age // 2,
         "entry": json.loads(newest.read_bytes())["id"],
         "resume": "agents/a00001/resume.json",
+        "entry_file": newest.relative_to(base).as_posix(),
     }
     for words in LOOKING:
         case = f"{about}: {words.format(**named)}{READERS.get(words, '')}"
         yield _timed(base, words.format(**named), case, options.rounds)
+    for name in VIEWS:
+        yield _viewed(base, name, f"{about}: the page's {name}", named["entry_file"], options.rounds)
     write_resumes(base, agents, "one", NEVER, "scripted")
     yield _timed(base, "run-once", f"{about}: run-once, nobody is due", options.rounds)
     _change(base, "a00001", schedule=ONE_A_TICK)
     yield _timed(base, "run-once", f"{about}: run-once, one turn", options.rounds)
+
+
+def _viewed(base: Path, name: str, case: str, entry: str, rounds: int) -> Measurement:
+    """Return the CPU time of a process that shows one view of the page, beside that of the yardstick."""
+    parameters = {"agent": {"name": "a00001"}, "why": {"target": entry}}.get(name, {})
+    shown = f"view(Path({str(base)!r}), {name!r}, {parameters!r})"
+    code = f"from pathlib import Path; from lemming.views import view; {shown}"
+    floors, times = [], []
+    for _ in range(rounds):
+        floors.append(run(YARDSTICK).cpu_s)
+        times.append(run((PYTHON, "-c", code)).cpu_s)
+    return Measurement.paired(
+        times, floors, scale=1e3, unit="ms", case=case, figure="CPU", floor_is="import typer, pydantic"
+    )
 
 
 def _timed(base: Path, words: str, case: str, rounds: int) -> Measurement:

@@ -9,11 +9,15 @@ from typing import Annotated
 
 import typer
 
+from lemming.agents import survey_agents
 from lemming.commands.options import AsJson, AsPerson
-from lemming.commands.org import find_org
+from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.stopping import stop_on_signals
+from lemming.config import load_config
 from lemming.errors import UsageError
+from lemming.organisation import OrgPath
+from lemming.tick.plan import people_in
 
 NEEDED = ("starlette", "uvicorn")
 INSTALL = "pip install 'lemming-engine[dash]'"
@@ -44,6 +48,8 @@ def dash(
     base = find_org(ctx)
     if not is_installed():
         raise UsageError(f"the page needs {' and '.join(NEEDED)}, which are not installed", hint=INSTALL)
+    if person is not None:
+        _require_person(base, person)
     from lemming.dashboard.serving import page_of
 
     with (
@@ -59,6 +65,14 @@ def dash(
         if sys.stdout.isatty() and not no_open:
             webbrowser.open(address)
         switch.stop.wait()
+
+
+def _require_person(base: OrgPath, name: str) -> None:
+    require_folder(base, name)
+    people = people_in(survey_agents(base), load_config(base))
+    if name not in people:
+        hint = f"people here: {', '.join(people) or 'none; an agent with the model key human is one'}"
+        raise UsageError(f"{name} speaks for itself: a model answers for it", hint=hint)
 
 
 def is_installed() -> bool:

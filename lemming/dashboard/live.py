@@ -60,8 +60,9 @@ class Live:
 
     def __init__(self, base: Path, page: Json, *, look_s: float = LOOK_S) -> None:
         self.page, self._look_s = page, look_s
+        self._person: str = page.get("person", "")
         self._quick, self._whole, self._old = Lane(base, "look"), Lane(base, "read"), Lane(base, "old")
-        self._position = ""
+        self._position = self._counted = ""
         self._waiting: int | None = None  # not known yet
         self._version = 0
         self._watchers = 0
@@ -72,8 +73,15 @@ class Live:
         self._kept: dict[tuple[Any, ...], asyncio.Task[Any]] = {}
 
     async def view(self, name: str, parameters: Mapping[str, str]) -> Json:
-        """Return what a view shows now."""
-        return await self._lane_of(name).do(lambda org: view(org, name, parameters))
+        """Return what a view shows now; what waits is that of the person who looks, if one is named."""
+        if name == "waiting" and self._person:
+            parameters = {"person": self._person, **parameters}
+        lane = self._lane_of(name)
+        if (
+            name == "feed" and self._waiting is None
+        ):  # all entries are being read: the newest are there at once
+            lane, parameters = self._quick, {"threads": "0", **parameters}
+        return await lane.do(lambda org: view(org, name, parameters))
 
     def _lane_of(self, name: str) -> Lane:
         if name in NEEDS_ALL_ENTRIES:
@@ -99,6 +107,7 @@ class Live:
                 if state != sent:
                     yield b"retry: 1000\nid: %b\ndata: %b\n\n" % (position.encode(), state)
                     sent = state
+                self._begin_to_count()
                 await self._news_after(seen)
         finally:
             self._watchers -= 1
@@ -124,20 +133,26 @@ class Live:
             await self._look()
 
     async def _look(self) -> None:
-        position = await self._quick.do(position_of)
+        position = self._position
+        with contextlib.suppress(LemmingError):  # the head says what is wrong
+            position = await self._quick.do(position_of)
         if position != self._position:
             self._position = position
-            if self._count is None or self._count.done():
-                self._count = asyncio.create_task(self._count_waiting())
             await self._tell()
+
+    def _begin_to_count(self) -> None:
+        """Count what waits for people once the state is out: it may take a while, and has threads compete."""
+        if self._counted != self._position and (self._count is None or self._count.done()):
+            self._count = asyncio.create_task(self._count_waiting())
 
     async def _count_waiting(self) -> None:
         """Count what waits for people, which may need all entries; until then the last count holds."""
-        position, before = "", self._waiting
-        while position != self._position:
-            position = self._position
+        before = self._waiting
+        while self._counted != self._position:
+            self._counted = self._position
             with contextlib.suppress(LemmingError):
-                self._waiting = len(await self._whole.do(waiting))
+                waits = await self._whole.do(waiting)
+                self._waiting = sum(self._person in ("", it.person) for it in waits)
         if self._waiting != before:
             await self._tell()
 

@@ -8,10 +8,10 @@ from lemming import paths
 from lemming.agents import agent_folders, survey_agents
 from lemming.config import load_config
 from lemming.errors import UsageError
-from lemming.inspect.requests import RequestsNow, requests_now
+from lemming.inspect.requests import requests_now
 from lemming.kinds import MESSAGE_KINDS
 from lemming.mail.index import EntryIndex
-from lemming.mail.requests import RequestView
+from lemming.mail.requests import Requests, RequestView
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
@@ -30,14 +30,16 @@ def feed(
     find: str = "",
     before: str = "",
     thread: str = "",
+    threads: int = 1,
     limit: int = 50,
 ) -> Json:
     """Return the newest entries that fit, and from which entry to go on (`before`); None when that was all.
 
     `thread`: an entry (`AUTHOR/TICK_ID`): only what belongs to the same request, oldest first. `before`: only
     what is older than this entry. Who searches among many is given what was found so far, and goes on.
+    With `threads` 0 entries do not say which request they belong to, and no others are read for it.
     """
-    look = _Look(Organisation.at(org))
+    look = _Look(Organisation.at(org), with_requests=bool(threads or thread))
     if kind and kind not in MESSAGE_KINDS:
         raise UsageError(f'there is no kind "{kind[:40]}"', hint=", ".join(MESSAGE_KINDS))
     if thread:
@@ -57,11 +59,10 @@ def feed(
 class _Look:
     """One look at the outboxes."""
 
-    def __init__(self, org: Organisation) -> None:
+    def __init__(self, org: Organisation, *, with_requests: bool) -> None:
         self._org, self._index = org, org.own(EntryIndex)
         self._survey, self._config = survey_agents(org), load_config(org)
-        self._now: RequestsNow = requests_now(org)
-        self._replies = {request.id: request for request in self._now.requests}
+        self._requests = requests_now(org).requests if with_requests else Requests({}, 0)
         authors = None
         if self._config.org.trust:
             authors = Authors(org, self._config, self._survey.agents, load_tick(org))
@@ -96,7 +97,7 @@ class _Look:
         request = self._request_of(entry)
         if request is None:
             return [self.shown(entry)]
-        requests = self._now.requests
+        requests = self._requests
         found: dict[str, Json] = {}
         for depth, each in requests.tree(requests.root_of(request)):
             for one in (each.entry, *(hop.entry for hop in each.hops), *each.answers):
@@ -104,7 +105,7 @@ class _Look:
         return sorted(found.values(), key=lambda it: (it["tick"], it["identity"]))
 
     def _request_of(self, entry: OutboxEntry) -> RequestView | None:
-        requests = self._now.requests
+        requests = self._requests
         if found := requests.by_identity.get(entry.identity):
             return found
         reference = entry.payload.get("reply_to")

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from lemming.dashboard.serving import page_of
-from lemming.messages import read_outbox_entries
+from lemming.messages import read_outbox_entries, send
 from lemming.testing import make_org, resume
 
 TOKEN = "a-token-of-the-tests"
@@ -147,3 +147,27 @@ def told(stream: HTTPResponse) -> dict[str, Any]:
         assert line, "the stream has ended"
     plain: dict[str, Any] = json.loads(line.removeprefix(b"data: "))
     return plain
+
+
+def test_of_several_people_each_is_shown_what_waits_for_them(base: Path) -> None:
+    people = [
+        resume(name, model={"key": "human"}, permissions={"read_outboxes": ["*"]}) for name in ("eve", "ivo")
+    ]
+    make_org(base, resume("ada"), *people, models={"human": {"provider": "human"}})
+    for name in ("eve", "ivo"):
+        send(
+            base,
+            "ada",
+            tick=1,
+            kind="request",
+            payload={"text": name, "target": name},
+            tags=[],
+            created_at="",
+        )
+    with page_of(base, port=0, token=TOKEN, person="eve") as address:
+        place = urlsplit(address).netloc
+        waits = json.loads(ask(place, "/api/waiting").body)
+        with asked(place, "/live?view=header") as stream:
+            while (count := told(stream)["header"]["waiting"]) is None:
+                pass
+    assert ([item["text"] for item in waits["items"]], count) == (["eve"], 1)

@@ -46,3 +46,12 @@ def test_what_is_missing_is_named_with_the_command_that_installs_it(
     ran = lemming("dash")
     assert ran.status == 2
     assert "pip install 'lemming-engine[dash]'" in ran.err
+
+
+def test_who_is_no_person_cannot_be_the_one_who_looks(base: Path, lemming: Lemming) -> None:
+    make_org(
+        base, resume("ada"), resume("human", model={"key": "human"}), models={"human": {"provider": "human"}}
+    )
+    ran = lemming("dash", "--as", "ada", "--no-open")
+    assert ran.status == 2
+    assert "human" in ran.err

@@ -30,7 +30,7 @@
         <div><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
         ${header.next_at ? html`<div><dt>next</dt><dd><${Ago} at=${header.next_at} /></dd></div>` : null}
         <div class=${header.waiting ? "calls" : ""}><dt>${header.waiting === 1 ? "waits for you" : "wait for you"}</dt>
-          <dd><a href=${Lemming.link("waiting")} aria-live="polite">${header.waiting == null ? "…" : header.waiting}</a></dd></div>
+          <dd><a href=${Lemming.link("waiting")} aria-live="polite">${header.waiting == null ? (header.state === "broken" ? "–" : "…") : header.waiting}</a></dd></div>
         ${header.spent ? html`<${Spent} spent=${header.spent} />` : null}
         <div class=${troubles.length ? "wrong" : ""}><dt>health</dt>
           <dd>${troubles.length ? html`<${Troubles} troubles=${troubles} />` : "well"}</dd></div>
