@@ -235,3 +235,11 @@ def test_what_an_agent_does_is_seen_while_it_does_it(browser: Any, org: Path) ->
         tab.wait_for_selector(".state.working:has-text('desk at work')")
         engine.join()
         tab.wait_for_selector(".row:has-text('desk') .words:has-text('It took a while.')")
+
+
+def test_what_is_typed_is_not_lost_when_news_comes(browser: Any, address: str, org: Path) -> None:
+    with opened(browser, address, "feed") as tab:
+        tab.fill(".write textarea", "half a sent")
+        run_once(org, clock=FrozenClock())
+        tab.wait_for_selector(".facts dd:text-is('5')")
+        assert tab.input_value(".write textarea") == "half a sent"

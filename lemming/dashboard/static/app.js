@@ -95,7 +95,7 @@
       const [view, params] = JSON.parse(asked);
       return Lemming.source.watch(view, params, (told) => {
         Lemming.page = told.page || Lemming.page;
-        setState({ ...told, part: part.name });
+        setState({ ...told, part: part.name, asked, params: route.params });
       }, setLost);
     }, [asked]);
     useEffect(() => {
@@ -104,12 +104,13 @@
       document.title = waits + part.title + (name ? " · " + name : "") + " · LeMMing";
     });
     const isHere = state.part === part.name;
+    const params = state.asked === asked ? route.params : state.params; // those that the value is of
     return html`<a class="skip" href="#main" onClick=${skip}>to the content</a>
       <${Head} header=${state.header} isLost=${isLost} />
       <${Menu} now=${part.under || part.name} waiting=${state.header.waiting} />
       <main id="main" tabindex="-1"><h2 class="sr">${part.title}</h2>
         ${isHere && state.error ? html`<${Failure} error=${state.error} />` : null}
-        ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${route.params}
+        ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${params}
           header=${state.header} page=${state.page} />` : isHere && state.error ? null : html`<p class="loading">…</p>`}
       </main><${Help} />`;
   }

@@ -2,7 +2,7 @@
 // The agents: what each does now or why not, its last words, when it is due, what it has spent.
 (function () {
   const { html } = Lemming;
-  const { useRef } = Lemming.hooks;
+  const { useRef, useState } = Lemming.hooks;
   const { Ago, Agent, Meter, Empty, Rows, amount } = Lemming.ui;
   const BLOCK = 50, HEIGHT = 76;
 
@@ -14,7 +14,9 @@
 
   function Agents({ value, params, header }) {
     const search = useRef(0);
+    const [find, setFind] = useState(params.find || "");
     const change = (find) => {
+      setFind(find);
       clearTimeout(search.current);
       search.current = setTimeout(() => Lemming.go("agents", { find }), 150);
     };
@@ -29,7 +31,7 @@
     };
     return html`<section class="agents">
       <div class="tools"><input data-search type="search" aria-label="find agents" placeholder="Find an agent  /"
-        value=${params.find || ""} onInput=${(event) => change(event.target.value)} />
+        value=${find} onInput=${(event) => change(event.target.value)} />
         <span class="count" aria-live="polite">${amount(value.total)} ${value.total === 1 ? "agent" : "agents"}</span></div>
       ${value.total ? html`<div class="row heads" aria-hidden="true"><span>Agent</span><span>Now</span><span class="words">Last words</span><span class="next">Next</span><span class="money">Credits</span></div><${Rows} label="agents" total=${value.total} first=${value.offset} rows=${value.rows} height=${HEIGHT}
         wanted=${wanted} row=${(each) => html`<${Row} agent=${each} tick=${value.tick} waiting=${header.waiting} />`} />`

@@ -37,14 +37,16 @@
       timer.current = setTimeout(() => change({ agent: name }), 400);
     };
     const change = (more) => Lemming.go("feed", { ...params, thread: "", ...more });
+    const [find, setFind] = useState(params.find || "");
     const search = (event) => {
       const find = event.target.value;
+      setFind(find);
       clearTimeout(timer.current);
       timer.current = setTimeout(() => change({ find }), 250);
     };
     if (params.thread)
       return html`<div class="tools"><a href=${Lemming.link("feed")}>← all entries</a><span class="count">one request, and all that was said for it</span></div>`;
-    return html`<div class="tools"><input type="search" data-search aria-label="search entries" placeholder="Search  /" value=${params.find || ""} onInput=${search} />
+    return html`<div class="tools"><input type="search" data-search aria-label="search entries" placeholder="Search  /" value=${find} onInput=${search} />
       <select aria-label="kind" value=${params.kind || ""} onChange=${(event) => change({ kind: event.target.value })}>
         <option value="">all kinds</option>${KINDS.map((kind) => html`<option>${kind}</option>`)}</select>
       <${AgentField} label="by" placeholder="by any agent" value=${by} change=${choose} /></div>`;
