@@ -11,6 +11,7 @@ import pytest
 from tried import Tried
 
 from lemming.cli import run
+from lemming.evals.suite import Manner, arms_of, run_suite
 from lemming.testing import make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
@@ -45,7 +46,7 @@ def outcome(base: Path, *expected: Json, **case: Any) -> list[str]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "case.json").write_text(json.dumps({"ticks": 2, "expect": expected, **case}))
     out = base.parent / "runs.jsonl"
-    run(["-C", str(base), "eval", "--trust", "--out", str(out), "-q"])
+    run(["-C", str(base), "eval", "first", "--trust", "--out", str(out), "-q"])
     (result,) = [json.loads(line) for line in out.read_text().splitlines()]
     assert not result["error"], result
     return [failure["said"] for failure in result["failures"]]
@@ -63,45 +64,58 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return scripted(base, ferry, say("done", kind="report", tool_calls=[write]), permissions=may)
 
 
-@pytest.mark.parametrize(
-    ("met", "not_met"),
-    [
-        ({"entry": {**ADA, "matches": "ferry"}}, {"entry": {**ADA, "matches": "Ferry"}}),
-        ({"entry": {"kind": "report"}}, {"entry": {"kind": "status"}}),
-        ({"entry": {"to": "Bob"}}, {"entry": {"to": "cyd"}}),
-        ({"entry": {**ADA, "at_least": 2}}, {"entry": {**ADA, "at_least": 3}}),
-        ({"entry": {"matches": "done"}}, {"entry": {"matches": "done", "within_ticks": 1}}),
-        (
-            {"entry": {"when": {"field": "payload.target", "op": "is", "value": "bob"}}},
-            {"entry": {"when": {"field": "payload.target", "op": "is", "value": "cyd"}}},
-        ),
-        ({"no_entry": {"author": "bob"}}, {"no_entry": ADA}),
-        ({"no_entry": {**ADA, "at_least": 3}}, {"no_entry": {**ADA, "at_least": 2}}),
-        ({"file": {"path": "shared/page.md"}}, {"file": {"path": "shared/other.md"}}),
-        ({"file": {"path": "x", "exists": False}}, {"file": {"path": "shared/page.md", "exists": False}}),
-        ({"file": {"path": "shared/page.md", "matches": "at [0-9]"}},
-         {"file": {"path": "shared/page.md", "matches": "at [a-z]"}}),
-        ({"file": {"path": "agents/ada/memory/ferry.json",
-                   "when": {"field": "value.hour", "op": "le", "value": 9}}},
-         {"file": {"path": "agents/ada/memory/ferry.json",
-                   "when": {"field": "value.hour", "op": "lt", "value": 9}}}),
-        ({"no_entry": {"author": "human"}},
-         {"file": {"path": "shared/page.md", "when": {"field": "", "op": "exists"}}}),
-        ({"tool_called": {"tool": "file_write", "agent": "ada"}}, {"tool_called": {"tool": "file_read"}}),
-        ({"tool_called": {"tool": "file_write", "at_most": 1}},
-         {"tool_called": {"tool": "file_write", "at_least": 0, "at_most": 0}}),
-        ({"tool_called": {"tool": "file_write", "success": True}},
-         {"tool_called": {"tool": "file_write", "success": False}}),
-        ({"tool_called": {"tool": "file_write",
-                          "when": {"field": "args.path", "op": "ends_with", "value": ".md"}}},
-         {"tool_called": {"tool": "file_write", "when": {"field": "agent", "op": "is", "value": "bob"}}}),
-        ({"cost": {"at_most_calls": 2}}, {"cost": {"at_most_calls": 1}}),
-        ({"cost": {"at_most_credits": 2}}, {"cost": {"at_most_credits": 1.5}}),
-        ({"cost": {"when": {"field": "ticks", "op": "is", "value": 2}}}, {"cost": {"at_most_usd": 1}}),
-    ],
-)  # fmt: skip
-def test_an_expectation_is_met_by_this_and_not_by_that(told: Path, met: Json, not_met: Json) -> None:
-    assert len(outcome(told, met, not_met, send=[{"text": "ferry?"}])) == 1
+PAIRS: list[tuple[Json, Json]] = [
+    ({"entry": {**ADA, "matches": "ferry"}}, {"entry": {**ADA, "matches": "Ferry"}}),
+    ({"entry": {"kind": "report"}}, {"entry": {"kind": "status"}}),
+    ({"entry": {"to": "Bob"}}, {"entry": {"to": "cyd"}}),
+    ({"entry": {**ADA, "at_least": 2}}, {"entry": {**ADA, "at_least": 3}}),
+    ({"entry": {"matches": "done"}}, {"entry": {"matches": "done", "within_ticks": 1}}),
+    (
+        {"entry": {"when": {"field": "payload.target", "op": "is", "value": "bob"}}},
+        {"entry": {"when": {"field": "payload.target", "op": "is", "value": "cyd"}}},
+    ),
+    ({"no_entry": {"author": "bob"}}, {"no_entry": ADA}),
+    ({"no_entry": {**ADA, "at_least": 3}}, {"no_entry": {**ADA, "at_least": 2}}),
+    ({"file": {"path": "shared/page.md"}}, {"file": {"path": "shared/other.md"}}),
+    ({"file": {"path": "x", "exists": False}}, {"file": {"path": "shared/page.md", "exists": False}}),
+    ({"file": {"path": "shared/page.md", "matches": "at [0-9]"}},
+     {"file": {"path": "shared/page.md", "matches": "at [a-z]"}}),
+    ({"file": {"path": "agents/ada/memory/ferry.json",
+               "when": {"field": "value.hour", "op": "le", "value": 9}}},
+     {"file": {"path": "agents/ada/memory/ferry.json",
+               "when": {"field": "value.hour", "op": "lt", "value": 9}}}),
+    ({"no_entry": {"author": "human"}},
+     {"file": {"path": "shared/page.md", "when": {"field": "", "op": "exists"}}}),
+    ({"tool_called": {"tool": "file_write", "agent": "ada"}}, {"tool_called": {"tool": "file_read"}}),
+    ({"tool_called": {"tool": "file_write", "at_most": 1}},
+     {"tool_called": {"tool": "file_write", "at_least": 0, "at_most": 0}}),
+    ({"tool_called": {"tool": "file_write", "success": True}},
+     {"tool_called": {"tool": "file_write", "success": False}}),
+    ({"tool_called": {"tool": "file_write",
+                      "when": {"field": "args.path", "op": "ends_with", "value": ".md"}}},
+     {"tool_called": {"tool": "file_write", "when": {"field": "agent", "op": "is", "value": "bob"}}}),
+    ({"cost": {"at_most_calls": 2}}, {"cost": {"at_most_calls": 1}}),
+    ({"cost": {"at_most_credits": 2}}, {"cost": {"at_most_credits": 1.5}}),
+    ({"cost": {"when": {"field": "ticks", "op": "is", "value": 2}}}, {"cost": {"at_most_usd": 1}}),
+]  # fmt: skip
+"""What is met, and what is nearly the same and is not."""
+
+
+@pytest.fixture(scope="module")
+def missed(told: Path) -> set[int]:
+    """Which expectations are not met, of all pairs in their order, held against one run."""
+    told.joinpath("evals/all").mkdir(parents=True)
+    expected = [each for pair in PAIRS for each in pair]
+    case = {"ticks": 2, "send": [{"text": "ferry?"}], "expect": expected}
+    told.joinpath("evals/all/case.json").write_text(json.dumps(case))
+    (result,) = run_suite(told, ["all"], arms_of([], [], []), Manner())
+    assert not result.error
+    return {failure.index for failure in result.failures}
+
+
+@pytest.mark.parametrize("number", range(len(PAIRS)), ids=lambda it: f"{it}-{next(iter(PAIRS[it][0]))}")
+def test_an_expectation_is_met_by_this_and_not_by_that(missed: set[int], number: int) -> None:
+    assert (2 * number in missed, 2 * number + 1 in missed) == (False, True)
 
 
 def test_findings_are_those_of_the_ticks_of_the_case(base: Path) -> None:
