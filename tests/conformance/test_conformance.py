@@ -1,0 +1,92 @@
+"""The conformance suite holds what docs/specification.md says, this engine passes it, and wrong ones do not.
+
+`make test` takes a sample with this engine, which starts a process for each tick; `make crash` takes all.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from wrong_engines import WRONG
+
+from conformance.__main__ import main, trouble
+from conformance.check import CHECKS, Check
+
+HERE = Path(__file__).parent
+PAGE = (HERE.parents[1] / "docs/specification.md").read_text()
+EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
+OURS = [sys.executable, "-P", "-m", "lemming", "run-once", "--quiet", "--trust"]
+TINY = [sys.executable, str(HERE / "tiny_engine.py")]
+SAMPLE = {
+    "any_beginning_of_a_journal_is_gone_on_from",
+    "killed_as_the_journal_grows",
+    "a_second_engine_is_refused",
+}
+BY_NAME = {check.name: check for check in CHECKS}
+MISTAKES = [(name, check) for name, (_, checks) in WRONG.items() for check in checks]
+STRIDE = 1 if EVERYTHING else 3
+
+
+def required() -> dict[str, str]:
+    """Return the requirements of the page, by number."""
+    found = re.findall(r"^- \*\*([A-Z]{3}-\d+)\*\* (.*?)(?=^- \*\*|^#|\Z)", PAGE, re.MULTILINE | re.DOTALL)
+    return dict(found)
+
+
+def not_checked() -> set[str]:
+    """Return what the page lists as not checked from outside."""
+    rows = PAGE.partition("| not checked from outside |")[2].splitlines()
+    cells = [row.split("|")[1] for row in rows if row.startswith("| ")]
+    return {number for cell in cells for number in re.findall(r"[A-Z]{3}-\d+", cell)}
+
+
+def test_every_must_is_held_by_a_check_or_listed_as_not_checked() -> None:
+    must = {number for number, words in required().items() if "MUST" in words}
+    held = {number for check in CHECKS for number in check.holds}
+    assert must - held == not_checked(), "what no check holds stands in the table, and nothing else does"
+
+
+def test_checks_hold_requirements_that_there_are() -> None:
+    assert {number for check in CHECKS for number in check.holds} <= required().keys()
+
+
+def test_a_requirement_has_a_number_of_its_own() -> None:
+    numbers = re.findall(r"^- \*\*([A-Z]{3}-\d+)\*\*", PAGE, re.MULTILINE)
+    assert len(numbers) == len(set(numbers)) > 50
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("check", CHECKS[::STRIDE], ids=lambda check: check.name)
+def test_a_second_engine_written_by_the_page_passes(check: Check) -> None:
+    assert trouble(check, TINY, points=1000 if EVERYTHING else 1) == ""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize("name", sorted(BY_NAME if EVERYTHING else SAMPLE))
+def test_this_engine_passes(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(HERE.parents[1]))
+    assert trouble(BY_NAME[name], OURS, points=10 if EVERYTHING else 1) == ""
+
+
+@pytest.mark.crash
+@pytest.mark.parametrize(("engine", "check"), MISTAKES[::STRIDE])
+def test_an_engine_that_is_wrong_in_one_thing_fails(engine: str, check: str) -> None:
+    assert trouble(BY_NAME[check], [sys.executable, str(HERE / "wrong_engines.py"), engine], points=3) != ""
+
+
+def test_the_command_says_what_holds_and_ends_with_one_when_a_check_does_not(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    wrong = f"{sys.executable} {HERE / 'wrong_engines.py'} DrawsOtherIds"
+    assert main(["--engine", wrong, "--only", "MSG-2"]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("FAIL  an_entry_is_a_file_with_seven_keys  MSG-1 MSG-2")
+    assert said.endswith("0 of 1 checks hold\n")
+
+
+def test_an_engine_that_cannot_be_started_is_said() -> None:
+    assert "no-such-engine" in trouble(CHECKS[0], ["no-such-engine"], points=1)
