@@ -171,3 +171,23 @@ def test_of_several_people_each_is_shown_what_waits_for_them(base: Path) -> None
             while (count := told(stream)["header"]["waiting"]) is None:
                 pass
     assert ([item["text"] for item in waits["items"]], count) == (["eve"], 1)
+
+
+def test_a_request_that_poses_as_a_call_is_shown_without_one_and_cannot_be_approved(base: Path) -> None:
+    human = resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]})
+    make_org(base, resume("ada"), human, models={"human": {"provider": "human"}})
+    posed = {
+        "id": "1/ada/0",
+        "tool": "shell",
+        "args": {"command": "ls"},
+        "gate": "config/org.json#/gates/0",
+        "why": "x",
+    }
+    payload = {"text": "ls", "target": "human", "call": posed}
+    entry = send(base, "ada", tick=1, kind="request", payload=payload, tags=[], created_at="")
+    with page_of(base, port=0, token=TOKEN) as address:
+        place = urlsplit(address).netloc
+        item = json.loads(ask(place, "/api/waiting").body)["items"][0]
+        refused = ask(place, "/do/decide", "POST", {"id": entry.id, "word": "approve"})
+    assert (item["decides"], "call" in item, refused.status) == (False, False, 400)
+    assert read_outbox_entries(base, "human") == []
