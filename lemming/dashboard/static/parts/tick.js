@@ -8,6 +8,7 @@
 
   const STATES = { committed: "over", running: "running", interrupted: "interrupted: the next run continues it", quiet: "nobody took a turn" };
   const AROUND = 40;
+  const counted = (number, one, many) => `${amount(number)} ${number === 1 ? one : many || one + "s"}`;
 
   function Tick({ value, params }) {
     const number = value.tick;
@@ -16,12 +17,12 @@
     useEffect(() => {
       if (value.turn && detail.current) detail.current.scrollIntoView({ block: "nearest" });
     }, [number, chosen]);
-    const money = value.totals.cost_usd == null ? `${amount(value.totals.credits)} credits` : dollars(value.totals.cost_usd);
+    const money = value.totals.cost_usd == null ? counted(value.totals.credits, "credit") : dollars(value.totals.cost_usd);
     return html`<section class="tick">
       <div class="tools"><a class="button" rel="prev" aria-disabled=${number > 0 ? undefined : "true"} href=${number > 0 ? Lemming.link("tick", { number: number - 1 }) : undefined}>← ${number - 1}</a>
         <h3>Tick ${amount(number)}</h3><span class="pill end ${value.state}">${STATES[value.state]}</span>
         <a class="button" rel="next" aria-disabled=${number + 1 < value.next_tick || value.state === "quiet" ? undefined : "true"} href=${number + 1 <= value.next_tick ? Lemming.link("tick", { number: number + 1 }) : undefined}>${number + 1} →</a>
-        <span class="count">${value.at ? html`<${Ago} at=${value.at} />, ` : null}${amount(value.order.length)} planned, ${amount(value.totals.entries)} entries, ${amount(value.totals.calls)} model calls, ${money}${value.engine_starts > 1 ? `, in ${value.engine_starts} attempts` : ""}</span>
+        <span class="count">${value.at ? html`<${Ago} at=${value.at} />, ` : null}${amount(value.order.length)} planned, ${counted(value.totals.entries, "entry", "entries")}, ${counted(value.totals.calls, "model call")}, ${money}${value.engine_starts > 1 ? `, in ${value.engine_starts} attempts` : ""}</span>
         <a class="quiet" href=${Lemming.link("past", { new: number })}>what it changed</a></div>
       <${Around} number=${number} />
       ${value.rows.length ? html`<${Turns} value=${value} chosen=${chosen} />` : html`<${Empty} title="Nobody took a turn">Nothing was written but the counter.<//>`}
@@ -55,7 +56,7 @@
         href=${Lemming.link("tick", { number: value.tick, agent: row.agent, first: value.first || "" })}>
         <span role="cell" class="who"><${Agent} name=${row.agent} plain /></span>
         <span role="cell" class="bars"><${Bar} name=${row.agent} bars=${value.timing.bars[row.agent] || []} end=${value.timing.end_ms} now=${passed} /></span>
-        <span role="cell"><span class="pill end ${row.status}" title=${row.reason}>${(row.end || row.status).replace(/_/g, " ")}</span></span>
+        <span role="cell"><span class=${"pill end " + row.status.replace(/ /g, "_")} title=${row.reason}>${(row.end || row.status).replace(/_/g, " ")}</span></span>
         <span role="cell" class="did">${did(row)}${row.reason && row.status !== "done" ? html`<span class="reason">${row.reason}</span>` : null}</span></a>`)}
       ${value.timing.is_exact ? null : html`<p class="note">These answers were recorded before this tick: bars show how long each took, one after another.</p>`}
       ${more > 0 || value.first ? html`<p class="buttons">${value.first ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: Math.max(0, value.first - 100) || "" })}>← earlier turns</a>` : null}
@@ -64,7 +65,7 @@
 
   function did(row) {
     const parts = [];
-    const add = (count, one, many) => count && parts.push(`${count} ${count === 1 ? one : many || one + "s"}`);
+    const add = (count, one, many) => count && parts.push(counted(count, one, many));
     add(row.saw, "new entry seen", "new entries seen");
     add(row.calls, "call");
     add(row.tools, "tool");
@@ -72,7 +73,7 @@
     add(row.entries.length, "entry written", "entries written");
     add(row.memories, "memory", "memories");
     add(row.verdicts, "verdict of a gate", "verdicts of gates");
-    parts.push(row.cost_usd == null ? `${amount(row.credits)} cr` : dollars(row.cost_usd));
+    if (row.calls) parts.push(row.cost_usd == null ? `${amount(row.credits)} cr` : dollars(row.cost_usd));
     return parts.join(" · ");
   }
 
@@ -88,7 +89,7 @@
   // --- one turn whole ---
 
   function Turn({ turn, tick }) {
-    const cost = turn.cost_usd == null ? `${amount(turn.credits)} credits` : `${dollars(turn.cost_usd)}, ${amount(turn.credits)} credits`;
+    const cost = turn.cost_usd == null ? counted(turn.credits, "credit") : `${dollars(turn.cost_usd)}, ${counted(turn.credits, "credit")}`;
     return html`<article class="card whole" aria-label=${`turn of ${turn.agent}`}>
       <p class="from"><${Agent} name=${turn.agent} /><span class="pill end ${turn.status}">${(turn.end || turn.status).replace(/_/g, " ")}</span>
         ${turn.reason ? html`<span>${turn.reason}</span>` : null}<span class="when">${cost}, ${amount(turn.input_tokens)} tokens in, ${amount(turn.output_tokens)} out, ${said(turn.duration_ms)}${turn.attempts > 1 ? `, begun ${turn.attempts} times` : ""}</span></p>

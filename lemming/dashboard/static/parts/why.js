@@ -61,7 +61,9 @@
 
   function Turn({ turn, isOpen }) {
     const [isAll, setAll] = useState(false);
-    const ordered = [...turn.saw.filter((seen) => seen.is_new), ...turn.saw.filter((seen) => !seen.is_new)];
+    const age = (seen) => (seen.written_in ? -seen.written_in.tick : 0);
+    const known = turn.saw.filter((seen) => !seen.is_new).sort((one, other) => age(one) - age(other));
+    const ordered = [...turn.saw.filter((seen) => seen.is_new), ...known];
     const shown = isAll ? ordered : ordered.slice(0, Math.max(FEW, turn.saw.filter((seen) => seen.is_new).length > 20 ? 20 : FEW));
     return html`<details class="turn-of" open=${isOpen || undefined}><summary>written by <strong>${turn.agent}</strong> in tick ${turn.tick}, which could see ${turn.saw.length ? html`${turn.saw.length} ${turn.saw.length === 1 ? "thing" : "things"}` : "nothing but its instructions"} <a class="quiet" href=${Lemming.link("tick", { number: turn.tick, agent: turn.agent })}>the turn whole</a></summary>
       <ul class="tree">${shown.map((seen, place) => html`<${Thing} key=${seen.name + place} thing=${seen} isOpen=${isOpen && shown.length < 4} />`)}
