@@ -166,7 +166,7 @@ class GitFailed(LemmingError):
 class NotSent(LemmingError):
     """A collector of traces did not take them. They are in the journals, and can be sent again."""
 
-    code = "LMG-107"
+    code = "LMG-109"
 
 
 class NoAnswer(LemmingError):

@@ -115,7 +115,7 @@ def test_who_gives_up_says_how_to_go_on(org: Path, lemming: Lemming, collector: 
     assert ran.status == 1
     *sent, error = ran.objects
     assert [it["tick"] for it in sent] == [1]
-    assert (error["code"], error["where"]) == ("LMG-107", "tick 2")
+    assert (error["code"], error["where"]) == ("LMG-109", "tick 2")
     assert f"lemming export otel --ticks 2.. --post {collector.url}" in error["hint"]
 
 
