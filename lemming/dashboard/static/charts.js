@@ -69,7 +69,6 @@
     const labelled = every(ticks.length, room, 44);
     return html`<figure class="chart strip" ref=${box}>${width ? html`<svg width=${width} height=${height} role="group"
         aria-label=${`ticks ${ticks.length ? ticks[0].tick + " to " + ticks[ticks.length - 1].tick : ""}, height by ${unit === "credits" ? "credits" : "dollars"}`}>
-      <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><rect width="5" height="5" class="under" /><rect width="2" height="5" class="over" /></pattern></defs>
       ${scale.map((value) => html`<g class="grid"><line x1=${left} x2=${width - 4} y1=${y(value)} y2=${y(value)} />
         <text x=${left - 6} y=${y(value) + 4} text-anchor="end">${money(unit, value)}</text></g>`)}
       ${ticks.map((tick, place) => {

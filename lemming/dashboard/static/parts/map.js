@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useState } = Lemming.hooks;
-  const { Agent, Empty, amount, hue } = Lemming.ui;
+  const { Empty, amount, hue } = Lemming.ui;
 
   const BOX = { width: 132, height: 44 };
   const GAP = { columns: { x: 226, y: 88 }, circle: { x: 168, y: 104 } };
