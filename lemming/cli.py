@@ -29,6 +29,7 @@ COMMANDS = {
     },
     "Look": {
         "dash": "Show it all on a page in the browser, live.",
+        "report": "Write that page as files that open from disk.",
         "status": "Show where the organisation stands.",
         "watch": "Show the organisation in one terminal screen, live.",
         "plan": "Show who fires in the coming ticks.",

@@ -51,7 +51,7 @@ def agent(org: OrgPath, *, name: str, file: str = "", prompt: int = 0) -> dict[s
         "money": _money(org, found),
         "memory": _memory(org, name),
         "workspace": _workspace(org, name),
-        "file": {"path": file, "text": _text_of(org, name, file)} if file else None,
+        "file": {"path": file, "text": workspace_text(org, name, file)} if file else None,
         "turns": list(_turns(org, name)),
         "readers": _readers(org, name),
         "prompt": _prompt(org, name) if prompt else None,
@@ -163,7 +163,7 @@ def _size(org: Organisation, name: str, path: str) -> int | None:
         return None
 
 
-def _text_of(org: Organisation, name: str, file: str) -> str:
+def workspace_text(org: Organisation, name: str, file: str) -> str:
     """Return the text of a file; raise `UsageError` for what is none, or is not below the workspace."""
     try:
         return read_allowed_text(_reader(name), org.base, file, caller="workspace")

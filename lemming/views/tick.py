@@ -41,7 +41,7 @@ def tick(org: OrgPath, *, number: int | None = None, agent: str = "", first: int
         "first": first,
         "timing": timing_of(record, rows[first : first + ROWS_SHOWN]),
         "rows": [_row(record, name) for name in rows[first : first + ROWS_SHOWN]],
-        "turn": {**turn_of(turn, record, prompts=True), "contents": _contents(turn)} if turn else None,
+        "turn": whole_turn(turn, record) if turn else None,
         "no_turn": _no_turn(record, agent) if agent and not turn else "",
     }
 
@@ -50,6 +50,11 @@ def _no_turn(record: RecordedTick, agent: str) -> str:
     plan = record.plan
     why = plan.skipped.get(agent) or plan.broken.get(agent) or ("not due" if agent in plan.not_due else "")
     return f"{agent[:80]} took no turn in tick {record.tick}: {why or 'it was not there'}"
+
+
+def whole_turn(turn: TurnRecord, record: RecordedTick) -> dict[str, Any]:
+    """Return one turn with its prompts, its answers, and the texts of the small files that it wrote."""
+    return {**turn_of(turn, record, prompts=True), "contents": _contents(turn)}
 
 
 def recorded(org: OrgPath, number: int | None) -> RecordedTick:

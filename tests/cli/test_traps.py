@@ -47,7 +47,7 @@ NOT_LOOKING = {
     "init", "restore", "answer", "approve", "deny", "cancel", "pause", "resume", "backup", "send", "vouch",
     "agents new", "agents copy", "agents rename", "agents rm", "memory set", "memory rm", "credits grant",
     "tools new", "models use", "models pull", "models adopt", "import claude", "import openclaw",
-    "import company", "fork", "skills export",  # they write files, and nothing else: `CHANGES`
+    "import company", "fork", "skills export", "report",  # they write files, and nothing else: `CHANGES`
     "bisect",  # runs what a person types
 }  # fmt: skip
 CHANGES = [
@@ -55,7 +55,7 @@ CHANGES = [
     "agents copy ada dan", "agents rename dan eve", "agents rm eve --yes", "memory set ada key 1",
     "memory rm ada key", "credits grant ada 5", "tools new other", "models use ada program", "fork 1 ../fork",
     "backup ../backup.tar.gz", "cancel abc", "answer abc x", "approve abc", "deny abc",
-    "skills export ../skills",
+    "skills export ../skills", "report --html ../report",
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@
     paused: "paused",
     interrupted: "interrupted",
     broken: "broken",
+    report: "report",
   };
 
   function Head({ header, isLost }) {
@@ -109,6 +110,7 @@
       <${Head} header=${state.header} isLost=${isLost} />
       <${Menu} now=${part.under || part.name} waiting=${state.header.waiting} />
       <main id="main" tabindex="-1"><h2 class="sr">${part.title}</h2>
+        ${state.page.left_out ? html`<p class="note">Not in this report: ${state.page.left_out}.</p>` : null}
         ${isHere && state.error ? html`<${Failure} error=${state.error} />` : null}
         ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${params}
           header=${state.header} page=${state.page} />` : isHere && state.error ? null : html`<p class="loading">…</p>`}

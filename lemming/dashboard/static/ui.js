@@ -27,13 +27,16 @@
     return Math.floor(whole / size) + " " + unit;
   }
 
-  // A moment as "12 s ago", "in 3 min"; `since`: "for 12 s". The whole moment is its title.
+  const shortly = (moment) => new Date(moment).toLocaleString([], { dateStyle: "medium", timeStyle: "short" });
+
+  // A moment as "12 s ago", "in 3 min"; `since`: "for 12 s". The whole moment is its title. A report does not
+  // know when it is read, and says the moment itself.
   function Ago({ at, since }) {
     const now = useNow();
     const moment = Date.parse(at);
     if (!at || Number.isNaN(moment)) return null;
     const seconds = (now - moment) / 1000;
-    const said = since ? duration(seconds) : seconds < -0.5 ? "in " + duration(-seconds) : duration(seconds) + " ago";
+    const said = Lemming.page.is_report ? shortly(moment) : since ? duration(seconds) : seconds < -0.5 ? "in " + duration(-seconds) : duration(seconds) + " ago";
     return html`<time datetime=${at} title=${new Date(moment).toLocaleString()}>${said}</time>`;
   }
 

@@ -11,7 +11,7 @@
   const SPEAKS = { person: "a person speaks for it", channel: "a channel", model: "a model", broken: "its resume is broken" };
   const wide = (traffic) => 1 + Math.min(5, Math.log2(1 + traffic) * 0.7);
 
-  function Map_({ value, params }) {
+  function Map_({ value, params, page }) {
     const [held, hold] = useState("");
     if (!value.nodes.length) return html`<${Empty} title="No agents yet"><code>lemming agents new NAME</code> makes one.<//>`;
     const choose = (event) => {
@@ -24,8 +24,8 @@
         <datalist id="names">${value.names.slice(0, 1000).map((name) => html`<option value=${name}></option>`)}</datalist>
         ${value.agent ? html`<a class="button" href=${Lemming.link("map")}>everybody</a><a class="button" href=${Lemming.link("agent", { name: value.agent })}>${value.agent} itself</a>` : null}
         <span class="count">${value.agent ? `${value.agent} and its neighbours; ` : ""}${others}</span>
-        <label class="count">traffic of the newest <select aria-label="how many ticks" value=${params.ticks || "100"} onChange=${(event) => Lemming.go("map", { ...params, ticks: event.target.value })}>
-          ${["1", "10", "100", "1000"].map((each) => html`<option>${each}</option>`)}</select> ticks</label></div>
+        ${page.is_report ? null : html`<label class="count">traffic of the newest <select aria-label="how many ticks" value=${params.ticks || "100"} onChange=${(event) => Lemming.go("map", { ...params, ticks: event.target.value })}>
+          ${["1", "10", "100", "1000"].map((each) => html`<option>${each}</option>`)}</select> ticks</label>`}</div>
       <${Drawing} value=${value} held=${held} hold=${hold} />
       <div class="key map-key">${Object.entries(KINDS).map(([kind, name]) => html`<span class=${kind}><svg width="34" height="12" aria-hidden="true"><path class="arrow ${kind}" d="M2 6H26" stroke-width="2" /><path class="head ${kind}" d="M26 2L33 6L26 10Z" /></svg>${name}</span>`)}
         <span><svg width="34" height="12" aria-hidden="true"><path class="arrow reads" d="M2 6H32" stroke-width="6" /></svg>thicker: more went that way</span>

@@ -5,7 +5,7 @@
   const { Agent, Empty, Meter, amount, dollars } = Lemming.ui;
   const { Columns } = Lemming.charts;
 
-  function Money({ value, params }) {
+  function Money({ value, params, page }) {
     const group = params.group === "models" ? "models" : "agents";
     const unit = params.unit || (value.has_dollars ? "cost_usd" : "credits");
     const go = (more) => Lemming.go("money", { ...params, ...more });
@@ -26,7 +26,7 @@
       <div class="tools"><${Choice} label="by" value=${value.by} of=${[["tick", "by tick"], ["day", "by day"]]} choose=${(by) => go({ by: by === "tick" ? "" : by })} />
         <${Choice} label="by whom" value=${group} of=${[["agents", "by agent"], ["models", "by model"]]} choose=${(each) => go({ group: each === "agents" ? "" : each })} />
         <${Choice} label="unit" value=${unit} of=${[["credits", "credits"], ["cost_usd", "dollars"]]} choose=${(each) => go({ unit: each })} />
-        <label class="count">of the newest <select aria-label="how many ticks" value=${params.ticks || "120"} onChange=${(event) => go({ ticks: event.target.value })}>${["30", "120", "500", "2000"].map((each) => html`<option>${each}</option>`)}</select> ticks</label></div>
+        ${page.is_report ? null : html`<label class="count">of the newest <select aria-label="how many ticks" value=${params.ticks || "120"} onChange=${(event) => go({ ticks: event.target.value })}>${["30", "120", "500", "2000"].map((each) => html`<option>${each}</option>`)}</select> ticks</label>`}</div>
       <${Columns} columns=${columns} named=${named} unit=${unit} link=${value.by === "tick" ? (column) => Lemming.link("tick", { number: column.name }) : null}
         label=${`${unit === "credits" ? "credits" : "dollars"} by ${value.by}, ${span}`} />
       <p class="note">${span}: ${unit === "credits" ? amount(shown) + " credits" : dollars(shown)}${value.older ? "; older ticks are not drawn" : ""}</p>

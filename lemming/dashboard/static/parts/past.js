@@ -14,7 +14,7 @@
       <div class="scrub card"><${Slider} label=${isTwo ? "after tick" : "what tick"} value=${isTwo ? value.old : value.new} last=${last} choose=${(at) => go(isTwo ? { old: String(at) } : { new: String(at) })} />
         ${isTwo ? html`<${Slider} label="against tick" value=${value.new ?? last} last=${last} choose=${(at) => go({ new: String(at) })} />` : null}
         <div class="buttons">${isTwo ? html`<button onClick=${() => Lemming.go("past", { new: value.new ?? last, agent: params.agent })}>Only one tick</button>`
-            : html`<button onClick=${() => go({ old: String(Math.max(0, value.new - 1)), new: String(value.new) })}>Compare two ticks</button>`}
+            : page.is_report ? null : html`<button onClick=${() => go({ old: String(Math.max(0, value.new - 1)), new: String(value.new) })}>Compare two ticks</button>`}
           ${isTwo ? null : html`<a class="button" href=${Lemming.link("tick", { number: value.new })}>the tick itself</a>`}
           <input aria-label="only files of one agent" placeholder="only one agent's files" value=${params.agent || ""} onChange=${(event) => go({ agent: event.target.value.trim() })} />
           ${page.is_read_only ? null : html`<${Fork} at=${isTwo ? value.old : value.new} />`}</div></div>

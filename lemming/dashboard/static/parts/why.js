@@ -30,7 +30,7 @@
       if (target.trim()) Lemming.go("why", { ...params, target: target.trim() });
     };
     return html`<form class="tools" onSubmit=${go}><input class="wide" data-search type="search" aria-label="an entry's id, a file, or agent/memory/key" placeholder="an entry's id, a file, or agent/memory/key" value=${target} onInput=${(event) => setTarget(event.target.value)} /><button>Why?</button>
-      <label class="count">back <select aria-label="how many turns back" value=${params.depth || "2"} onChange=${(event) => Lemming.go("why", { ...params, depth: event.target.value })}>${["1", "2", "3", "5", "10"].map((each) => html`<option>${each}</option>`)}</select> turns</label></form>`;
+      ${Lemming.page.is_report ? null : html`<label class="count">back <select aria-label="how many turns back" value=${params.depth || "2"} onChange=${(event) => Lemming.go("why", { ...params, depth: event.target.value })}>${["1", "2", "3", "5", "10"].map((each) => html`<option>${each}</option>`)}</select> turns</label>`}</form>`;
   }
 
   function Name({ thing }) {

@@ -1,0 +1,274 @@
+"""`lemming report`: what the page shows of an organisation, gathered into files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lemming import paths
+from lemming.agents import agent_folders
+from lemming.dashboard.on_disk import Shelf, key_of, place_for
+from lemming.dashboard.summary import summary_of
+from lemming.journal.file import journal_ticks
+from lemming.messages import entry_id
+from lemming.organisation import Organisation
+from lemming.timeline import parse_ticks
+from lemming.views import view
+from lemming.views.agent import workspace_text
+from lemming.views.tick import ROWS_SHOWN, recorded, whole_turn
+
+Json = dict[str, Any]
+
+TICKS, MOST_TICKS = 50, 500
+MOST_ENTRIES, ENTRIES_AT_ONCE = 2000, 200
+MOST_AGENTS, AGENTS_WHOLE, AGENTS_AT_ONCE, AGENTS_ON_MAPS = 2000, 100, 200, 40
+MOST_BYTES = 48 << 20
+"""How much there may be of whole turns, of trees behind entries, and of files of agents: of each."""
+
+
+@dataclass(frozen=True)
+class WrittenReport:
+    """What was written: `ticks` are the first and the last; `left_out` says in words what is not there."""
+
+    folder: Path
+    files: list[str]
+    total_bytes: int
+    ticks: list[int]
+    left_out: list[str]
+
+
+def write_report(org: Organisation, given: Path, ticks: str | None = None) -> WrittenReport:
+    """Write what the page shows, of some ticks (default: the newest 50), as files that open from disk.
+
+    Raises `UsageError` for a folder in which there is something else, and for ticks that nothing tells of.
+    """
+    place = place_for(org.base, given)
+    known = journal_ticks(org)
+    chosen = (parse_ticks(ticks, known) if ticks else known[-TICKS:])[-MOST_TICKS:]
+    gathering = _Gathering(org, Shelf(place), chosen, known)
+    gathering.all()
+    shelf = gathering.shelf
+    ends = chosen[:1] + chosen[-1:]
+    return WrittenReport(place, shelf.files, shelf.total_bytes, ends, gathering.left_out)
+
+
+class _Gathering:
+    """One report as it is made: the page first, then what it shows, then which file has what."""
+
+    def __init__(self, org: Organisation, shelf: Shelf, ticks: list[int], known: list[int]) -> None:
+        self.shelf, self.left_out = shelf, list[str]()
+        self._org, self._ticks, self._known = org, ticks, known
+        self._whys, self._why_bytes = set[str](), 0
+        self._entries: list[Json] = []
+
+    def all(self) -> None:
+        """Write all of it."""
+        header, overview = _standing(self._org, self._ticks), self._overview()
+        feeds = [*self._feed()]
+        self._entries = [entry for feed in feeds for entry in feed]
+        self._say_which_ticks()
+        self.shelf.put_page(summary_of(header, overview, self._entries))
+        for place, feed in enumerate(feeds):
+            self.shelf.put(f"feed-{place}", {f"feed {place}": feed})
+        self._threads()
+        self.shelf.put("overview", overview)
+        self._each_tick()
+        self._each_agent()
+        words = "; ".join(self.left_out)
+        page = {"is_read_only": True, "is_report": True, "person": "", "left_out": words}
+        ends = {"first": self._ticks[0], "newest": self._ticks[-1]} if self._ticks else {}
+        self.shelf.put_index({"page": page, "header": header, "feeds": len(feeds), **ends})
+
+    def _told(self, name: str, /, **parameters: object) -> Any:
+        """Return a view's value; None where it raises an error, which the page then shows in its place."""
+        texts = {key: str(value) for key, value in parameters.items()}
+        return self.shelf.told(key_of(name, **parameters), lambda: view(self._org, name, texts))
+
+    def _values(self, *asked: tuple[str, Json]) -> Json:
+        """Return the values of views by their keys, without those that cannot be had."""
+        told = {key_of(name, **parameters): self._told(name, **parameters) for name, parameters in asked}
+        return {key: value for key, value in told.items() if value is not None}
+
+    # --- what is there once ---
+
+    def _overview(self) -> Json:
+        plain: Iterator[tuple[str, Json]] = ((name, {}) for name in ("waiting", "findings", "money", "map"))
+        values = self._values(*plain, ("money", {"by": "day"}))
+        agents = self._agents()
+        strip = self._told("ticks", count=MOST_TICKS, before=self._ticks[-1] + 1) if self._ticks else None
+        if strip:
+            rows = [row for row in strip["ticks"] if row["tick"] in {*self._ticks}]
+            strip = {**strip, "ticks": rows, "older": False, "is_running": False}
+        return {**values, **({"agents": agents} if agents else {}),
+                "ticks": strip or {"ticks": [], "older": False, "is_running": False}}  # fmt: skip
+
+    def _agents(self) -> Json | None:
+        found: Json | None = self.shelf.told("agents", lambda: view(self._org, "agents", {"limit": "200"}))
+        while found and len(found["rows"]) < min(found["total"], MOST_AGENTS):
+            more = view(self._org, "agents", {"limit": "200", "offset": str(len(found["rows"]))})
+            found["rows"] += more["rows"]
+        if found is None:
+            return None
+        if (missing := found["total"] - len(found["rows"])) > 0:
+            self.left_out.append(f"{missing} more agents")
+        for row in found["rows"]:
+            row["next_at"] = None  # it is told from now, and a report does not know when it is read
+        return {**found, "total": len(found["rows"])}
+
+    def _feed(self) -> Iterator[list[Json]]:
+        """Yield the entries of the ticks, newest first, some at once."""
+        is_newest = self._ticks[-1:] == self._known[-1:]
+        first = self._ticks[0] if self._ticks[:1] != self._known[:1] else 0
+        parameters: Json = {"limit": ENTRIES_AT_ONCE}
+        if not is_newest:
+            after = self._ticks[-1] + 1
+            parameters["before"] = f"a/{after:08d}_{entry_id(after, 'a', 0)}"
+        count = 0
+        while told := self._told("feed", **parameters):
+            entries = told["entries"]
+            inside = [it for it in entries if first <= it["tick"] and (is_newest or it["tick"] < after)]
+            yield inside
+            count += len(inside)
+            parameters["before"] = told["before"]
+            if told["before"] is None or len(inside) < len(entries):
+                return
+            if count >= MOST_ENTRIES:
+                self.left_out.append(f"entries before tick {entries[-1]['tick']}")
+                return
+
+    def _threads(self) -> None:
+        """Write the requests that entries belong to, each with all that was said for it, once."""
+        told: dict[str, int] = {}
+        threads: list[Json] = []
+        for entry in self._entries:
+            if entry["request"] and entry["identity"] not in told:
+                thread = self._told("feed", thread=entry["identity"])
+                if thread is not None:
+                    told |= {one["identity"]: len(threads) for one in thread["entries"]}
+                    threads.append(thread)
+        self.shelf.put("threads", {"threads": {"threads": threads, "of": told}})
+
+    def _say_which_ticks(self) -> None:
+        if self._ticks and self._ticks[0] != self._known[0]:
+            self.left_out.insert(0, f"ticks before {self._ticks[0]}")
+        if self._ticks and self._ticks[-1] != self._known[-1]:
+            self.left_out.insert(0, f"ticks after {self._ticks[-1]}")
+
+    # --- ticks ---
+
+    def _each_tick(self) -> None:
+        """Write the ticks, newest first: after so many bytes their turns are told of in a line each."""
+        written, entries = 0, self._entries_by_tick()
+        for number in reversed(self._ticks):
+            is_whole = written < MOST_BYTES
+            values, files = self._tick(number, is_whole=is_whole)
+            size = self.shelf.put(f"tick-{number}", values)
+            if is_whole and written + size >= MOST_BYTES and number != self._ticks[0]:
+                self.left_out.append(f"prompts and answers before tick {number}")
+            written += size
+            self._trees(f"why-{number}", [*entries.get(number, ()), *files], f"tick {number}")
+        for number in entries.keys() - {*self._ticks}:  # what people said after the last one
+            self._trees(f"why-{number}", entries[number], f"tick {number}")
+
+    def _entries_by_tick(self) -> dict[int, list[str]]:
+        found: dict[int, list[str]] = {}
+        for entry in self._entries:
+            found.setdefault(entry["tick"], []).append(entry["file"])
+        return found
+
+    def _tick(self, number: int, *, is_whole: bool) -> tuple[Json, list[str]]:
+        """Return a tick's values, and which files its turns wrote that are no entries."""
+        values = self._values(("tick", {"number": number}), ("past", {"new": number}))
+        told, files = values.get(key_of("tick", number=number)), list[str]()
+        if told is None:
+            return values, files
+        pages = range(ROWS_SHOWN, len(told["order"]), ROWS_SHOWN)
+        values |= self._values(*(("tick", {"number": number, "first": first}) for first in pages))
+        record = recorded(self._org, number)
+        for turn in record.turns:
+            if is_whole:
+                values[key_of("turn", number=number, agent=turn.agent)] = whole_turn(turn, record)
+            files += [path for path in turn.writes if not _is_entry(path)]
+        return values, files
+
+    def _trees(self, name: str, targets: Iterable[str], until: str = "") -> None:
+        """Write where things came from: the trees behind what is not told of yet."""
+        values: Json = {}
+        if self._why_bytes >= MOST_BYTES:
+            return
+        for target in targets:
+            if target not in self._whys:
+                self._whys.add(target)
+                tree = self._told("why", target=target)
+                values |= {key_of("why", target=each): tree for each in _names_of(tree)} if tree else {}
+        if values:
+            self._why_bytes += self.shelf.put(name, values)
+        if until and self._why_bytes >= MOST_BYTES:
+            self.left_out.append(f"where entries came from, before {until}")
+
+    # --- agents ---
+
+    def _each_agent(self) -> None:
+        names = [name for name in agent_folders(self._org) if paths.AGENT_NAME.match(name)]
+        if len(names) > AGENTS_WHOLE:
+            names = sorted(names, key=self._quietness)[:AGENTS_WHOLE]
+            self.left_out.append(
+                f"resumes, memories and files of all but the {AGENTS_WHOLE} agents who wrote most"
+            )
+        has_maps, texts_bytes = len(names) <= AGENTS_ON_MAPS, 0
+        for name in sorted(names):
+            maps = [("map", {"agent": name})] if has_maps else []
+            values = self._values(("agent", {"name": name, "prompt": 1}), *maps)
+            self.shelf.put(f"agent-{name}", values)
+            if one := values.get(key_of("agent", name=name, prompt=1)):
+                memories = [f"{name}/memory/{it['key']}" for it in one["memory"]["values"]]
+                self._trees(f"why-of-{name}", [*memories, *_files_of(one)])
+                if texts_bytes < MOST_BYTES:
+                    texts_bytes += self.shelf.put(f"files-of-{name}", self._texts(one))
+                else:
+                    self.left_out.append(f"the texts of files of {name}")
+
+    def _quietness(self, name: str) -> tuple[int, str]:
+        """Return how little an agent has written; sorts by that."""
+        return -sum(entry["agent"] == name for entry in self._entries), name
+
+    def _texts(self, one: Json) -> Json:
+        """Return the texts of the files of an agent's workspace, by their keys."""
+        values: Json = {}
+        name = one["name"]
+        for path in (it["path"] for it in one["workspace"]["files"] if not it["is_link"]):
+            key = key_of("file", name=name, file=path)
+            text = self.shelf.told(key, partial(workspace_text, self._org, name, path))
+            if text is not None:
+                values[key] = {"path": path, "text": text}
+        return values
+
+
+def _standing(org: Organisation, ticks: list[int]) -> Json:
+    """Return the head of the page, without what is only so while somebody looks."""
+    header = view(org, "header")
+    name = org.base.resolve().name
+    calm: Json = {"org": name, "engine": None, "next_at": None}
+    if header["state"] not in ("broken", "interrupted", "paused"):
+        span = f"ticks {ticks[0]} to {ticks[-1]}" if ticks else "no tick has run yet"
+        calm |= {"state": "report", "why": f"{span}; it shows, and changes nothing"}
+    return {**header, **calm}
+
+
+def _is_entry(path: str) -> bool:
+    return path.split("/")[2:3] == ["outbox"]
+
+
+def _files_of(one: Json) -> Iterator[str]:
+    """Yield the paths of an agent's files, links left out."""
+    for file in one["workspace"]["files"]:
+        if not file["is_link"]:
+            yield f"{paths.workspace_folder(one['name'])}/{file['path']}"
+
+
+def _names_of(tree: Json) -> list[str]:
+    """Return by which names the page asks for a tree: its path, and the short one."""
+    return sorted({tree["target"]["path"], tree["target"]["name"]} - {""})
