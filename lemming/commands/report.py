@@ -27,7 +27,7 @@ def report(
 
     It holds the newest 50 ticks, or those that --ticks names (at most 500), and says what is left out. Who
     gets it reads what the agents read and wrote, prompts and files included. It only shows: nothing in it
-    changes the organisation. The same organisation gives the same bytes, as far as no clock is due.
+    changes the organisation. The same organisation gives the same bytes, as far as nobody goes by the clock.
 
     \b
     Examples:
