@@ -37,17 +37,25 @@ def main(words: list[str] | None = None) -> int:
         return 0
     if not given.engine or not chosen or given.points < 1:
         parser.error("--engine CMD is needed" if not given.engine else "no check is left to be run")
-    problems = {check: run(check, engine_in(given.engine), points=given.points) for check in chosen}
+    try:
+        engine = engine_in(given.engine)
+    except ValueError as error:
+        parser.error(f"--engine: {error}")
+    problems = {check: run(check, engine, points=given.points) for check in chosen}
     failed = [check for check, problem in problems.items() if problem]
     _say(f"{len(chosen) - len(failed)} of {len(chosen)} checks hold")
     return 1 if failed else 0
 
 
 def engine_in(command: str) -> list[str]:
-    """Return a command's words, its program by its whole path: it is started in other folders."""
-    program, *rest = shlex.split(command)
-    found = shutil.which(program)
-    return [os.path.abspath(found) if found else program, *rest]
+    """Return a command's words, files by their whole paths: it is started in other folders.
+
+    Raises ValueError for a command that is none.
+    """
+    words = [os.path.abspath(word) if os.path.exists(word) else word for word in shlex.split(command)]
+    if not words or not shutil.which(words[0]):
+        raise ValueError(f"there is no program {words[0] if words else ''}".strip())
+    return words
 
 
 def run(check: Check, engine: list[str], *, points: int) -> str:

@@ -8,12 +8,14 @@ import os
 import shutil
 import signal
 import subprocess
+import tempfile
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from conformance.answering import Answer, Answering, Call, say
-from conformance.reading import Broken, differences, files_of, require
+from conformance.reading import differences, files_of, require, same
 
 TICK_IS_OVER = (0, 1, 5, 6)
 LONGEST_S = 120.0
@@ -75,8 +77,10 @@ class Org:
         """Run ticks, each to its end; return the calls that they made."""
         before = len(self.calls)
         for _ in range(count):
+            expected = self.next_tick() + 1
             status, said = self.run()
             require(status in TICK_IS_OVER, f"the engine ended with {status}: {said}")
+            same(self.next_tick(), expected, f"tick.json after the engine has ended with {status}")
         require(not self.models.problems, "; ".join(self.models.problems))
         return self.calls[before:]
 
@@ -91,26 +95,28 @@ class Org:
 
     def run(self, kill_when: Callable[[], bool] | None = None) -> tuple[int, str]:
         """Run the engine's command; return its status and what it said. Killed as soon as `kill_when`."""
-        with self.started() as engine:
-            while kill_when is not None and engine.poll() is None:
-                if kill_when():
+        until = time.monotonic() + LONGEST_S
+        with tempfile.TemporaryFile() as output, self._started(output) as engine:
+            while engine.poll() is None:
+                require(time.monotonic() < until, f"the engine has not ended after {LONGEST_S:g} s")
+                if kill_when is not None and kill_when():
                     self.kill()
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    engine.wait(LOOK_EVERY_S)
-            try:
-                said, _ = engine.communicate(timeout=LONGEST_S)
-            except subprocess.TimeoutExpired as error:
-                raise Broken(f"the engine has not ended after {LONGEST_S:g} s") from error
-        return engine.returncode, said.decode("utf-8", "replace").strip()[-500:]
+                    engine.wait(LOOK_EVERY_S if kill_when else LONGEST_S)
+            output.seek(0)
+            return engine.returncode, output.read().decode("utf-8", "replace").strip()[-500:]
 
     @contextlib.contextmanager
-    def started(self) -> Iterator[subprocess.Popen[bytes]]:
-        """Start the engine's command; at the end of the block it is killed if it still runs."""
+    def _started(self, output: IO[bytes]) -> Iterator[subprocess.Popen[bytes]]:
+        """Start the engine's command; at the end of the block it is killed if it still runs.
+
+        It writes to a file: with a pipe, whatever outlives it would be waited for.
+        """
         engine = subprocess.Popen(
             self._engine,
             cwd=self.folder,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -120,8 +126,6 @@ class Org:
         finally:
             _kill(engine)
             self._running.remove(engine)
-            if engine.stdout is not None:
-                engine.stdout.close()
 
     def kill(self) -> None:
         """Kill the engine under way, as `kill -9` does; it has ended when this returns."""

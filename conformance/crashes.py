@@ -137,24 +137,27 @@ def made_in(org: Org) -> int:
 
 def survives(org: Org, calm: Calm, kill_when: Callable[[], bool] | None, where: str) -> None:
     """Run all ticks, killing the engine once; the files and the calls must be those of a run in peace."""
-    while org.next_tick() <= TICKS:
-        before = org.next_tick()
-        status, said = org.run(kill_when)
-        if status in TICK_IS_OVER and org.next_tick() > before:
-            continue
-        require(status < 0, f"{where}: the engine ended with {status}: {said}")
-        for path, raw in whole_files(org.folder):
-            require(_is_json(raw), f"{where}: {path} is torn")
-        recorded, first_after = answered(org.folder, TICKS), len(org.calls)
-        org.tick()
-        again = {(*call.turn, call.number) for call in org.calls[first_after:]}
-        require(not again & recorded, f"{where}: asked again although recorded: {sorted(again & recorded)}")
-        kill_when = None
+    run_until_killed(org, kill_when, where)
+    for path, raw in whole_files(org.folder):
+        require(_is_json(raw), f"{where}: {path} is torn")
+    recorded, until_then = answered(org.folder, TICKS), len(org.calls)
+    org.tick(max(0, TICKS + 1 - org.next_tick()))
+    again = {(*call.turn, call.number) for call in org.calls[until_then:]}
+    require(not again & recorded, f"{where}: asked again although recorded: {sorted(again & recorded)}")
     count = Counter((*call.turn, call.number) for call in org.calls)
     require(len(org.calls) <= calm.calls + 1, f"{where}: {len(org.calls) - calm.calls} calls were repeated")
     same(len(count), calm.calls, f"{where}: different calls")
     found = differences(state_of(org.folder), calm.state)
     require(not found, f"{where}: other than in a run in peace: {', '.join(found)}")
+
+
+def run_until_killed(org: Org, kill_when: Callable[[], bool] | None, where: str) -> None:
+    """Run all ticks, or as many as the engine does before it is killed."""
+    for _ in range(TICKS):
+        status, said = org.run(kill_when)
+        if status < 0:
+            return
+        require(status in TICK_IS_OVER, f"{where}: the engine ended with {status}: {said}")
 
 
 def _is_json(raw: bytes) -> bool:

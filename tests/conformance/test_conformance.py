@@ -88,5 +88,13 @@ def test_the_command_says_what_holds_and_ends_with_one_when_a_check_does_not(
     assert said.endswith("0 of 1 checks hold\n")
 
 
-def test_an_engine_that_cannot_be_started_is_said() -> None:
-    assert "no-such-engine" in trouble(CHECKS[0], ["no-such-engine"], points=1)
+@pytest.mark.parametrize("words", [[], ["--engine", "no-such-engine"], ["--engine", "'open"]])
+def test_a_command_that_is_none_is_said(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert "--engine" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_a_program_that_does_nothing_is_no_engine() -> None:
+    nothing = [sys.executable, "-c", ""]
+    assert [check.name for check in CHECKS[::8] if not trouble(check, nothing, points=1)] == []
