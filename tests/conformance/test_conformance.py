@@ -28,7 +28,7 @@ SAMPLE = {
 }
 BY_NAME = {check.name: check for check in CHECKS}
 MISTAKES = [(name, check) for name, (_, checks) in WRONG.items() for check in checks]
-STRIDE = 1 if EVERYTHING else 3
+STRIDE = 1 if EVERYTHING else 5
 
 
 def required() -> dict[str, str]:
