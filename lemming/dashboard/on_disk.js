@@ -52,8 +52,9 @@
   }
 
   function missing(name, params) {
-    const what = Object.values(params).filter(Boolean).join(", ");
-    return failure(`This report has nothing of ${name} ${what}`, index.page.left_out ? "left out: " + index.page.left_out : "");
+    const named = { tick: "tick", past: "tick", map: "the neighbours of", file: "the file", why: "where this came from:" };
+    const what = params.number || params.new || params.file || params.target || params.identity || params.name || params.agent || "";
+    return failure(`Not in this report: ${named[name] || name} ${what}`, index.page.left_out ? "left out: " + index.page.left_out : "");
   }
 
   const has = (text, wanted) => String(text).toLowerCase().includes(wanted.toLowerCase());

@@ -64,6 +64,7 @@ class Writings:
         self._ticks, self._prompts = journal_ticks(base), prompts_in(base)
         self._index: dict[int, _Tick] = {}
         self._in_ledger = cache(partial(ticks_kept, base))
+        self._creation = cache(self._find_creation)
         self.tick = lru_cache(RECORDS_KEPT)(self._read)
 
     def turn(self, tick: int, agent: str) -> TurnRecord | None:
@@ -94,7 +95,8 @@ class Writings:
         if folder == "outbox" and (match := paths.ENTRY_FILE.match(name)):
             yield from [tick for tick in [int(match[1])] if tick <= until and self._has(tick)]
         elif name == "resume.json" and not folder and agent:
-            yield from self._tick_of_creation(agent, until)
+            first = min([tick for tick in self._in_ledger(agent) if tick <= until], default=until)
+            yield from self._creation(agent, first)
         elif folder == "memory":
             own = [tick for tick in reversed(self._in_ledger(agent)) if tick <= until and self._has(tick)]
             yield from (tick for tick in own if self._may_name(tick, path))
@@ -106,12 +108,12 @@ class Writings:
         ticks = reversed(self._ticks[: bisect_right(self._ticks, until)])
         return (tick for tick in ticks if self._may_name(tick, path))
 
-    def _tick_of_creation(self, agent: str, until: int) -> list[int]:
-        """Return the newest tick whose plan does not name an agent that the next plan names.
+    def _find_creation(self, agent: str, first: int) -> list[int]:
+        """Return the newest tick before `first` whose plan does not name an agent that the next plan names.
 
-        No turn but one of that tick can have made it. It was there all the time in which it had turns.
+        No turn but one of that tick can have made it. It was there all the time in which it had turns, of
+        which `first` is the first.
         """
-        first = min([tick for tick in self._in_ledger(agent) if tick <= until], default=until)
         high = bisect_right(self._ticks, first) - 1
         low, step = high, 1
         while low >= 0 and self._is_planned(agent, low):
