@@ -54,7 +54,7 @@
   function missing(name, params) {
     const named = { tick: "tick", past: "tick", map: "the neighbours of", file: "the file", why: "where this came from:" };
     const what = params.number || params.new || params.file || params.target || params.identity || params.name || params.agent || "";
-    return failure(`Not in this report: ${named[name] || name} ${what}`, index.page.left_out ? "left out: " + index.page.left_out : "");
+    return failure(`Not in this report: ${named[name] || name} ${what}`);
   }
 
   const has = (text, wanted) => String(text).toLowerCase().includes(wanted.toLowerCase());

@@ -219,6 +219,8 @@ class _Gathering:
                 f"resumes, memories and files of all but the {AGENTS_WHOLE} agents who wrote most"
             )
         has_maps, texts_bytes = len(names) <= AGENTS_ON_MAPS, 0
+        if not has_maps:
+            self.left_out.append("maps of one agent and its neighbours")
         for name in sorted(names):
             maps = [("map", {"agent": name})] if has_maps else []
             values = self._values(("agent", {"name": name, "prompt": 1}), *maps)
