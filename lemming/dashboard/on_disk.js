@@ -43,10 +43,15 @@
   const keyOf = (name, params) => [name, ...Object.keys(params).sort().map((each) => `${each}=${params[each]}`)].join("\n");
   const isThere = (name, params) => places.has(keyOf(name, params));
 
-  async function found(name, params) {
-    const key = keyOf(name, params || {});
+  // What went wrong as the report was made goes wrong here as well.
+  function believe(key) {
     const error = index.errors.get(key);
     if (error) throw Object.assign(failure(error.message, error.hint), { where: error.where });
+  }
+
+  async function found(name, params) {
+    const key = keyOf(name, params || {});
+    believe(key);
     if (!places.has(key)) throw missing(name, params || {});
     return (await file(places.get(key))).get(key);
   }
@@ -73,6 +78,7 @@
 
     async feed({ agent, kind, find, before, thread, limit = 50 }) {
       if (thread) return ofThread(thread);
+      believe("feed");
       const entries = [];
       let isAfter = !before;
       for (let place = 0; place < index.feeds; place++)

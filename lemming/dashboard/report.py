@@ -82,14 +82,15 @@ class _Gathering:
         ends = {"first": self._ticks[0], "newest": self._ticks[-1]} if self._ticks else {}
         self.shelf.put_index({"page": page, "header": header, "feeds": len(feeds), **ends})
 
-    def _told(self, name: str, /, **parameters: object) -> Any:
-        """Return a view's value; None where it raises an error, which the page then shows in its place."""
-        texts = {key: str(value) for key, value in parameters.items()}
-        return self.shelf.told(key_of(name, **parameters), lambda: view(self._org, name, texts))
+    def _told(self, key: str, name: str, /, **parameters: object) -> Any:
+        """Return a view's value; None where it raises an error, which the page then shows under the key."""
+        texts = {each: str(value) for each, value in parameters.items()}
+        return self.shelf.told(key, lambda: view(self._org, name, texts))
 
     def _values(self, *asked: tuple[str, Json]) -> Json:
         """Return the values of views by their keys, without those that cannot be had."""
-        told = {key_of(name, **parameters): self._told(name, **parameters) for name, parameters in asked}
+        keys = {key_of(name, **parameters): (name, parameters) for name, parameters in asked}
+        told = {key: self._told(key, name, **parameters) for key, (name, parameters) in keys.items()}
         return {key: value for key, value in told.items() if value is not None}
 
     # --- what is there once ---
@@ -98,17 +99,21 @@ class _Gathering:
         plain: Iterator[tuple[str, Json]] = ((name, {}) for name in ("waiting", "findings", "money", "map"))
         values = self._values(*plain, ("money", {"by": "day"}))
         agents = self._agents()
-        strip = self._told("ticks", count=MOST_TICKS, before=self._ticks[-1] + 1) if self._ticks else None
+        strip: Json | None = {"ticks": [], "older": False, "is_running": False}
+        if self._ticks:
+            strip = self._told("ticks", "ticks", count=MOST_TICKS, before=self._ticks[-1] + 1)
         if strip:
             rows = [row for row in strip["ticks"] if row["tick"] in {*self._ticks}]
             strip = {**strip, "ticks": rows, "older": False, "is_running": False}
-        return {**values, **({"agents": agents} if agents else {}),
-                "ticks": strip or {"ticks": [], "older": False, "is_running": False}}  # fmt: skip
+        listed = {"agents": agents, "ticks": strip}
+        return {**values, **{key: value for key, value in listed.items() if value is not None}}
 
     def _agents(self) -> Json | None:
-        found: Json | None = self.shelf.told("agents", lambda: view(self._org, "agents", {"limit": "200"}))
+        found: Json | None = self._told("agents", "agents", limit=AGENTS_AT_ONCE)
         while found and len(found["rows"]) < min(found["total"], MOST_AGENTS):
-            more = view(self._org, "agents", {"limit": "200", "offset": str(len(found["rows"]))})
+            more = self._told("agents", "agents", limit=AGENTS_AT_ONCE, offset=len(found["rows"]))
+            if not more or not more["rows"]:
+                break
             found["rows"] += more["rows"]
         if found is None:
             return None
@@ -127,7 +132,7 @@ class _Gathering:
             after = self._ticks[-1] + 1
             parameters["before"] = f"a/{after:08d}_{entry_id(after, 'a', 0)}"
         count = 0
-        while told := self._told("feed", **parameters):
+        while told := self._told("feed", "feed", **parameters):
             entries = told["entries"]
             inside = [it for it in entries if first <= it["tick"] and (is_newest or it["tick"] < after)]
             yield inside
@@ -145,7 +150,7 @@ class _Gathering:
         threads: list[Json] = []
         for entry in self._entries:
             if entry["request"] and entry["identity"] not in told:
-                thread = self._told("feed", thread=entry["identity"])
+                thread = self._told(key_of("thread", of=entry["identity"]), "feed", thread=entry["identity"])
                 if thread is not None:
                     told |= {one["identity"]: len(threads) for one in thread["entries"]}
                     threads.append(thread)
@@ -160,17 +165,20 @@ class _Gathering:
     # --- ticks ---
 
     def _each_tick(self) -> None:
-        """Write the ticks, newest first: after so many bytes their turns are told of in a line each."""
+        """Write the ticks, newest first: after so many bytes a line a turn, after twice as many nothing."""
         written, entries = 0, self._entries_by_tick()
         for number in reversed(self._ticks):
             is_whole = written < MOST_BYTES
             values, files = self._tick(number, is_whole=is_whole)
             size = self.shelf.put(f"tick-{number}", values)
             if is_whole and written + size >= MOST_BYTES and number != self._ticks[0]:
-                self.left_out.append(f"prompts and answers before tick {number}")
+                self.left_out.append(f"prompts, answers and changes before tick {number}")
             written += size
             self._trees(f"why-{number}", [*entries.get(number, ()), *files], f"tick {number}")
-        for number in entries.keys() - {*self._ticks}:  # what people said after the last one
+            if written >= 2 * MOST_BYTES and number != self._ticks[0]:
+                self.left_out.append(f"all of the ticks before {number} but the strip")
+                break
+        for number in sorted(entries.keys() - {*self._ticks}):  # in which only people said something
             self._trees(f"why-{number}", entries[number], f"tick {number}")
 
     def _entries_by_tick(self) -> dict[int, list[str]]:
@@ -181,7 +189,8 @@ class _Gathering:
 
     def _tick(self, number: int, *, is_whole: bool) -> tuple[Json, list[str]]:
         """Return a tick's values, and which files its turns wrote that are no entries."""
-        values = self._values(("tick", {"number": number}), ("past", {"new": number}))
+        changes = [("past", {"new": number})] if is_whole else []
+        values = self._values(("tick", {"number": number}), *changes)
         told, files = values.get(key_of("tick", number=number)), list[str]()
         if told is None:
             return values, files
@@ -202,7 +211,7 @@ class _Gathering:
         for target in targets:
             if target not in self._whys:
                 self._whys.add(target)
-                tree = self._told("why", target=target)
+                tree = self._told(key_of("why", target=target), "why", target=target)
                 values |= {key_of("why", target=each): tree for each in _names_of(tree)} if tree else {}
         if values:
             self._why_bytes += self.shelf.put(name, values)

@@ -13,7 +13,7 @@ AGENTS, TICKS, ENTRIES, TEXT_CHARS = 200, 20, 30, 400
 def summary_of(header: Json, overview: Json, entries: Sequence[Json]) -> str:
     """Return the summary as HTML, in which every text stands escaped."""
     agents = overview.get("agents", {}).get("rows", [])[:AGENTS]
-    ticks = overview["ticks"]["ticks"][-TICKS:][::-1]
+    ticks = overview.get("ticks", {}).get("ticks", [])[-TICKS:][::-1]
     parts = [
         f"<h1>{_text(header['org'])}</h1>",
         f"<p>{_text(header['why'])}. Next is tick {_text(header['tick'])}; {_text(header.get('waiting', 0))} "

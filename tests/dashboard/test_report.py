@@ -112,10 +112,15 @@ def test_turns_are_told_in_short_once_there_is_much(
 ) -> None:
     monkeypatch.setattr("lemming.dashboard.report.MOST_BYTES", 1000)
     made = write_report(Organisation(org), tmp_path / "out")
-    assert "prompts and answers before tick 3" in made.left_out
+    assert "all of the ticks before 3 but the strip" in made.left_out
+    monkeypatch.setattr(
+        "lemming.dashboard.report.MOST_BYTES", (tmp_path / "out/data/tick-3.js").stat().st_size
+    )
+    made = write_report(Organisation(org), tmp_path / "out")
+    assert "prompts, answers and changes before tick 3" in made.left_out
     keys = index_of(tmp_path / "out")["files"]
     assert any(key.startswith("turn\n") for key in keys["tick-3"])
-    assert not any(key.startswith("turn\n") for key in keys["tick-2"])
+    assert [key for key in keys["tick-2"] if not key.startswith("tick\n")] == []
 
 
 def test_no_address_in_it_leads_out_of_its_folder(report: Path) -> None:
@@ -140,7 +145,9 @@ def test_what_is_broken_is_told_in_its_place(base: Path, tmp_path: Path) -> None
     assert any(key.startswith("tick\n") for key in index_of(tmp_path / "out")["errors"])
     (base / "config/org.json").write_text("{")
     write_report(Organisation(base), tmp_path / "out")
-    assert index_of(tmp_path / "out")["header"]["state"] == "broken"
+    index = index_of(tmp_path / "out")
+    assert index["header"]["state"] == "broken"
+    assert {"agents", "feed", "map", "waiting"} <= index["errors"].keys()
 
 
 # --- in a browser ----------------------------------------------------------------------------------------
