@@ -25,6 +25,16 @@ def made(base: Path, template: str) -> Path:
     return base
 
 
+def commands_of(template: str) -> list[str]:
+    """Return what the README of a template has a person type, without remarks."""
+    return re.findall(r"^    (\w.*?)(?: +#.*)?$", (TEMPLATES / template / "README.md").read_text(), re.M)
+
+
+def words_of(command: str) -> list[str]:
+    """Return the words after `lemming`, as a shell makes them in this folder."""
+    return [found for word in shlex.split(command) for found in glob.glob(word) or [word]][1:]
+
+
 def texts(base: Path, agent: str) -> list[str]:
     files = sorted((base / "agents" / agent / "outbox").glob("*.json"))
     return [json.loads(file.read_text())["payload"]["text"] for file in files]
@@ -37,13 +47,53 @@ def test_the_commands_of_its_readme_work_in_their_order(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.chdir(made(tmp_path / template, template))
     assert run(["check"]) == 0
-    commands = re.findall(r"^    (\w.*?)(?: +#.*)?$", (TEMPLATES / template / "README.md").read_text(), re.M)
+    commands = commands_of(template)
     assert len(commands) >= 4
     for command in commands:
-        name, *words = [found for word in shlex.split(command) for found in glob.glob(word) or [word]]
-        if name == "lemming":
+        if command.startswith("lemming"):
+            words = words_of(command)
             assert run(words) in (0, 1 if words[0] == "approvals" else 0), (command, capsys.readouterr())
     assert "recorded" not in json.loads(Path("config/models.json").read_text())["default"]["model"]
+
+
+@pytest.mark.parametrize("template", RECORDED)
+def test_its_eval_comes_out_right_when_its_readme_was_followed(
+    template: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(made(tmp_path / template, template))
+    for command in commands_of(template):
+        if command.startswith("lemming") and not command.startswith("lemming models"):
+            run(words_of(command))
+    assert run(["eval"]) == 0
+
+
+def test_why_goes_from_an_answer_through_what_was_asked_back_to_the_person(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = made(tmp_path, "research")
+    for _ in range(2):
+        run_once(base)
+    capsys.readouterr()
+    (answer,) = (base / "agents/lead/outbox").glob("00000002_*.json")
+    assert run(["-C", str(base), "why", str(answer)]) == 0
+    told = capsys.readouterr().out
+    for seen in ("question1 of human", "of reader", "of lead", "file_read", "ferry-log.txt"):
+        assert seen in told
+    assert "nothing but its instructions" not in told
+
+
+def test_why_goes_from_an_approved_call_back_to_the_turn_that_asked_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = made(tmp_path, "review")
+    run_once(base)
+    assert run(["-C", str(base), "approve", "--all", "--tool", "file_write", "--yes"]) == 0
+    run_once(base)
+    capsys.readouterr()
+    assert run(["-C", str(base), "why", "shared/site/hours.md"]) == 0
+    told = capsys.readouterr().out
+    for seen in ("with the leave of human", "of author", "brief1 of human"):
+        assert seen in told
 
 
 @pytest.mark.parametrize("template", RECORDED)

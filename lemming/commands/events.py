@@ -47,7 +47,7 @@ def events(
     nothing. Alone it begins with what is to come; --ticks names an earlier beginning. What no journal keeps
     (problems, sleep, pieces of answers) is not there: docs/events.md.
 
-    \\b
+    \b
     Examples:
       lemming events --ticks 3..9 --type turn_ended
       lemming events --type tool_finished --agent editor | jq -r .tool

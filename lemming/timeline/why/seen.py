@@ -39,7 +39,7 @@ def turn_of_tree(writings: Writings, turn: TurnRecord, place: str) -> TracedTurn
     told.saw += [_seen_entry(writings, turn, seen) for seen in sight.entries]
     told.saw += _seen_memories(writings, turn, sight)
     told.saw += [_seen_file(writings, turn, path, text, sight.is_brief) for path, text in sight.files.items()]
-    told.saw += [_carried_result(writings, turn, result) for result in turn.results]
+    told.saw += [_carried_result(writings, turn, result) for result in (*turn.results, *_kept(turn))]
     told.saw += _tool_results(writings, turn, place)
     told.saw += _resume(writings, turn)
     return told
@@ -156,6 +156,16 @@ def _carried_result(writings: Writings, turn: TurnRecord, result: dict[str, Any]
     if source and earlier and source not in earlier.writes:
         return _read_result(writings, earlier, thing, source)
     return thing
+
+
+def _kept(turn: TurnRecord) -> Iterator[dict[str, Any]]:
+    """Yield what earlier turns for the same request had called; answers of others are entries of their own."""
+    task = turn.started.task if turn.started else None
+    begun = task["begun"] if task else {}
+    asked = {one.get("call") for one in begun.get("asked", ())}
+    for number, result in enumerate(begun.get("results", ()), 1):
+        if number not in asked:
+            yield result
 
 
 def _tool_results(writings: Writings, turn: TurnRecord, place: str) -> Iterator[Thing]:

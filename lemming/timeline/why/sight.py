@@ -15,6 +15,7 @@ from typing import Any
 from lemming import paths
 from lemming.access.grants import place_of
 from lemming.files.jsontext import JsonProblem, parse
+from lemming.messages import names_of
 from lemming.timeline.record import TurnRecord
 
 # A section's mark is made from its text, so nothing inside the text can end it.
@@ -26,7 +27,13 @@ _ENTRY = re.compile(
     r'\{(?:"trust": "[a-z][a-z0-9_-]*", )?"id": "([A-Za-z0-9]+)", "from": "([a-z0-9_-]+)", "tick": (\d+), '
 )
 _FILE, _NEW = "File: ", "New entries"
-_ENTRY_SECTIONS = (_NEW, "Entries you have seen before", "Your own latest entries")
+_FIRST_SEEN = (_NEW, "Asked of you", "Answers to what you asked")
+_ENTRY_SECTIONS = (
+    *_FIRST_SEEN,
+    "Said before in this conversation",
+    "Entries you have seen before",
+    "Your own latest entries",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,20 +73,40 @@ def sight_of(turn: TurnRecord, agents: Collection[str]) -> Shown:
         (_TITLE.sub("", match[1]) if is_tracked else match[1], match[3]) for match in _SECTION.finditer(last)
     ]
     labels = {f"{_FILE}{label}": path for path, label in files}
+    entries = [
+        _seen_entry(line, is_new=title.startswith(_FIRST_SEEN))
+        for title, text in sections
+        if title.startswith(_ENTRY_SECTIONS)
+        for line in text.split("\n")
+        if _ENTRY.match(line)
+    ]
     return Shown(
-        entries=[
-            _seen_entry(line, is_new=title.startswith(_NEW))
-            for title, text in sections
-            if title.startswith(_ENTRY_SECTIONS)
-            for line in text.split("\n")
-            if _ENTRY.match(line)
-        ],
+        entries=entries + _missing(entries, turn),
         memory=dict(_memories(next((text for title, text in sections if title == "Your memory"), ""))),
         files={
             **dict.fromkeys(labels.values(), ""),
             **{labels[title]: text for title, text in sections if title in labels},
         },
     )
+
+
+def _missing(entries: Collection[SeenEntry], turn: TurnRecord) -> list[SeenEntry]:
+    """Return what the prompt shows without an id: the request that the turn was for, answers to what was asked.
+
+    An answer is the result of a call there; a call that had leave to be made leads to the turn that asked for it.
+    """
+    assert turn.started is not None
+    task = turn.started.task or {}
+    asked = task.get("begun", {}).get("asked", [])
+    identities = [task.get("request"), *(one.get("answer") for one in asked)]
+    identities += [one["request"] for one in asked if one.get("leave")]
+    known = names_of([identity for identity in identities if identity])
+    told = {entry.id for entry in entries}
+    return [
+        SeenEntry(id=name.id, author=name.author, tick=name.tick)
+        for name in sorted(known)
+        if name.id not in told
+    ]
 
 
 def _seen_entry(line: str, *, is_new: bool) -> SeenEntry:
@@ -119,8 +146,9 @@ def _brief_sight(turn: TurnRecord, text: str, files: list[tuple[str, str]], agen
         name = _TITLE.sub("", name) if is_tracked else name
         if colon and name not in shown:
             shown[name] = rest
+    entries = [SeenEntry(id=identity) for identity in turn.shown]
     return Shown(
-        entries=[SeenEntry(id=identity) for identity in turn.shown],
+        entries=entries + _missing(entries, turn),
         memory={
             name: rest
             for name, rest in shown.items()
