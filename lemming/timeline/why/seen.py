@@ -159,7 +159,7 @@ def _carried_result(writings: Writings, turn: TurnRecord, result: dict[str, Any]
 
 
 def _kept(turn: TurnRecord) -> Iterator[dict[str, Any]]:
-    """Yield what earlier turns for the same request had called; answers of others are entries of their own."""
+    """Yield what earlier turns for the same request had called; answers of others are entries."""
     task = turn.started.task if turn.started else None
     begun = task["begun"] if task else {}
     asked = {one.get("call") for one in begun.get("asked", ())}

@@ -91,9 +91,9 @@ def sight_of(turn: TurnRecord, agents: Collection[str]) -> Shown:
 
 
 def _missing(entries: Collection[SeenEntry], turn: TurnRecord) -> list[SeenEntry]:
-    """Return what the prompt shows without an id: the request that the turn was for, answers to what was asked.
+    """Return what is not among these of the request that the turn was for: itself, answers to what was asked.
 
-    An answer is the result of a call there; a call that had leave to be made leads to the turn that asked for it.
+    In a prompt an answer is the result of a call. A call with leave leads to the turn that asked for it.
     """
     assert turn.started is not None
     task = turn.started.task or {}
