@@ -129,9 +129,9 @@ def _kill_here(base: OrgPath, answers: int, *, as_json: bool) -> NoReturn:
 
     report = engine.run_once(base, notify=hear_or_die)
     narrator.ended(report)
-    raise UsageError(
-        f"the tick had {counted(answers - left, 'answer')}; nothing was killed", hint="lemming chaos --here 1"
-    )
+    came = answers - left
+    hint = f"lemming chaos --here {came}, in a tick like this" if came else "in a tick in which models answer"
+    raise UsageError(f"the tick had {counted(came, 'answer')}; nothing was killed", hint=hint)
 
 
 def _count_damage(base: Path, folder: Path, kills: int, seed: int, *, quiet: bool) -> Tally:

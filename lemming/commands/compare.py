@@ -9,7 +9,6 @@ from typing import Annotated, Any
 import typer
 
 from lemming.commands.options import AsJson
-from lemming.commands.rehearse import span_of
 from lemming.commands.screen import counted, in_dollars, one_line, show_cut, show_json, tell
 from lemming.commands.showing_differences import show_entry, show_file
 from lemming.errors import NotAnOrg
@@ -17,6 +16,7 @@ from lemming.files.jsontext import to_line
 from lemming.organisation import Organisation
 from lemming.rehearsal.compare import Comparison, ValueDifference
 from lemming.rehearsal.compare import compare as compare_orgs
+from lemming.timeline import span_of
 
 _VALUE_WIDTH = 200
 
@@ -25,7 +25,10 @@ def compare(
     before: Annotated[Path, typer.Argument(metavar="DIR", help="An organisation's folder.")],
     after: Annotated[Path, typer.Argument(metavar="DIR", help="Another one's.")],
     ticks: Annotated[
-        str | None, typer.Option("--ticks", metavar="A..B", help="Compare entries of these ticks only.")
+        str | None,
+        typer.Option(
+            "--ticks", metavar="A..B", help="Compare entries of these ticks only: 3..9, 3.., ..9 or 7."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:

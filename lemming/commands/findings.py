@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, get_args
 
 import typer
@@ -17,9 +16,9 @@ from lemming.findings.finding import Finding
 from lemming.findings.look import Look, look_at
 from lemming.findings.rules import RULES
 from lemming.kinds import FindingKind
+from lemming.timeline import span_of
 
 KINDS = get_args(FindingKind)
-_TICKS = re.compile(r"(?P<first>[0-9]{0,12})\.\.(?P<last>[0-9]{0,12})|(?P<one>[0-9]{1,12})", re.ASCII)
 _TITLES = {rule.kind: rule.title for rule in RULES}
 
 
@@ -31,9 +30,7 @@ def findings(
     ] = None,
     ticks: Annotated[
         str | None,
-        typer.Option(
-            "--ticks", metavar="A..B", help="Which ticks; A.. and ..B are open. Default: the newest."
-        ),
+        typer.Option("--ticks", metavar="A..B", help="Which: 3..9, 3.., ..9 or 7. Default: the newest."),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="End with exit status 1 when there are any: for monitors.")
@@ -58,9 +55,9 @@ def findings(
         require_folder(base, agent)
     if kind is not None and kind not in KINDS:
         raise UsageError(
-            f'--kind "{kind}" is none', hint=nearest(kind, KINDS) or f"one of {', '.join(KINDS)}"
+            f'there is no kind of finding "{kind}"', hint=nearest(kind, KINDS) or f"one of {', '.join(KINDS)}"
         )
-    first, last = _range(ticks) if ticks is not None else (None, None)
+    first, last = span_of(ticks) if ticks is not None else (None, None)
     look = look_at(base, first=first, last=last)
     found = [
         it for it in findings_in(look) if kind in (None, it.kind) and (agent is None or agent in it.agents)
@@ -75,19 +72,6 @@ def findings(
     raise typer.Exit(1 if check and found else 0)
 
 
-def _range(text: str) -> tuple[int | None, int | None]:
-    """Return the first and the last of the ticks that were typed; None where an end is open."""
-    typed = _TICKS.fullmatch(text.strip())
-    if typed is None or not any(typed.groups()):
-        raise UsageError(f'--ticks "{text}" is no range of ticks', hint="--ticks 100..200, 100.. or ..200")
-    if typed["one"]:
-        return int(typed["one"]), int(typed["one"])
-    first, last = (int(typed[name]) if typed[name] else None for name in ("first", "last"))
-    if first is not None and last is not None and first > last:
-        raise UsageError(f"--ticks {text}: it ends before it begins", hint=f"--ticks {last}..{first}")
-    return 0 if first is None else first, last
-
-
 def _show(finding: Finding) -> None:
     head = painted(_TITLES[finding.kind], "yellow")
     show(f"{head}  {', '.join(finding.agents)}  since tick {finding.since}")
@@ -99,7 +83,9 @@ def _show(finding: Finding) -> None:
 def _tell_what_was_looked_at(look: Look, number: int) -> None:
     what = counted(number, "finding") if number else "nothing found"
     if look.ticks:
-        tell(f"{what} in ticks {look.first} to {look.ticks[-1].tick} ({counted(len(look.turns), 'turn')})")
+        last = look.ticks[-1].tick
+        ticks = f"tick {last}" if last == look.first else f"ticks {look.first} to {last}"
+        tell(f"{what} in {ticks} ({counted(len(look.turns), 'turn')})")
     else:
         tell(f"{what}: no turn has been taken in these ticks")
     if look.damaged:

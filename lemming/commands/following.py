@@ -17,7 +17,7 @@ from lemming.timeline import TickSpan, parse_ticks, span_of
 
 Ticks = Annotated[
     str | None,
-    typer.Option("--ticks", metavar="TICKS", help="One tick (7), a span (3..9), or from one on (3..)."),
+    typer.Option("--ticks", metavar="TICKS", help="One tick (7), or several: 3..9, 3.., ..9."),
 ]
 Follow = Annotated[
     bool, typer.Option("-f", "--follow", help="Wait for those to come; alone, for no others. Ctrl-C ends it.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import tempfile
 from pathlib import Path
 from typing import Annotated
@@ -20,8 +19,9 @@ from lemming.history.fork import Setting
 from lemming.rehearsal.again import tally
 from lemming.rehearsal.rehearse import Rehearsed, Wanted, recorded_span
 from lemming.rehearsal.rehearse import rehearse as run_rehearsal
+from lemming.timeline import span_of
 
-_SPAN = re.compile(r"(\d{1,12})(?:(?:\.\.|-)(\d{1,12}))?\Z")
+NO_END = 10**12
 
 
 def rehearse(
@@ -35,7 +35,7 @@ def rehearse(
         ),
     ] = None,
     ticks: Annotated[
-        str | None, typer.Option("--ticks", metavar="A..B", help="Which; all without. One: 7.")
+        str | None, typer.Option("--ticks", metavar="A..B", help="Which: 3..9, 3.., ..9 or 7. Default: all.")
     ] = None,
     budget: Annotated[
         float | None,
@@ -67,7 +67,8 @@ def rehearse(
     Channels send nothing; a tool that reaches outside gets its recorded result where the call is the same,
     else it is not called.
 
-    Exit status: 0 it went to the end, 1 it was stopped on the way.
+    Exit status: 0 it went to the end; else that of what stopped it: 6 the budget, 2 a model that is only a
+    recording.
 
     \b
     Examples:
@@ -76,7 +77,7 @@ def rehearse(
       lemming rehearse --keep ../what-if --json | jq -c 'select(.type == "entry_difference") | .diff'
     """
     base = find_org(ctx)
-    span = recorded_span(base, span_of(ticks) if ticks else None)
+    span = recorded_span(base, _ticks_meant(ticks) if ticks else None)
     wanted = Wanted(
         first=span.start,
         last=span.stop - 1,
@@ -101,16 +102,13 @@ def rehearse(
         raise typer.Exit(switch.exit_status)
 
 
-def span_of(text: str) -> range:
-    """Return the ticks that a person means by `7`, `3..9` or `3-9`. Raises `UsageError`.
+def _ticks_meant(text: str) -> range:
+    first, last = span_of(text)
+    return range(first, (NO_END if last is None else last) + 1)
 
-    >>> span_of("3..9")
-    range(3, 10)
-    """
-    match = _SPAN.match(text)
-    if match is None:
-        raise UsageError(f'"{text[:40]}" is neither a tick nor a span of ticks', hint="write 7, or 3..9")
-    return range(int(match[1]), int(match[2] or match[1]) + 1)
+
+def _named(first: int, last: int) -> str:
+    return f"tick {first}" if first == last else f"ticks {first} to {last}"
 
 
 def _show(found: Rehearsed, wanted: Wanted, *, as_json: bool) -> None:
@@ -151,17 +149,18 @@ def _tell_spent(found: Rehearsed) -> None:
     told = ", ".join(
         f"{changes.count(word)} {word}" for word in ("changed", "new", "gone") if word in changes
     )
-    tell(f"ticks {found.first} to {found.last}: entries: {told or 'none differs'}")
+    tell(f"{_named(found.first, found.last)}: entries: {told or 'none differs'}")
     answers = counted(found.reused, "answer")
     dollars = float(spent.dollars) if spent.calls > spent.unpriced else None
     price = in_dollars(dollars, calls=spent.calls, unpriced=spent.unpriced)
-    tell(f"{answers} from the record, {counted(spent.calls, 'call')} made: {price}")
+    cost = f": {price}" if spent.calls else ""
+    tell(f"{answers} from the record, {counted(spent.calls, 'call')} made{cost}")
 
 
 def _tell_dry(found: Rehearsed) -> None:
     asked = len(found.asked)
     of_all = f"{asked} of {asked + found.reused} questions"
-    tell(f"ticks {found.first} to {found.last}: at least {of_all} would differ")
+    tell(f"{_named(found.first, found.last)}: at least {of_all} would differ")
     for number, spending in ((asked, found.spending), (asked + found.reused, found.whole)):
         price = float(spending.at_most) if spending.calls > spending.unpriced else None
         dollars = in_dollars(price, calls=spending.calls, unpriced=spending.unpriced)

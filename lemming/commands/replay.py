@@ -28,7 +28,7 @@ FILES_NAMED = 5
 def replay(
     ctx: typer.Context,
     ticks: Annotated[
-        str | None, typer.Argument(metavar="TICKS", help="7, or 3-9; all without. With --into: up to there.")
+        str | None, typer.Argument(metavar="TICKS", help="7, or 3..9; all without. With --into: up to there.")
     ] = None,
     into: Annotated[
         Path | None,
@@ -49,7 +49,7 @@ def replay(
     \b
     Examples:
       lemming replay
-      lemming replay 3-9
+      lemming replay 3..9
       lemming replay --into /tmp/again
     """
     base = find_org(ctx)

@@ -23,7 +23,7 @@ def verify(
     ctx: typer.Context,
     ticks: Annotated[
         str | None,
-        typer.Argument(metavar="TICKS", help="7, or 3-9: only what these ticks wrote. Default: all."),
+        typer.Argument(metavar="TICKS", help="7, or 3..9: only what these ticks wrote. Default: all."),
     ] = None,
     every: Annotated[
         bool, typer.Option("--all", help="Take every journal apart, however many there are.")
@@ -48,7 +48,7 @@ def verify(
     \b
     Examples:
       lemming verify
-      lemming verify 3-9
+      lemming verify 3..9
       lemming verify --json | jq -r 'select(.type == "finding") | .file'
     """
     base = find_org(ctx)

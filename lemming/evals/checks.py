@@ -87,7 +87,7 @@ def _entry(wanted: EntryWanted, ran: Ran) -> Verdict:
         return Verdict(False, f"{number}: {'no others were' if found else 'nothing was'} written")
     *_, entry = near[0]
     other = ", ".join(_unlike(entry, wanted, ran))
-    return Verdict(False, f"{number}; the nearest is {entry.file}, of another: {other}", [entry.file])
+    return Verdict(False, f"{number}; the nearest is {entry.file}, right but for: {other}", [entry.file])
 
 
 def _no_entry(wanted: EntryWanted, ran: Ran) -> Verdict:

@@ -18,6 +18,7 @@ from lemming.history.read import FileChange
 from lemming.journal.ledger import read_state
 from lemming.messages import OutboxEntry, list_outbox, read_entry
 from lemming.organisation import OrgPath
+from lemming.timeline import TickSpan
 from lemming.timeline.past import files_of, read_now
 from lemming.timeline.unkept import change_of
 
@@ -82,7 +83,7 @@ class Comparison:
         return not (self.agents or self.values or self.entries or self.files or self.spent)
 
 
-def compare(before: OrgPath, after: OrgPath, span: range | None = None) -> Comparison:
+def compare(before: OrgPath, after: OrgPath, span: range | TickSpan | None = None) -> Comparison:
     """Return what differs between two organisations as they are now; of entries, those of some ticks.
 
     Left out: ledgers (`spent` tells them), logs, the counter.
@@ -152,7 +153,7 @@ def _changed_lines(before: str, after: str) -> list[str]:
     return [line for line in lines if not line.startswith("@@")]
 
 
-def _entries_in(base: OrgPath, span: range | None) -> Iterator[OutboxEntry]:
+def _entries_in(base: OrgPath, span: range | TickSpan | None) -> Iterator[OutboxEntry]:
     for author in filter(paths.AGENT_NAME.match, agent_folders(base)):
         for name in list_outbox(base, author):
             if span is None or name.tick in span:

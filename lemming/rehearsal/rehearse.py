@@ -7,17 +7,17 @@ and the change. What people and channels wrote comes in the same ticks. Nothing 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from lemming import paths
-from lemming.agents import agent_folders
+from lemming.agents import agent_folders, decode_resume
 from lemming.config import load_config
 from lemming.engine import run_opened
-from lemming.errors import LemmingError, UsageError
+from lemming.errors import ConfigError, LemmingError, UsageError
 from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.files.jsontext import nearest, parse, pretty
@@ -119,9 +119,9 @@ def recorded_span(base: OrgPath, ticks: range | None = None) -> range:
     if not told or done < told[0]:
         raise UsageError("no tick has been run here", where=str(base), hint="`lemming run-once` runs one")
     wanted = ticks or range(_first_known(base, told[0]), done + 1)
-    span = range(wanted.start, min(done + 1, wanted.stop))
+    span = range(wanted.start or _first_known(base, told[0]), min(done + 1, wanted.stop))
     if not span:
-        asked = f"tick {wanted.start}" if len(wanted) < 2 else f"tick of {wanted.start} to {wanted.stop - 1}"
+        asked = f"tick {wanted.start}" if len(wanted) < 2 else f"ticks {wanted.start} to {wanted.stop - 1}"
         raise UsageError(f"{asked}: not run", hint=f"there are ticks {told[0]} to {done}")
     return span
 
@@ -212,6 +212,7 @@ def _prepare(past: PastStates, folder: Path, wanted: Wanted) -> None:
             raise UsageError("another rehearsal is kept here", where=str(folder), hint=hint)
         return
     changed = files_with(wanted.settings, lambda file: _file_now(base, file))
+    _require_sound(changed)
     fork(past, past.state_after(wanted.first - 1), folder, [])
     _bring_up_to_date(base, folder)
     for file, content in changed.items():
@@ -220,6 +221,20 @@ def _prepare(past: PastStates, folder: Path, wanted: Wanted) -> None:
             raise UsageError(why, hint="choose later --ticks")
         fs.publish(folder, file, content)
     fs.publish(folder, MARK, pretty(mark))
+
+
+def _require_sound(changed: Mapping[str, bytes]) -> None:
+    """Raise `UsageError` for a resume that the change breaks: its agent would just take no turns."""
+    for file, content in changed.items():
+        name = PurePosixPath(file).parent.name
+        if file != paths.resume_file(name):
+            continue
+        try:
+            decode_resume(name, content)
+        except ConfigError as error:
+            first = error.problems[0]
+            why = f"--set would break {file}: {first.pointer}: {first.message}"
+            raise UsageError(why, hint=first.hint or "`lemming schema resume` says what fits") from error
 
 
 def _bring_up_to_date(base: Path, folder: Path) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from lemming.errors import UsageError
 
-_SPAN = re.compile(r"(\d{1,12})(?:(?:-|\.\.)(\d{1,12})|(\.\.))?\Z", re.ASCII)
+_SPAN = re.compile(r"(\d{1,12})?(?:(-|\.\.)(\d{1,12})?)?\Z", re.ASCII)
 
 
 class TickSpan(NamedTuple):
@@ -21,20 +21,24 @@ class TickSpan(NamedTuple):
 
 
 def span_of(text: str) -> TickSpan:
-    """Return the ticks that a person means by `7`, `3-9`, `3..9`, or `3..` (from there on).
+    """Return the ticks that a person means by `7`, `3..9` or `3-9`, `3..` (from there on), `..9`.
 
     Raises `UsageError` for anything else.
 
     >>> span_of("7"), span_of("3..9"), span_of("3..")
     (TickSpan(first=7, last=7), TickSpan(first=3, last=9), TickSpan(first=3, last=None))
     """
-    match = _SPAN.match(text)
-    if not match:
-        raise UsageError(f'"{text[:40]}" is neither a tick nor a span of ticks', hint="write 7, 3-9 or 3..9")
-    first, last = int(match[1]), int(match[2] or match[1])
-    if last < first:
+    match = _SPAN.match(text.strip())
+    if not match or not (match[1] or match[3]) or (match[2] == "-" and not (match[1] and match[3])):
+        why = f'"{text[:40]}" is neither a tick nor a span of ticks'
+        raise UsageError(why, hint="write 7, 3..9, 3.. or ..9")
+    first = int(match[1] or 0)
+    if not match[2]:
+        return TickSpan(first, first)
+    last = int(match[3]) if match[3] else None
+    if last is not None and last < first:
         raise UsageError(f'"{text}" ends before it begins', hint=f"write {last}..{first}")
-    return TickSpan(first, None if match[3] else last)
+    return TickSpan(first, last)
 
 
 def parse_ticks(text: str | None, known: list[int]) -> list[int]:

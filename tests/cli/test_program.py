@@ -86,6 +86,7 @@ def test_every_command_has_help_and_takes_json(bare: Lemming, name: str) -> None
     command = load_command(name)
     for one in getattr(command, "commands", {"": command}).values():
         assert one.help, one.name
+        assert "Examples:" not in one.help or "\b\nExamples:\n" in one.help, one.name
         assert any("--json" in parameter.opts for parameter in one.params), one.name
 
 

@@ -80,7 +80,8 @@ def test_a_spent_budget_is_an_error_after_what_there_is(lemming: Lemming, tmp_pa
     ("words", "why"),
     [
         (["--ticks", "x"], "neither a tick nor a span"),
-        (["--ticks", "9..12"], "not run"),
+        (["--ticks", "9..12"], "ticks 9 to 12: not run"),
+        (["--ticks", "3..1"], "ends before it begins"),
         (["--set", "x"], "expected FILE:/POINTER=VALUE"),
         (["--dry-run", "--keep", "/tmp/nowhere"], "--dry-run keeps nothing"),
     ],
@@ -88,6 +89,18 @@ def test_a_spent_budget_is_an_error_after_what_there_is(lemming: Lemming, tmp_pa
 def test_mistakes_are_named(lemming: Lemming, words: list[str], why: str) -> None:
     ran = lemming("rehearse", "--trust", *words)
     assert (ran.status, why in ran.err) == (2, True)
+
+
+def test_a_resume_that_the_change_would_break_is_an_error_and_not_an_agent_less(lemming: Lemming) -> None:
+    ran = lemming("rehearse", "--trust", "--set", "agents/bob/resume.json:/schedule/run_every_n_ticks=often")
+    assert (ran.status, ran.out) == (2, "")
+    assert 'run_every_n_ticks: expected a whole number, found "often"' in ran.err
+
+
+def test_ticks_are_named_as_for_the_other_commands(lemming: Lemming) -> None:
+    ran = lemming("rehearse", "--trust", "--ticks", "..2", "--json")
+    assert (ran.objects[-1]["first"], ran.objects[-1]["last"]) == (1, 2)
+    assert "\ntick 2: entries: none differs\n" in lemming("rehearse", "--trust", "--ticks", "2").err
 
 
 def test_compare_shows_each_kind_of_difference(lemming: Lemming, record: Path, tmp_path: Path) -> None:
