@@ -23,7 +23,7 @@ from lemming.files import fs
 from lemming.files.documents import read_text, unreadable
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
-from lemming.files.jsontext import pretty, to_line
+from lemming.files.jsontext import compact, pretty, to_line
 from lemming.kinds import MessageKind
 from lemming.organisation import OrgPath
 from lemming.quoting import quoted
@@ -161,6 +161,12 @@ def targets_in(payload: Mapping[str, Any]) -> frozenset[str]:
     listed = target if isinstance(target, list) else [target]
     names = frozenset(name.strip().lower() for name in listed if isinstance(name, str))
     return names if names.isdisjoint(EVERYBODY) else NOBODY_IN_PARTICULAR
+
+
+def text_of_payload(payload: dict[str, Any]) -> str:
+    """Return the text of a payload, else the whole as JSON."""
+    text = payload.get("text")
+    return text if isinstance(text, str) else compact(payload).decode()
 
 
 def entry_id(tick: int, agent: str, index: int) -> str:

@@ -13,8 +13,8 @@ from pathlib import PurePosixPath
 from lemming import paths
 from lemming.findings.finding import Finding, quoted
 from lemming.findings.look import Look
+from lemming.messages import text_of_payload
 from lemming.timeline.record import TurnRecord
-from lemming.timeline.why.things import text_of_payload
 
 _SAYS_SO = r"(?:(?:I|We)(?:['’]ve|\s+have)?\s+(?:(?:now|also|just|already|successfully)\s+)?)?"
 _WROTE = r"(?:saved|wrote|written|created|updated|stored|appended)"

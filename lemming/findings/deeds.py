@@ -6,15 +6,15 @@ import re
 from collections.abc import Iterable
 
 from lemming.files.jsontext import compact
-from lemming.messages import OutboxEntry
+from lemming.messages import OutboxEntry, text_of_payload
 from lemming.timeline.record import ToolUse, TurnRecord
-from lemming.timeline.why.things import text_of_payload
 
 Deed = tuple[str, ...]
 """Something said or done: equal where it is the same, in other words as capitals, spaces and signs go."""
 
 _BESIDE_WORDS = re.compile(r"[\W_]+")
 _OUTBOX = "/outbox/"
+_ABOUT = ("reply_to", "hands_on", "cancels")
 
 
 def normalised(text: str) -> str:
@@ -29,7 +29,7 @@ def normalised(text: str) -> str:
 def said(entry: OutboxEntry) -> Deed:
     """Return what an entry says, to whom, and which request it answers: the same answer to two is not one."""
     payload = entry.payload
-    about = compact([payload.get("reply_to"), payload.get("hands_on"), payload.get("cancels")]).decode()
+    about = f"{[payload.get(key) for key in _ABOUT]}"
     text = normalised(text_of_payload(payload))
     return "said", entry.kind, text, ",".join(sorted(entry.targets)), about
 

@@ -6,20 +6,22 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from hashlib import sha256
 from itertools import chain
 
 from lemming import paths
 from lemming.agents import Agent, Survey, agent_folders, survey_agents
 from lemming.config import Config, load_config
-from lemming.errors import CorruptState
+from lemming.errors import ConfigError, CorruptState
 from lemming.files import fs
 from lemming.inspect.requests import requests_now
 from lemming.journal.file import journal_ticks, newest_journals, prompts_in
 from lemming.journal.prompts import PromptReader
+from lemming.journal.records import ToolFinished, ToolStarted
 from lemming.mail.request_entries import entry_about_requests
 from lemming.mail.request_rules import requests_of
 from lemming.mail.requests import Requests, RequestView
-from lemming.messages import names_in
+from lemming.messages import ENTRY_LIMIT_BYTES, decode_entry, names_in
 from lemming.org_blocks import FindingSettings
 from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
@@ -160,5 +162,35 @@ def _files_of(org: Organisation, author: str) -> list[str]:
 def _read(org: Organisation, tick: int, prompts: PromptReader) -> tuple[RecordedTick, list[TurnRecord]]:
     recorded = read_tick(org.base, tick, prompts)
     ended = [name for name in recorded.begin.order if name in recorded.ended]
-    turns = [turn for name in ended if (turn := recorded.turn_of(name))]
-    return recorded, turns
+    turns = (_at_hand(org, recorded, name) or recorded.turn_of(name) for name in ended)
+    return recorded, [turn for turn in turns if turn]
+
+
+def _at_hand(org: Organisation, recorded: RecordedTick, agent: str) -> TurnRecord | None:
+    """Return a turn that called no tool, if its entries still lie there as it wrote them; else None.
+
+    To take a turn again needs all that takes turns: thrice the time of `lemming status`.
+    """
+    report = recorded.ended[agent].report
+    if report.status not in ("done", "skipped") or any(
+        isinstance(it, (ToolStarted, ToolFinished)) for it in recorded.records_of(agent)
+    ):
+        return None
+    digests = {file["path"]: file["sha256"] for file in report.files}
+    entries = []
+    for written in report.entries:
+        try:
+            raw = fs.read_bytes(f"{org}/{written['file']}", ENTRY_LIMIT_BYTES)
+            if sha256(raw).hexdigest() != digests.get(written["file"]):
+                return None
+            entries.append(decode_entry(names_in(agent, [written["file"].rpartition("/")[2]])[0], raw))
+        except (OSError, ConfigError):
+            return None
+    return TurnRecord(
+        tick=recorded.tick,
+        place=recorded.begin.order.index(agent),
+        agent=agent,
+        report=report,
+        started=recorded.started.get(agent),
+        entries=entries,
+    )

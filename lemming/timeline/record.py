@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.errors import OUTCOME_CODES, Outcome
 from lemming.files.effects import FileEffect
@@ -36,10 +36,10 @@ from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
 from lemming.report import TickReport, TurnReport
 from lemming.tick.plan import FOR_OTHERS, Plan
-from lemming.tick.recorded import recorded_result
 from lemming.timeline.gaps import no_journal
-from lemming.timeline.retake import Question, Retaken
-from lemming.turn.inputs import from_record
+
+if TYPE_CHECKING:
+    from lemming.timeline.retake import Question, Retaken
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,7 +274,7 @@ def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
     started, ended = recorded.started.get(agent), recorded.ended.get(agent)
     report = ended.report if ended else None
     calls = [record for record in records if isinstance(record, (ModelReplied, ModelFailed))]
-    retaken = Retaken(from_record(started, recorded.tick), records) if started else None
+    retaken = _retaken(started, recorded.tick, records) if started else None
     writes = retaken.writes(report) if retaken else {}
     return TurnRecord(
         tick=recorded.tick,
@@ -294,6 +294,14 @@ def _turn(recorded: RecordedTick, agent: str) -> TurnRecord:
     )
 
 
+def _retaken(started: TurnStarted, tick: int, records: list[Record]) -> Retaken:
+    # Here, as all that takes turns comes with it, which whoever only asks for records does without.
+    from lemming.timeline.retake import Retaken
+    from lemming.turn.inputs import from_record
+
+    return Retaken(from_record(started, tick), records)
+
+
 def _call(record: ModelReplied | ModelFailed, retaken: Retaken | None) -> ModelCall:
     if isinstance(record, ModelFailed):
         error = f"{record.error}: {record.message}"
@@ -308,6 +316,8 @@ def _call(record: ModelReplied | ModelFailed, retaken: Retaken | None) -> ModelC
 
 def _tools(records: list[Record], retaken: Retaken | None) -> list[ToolUse]:
     """Return the tool calls in their order, with those that were asked for and have not begun."""
+    from lemming.tick.recorded import recorded_result
+
     uses: dict[int, ToolUse] = {}
     args = retaken.args if retaken else {}
     for record in records:
@@ -355,4 +365,6 @@ def value_in(effect: FileEffect) -> Any:
 
 def is_unknown(record: ToolFinished) -> bool:
     """Return whether a `tool_finished` says that nobody knows whether the call happened."""
+    from lemming.tick.recorded import recorded_result
+
     return recorded_result(record).outcome == "interrupted"

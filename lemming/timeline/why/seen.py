@@ -8,6 +8,7 @@ from typing import Any
 
 from lemming import paths
 from lemming.files.jsontext import JsonProblem, compact, parse
+from lemming.messages import text_of_payload
 from lemming.quoting import quoted
 from lemming.timeline.record import RecordedTick, ToolUse, TurnRecord
 from lemming.timeline.repair.unknown import CALL, RETRY
@@ -21,7 +22,6 @@ from lemming.timeline.why.things import (
     lost_ticks,
     memory_text,
     read_file,
-    text_of_payload,
     unwritten,
 )
 from lemming.timeline.why.writings import Moment, Writings

@@ -10,6 +10,7 @@ from lemming.errors import CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.memory import MEMORY_LIMIT_BYTES, decode_memory
+from lemming.messages import text_of_payload
 from lemming.organisation import OrgPath
 from lemming.timeline.why.writings import Moment, Writings
 
@@ -126,12 +127,6 @@ def entry_text(content: bytes) -> str:
         return content.decode("utf-8", "replace")
     payload = plain.get("payload") if isinstance(plain, dict) else None
     return text_of_payload(payload) if isinstance(payload, dict) else content.decode("utf-8", "replace")
-
-
-def text_of_payload(payload: dict[str, Any]) -> str:
-    """Return the text of a payload, else the whole as JSON."""
-    text = payload.get("text")
-    return text if isinstance(text, str) else compact(payload).decode()
 
 
 def memory_text(content: bytes, path: str) -> str:
