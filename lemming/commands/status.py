@@ -16,11 +16,15 @@ from lemming.config import Config
 from lemming.inspect.health import Trouble
 from lemming.inspect.standing import Line, Standing, standing_of
 from lemming.inspect.waiting import said_of_waiting
+from lemming.journal.file import journal_bytes, newest_journals
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import TickCommitted
 from lemming.organisation import OrgPath
 from lemming.tick.plan import said_of_pause
 from lemming.times.words import said_until
+
+CHEAP_BYTES = 512 << 10
+"""Findings are looked for in journals of so many bytes together: a tenth of a second."""
 
 
 def status(
@@ -65,16 +69,19 @@ def status(
     raise typer.Exit(1 if check and found.troubles else 0)
 
 
-def _count_findings(base: OrgPath, found: Standing) -> int:
-    """Return how much `lemming findings` would tell; where no tick has run, nothing is looked at."""
+def _count_findings(base: OrgPath, found: Standing) -> int | None:
+    """Return how much `lemming findings` would tell; None where to look would take longer than all else."""
     if found.last is None:
         return 0
+    window = newest_journals(base, found.config.org.findings.window)
+    if sum(journal_bytes(base, tick) for tick in window) > CHEAP_BYTES:
+        return None
     from lemming.findings.find import findings_of
 
     return len(findings_of(base))
 
 
-def _show(found: Standing, waits: str, findings: int) -> None:
+def _show(found: Standing, waits: str, findings: int | None) -> None:
     show(f"{painted(str(found.base), 'bold')}")
     show(_where(found.tick, found.is_interrupted, found.engine, found.progress))
     _show_pauses(found.survey, found.config)
@@ -84,6 +91,8 @@ def _show(found: Standing, waits: str, findings: int) -> None:
         show(painted(one_line(waits, 400), "yellow"))
     if findings:
         show(painted(f"{counted(findings, 'finding')}; `lemming findings` says which", "yellow"))
+    if findings is None:
+        show(painted("findings are not counted in journals so large; `lemming findings` looks", "dim"))
     show()
     _show_lines(found.lines, found.in_trouble)
     _tell_troubles(found.troubles, found.survey)

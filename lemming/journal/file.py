@@ -7,6 +7,7 @@ torn last line (what a crash leaves) is told from damage. Format: docs/formats.m
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -127,6 +128,14 @@ def raw_journal(base: OrgPath, tick: int) -> bytes:
     """Return the bytes of a tick's journal, unchecked; empty when it has none. Raises as `read_journal`."""
     with _opened(base, tick) as file:
         return file.read(JOURNAL_LIMIT_BYTES) if file else b""
+
+
+def journal_bytes(base: OrgPath, tick: int) -> int:
+    """Return how large the file of a tick's journal is; 0 where it is none of its own."""
+    try:
+        return os.stat(f"{base}/{paths.journal_file(tick)}").st_size
+    except OSError:
+        return 0
 
 
 def is_committed(base: OrgPath, tick: int) -> bool:

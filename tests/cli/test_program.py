@@ -14,10 +14,12 @@ from terminal import PROGRAM, REPOSITORY, Lemming
 
 from lemming import __version__, reference
 from lemming.cli import COMMANDS, FIRST, load_command
+from lemming.engine import run_once
 from lemming.testing import make_org, resume, say
 
 MODELS = {"openai", "anthropic", "ollama", "xllamacpp", "httpx", "httpx2"}
 LATER = MODELS | {"asyncio", "logging", "pydantic", "rich", "structlog", "tenacity"}
+LOOKING = ("findings", "telemetry", "views", "dashboard", "rehearsal", "evals")
 AFTER = "import sys; from lemming.cli import run; run(sys.argv[1:]); print(*sys.modules, file=sys.stderr)"
 NAMES = [name for section in COMMANDS.values() for name in section]
 
@@ -44,14 +46,48 @@ def test_a_tick_with_turns_imports_neither_what_calls_servers_nor_what_asks_agai
     assert (base / "logs/engine.log").exists()
 
 
-def imported(base: Path, words: list[str]) -> set[str]:
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run-once", "--trust"],
+        ["run-forever", "--until-tick", "2", "--interval", "0"],
+        ["validate"],
+        ["plan"],
+        ["tick", "1"],
+        ["why", "1/ada"],
+        ["send", "ada", "hello"],
+        ["ask", "ada", "hello?", "--timeout", "0"],
+        ["serve", "--port", "0"],
+    ],
+    ids=lambda words: words[0],
+)
+def test_who_does_not_look_imports_nothing_of_it(spoken: Path, words: list[str]) -> None:
+    """`tick` and `why` show the facts of the views of these names, and nothing else of them."""
+    rooms = {f"lemming.{room}" for room in LOOKING if room != "views" or words[0] not in ("tick", "why")}
+    packages = rooms | {"starlette", "uvicorn", "google.protobuf"}
+    assert packages & imported(spoken, words, check=words[0] not in ("ask", "serve")) == set()
+
+
+@pytest.fixture(scope="module")
+def spoken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One tick in which ada says hello to a person."""
+    base = tmp_path_factory.mktemp("program") / "spoken"
+    person = resume("human", model={"key": "human"})
+    script = [{"reply": say("hello")}]
+    make_org(base, resume("ada"), person, script=script, models={"human": {"provider": "human"}})
+    run_once(base)
+    return base
+
+
+def imported(base: Path, words: list[str], *, check: bool = True) -> set[str]:
     """Return the modules that a command has imported when it ends."""
     done = subprocess.run(
         [sys.executable, "-c", AFTER, "-C", str(base), *words],
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
-        check=True,
+        check=check,
+        timeout=60,
     )
     return set(done.stderr.split())
 

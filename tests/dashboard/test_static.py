@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -28,14 +27,6 @@ def test_no_file_makes_markup_of_text_or_names_another_machine(file: Path) -> No
 def test_every_file_of_ours_is_loaded_by_the_page() -> None:
     loaded = re.findall(r'src="static/([^"]+)"', (STATIC / "index.html").read_text())
     assert {STATIC / name for name in loaded} >= set(OURS)
-
-
-def test_no_tick_loads_any_of_it(base: Path) -> None:
-    make_org(base, resume("ada"))
-    code = "import sys; from lemming.engine import run_once; run_once(sys.argv[1]); print(*sys.modules)"
-    ran = subprocess.run([sys.executable, "-c", code, str(base)], capture_output=True, text=True, check=True)
-    ours = ("lemming.dashboard", "lemming.views", "starlette", "uvicorn")
-    assert [name for name in ran.stdout.split() if name.startswith(ours)] == []
 
 
 def test_what_is_missing_is_named_with_the_command_that_installs_it(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from circling import NOTHING, PEOPLE, found_in, kinds, org_of, person, run
+from circling import NOTHING, PEOPLE, by_ticks, calls, found_in, kinds, org_of, person, run
 from corpus import BY_NAME
 from terminal import Lemming, typed_at
 
@@ -191,6 +193,45 @@ def test_status_says_how_many_there_are_and_only_then(lemming: Lemming, changed:
     assert lemming("status", "--json").objects[0]["findings"] == 2
     fs.publish(changed, "config/org.json", pretty({"findings": {"off": ["repeats", "no_progress"]}}))
     assert "lemming findings" not in lemming("status").out
+
+
+def test_status_does_not_count_them_in_journals_that_take_long_to_read(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lemming = typed_at(base, capsys)
+    org_of(base, resume("ada"), script=by_ticks("ada", *["long " * 8_000] * 9))
+    run(base, 3)
+    assert lemming("status", "--json").objects[0]["findings"] == 1
+    run(base, 6)
+    assert lemming("status", "--json").objects[0]["findings"] is None
+    assert "`lemming findings` looks" in lemming("status").out
+
+
+@pytest.mark.parametrize("change", ["kept", "gone", "changed"])
+def test_what_is_found_does_not_hang_on_the_files_of_entries(base: Path, change: str) -> None:
+    org_of(base, resume("ada"), script=by_ticks("ada", *["All is well."] * 4))
+    run(base, 4)
+    for file in sorted((base / "agents/ada/outbox").iterdir()) if change != "kept" else ():
+        if change == "gone":
+            file.unlink()
+        else:
+            file.write_text(file.read_text().replace("well", f"other {file.name}"))
+    found = [it for it in findings_of(base) if it.kind == "repeats"]
+    assert [it.text for it in found] == ['ada wrote the same message, "all is well", in 4 turns']
+
+
+@pytest.mark.parametrize("change", ["", "tools"])
+def test_status_loads_what_takes_turns_only_where_tools_were_called(base: Path, change: str) -> None:
+    replies = [calls("file_list", path="."), say("done")] if change else [say("done")]
+    org_of(
+        base, resume("ada", permissions={"tools": ["file_list"]}), script=[{"reply": it} for it in replies]
+    )
+    run(base, len(replies))
+    code = "import sys; from lemming.cli import run; run(['status']); print(*sys.modules, file=sys.stderr)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=base, capture_output=True, text=True, check=False)
+    loaded = {name.partition("lemming.")[2].split(".")[0] for name in ran.stderr.split()}
+    assert "findings" in loaded
+    assert ("turn" in loaded) == bool(change)
 
 
 # --- what is known before a tick runs --------------------------------------------------------------

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import shutil
 import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -175,16 +174,3 @@ def test_metrics_are_served_only_where_somebody_wants_it(base: Path, lemming: Le
     assert (ran.status, "there is nothing to serve" in ran.err) == (2, True)
     ran = lemming("serve", "--port", "0", "--metrics", "--host", "0.0.0.0")
     assert (ran.status, "LEMMING_METRICS_TOKEN" in ran.err) == (2, True)
-
-
-def test_a_tick_imports_nothing_of_telemetry(base: Path) -> None:
-    make_org(base, resume("ada"))
-    script = (
-        "import sys; from lemming.cli import run; run(sys.argv[1:]);"
-        "print([name for name in sys.modules if name.startswith('lemming.telemetry')])"
-    )
-    words = ["-C", str(base), "run-once", "--json"]
-    ran = subprocess.run(
-        [sys.executable, "-c", script, *words], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert ran.stdout.splitlines()[-1] == "[]"
