@@ -27,7 +27,7 @@ def summary_of(header: Json, overview: Json, entries: Sequence[Json]) -> str:
 
 def _agent(row: Json) -> tuple[Any, ...]:
     last = row.get("last") or {}
-    return row["name"], f"{row['state'].replace('_', ' ')}: {row['text']}", last.get("text", "")
+    return row["name"], row["text"] or row["state"].replace("_", " "), last.get("text", "")
 
 
 def _tick(row: Json) -> tuple[Any, ...]:
