@@ -210,3 +210,14 @@ def test_whoever_names_the_folder_as_a_template_is_told_of_the_template(
     assert "`lemming init DIR --template desk` makes the other" in capsys.readouterr().err
     assert run(["init", str(tmp_path / "there"), "--template", "desk"]) == 0
     assert "makes the other" not in capsys.readouterr().err
+
+
+def test_a_case_that_comes_out_right_though_turns_failed_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    base = made(tmp_path, "desk")
+    case = {"at": 0, "answers": "live", "ticks": 1, "expect": [{"cost": {"at_most_usd": 1}}]}
+    (base / "evals/three-answers/case.json").write_text(json.dumps(case))
+    assert run(["-C", str(base), "eval", "--model", "gpt"]) == 0
+    assert "right, though 2 turns failed: tick 1, desk failed: openai: no API key" in capsys.readouterr().err

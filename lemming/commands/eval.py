@@ -179,7 +179,13 @@ def _agree(base: OrgPath, copy: Path, name: str, case: Case, *, asks: bool, can_
 def _tell_run(result: Result) -> None:
     name = f"{result.case} ({result.arm}, run {result.repeat + 1})"
     if result.passed:
-        tell(f"{name}: right")
+        failed = len(result.not_done)
+        but = (
+            f", though {counted(failed, 'turn')} failed: {one_line(result.not_done[0], WIDTH)}"
+            if failed
+            else ""
+        )
+        tell(f"{name}: right{but}", style="yellow" if failed else "plain")
         return
     tell(f"{name}: {'not run to its end' if result.error else 'wrong'}", style="red")
 

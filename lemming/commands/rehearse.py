@@ -161,6 +161,9 @@ def _tell_dry(found: Rehearsed) -> None:
     asked = len(found.asked)
     of_all = f"{asked} of {asked + found.reused} questions"
     tell(f"{_named(found.first, found.last)}: at least {of_all} would differ")
+    if not asked:
+        tell("dry run: no model was asked, and none would be")
+        return
     for number, spending in ((asked, found.spending), (asked + found.reused, found.whole)):
         price = float(spending.at_most) if spending.calls > spending.unpriced else None
         dollars = in_dollars(price, calls=spending.calls, unpriced=spending.unpriced)
