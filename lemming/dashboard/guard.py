@@ -2,7 +2,8 @@
 
 The server listens on this machine only, and still any web page that is open here can send it requests. So the
 name it was called by must be this machine's (DNS rebinding), whoever asks must have the token, and what is
-posted must come from the page itself. What agents wrote is shown under a policy that runs none of it.
+posted must come from the page itself. Browsers send a cookie to every server of a machine, whatever its port:
+the page's has a path that nobody else knows. What agents wrote is shown under a policy that runs none of it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from hashlib import sha256
-from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -20,10 +20,11 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 HOSTS = frozenset({"127.0.0.1", "localhost", "[::1]"})
+COOKIE = "lemming"
 LARGEST_BODY_BYTES = 512 << 10
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
 HEADERS = (
     (b"content-security-policy", POLICY.encode()),
@@ -43,7 +44,7 @@ class Guard:
 
     def __init__(self, app: App, *, token: str, is_read_only: bool = False) -> None:
         self._app, self._token, self._is_read_only = app, token, is_read_only
-        self.cookie = f"lemming-{sha256(token.encode()).hexdigest()[:8]}"  # several may run on one machine
+        self.place = f"/{sha256(f'place of {token}'.encode()).hexdigest()[:32]}"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -52,22 +53,22 @@ class Guard:
         if _is_first_visit(scope) and _name(headers) in HOSTS:
             given = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
             await (self._welcome(send) if self._is_token(given) else _refuse(send, 403, _NO_TOKEN))
-        elif refusal := self._refusal(scope["method"], headers):
+        elif refusal := self._refusal(scope, headers):
             await _refuse(send, *refusal)
         else:
-            await self._app(scope, receive, _with_headers(send))
+            await self._app(self._without_place(scope), receive, _with_headers(send))
 
-    def _refusal(self, method: str, headers: dict[str, str]) -> tuple[int, str] | None:
+    def _refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[int, str] | None:
         """Return with what a request is refused; None when it may go on."""
         if _name(headers) not in HOSTS:
             return 421, _ELSEWHERE
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, _ELSEWHERE
-        if not self._is_token(self._token_in(headers)):
+        if not (self._has_bearer(headers) or (self._is_in_place(scope) and self._has_cookie(headers))):
             return 403, _NO_TOKEN
-        if method == "POST":
+        if scope["method"] == "POST":
             return self._refusal_of_post(headers)
-        return None if method in ("GET", "HEAD") else (405, "GET or POST\n")
+        return None if scope["method"] in ("GET", "HEAD") else (405, "GET or POST\n")
 
     def _refusal_of_post(self, headers: dict[str, str]) -> tuple[int, str] | None:
         if self._is_read_only:
@@ -77,27 +78,36 @@ class Guard:
         if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
             return 415, "application/json\n"
         length = headers.get("content-length", "")
-        if not (length.isascii() and length.isdigit()):
+        if "transfer-encoding" in headers or not (length.isascii() and length.isdigit()):
             return 411, "how long is it?\n"
         return (413, "too long\n") if int(length[:12]) > LARGEST_BODY_BYTES else None
 
-    def _token_in(self, headers: dict[str, str]) -> str:
+    def _has_bearer(self, headers: dict[str, str]) -> bool:
         word, _, given = headers.get("authorization", "").partition(" ")
-        if word == "Bearer":
-            return given
-        try:
-            cookies = SimpleCookie(headers.get("cookie", ""))
-        except CookieError:
-            return ""
-        return cookies[self.cookie].value if self.cookie in cookies else ""
+        return word == "Bearer" and self._is_token(given)
+
+    def _has_cookie(self, headers: dict[str, str]) -> bool:
+        """Return whether the page's cookie is there; those of other servers may be malformed."""
+        cookies = (each.strip().partition("=") for each in headers.get("cookie", "").split(";"))
+        return any(name == COOKIE and self._is_token(given) for name, _, given in cookies)
+
+    def _is_in_place(self, scope: Scope) -> bool:
+        return bool(scope["path"].startswith(f"{self.place}/"))
+
+    def _without_place(self, scope: Scope) -> Scope:
+        """Return the request as the page's routes know it."""
+        if not self._is_in_place(scope):
+            return scope
+        return {**scope, "path": scope["path"].removeprefix(self.place)}
 
     def _is_token(self, given: str) -> bool:
         return secrets.compare_digest(given.encode("utf-8", "replace"), self._token.encode())
 
     async def _welcome(self, send: Send) -> None:
         """Keep the token in a cookie that no script reads, and take it out of the address."""
-        cookie = f"{self.cookie}={self._token}; HttpOnly; SameSite=Strict; Path=/"
-        await _answer(send, 303, "", ((b"location", b"/"), (b"set-cookie", cookie.encode())))
+        cookie = f"{COOKIE}={self._token}; HttpOnly; SameSite=Strict; Path={self.place}/"
+        to = (b"location", f"{self.place}/".encode())
+        await _answer(send, 303, "", (to, (b"set-cookie", cookie.encode())))
 
 
 def _is_first_visit(scope: Scope) -> bool:

@@ -58,6 +58,8 @@ def _arguments(name: str, shown: Callable[..., Any], parameters: Mapping[str, st
 
 
 def _value(key: str, parameter: Parameter, text: str) -> str | int:
+    if "\0" in text:
+        raise UsageError(f"{key}: that is no text: it has a NUL in it")
     if not str(parameter.annotation).startswith("int"):
         return text
     if not _NUMBER.fullmatch(text):

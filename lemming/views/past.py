@@ -29,6 +29,8 @@ def past(org: OrgPath, *, old: int | None = None, new: int | None = None, agent:
 
     `remark` says how far it can be believed. Raises `UsageError` for a tick that nothing tells of.
     """
+    if agent and not paths.AGENT_NAME.match(agent):
+        raise UsageError(f'"{agent[:80]}" is no agent', hint=paths.AGENT_NAME_RULE)
     org = Organisation.at(org)
     next_tick = load_tick(org)
     if old is None:

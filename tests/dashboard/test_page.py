@@ -55,7 +55,7 @@ def opened(browser: Any, address: str, part: str = "agents", **how: Any) -> Iter
     tab.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)
     try:
         tab.goto(address)
-        tab.goto(f"{address.partition('?')[0]}#/{part}")
+        tab.goto(f"{tab.url.partition('#')[0]}#/{part}")
         tab.wait_for_selector(f'.menu a[aria-current="page"][href^="#/{part.partition("?")[0]}"]')
         tab.wait_for_selector("main .loading", state="detached")
         yield tab
@@ -182,6 +182,39 @@ def test_hostile_text_stays_text_in_every_part(browser: Any, address: str) -> No
         for _ in parts_of(tab):
             assert tab.locator("main script, main img, main iframe").count() == 0
             assert "owned" not in tab.title()
+
+
+def test_what_is_given_leave_for_hides_no_signs(browser: Any, org: Path) -> None:
+    hidden = {"tool": "file_write", "args": {"path": "shared/letters/\u202etxt.sh", "content": "rm\u200b x"}}
+    write_script(
+        org, [{"agent": "desk", "step": 0, "reply": say("Please.", tool_calls=[hidden])}, {"reply": say("")}]
+    )
+    run_once(org, clock=FrozenClock())
+    with page_of(org, port=0) as address, opened(browser, address, "waiting") as tab:
+        shown = tab.locator(".card pre:has-text('/dev/null')").inner_text()
+    assert "⟨U+202E⟩txt.sh" in shown
+    assert "rm⟨U+200B⟩ x" in shown
+    assert "\u202e" not in shown
+
+
+def test_from_one_why_to_the_next_the_question_is_the_one_that_is_answered(
+    browser: Any, address: str
+) -> None:
+    with opened(browser, address, "why?target=no-such-thing") as tab:
+        tab.wait_for_selector(".failure")
+        tab.fill("main input[type=search]", "shared/letters/okafor.txt")
+        tab.keyboard.press("Enter")
+        tab.wait_for_selector(".root")
+        tab.goto(f"{tab.url.partition('#')[0]}#/why?target=agents/desk/resume.json")
+        tab.wait_for_selector(".root code:has-text('agents/desk/resume.json')")
+        assert tab.input_value("main input[type=search]") == "agents/desk/resume.json"
+
+
+def test_the_part_that_is_shown_is_in_sight_in_a_narrow_menu(browser: Any, address: str) -> None:
+    with opened(browser, address) as tab:
+        tab.set_viewport_size({"width": 360, "height": 740})
+        for part in parts_of(tab):
+            playwright.expect(tab.locator('.menu a[aria-current="page"]'), part).to_be_in_viewport(ratio=1)
 
 
 def test_no_part_is_wider_than_a_narrow_screen(browser: Any, address: str) -> None:

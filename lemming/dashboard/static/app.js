@@ -17,7 +17,7 @@
   };
 
   function Head({ header, isLost }) {
-    const troubles = header.troubles || [];
+    const troubles = header.troubles || [], isKnown = Boolean(header.state);
     const name = (header.org || "").split("/").filter(Boolean).pop() || "LeMMing";
     const state = isLost ? "lost" : header.state;
     return html`<header class="head">
@@ -30,11 +30,11 @@
       <dl class="facts">
         <div><dt>tick</dt><dd>${header.tick == null ? "–" : header.tick}</dd></div>
         ${header.next_at ? html`<div><dt>next</dt><dd><${Ago} at=${header.next_at} /></dd></div>` : null}
-        <div class=${header.waiting ? "calls" : ""}><dt>${header.waiting === 1 ? "waits for you" : "wait for you"}</dt>
+        <div class=${header.waiting ? "calls" : ""}><dt>waiting for you</dt>
           <dd><a href=${Lemming.link("waiting")} aria-live="polite">${header.waiting == null ? (header.state === "broken" ? "–" : "…") : header.waiting}</a></dd></div>
         ${header.spent ? html`<${Spent} spent=${header.spent} />` : null}
         <div class=${troubles.length ? "wrong" : ""}><dt>health</dt>
-          <dd>${troubles.length ? html`<${Troubles} troubles=${troubles} />` : "well"}</dd></div>
+          <dd>${troubles.length ? html`<${Troubles} troubles=${troubles} />` : isKnown ? "well" : "…"}</dd></div>
       </dl>
     </header>`;
   }
@@ -52,7 +52,12 @@
   }
 
   function Menu({ now, waiting }) {
-    return html`<nav class="menu" aria-label="parts of the page"><ul>${[...Lemming.parts.values()]
+    const bar = useRef(null);
+    useEffect(() => {
+      const link = bar.current.querySelector("[aria-current]");
+      if (link) bar.current.scrollLeft = link.offsetLeft - (bar.current.clientWidth - link.offsetWidth) / 2;
+    }, [now]);
+    return html`<nav class="menu" ref=${bar} aria-label="parts of the page"><ul>${[...Lemming.parts.values()]
       .filter((part) => !part.hidden)
       .map((part) => html`<li><a href=${Lemming.link(part.name)} aria-current=${part.name === now ? "page" : undefined}
         title=${"g " + part.key}>${part.title}${part.name === "waiting" && waiting ? html` <span class="badge" aria-label=${waiting + " waiting"}>${waiting}</span>` : null}</a></li>`)}
@@ -111,9 +116,9 @@
       <${Menu} now=${part.under || part.name} waiting=${state.header.waiting} />
       <main id="main" tabindex="-1"><h2 class="sr">${part.title}</h2>
         ${state.page.left_out ? html`<p class="note">Not in this report: ${state.page.left_out}.</p>` : null}
-        ${isHere && state.error ? html`<${Failure} error=${state.error} />` : null}
+        ${isHere && state.error ? html`${part.ask ? html`<${part.ask} params=${params} />` : null}<${Failure} error=${state.error} />` : null}
         ${isHere && state.view ? html`<${part.render} key=${part.name} value=${state.view} params=${params}
-          header=${state.header} page=${state.page} />` : isHere && state.error ? null : html`<p class="loading">…</p>`}
+          header=${state.header} page=${state.page} />` : isHere && state.error ? null : html`<p class="loading">reading the files…</p>`}
       </main><${Help} />`;
   }
 

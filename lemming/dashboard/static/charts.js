@@ -62,28 +62,28 @@
   function Strip({ ticks, now, unit }) {
     const [box, width] = useWidth(240);
     const height = 148, left = 44, bottom = 22, top = 14;
-    const room = width - left - 4, each = room / Math.max(ticks.length, 1);
+    const room = width - left - 4, each = Math.min(room / Math.max(ticks.length, 1), 56);
     const scale = steps(Math.max(...ticks.map((tick) => tick[unit] || 0)), 3);
     const most = scale[scale.length - 1] || 1;
     const y = (value) => height - bottom - ((height - bottom - top) * (value || 0)) / most;
-    const labelled = every(ticks.length, room, 44);
+    const labelled = every(ticks.length, each * ticks.length, 44);
     return html`<figure class="chart strip" ref=${box}>${width ? html`<svg width=${width} height=${height} role="group"
         aria-label=${`ticks ${ticks.length ? ticks[0].tick + " to " + ticks[ticks.length - 1].tick : ""}, height by ${unit === "credits" ? "credits" : "dollars"}`}>
       ${scale.map((value) => html`<g class="grid"><line x1=${left} x2=${width - 4} y1=${y(value)} y2=${y(value)} />
         <text x=${left - 6} y=${y(value) + 4} text-anchor="end">${money(unit, value)}</text></g>`)}
       ${ticks.map((tick, place) => {
-        const x = left + place * each, size = Math.max(1, Math.min(each - (each > 5 ? 2 : 0.5), 34));
+        const size = Math.max(1, Math.min(each - (each > 5 ? 2 : 0.5), 34)), x = left + place * each + (each - size) / 2;
         const at = Math.min(y(tick[unit]), height - bottom - 3), kind = mark(tick);
         const middle = x + size / 2;
         return html`<a key=${tick.tick} href=${Lemming.link("tick", { number: tick.tick })} aria-label=${words(tick)}
             aria-current=${tick.tick === now ? "true" : undefined} class="column ${kind}" data-line>
-          <title>${words(tick)}</title><rect class="reach" x=${x} y=${top - 12} width=${each} height=${height - bottom - top + 12} />
+          <title>${words(tick)}</title><rect class="reach" x=${left + place * each} y=${top - 12} width=${each} height=${height - bottom - top + 12} />
           <rect class="bar" x=${x} y=${at} width=${size} height=${height - bottom - at} rx=${Math.min(2, size / 3)} />
           ${kind === "failed" || kind === "damaged" || kind === "interrupted" ? html`<path class="sign" d=${cross(middle, at - 7)} />`
             : kind === "waiting" ? html`<circle class="sign" cx=${middle} cy=${at - 7} r="2.5" />` : null}
           ${tick.tick === now ? html`<path class="here" d=${`M${middle - 5} ${height - bottom + 7}L${middle} ${height - bottom + 1}L${middle + 5} ${height - bottom + 7}Z`} />` : null}
           ${tick.quiet_before ? html`<line class="quiet" x1=${x - 1} x2=${x - 1} y1=${height - bottom} y2=${height - bottom + 5} />` : null}
-        </a>${tick.tick % labelled === 0 || ticks.length === 1 ? html`<text class="label" x=${middle} y=${height - 3} text-anchor="middle">${tick.tick}</text>` : null}`;
+        </a>${tick.tick % labelled === 0 || ticks.length === 1 ? html`<text class="label" x=${Math.min(middle, width - 4 - 3.4 * String(tick.tick).length)} y=${height - 3} text-anchor="middle">${tick.tick}</text>` : null}`;
       })}</svg>` : null}
       <figcaption><${Key} kinds=${["done", "waiting", "failed", "skipped", "running"].filter((kind) => ticks.some((tick) => mark(tick) === kind))} />
         <span class="note">height: ${unit === "credits" ? "credits" : "dollars"}</span></figcaption></figure>`;
@@ -125,11 +125,11 @@
   function Columns({ columns, named, unit, label, link }) {
     const [box, width] = useWidth(280);
     const height = 240, left = 56, bottom = 24, top = 10;
-    const room = width - left - 4, each = room / Math.max(columns.length, 1);
+    const room = width - left - 4, each = Math.min(room / Math.max(columns.length, 1), 84);
     const sums = columns.map((column) => column.parts.reduce((sum, [, value]) => sum + value, 0));
     const scale = steps(Math.max(0, ...sums), 5), most = scale[scale.length - 1] || 1;
     const y = (value) => height - bottom - ((height - bottom - top) * value) / most;
-    const labelled = every(columns.length, room, columns.some((column) => column.name.length > 6) ? 84 : 44);
+    const labelled = every(columns.length, each * columns.length, columns.some((column) => column.name.length > 6) ? 84 : 44);
     return html`<figure class="chart money-chart" ref=${box}>${width ? html`<svg width=${width} height=${height} role="group" aria-label=${label}>
       ${scale.map((value) => html`<g class="grid"><line x1=${left} x2=${width - 4} y1=${y(value)} y2=${y(value)} />
         <text x=${left - 6} y=${y(value) + 4} text-anchor="end">${money(unit, value)}</text></g>`)}

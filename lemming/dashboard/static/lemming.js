@@ -12,7 +12,7 @@
 
     // name: what stands in the address. title; key: the letter after "g". render: a component that is given
     // {value, params, header, page}. view: the view that it shows (default: its name). hidden: not in the menu;
-    // `under` is then the part that is marked there.
+    // `under` is then the part that is marked there. ask: a component that is shown above what went wrong.
     // params: what the view is asked for, made of what stands in the address (default: all of it).
     part(name, definition) {
       Lemming.parts.set(name, { name, view: name, params: (route) => route, ...definition });

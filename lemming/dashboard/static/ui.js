@@ -139,9 +139,17 @@
     return { ...state, run };
   }
 
+  // Signs that are not seen, or change the order in which others are, as their numbers: what a person gives
+  // leave for is what stands there.
+  const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2028\u2029\u2060-\u206f\ufeff]|[\u{e0000}-\u{e007f}]/gu;
+
+  function plain(text) {
+    return String(text).replace(UNSEEN, (sign) => `⟨U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);
+  }
+
   function Diff({ text }) {
     const kind = { "+": "added", "-": "gone", "@": "place" };
-    const lines = text.split("\n");
+    const lines = plain(text).split("\n");
     return html`<pre class="diff" tabindex="0" aria-label="what would change">${lines.map(
       (line) => html`<span class=${/^(\+\+\+|---)/.test(line) ? "place" : kind[line[0]] || ""}>${line + "\n"}</span>`,
     )}</pre>`;
@@ -172,6 +180,6 @@
   }
 
   Lemming.ui = {
-    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, AgentField, Words, Empty, Failure, useAction, Diff, Rows,
+    useNow, duration, Ago, amount, dollars, Meter, hue, Avatar, Agent, AgentField, Words, Empty, Failure, useAction, plain, Diff, Rows,
   };
 })();

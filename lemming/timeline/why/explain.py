@@ -13,6 +13,7 @@ from pathlib import Path
 
 from lemming import paths
 from lemming.errors import UsageError
+from lemming.organisation import OrgPath
 from lemming.timeline.record import TurnRecord
 from lemming.timeline.why.seen import turn_of_tree
 from lemming.timeline.why.things import CHANGED, Thing, TracedTurn, lost_ticks, read_file, thing_at, unwritten
@@ -84,7 +85,7 @@ def _find_target(writings: Writings, target: str) -> Thing:
     write = writings.last_write(path)
     if write is None or (here is not None and sha256(here).hexdigest() != write.digest):
         write = writings.last_write(path, surely=True)
-    if here is None and write is None:
+    if write is None and (here is None or _is_outside(writings.base, path)):
         raise UsageError(
             f'nothing is known of "{target}"',
             hint="name an entry's id, a file of the organisation, or AGENT/memory/KEY",
@@ -101,6 +102,11 @@ def _find_target(writings: Writings, target: str) -> Thing:
     elif (turn := writings.turn(write.moment[0], write.agent)) and (leave := _leave_for(turn, path)):
         thing.remark = f"with the leave of {leave['by']}: {leave['entry']}"
     return thing
+
+
+def _is_outside(base: OrgPath, path: str) -> bool:
+    """Return whether a path, or a link on its way, leads out of the organisation."""
+    return not Path(base / path).resolve().is_relative_to(Path(base / ".").resolve())
 
 
 def _leave_for(turn: TurnRecord, path: str) -> Mapping[str, str]:

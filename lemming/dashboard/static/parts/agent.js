@@ -13,7 +13,7 @@
     return html`<section class="one">
       <div class="tools"><h3><${Agent} name=${value.name} plain /></h3><span>${value.title}</span>
         ${value.is_broken ? html`<span class="pill end failed">its resume is broken</span>` : null}
-        <span class="count">${value.money.credits == null ? null : html`${amount(value.money.used_up)}${value.money.max_credits == null ? "" : ` of ${amount(value.money.max_credits)}`} credits used, ${dollars(value.money.cost_usd)}`}</span></div>
+        <span class="count">${value.money.credits == null ? null : html`${amount(value.money.used_up)}${value.money.max_credits == null ? "" : ` of ${amount(value.money.max_credits)}`} credits used${value.money.cost_usd == null ? "" : `, ${dollars(value.money.cost_usd)}`}`}</span></div>
       <p class="ways">${ways(value)}</p>
       <p class="links"><a href=${Lemming.link("map", { agent: value.name })}>on the map</a> · <a href=${Lemming.link("feed", { agent: value.name })}>what it said</a> · <a href=${Lemming.link("past", { agent: value.name })}>what changed in its folder</a></p>
       <nav class="tabs" aria-label="of this agent"><ul>${SECTIONS.map(([name, title]) => html`<li><a aria-current=${name === shown ? "page" : undefined} href=${Lemming.link("agent", { name: value.name, show: name === "resume" ? "" : name })}>${title}${counts[name] ? html` <small>${amount(counts[name])}</small>` : null}</a></li>`)}</ul></nav>
@@ -88,7 +88,7 @@
   // --- the rest ---
 
   function Prompt({ prompt }) {
-    if (!prompt) return html`<p class="loading">…</p>`;
+    if (!prompt) return html`<p class="loading">putting it together…</p>`;
     if (prompt.why_not) return html`<${Empty} title="No prompt">${prompt.why_not}<//>`;
     const size = prompt.messages.reduce((sum, message) => sum + message.content.length, 0);
     return html`<p class="note">What ${prompt.model} would be sent now, for tick ${prompt.tick}: ${amount(size)} characters.${prompt.waits_for.length ? ` In its turn, plus what ${prompt.waits_for.join(", ")} will write before it.` : ""}</p>
@@ -118,9 +118,9 @@
 
   function Turns({ value }) {
     if (!value.turns.length) return html`<${Empty} title="It has taken no turn"><//>`;
-    return html`<div class="table" role="table" aria-label="its turns, newest first">${value.turns.map((turn) => html`<a class="line of-agent" role="row" data-line href=${Lemming.link("tick", { number: turn.tick, agent: value.name })}>
-      <span role="cell">tick ${turn.tick}</span><span role="cell"><span class="pill end ${turn.status}">${(turn.end || turn.status).replace(/_/g, " ")}</span></span>
-      <span role="cell">${turn.cost_usd == null ? `${amount(turn.credits)} cr` : dollars(turn.cost_usd)}</span><span role="cell" class="faint">${amount(turn.tokens)} tokens</span><span role="cell" class="faint">${turn.serving}</span></a>`)}</div>
+    return html`<div class="table" role="group" aria-label="its turns, newest first">${value.turns.map((turn) => html`<a class="line of-agent" data-line href=${Lemming.link("tick", { number: turn.tick, agent: value.name })}>
+      <span>tick ${turn.tick}</span><span><span class="pill end ${turn.status}">${(turn.end || turn.status).replace(/_/g, " ")}</span></span>
+      <span>${turn.cost_usd == null ? `${amount(turn.credits)} cr` : dollars(turn.cost_usd)}</span><span class="faint">${amount(turn.tokens)} tokens</span><span class="faint">${turn.serving}</span></a>`)}</div>
       ${value.money.wrong ? html`<p class="wrong">${value.money.wrong}</p>` : null}`;
   }
 

@@ -2,7 +2,7 @@
 // The agents: what each does now or why not, its last words, when it is due, what it has spent.
 (function () {
   const { html } = Lemming;
-  const { useRef, useState } = Lemming.hooks;
+  const { useRef, useState, useEffect } = Lemming.hooks;
   const { Ago, Agent, Meter, Empty, Rows, amount } = Lemming.ui;
   const BLOCK = 50, HEIGHT = 76;
 
@@ -15,6 +15,9 @@
   function Agents({ value, params, header }) {
     const search = useRef(0);
     const [find, setFind] = useState(params.find || "");
+    useEffect(() => {
+      if (!document.activeElement.matches("[data-search]")) setFind(params.find || ""); // not while it is typed
+    }, [params.find]);
     const change = (find) => {
       setFind(find);
       clearTimeout(search.current);
@@ -46,7 +49,7 @@
       <div class="id"><${Agent} name=${agent.name} /><span class="title">${agent.title}</span></div>
       <div class="doing"><span class="pill ${agent.state}">${STATES[agent.state] || agent.state}</span>
         <span class="text" title=${agent.text}>${text}${agent.since ? html`${text ? " · " : ""}for <${Ago} at=${agent.since} since />` : null}</span></div>
-      <blockquote class="words" dir="auto">${last ? html`${last.text || html`<i>${last.kind}</i>`} <small><a href=${Lemming.link("why", { target: last.file })} title="why it said that">tick ${last.tick}</a></small>` : html`<i>nothing said yet</i>`}</blockquote>
+      <blockquote class="words" dir="auto">${last ? html`${last.text || html`<i>${last.kind}</i>`} <small><a href=${Lemming.link("why", { target: last.file })} aria-label=${`why ${agent.name} said that`}>why?</a> · tick ${last.tick}</small>` : html`<i>nothing said yet</i>`}</blockquote>
       <div class="next">${due(agent, tick)}</div>
       <div class="money">${agent.credits == null ? null : html`${amount(agent.credits)}${agent.max_credits == null ? "" : html` <small>of ${amount(agent.max_credits)}</small>`}
         <${Meter} value=${agent.credits} max=${agent.max_credits} label=${`${amount(agent.credits)} of ${amount(agent.max_credits)} credits`} />`}</div>

@@ -38,6 +38,11 @@
     };
     const change = (more) => Lemming.go("feed", { ...params, thread: "", ...more });
     const [find, setFind] = useState(params.find || "");
+    useEffect(() => {
+      if (document.activeElement.matches("main input")) return; // not while it is typed
+      setFind(params.find || "");
+      setBy(params.agent || "");
+    }, [params.find, params.agent]);
     const search = (event) => {
       const find = event.target.value;
       setFind(find);
@@ -63,7 +68,7 @@
         <span class="when"><a href=${Lemming.link("why", { target: entry.file })}>why?</a> · <a href=${Lemming.link("tick", { number: entry.tick, agent: entry.agent })}>tick ${entry.tick}</a> · <${Ago} at=${entry.at} /></span></p>
       ${entry.text ? html`<p class=${"said" + (isLong && !isOpen ? " cut" : "")} dir="auto">${entry.text}</p>` : null}
       ${isLong ? html`<button class="plain" onClick=${() => setOpen(!isOpen)} aria-expanded=${isOpen}>${isOpen ? "less" : `all of it (${amount(entry.chars)} characters)`}</button>` : null}
-      ${more.length ? html`<details><summary>${more.join(", ")}</summary><pre tabindex="0">${JSON.stringify(entry.payload, null, 2)}</pre></details>` : null}
+      ${more.length ? html`<details><summary>more: ${more.join(", ")}</summary><pre tabindex="0">${JSON.stringify(entry.payload, null, 2)}</pre></details>` : null}
       ${request && !isThread ? html`<p class="thread"><a href=${Lemming.link("feed", { thread: entry.identity })}>${said(request)}</a></p>` : null}
     </li>`;
   }
@@ -88,9 +93,9 @@
     return html`<form class="write" onSubmit=${(event) => (event.preventDefault(), send("send"))}>
       <textarea rows="2" aria-label="what to say" placeholder="Say something, or ask an agent" value=${text} onInput=${(event) => setText(event.target.value)} required></textarea>
       <div class="buttons"><${AgentField} label="to" placeholder="to everybody" value=${to} change=${setTo} />
-        <button disabled=${action.isBusy || !text}>Send</button>
-        <button type="button" class="primary" disabled=${action.isBusy || !text || !to} title="the answer comes back as a thread" onClick=${() => send("ask")}>Ask</button>
-        <span class="note" aria-live="polite">${done}</span></div><${Failure} error=${action.error} /></form>`;
+        <button disabled=${action.isBusy || !text} title="nobody owes you an answer">Send</button>
+        <button type="button" class="primary" disabled=${action.isBusy || !text || !to} title="it owes you an answer, which comes as a thread" onClick=${() => send("ask")}>Ask</button>
+        <span class="note" aria-live="polite">${text && !to ? "Name an agent to ask it" : done}</span></div><${Failure} error=${action.error} /></form>`;
   }
 
   Lemming.part("feed", { title: "Feed", key: "f", render: Feed });

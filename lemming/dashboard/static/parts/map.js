@@ -4,9 +4,11 @@
   const { html } = Lemming;
   const { useState } = Lemming.hooks;
   const { Empty, amount, hue } = Lemming.ui;
+  const { useWidth } = Lemming.charts;
 
-  const BOX = { width: 132, height: 44 };
-  const GAP = { columns: { x: 226, y: 88 }, circle: { x: 168, y: 104 } };
+  const BOX = { width: 132, height: 56 };
+  const GAP = { columns: { x: 226, y: 96 }, circle: { x: 168, y: 108 } };
+  const LEAST_SCALE = 0.72; // names can still be read
   const KINDS = { reads: "is read by", asks: "asks", hands: "hands on to" };
   const SPEAKS = { person: "a person speaks for it", channel: "a channel", model: "a model", broken: "its resume is broken" };
   const wide = (traffic) => 1 + Math.min(5, Math.log2(1 + traffic) * 0.7);
@@ -44,7 +46,9 @@
     const touches = (arrow) => !held || arrow.from === held || arrow.to === held;
     const near = new Set(held ? value.arrows.filter(touches).flatMap((arrow) => [arrow.from, arrow.to]).concat(held) : []);
     const ways = apart(value.arrows);
-    return html`<div class="drawing" tabindex="0" aria-label="map of the agents; it may be wider than the screen"><svg viewBox=${`${box.x} ${box.y} ${size.x} ${size.y}`} width=${size.x} height=${size.y}
+    const [frame, width] = useWidth(0);
+    const scale = width ? Math.min(1, Math.max(LEAST_SCALE, (width - 2) / size.x)) : 1;
+    return html`<div class="drawing" ref=${frame} tabindex="0" role="region" aria-label="map of the agents; it may be wider than the screen"><svg viewBox=${`${box.x} ${box.y} ${size.x} ${size.y}`} width=${size.x * scale} height=${size.y * scale}
         role="group" aria-label=${`${value.nodes.length} agents and ${value.arrows.length} ways between them`}>
       ${[...ways].sort((one, other) => touches(one.arrow) - touches(other.arrow)).map(({ arrow, side }) => html`<${Way} key=${arrow.from + arrow.kind + arrow.to} arrow=${arrow} side=${side} from=${place.get(arrow.from)} to=${place.get(arrow.to)} form=${value.form} boxes=${boxes} isDim=${!touches(arrow)} isHeld=${Boolean(held) && touches(arrow)} />`)}
       ${value.nodes.map((node) => html`<${Box} key=${node.name} node=${node} at=${place.get(node.name)} isDim=${Boolean(held) && !near.has(node.name)} isMiddle=${node.name === value.agent} hold=${hold} />`)}</svg></div>`;
@@ -120,13 +124,13 @@
     const told = `${node.name}, ${node.title ? node.title + ", " : ""}${SPEAKS[node.speaks]}${node.paused ? ", paused" : ""}; ${amount(node.wrote)} entries${node.reads_all ? "; reads everybody" : ""}`;
     const name = node.name.length > 15 ? node.name.slice(0, 14) + "…" : node.name;
     const about = node.paused ? "paused" : node.speaks === "model" ? (node.title.length > 18 ? node.title.slice(0, 17) + "…" : node.title) : node.speaks;
+    const lines = [name, about, node.reads_all ? "reads everybody" : ""].filter(Boolean);
     return html`<a class=${`box ${node.speaks}${isDim ? " dim" : ""}${isMiddle ? " middle" : ""}${node.paused ? " paused" : ""}`} href=${Lemming.link("agent", { name: node.name })} aria-label=${told} data-line
         style=${{ "--hue": String(hue(node.name)) }} transform=${`translate(${at.x - BOX.width / 2} ${at.y - BOX.height / 2})`}
         onMouseEnter=${() => hold(node.name)} onMouseLeave=${() => hold("")} onFocus=${() => hold(node.name)} onBlur=${() => hold("")}>
-      <title>${told}</title><rect class="card-box" width=${BOX.width} height=${BOX.height} rx=${node.speaks === "person" ? 22 : 8} />
-      <rect class="stripe" x="10" y="13" width="5" height="18" rx="2.5" />
-      <text x="23" y=${about ? 20 : 27} class="name">${name}</text>${about ? html`<text x="23" y="34" class="about">${about}</text>` : null}
-      ${node.reads_all ? html`<text x=${BOX.width - 10} y="20" text-anchor="end" class="about">reads all</text>` : null}</a>`;
+      <title>${told}</title><rect class="card-box" width=${BOX.width} height=${BOX.height} rx=${node.speaks === "person" ? BOX.height / 2 : 8} />
+      <rect class="stripe" x="10" y=${BOX.height / 2 - 9} width="5" height="18" rx="2.5" />
+      ${lines.map((line, place) => html`<text x="23" y=${BOX.height / 2 + 5 + (place - (lines.length - 1) / 2) * 14} class=${place ? "about" : "name"}>${line}</text>`)}</a>`;
   }
 
   Lemming.part("map", { title: "Map", key: "m", render: Map_ });

@@ -52,11 +52,11 @@
   }
 
   function Agents({ value }) {
-    return html`<div class="table spent" role="table" aria-label="agents, who spent most first"><div class="line heading" role="row"><span role="columnheader">Agent</span><span role="columnheader">Credits</span><span role="columnheader">May spend</span><span role="columnheader">Dollars</span><span role="columnheader">Tokens</span><span role="columnheader">Turns</span></div>
-      ${value.agents.map((row) => html`<a class="line" role="row" data-line key=${row.agent} href=${Lemming.link("agent", { name: row.agent })}><span role="cell"><${Agent} name=${row.agent} plain /></span>
-        <span role="cell">${amount(row.credits)}</span>
-        <span role="cell">${row.max_credits == null ? html`<small>no limit</small>` : html`${amount(row.max_credits)}<${Meter} value=${row.used_up} max=${row.max_credits} />`}</span>
-        <span role="cell">${dollars(row.cost_usd, row.unpriced_calls)}</span><span role="cell" class="faint">${amount(row.input_tokens)} in, ${amount(row.output_tokens)} out</span><span role="cell">${amount(row.turns)}</span></a>`)}</div>
+    return html`<div class="table spent" role="group" aria-label="agents, who spent most first"><div class="line heading" aria-hidden="true"><span>Agent</span><span>Credits</span><span>May spend</span><span>Dollars</span><span>Tokens</span><span>Turns</span></div>
+      ${value.agents.map((row) => html`<a class="line" data-line key=${row.agent} href=${Lemming.link("agent", { name: row.agent })} aria-label=${`${row.agent}: ${amount(row.credits)} credits in ${amount(row.turns)} turns`}><span><${Agent} name=${row.agent} plain /></span>
+        <span>${amount(row.credits)}</span>
+        <span>${row.max_credits == null ? html`<small>no limit</small>` : html`${amount(row.max_credits)}<${Meter} value=${row.used_up} max=${row.max_credits} />`}</span>
+        <span>${dollars(row.cost_usd, row.unpriced_calls)}</span><span class="faint">${amount(row.input_tokens)} in, ${amount(row.output_tokens)} out</span><span>${amount(row.turns)}</span></a>`)}</div>
       ${value.left_out ? html`<p class="note">and ${amount(value.left_out)} more agents, who spent less; <code>lemming cost</code> lists all</p>` : null}`;
   }
 

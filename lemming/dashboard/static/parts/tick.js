@@ -20,7 +20,7 @@
     const money = value.totals.cost_usd == null ? counted(value.totals.credits, "credit") : dollars(value.totals.cost_usd);
     return html`<section class="tick">
       <div class="tools"><a class="button" rel="prev" aria-disabled=${number > 0 ? undefined : "true"} href=${number > 0 ? Lemming.link("tick", { number: number - 1 }) : undefined}>← ${number - 1}</a>
-        <h3>Tick ${amount(number)}</h3><span class="pill end ${value.state}">${STATES[value.state]}</span>
+        <h3>Tick ${number}</h3><span class="pill end ${value.state}">${STATES[value.state]}</span>
         <a class="button" rel="next" aria-disabled=${number + 1 < value.next_tick || value.state === "quiet" ? undefined : "true"} href=${number + 1 <= value.next_tick ? Lemming.link("tick", { number: number + 1 }) : undefined}>${number + 1} →</a>
         <span class="count">${value.at ? html`<${Ago} at=${value.at} />, ` : null}${amount(value.order.length)} planned, ${counted(value.totals.entries, "entry", "entries")}, ${counted(value.totals.calls, "model call")}, ${money}${value.engine_starts > 1 ? `, in ${value.engine_starts} attempts` : ""}</span>
         <a class="quiet" href=${Lemming.link("past", { new: number })}>what it changed</a></div>
@@ -50,18 +50,20 @@
     const passed = isLive ? Math.max(value.timing.end_ms, now - Date.parse(value.at)) : null;
     const end = passed ?? value.timing.end_ms;
     const more = value.order.length - value.first - value.rows.length;
-    return html`<div class="turns" role="table" aria-label="turns of the tick, in their order">
-      <div class="bar-line heading" role="row"><span role="columnheader">Agent</span><span role="columnheader"><${Axis} end=${end} /></span><span role="columnheader">Ended</span><span role="columnheader">Did</span></div>
-      ${value.rows.map((row) => html`<a key=${row.agent} class="bar-line" role="row" data-line aria-current=${row.agent === chosen ? "true" : undefined}
+    return html`<div class="turns" role="group" aria-label="turns of the tick, in their order">
+      <div class="bar-line heading" aria-hidden="true"><span>Agent</span><span><${Axis} end=${end} /></span><span>Ended</span><span>Did</span></div>
+      ${value.rows.map((row) => html`<a key=${row.agent} class="bar-line" data-line aria-label=${`${row.agent}: ${ended(row)}; ${did(row)}`} aria-current=${row.agent === chosen ? "true" : undefined}
         href=${Lemming.link("tick", { number: value.tick, agent: row.agent, first: value.first || "" })}>
-        <span role="cell" class="who"><${Agent} name=${row.agent} plain /></span>
-        <span role="cell" class="bars"><${Bar} name=${row.agent} bars=${value.timing.bars[row.agent] || []} end=${value.timing.end_ms} now=${passed} /></span>
-        <span role="cell"><span class=${"pill end " + row.status.replace(/ /g, "_")} title=${row.reason}>${(row.end || row.status).replace(/_/g, " ")}</span></span>
-        <span role="cell" class="did">${did(row)}${row.reason && row.status !== "done" ? html`<span class="reason">${row.reason}</span>` : null}</span></a>`)}
+        <span class="who"><${Agent} name=${row.agent} plain /></span>
+        <span class="bars"><${Bar} name=${row.agent} bars=${value.timing.bars[row.agent] || []} end=${value.timing.end_ms} now=${passed} /></span>
+        <span><span class=${"pill end " + row.status.replace(/ /g, "_")} title=${row.reason}>${ended(row)}</span></span>
+        <span class="did">${did(row)}${row.reason && row.status !== "done" ? html`<span class="reason">${row.reason}</span>` : null}</span></a>`)}
       ${value.timing.is_exact ? null : html`<p class="note">These answers were recorded before this tick: bars show how long each took, one after another.</p>`}
       ${more > 0 || value.first ? html`<p class="buttons">${value.first ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: Math.max(0, value.first - 100) || "" })}>← earlier turns</a>` : null}
         ${more > 0 ? html`<a class="button" href=${Lemming.link("tick", { number: value.tick, first: value.first + value.rows.length })}>${amount(more)} more turns →</a>` : null}</p>` : null}</div>`;
   }
+
+  const ended = (row) => (row.end || row.status).replace(/_/g, " ");
 
   function did(row) {
     const parts = [];
@@ -141,8 +143,8 @@
   }
 
   function Use({ use }) {
-    const end = use.success == null ? "not finished" : use.success ? "ok" : use.outcome || "failed";
-    return html`<h4>Tool <code>${use.tool}</code> <span class="pill end ${use.success ? "done" : use.success == null ? "waiting" : "failed"}">${end}</span>${use.leave && use.leave.by ? html` <small>with the leave of ${use.leave.by}</small>` : null}</h4>
+    const end = use.success == null ? "not finished" : use.success ? "ok" : use.outcome === "pending" ? "waits" : use.outcome || "failed";
+    return html`<h4>Tool <code>${use.tool}</code> <span class="pill end ${use.success ? "done" : use.success == null || use.outcome === "pending" ? "waiting" : "failed"}">${end}</span>${use.leave && use.leave.by ? html` <small>with the leave of ${use.leave.by}</small>` : null}</h4>
       ${use.args == null ? null : html`<pre tabindex="0" dir="auto">${typeof use.args === "string" ? use.args : JSON.stringify(use.args, null, 2)}</pre>`}
       ${use.output ? html`<pre class="gave" tabindex="0" dir="auto">${use.output}</pre>` : null}`;
   }

@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { Ago, Empty, amount, dollars } = Lemming.ui;
-  const { Strip, said, mark } = Lemming.charts;
+  const { Strip, said, mark, words } = Lemming.charts;
 
   const ENDS = { done: "done", waiting: "waiting", failed: "failed", skipped: "no turn", running: "running", interrupted: "interrupted", damaged: "damaged" };
 
@@ -16,24 +16,24 @@
     return html`<section class="ticks">
       <div class="tools"><a class="button" aria-disabled=${value.older ? undefined : "true"} href=${value.older ? Lemming.link("ticks", { before: ticks[0].tick }) : undefined}>← older</a>
         ${params.before ? html`<a class="button" href=${Lemming.link("ticks")}>newest</a>` : null}
-        <span class="count">ticks ${amount(ticks[0].tick)} to ${amount(newest.tick)}</span>
+        <span class="count">ticks ${ticks[0].tick} to ${newest.tick}</span>
         ${value.is_running ? html`<a class="button" href=${Lemming.link("tick", { number: newest.tick })}>watch tick ${newest.tick}</a>` : null}</div>
       <${Strip} ticks=${ticks} unit=${unit} />
-      <div class="table" role="table" aria-label="ticks, newest first">
-        <div class="line heading" role="row"><span role="columnheader">Tick</span><span role="columnheader">Ended</span><span role="columnheader">When</span><span role="columnheader">Turns</span><span role="columnheader">Entries</span><span role="columnheader">Cost</span><span role="columnheader">Took</span></div>
+      <div class="table" role="group" aria-label="ticks, newest first">
+        <div class="line heading" aria-hidden="true"><span>Tick</span><span>Ended</span><span>When</span><span>Turns</span><span>Entries</span><span>Cost</span><span>Took</span></div>
         ${[...ticks].reverse().map((tick) => html`<${Line} key=${tick.tick} tick=${tick} />`)}</div></section>`;
   }
 
   function Line({ tick }) {
     const ends = Object.entries(tick.ends).map(([end, count]) => `${count} ${end.split(":")[1].replace(/_/g, " ")}`).join(", ");
-    return html`<a class="line" role="row" data-line href=${Lemming.link("tick", { number: tick.tick })}>
-      <span role="cell" class="number">${amount(tick.tick)}${tick.quiet_before ? html`<small title="ticks before it in which nobody took a turn"> +${tick.quiet_before} quiet</small>` : null}</span>
-      <span role="cell"><span class="pill end ${mark(tick)}">${ENDS[mark(tick)]}</span>${tick.starts > 1 ? html` <small>in ${tick.starts} attempts</small>` : null}</span>
-      <span role="cell" class="faint"><${Ago} at=${tick.at} /></span>
-      <span role="cell" title=${ends}>${tick.problem ? html`<small class="wrong">${tick.problem}</small>` : html`${tick.turns}${tick.turns === tick.planned ? "" : " of " + tick.planned}<small class="ends"> ${ends}</small>`}</span>
-      <span role="cell">${amount(tick.entries)}</span>
-      <span role="cell">${tick.cost_usd == null ? amount(tick.credits) + " cr" : dollars(tick.cost_usd)}</span>
-      <span role="cell" class="faint">${said(tick.duration_ms)}</span></a>`;
+    return html`<a class="line" data-line href=${Lemming.link("tick", { number: tick.tick })} aria-label=${words(tick)}>
+      <span class="number">${tick.tick}${tick.quiet_before ? html`<small title="ticks before it in which nobody took a turn"> +${tick.quiet_before} quiet</small>` : null}</span>
+      <span><span class="pill end ${mark(tick)}">${ENDS[mark(tick)]}</span>${tick.starts > 1 ? html` <small>in ${tick.starts} attempts</small>` : null}</span>
+      <span class="faint"><${Ago} at=${tick.at} /></span>
+      <span title=${ends}>${tick.problem ? html`<small class="wrong">${tick.problem}</small>` : html`${tick.turns}${tick.turns === tick.planned ? "" : " of " + tick.planned}<span class="narrow"> turns</span><small class="ends"> ${ends}</small>`}</span>
+      <span>${amount(tick.entries)}</span>
+      <span>${tick.cost_usd == null ? amount(tick.credits) + " cr" : dollars(tick.cost_usd)}</span>
+      <span class="faint">${said(tick.duration_ms)}</span></a>`;
   }
 
   Lemming.part("ticks", { title: "Ticks", key: "t", render: Ticks });

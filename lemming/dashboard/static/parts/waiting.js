@@ -3,7 +3,7 @@
 (function () {
   const { html } = Lemming;
   const { useState } = Lemming.hooks;
-  const { Ago, Agent, Empty, Failure, Diff, useAction } = Lemming.ui;
+  const { Ago, Agent, Empty, Failure, Diff, plain, useAction } = Lemming.ui;
 
   function Waiting({ value, page }) {
     if (!value.items.length)
@@ -18,7 +18,7 @@
     const act = (name, said) => action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
     return html`<li class="card" data-line tabindex="0" aria-label=${item.line}>
       <p class="from"><${Agent} name=${item.asker} /> asks <${Agent} name=${item.person} plain />
-        ${item.call ? html`<span>for leave to call <code class="tool">${item.call.tool}</code></span>` : html`<span>for ${item.needs}</span>`}
+        ${item.call ? html`<span>for leave to call <code class="tool">${plain(item.call.tool)}</code></span>` : html`<span>for ${item.needs}</span>`}
         <span class="when"><${Ago} at=${item.created_at} /> · tick ${item.tick} · ${item.at_deadline}</span></p>
       ${item.text && !item.call ? html`<p class="said" dir="auto">${item.text}</p>` : null}
       ${item.call ? html`<${Call} call=${item.call} />` : null}
@@ -30,8 +30,8 @@
   }
 
   function Call({ call }) {
-    return html`<div class="call"><p class="note">${call.why ? html`${call.why} · ` : null}<code>${call.gate || call.id}</code></p>
-      ${call.diff ? html`<${Diff} text=${call.diff} />` : html`<pre class="args" tabindex="0">${JSON.stringify(call.args, null, 2)}</pre>`}</div>`;
+    return html`<div class="call"><p class="note">${call.why ? html`${plain(call.why)} · ` : null}<code>${call.gate || call.id}</code></p>
+      ${call.diff ? html`<${Diff} text=${call.diff} />` : html`<pre class="args" tabindex="0" aria-label="with what it would be called">${plain(JSON.stringify(call.args, null, 2))}</pre>`}</div>`;
   }
 
   function Decide({ item, act, isBusy }) {
@@ -43,6 +43,7 @@
     if (mode === "edit")
       return html`<form class="form" onSubmit=${(event) => (event.preventDefault(), act("decide", { word: "approve", edits: changed() }))}>
         ${Object.entries(args).map(([key, value]) => html`<label><span>${key}</span>
+          ${plain(shown(value)) === shown(value) ? null : html`<small class="wrong">it has signs that are not seen: ${plain(shown(value))}</small>`}
           <textarea rows=${Math.min(8, shown(value).split("\n").length)} onInput=${(event) => setEdits({ ...edits, [key]: event.target.value })}
             value=${key in edits ? edits[key] : shown(value)}></textarea></label>`)}
         <p class="buttons"><button class="primary" disabled=${isBusy}>Approve as edited</button>
@@ -81,7 +82,7 @@
   function Field({ field, value, change }) {
     const told = (event) => change(event.target.value);
     const choice = field.form === "yes" ? ["yes", "no"] : field.choice;
-    return html`<label><span>${field.name}${field.is_required ? "" : " (may be empty)"} <small>${field.about}</small></span>
+    return html`<label><span>${field.name} <small>${field.about}${field.is_required ? "" : "; may be empty"}</small></span>
       ${choice ? html`<select required=${field.is_required} value=${value} onChange=${told}><option value=""></option>
           ${choice.map((each) => html`<option>${each}</option>`)}</select>`
         : field.form === "number" ? html`<input inputmode="decimal" required=${field.is_required} value=${value} onInput=${told} />`

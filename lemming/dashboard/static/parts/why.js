@@ -11,7 +11,7 @@
     const target = value.target;
     const by = value.sources.filter((each) => each.by === "person"), other = value.sources.filter((each) => each.by !== "person");
     return html`<section class="why">
-      <${Search} params=${params} />
+      <${Search} key=${params.target} params=${params} />
       ${value.is_found ? null : html`<p class="note">Nothing in this tree contains “${value.grep}”; go further back.</p>`}
       <div class="cards sides"><div class="card"><h3>Where this came from</h3><ul class="tree root"><${Thing} thing=${target} isOpen /></ul>
         ${value.unreadable_ticks.length ? html`<p class="wrong">The journals of ticks ${value.unreadable_ticks.join(", ")} cannot be read.</p>` : null}</div>
@@ -53,7 +53,7 @@
         ${thing.remark ? html`<span class="trust ${thing.by}">${thing.remark}</span>` : null}${thing.is_new ? null : html`<small>known already</small>`}</p>
       ${thing.text ? html`<p class="said clamp" dir="auto">${thing.text.slice(0, 1200)}${thing.chars > 1200 ? html` <small>… ${amount(thing.chars)} characters</small>` : null}</p>` : null}
       ${found.turn ? html`<${Turn} turn=${found.turn} isOpen=${isOpen} />`
-        : thing.cut && place && (thing.path || thing.what === "entry") ? html`<button class="plain" disabled=${action.isBusy} onClick=${further}>${thing.cut === "told" ? "told elsewhere; show it here" : "further back"}</button>` : null}
+        : thing.cut && place && (thing.path || thing.what === "entry") ? html`<button class="plain" disabled=${action.isBusy} onClick=${further}>${thing.cut === "told" ? "its turn stands elsewhere in this tree; show it here" : "further back"}</button>` : null}
       <${Failure} error=${action.error} /></li>`;
   }
 
@@ -76,5 +76,5 @@
     return html`<section class="why"><${Search} params=${props.params} /><${Empty} title="From any sentence back to where it came from">Give an entry's id, a file of the organisation, or agent/memory/key; or follow “why?” beside an entry.<//></section>`;
   }
 
-  Lemming.part("why", { title: "Why", key: "y", render: Page });
+  Lemming.part("why", { title: "Why", key: "y", render: Page, ask: Search });
 })();
