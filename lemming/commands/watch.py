@@ -136,14 +136,14 @@ def _head(header: Json, width: int) -> Iterator[str]:
     state = header["state"]
     name = header["org"].rstrip("/").rpartition("/")[2]
     tick = "" if header["tick"] is None else f"tick {header['tick']}"
-    told = _fit(f"{tick} {state}: {header['why']}", width - len(name) - 2)
+    doing = "not running" if state == "stopped" else state
+    told = _fit(f"{tick} {doing}: {header['why']}", width - len(name) - 2)
     yield f"{painted(_fit(name, width), 'bold')}  {painted(told, _STATES.get(state, 'plain'))}"
     parts = [f"{header['waiting']} waiting for you"]
     if spent := header["spent"]:
         of = "" if spent["max"] is None else f" of {spent['max']:g}"
-        parts.append(
-            f"{spent['credits']:g}{of} credits, {in_dollars(spent['dollars'], calls=spent['unpriced'])}"
-        )
+        dollars = None if spent["unpriced"] and not spent["dollars"] else spent["dollars"]
+        parts.append(f"{spent['credits']:g}{of} credits, {in_dollars(dollars, unpriced=spent['unpriced'])}")
     if header["next_at"]:
         parts.append(f"next {said_until(parse_timestamp(header['next_at']), SystemClock().now())}")
     troubles = header["troubles"]

@@ -85,9 +85,14 @@ def arms_of(words: Sequence[str], models: Sequence[str], settings: Sequence[str]
 def run_suite(base: OrgPath, names: Sequence[str], arms: Sequence[Arm], manner: Manner) -> Iterator[Result]:
     """Run cases and yield the result of each run as it comes; every case is read before the first is run.
 
-    Raises as `run_of`, and `ConfigError` for a case that is not sound.
+    Raises as `run_of`, `ConfigError` for a case that is not sound, and `UsageError` for an arm that does not
+    fit one: before anything is run, as nothing is paid for what was mistyped.
     """
     cases = {name: load_case(base, name).value for name in names}
+    for (name, case), arm in product(cases.items(), arms):
+        if arm.settings or arm.model:
+            with _folder(None, name, arm, 0) as folder:
+                make_copy(base, name, case, folder, settings=arm.settings, model=arm.model)
     kept = {name: Kept(base, name) for name in names}
     for (name, case), arm in product(cases.items(), arms):
         for repeat in range(manner.repeat or case.repeat):

@@ -30,7 +30,7 @@ def desk(base: Path) -> Path:
 def test_into_a_pipe_it_prints_once_what_it_would_show(desk: Path, lemming: Lemming) -> None:
     before = tree(desk, without=())
     lines = lemming("watch").out.splitlines()
-    assert lines[0].startswith("org  tick 3 stopped: no engine runs")
+    assert lines[0].startswith("org  tick 3 not running: no engine runs")
     assert lines[1].startswith("0 waiting for you · 6 credits, $0.0")
     assert next(line for line in lines if line.startswith("  poet")).split()[1] == "failing"
     assert any(line.split()[:3] == ["2", "checker", "response"] for line in lines)
@@ -49,6 +49,12 @@ def test_a_screen_is_no_larger_than_the_terminal(desk: Path, width: int, lines: 
     screen = lines_of(shown_of(Organisation(desk), lines), width, lines)
     assert len(screen) <= lines
     assert max(map(len, screen)) <= max(width, 40)
+
+
+def test_money_of_calls_without_a_price_is_not_said_to_be_none(desk: Path) -> None:
+    shown = shown_of(Organisation(desk), 10)
+    shown["header"]["spent"] |= {"dollars": 0.0, "unpriced": 2}
+    assert "credits, $ unknown" in lines_of(shown, 160, 10)[1]
 
 
 def test_what_is_broken_is_said_in_the_head(desk: Path, lemming: Lemming) -> None:

@@ -150,19 +150,6 @@ def test_arms_and_models_are_run_each_with_each(tried: Tried, tmp_path: Path) ->
     }
 
 
-def test_a_model_key_that_there_is_not_has_its_nearest_name(tried: Tried, tmp_path: Path) -> None:
-    tried.case()
-    (result,) = tried.runs(tmp_path, "--model", "othr")
-    assert 'no model key "othr"' in result["error"]
-    assert "other" in result["error"]
-
-
-def test_a_setting_without_effect_is_an_error(tried: Tried, tmp_path: Path) -> None:
-    tried.case()
-    (result,) = tried.runs(tmp_path, "--set", "agents/ada/resume.json:/instuctions=x")
-    assert "instructions" in result["error"]
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -250,6 +237,26 @@ def test_a_name_that_is_no_case_has_its_nearest(tried: Tried, capsys: pytest.Cap
     tried.case("ferry")
     assert tried.eval("fery") == 2
     assert "ferry" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arm", "said"),
+    [
+        (("--arm", "short=agents/ada/resume.json:/instuctions=Short."), "instructions"),
+        (
+            ("--arm", "short=agents/adda/resume.json:/instructions=Short."),
+            "agents/adda/resume.json cannot be read",
+        ),
+        (("--model", "othr"), "other"),
+    ],
+)
+def test_an_arm_that_fits_no_case_is_refused_before_anything_is_asked(
+    tried: Tried, capsys: pytest.CaptureFixture[str], arm: tuple[str, str], said: str
+) -> None:
+    tried.case("ferry")
+    assert tried.eval("--record", "--arm", "before=", *arm) == 2
+    assert said in capsys.readouterr().err
+    assert tried.asked == []
 
 
 def test_the_table_has_arms_beside_each_other_and_the_exit_status_tells(
