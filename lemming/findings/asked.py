@@ -46,6 +46,8 @@ def _is_dropped(look: Look, request: RequestView, share: Share) -> bool:
         return False
     if any(_waits_for(look, child) for child in request.children):
         return False
+    if not look.tells_of(look.tick - patience):
+        return False  # it may have been worked on in ticks that were not read
     recent = [turn for turn in turns if turn.tick >= look.tick - patience]
     is_served = any(turn.report and turn.report.request == request.identity for turn in recent)
     return not is_served and not any(_tells(entry, asker) for turn in turns for entry in turn.entries)

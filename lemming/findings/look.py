@@ -65,6 +65,14 @@ class Look:
         """The first tick that was read; the one that runs next where there is none."""
         return self.ticks[0].tick if self.ticks else self.tick
 
+    def tells_of(self, tick: int) -> bool:
+        """Return whether all turns of a tick and of those after it were read, as far as there are journals."""
+        return self.first <= tick or not any(tick <= it < self.first for it in self._journals)
+
+    @cached_property
+    def _journals(self) -> list[int]:
+        return journal_ticks(self.org)
+
     @cached_property
     def people(self) -> frozenset[str]:
         """The agents that persons speak for."""

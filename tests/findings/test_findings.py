@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from circling import NOTHING, by_ticks, calls, found_in, kinds, org_of, person, tells
+from circling import NOTHING, by_ticks, calls, found_in, kinds, org_of, person, run, tells
 
 from lemming.files import fs
 from lemming.files.jsontext import pretty
+from lemming.findings.find import findings_in
+from lemming.findings.look import look_at
 from lemming.messages import send
 from lemming.testing import resume, say
 
@@ -167,6 +169,13 @@ def test_a_request_that_nobody_works_on_is_dropped(base: Path) -> None:
 def test_a_request_is_not_dropped_before_its_time(base: Path) -> None:
     ask(desk(base, reply=say("la la")), "ada")
     assert found_in(base, 2) == []
+
+
+def test_nobody_is_said_to_have_dropped_what_ticks_that_were_not_read_may_tell(base: Path) -> None:
+    ask(desk(base, reply=say("la la")), "ada")
+    run(base, 4)
+    assert kinds(findings_in(look_at(base, most_turns=4))) == ["dropped"]
+    assert findings_in(look_at(base, most_turns=2)) == []
 
 
 def test_who_lets_the_asker_know_of_something_has_not_dropped_the_request(base: Path) -> None:
