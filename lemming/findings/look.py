@@ -66,7 +66,7 @@ class Look:
         return self.ticks[0].tick if self.ticks else self.tick
 
     def tells_of(self, tick: int) -> bool:
-        """Return whether all turns of a tick and of those after it were read, as far as there are journals."""
+        """Return whether all turns from a tick on were read, as far as there are journals."""
         return self.first <= tick or not any(tick <= it < self.first for it in self._journals)
 
     @cached_property

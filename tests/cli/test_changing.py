@@ -42,10 +42,12 @@ def test_a_new_org_is_in_order_and_its_clock_stands_at_1(
     assert bare("-C", str(folder), "plan").status == 0
 
 
-def test_init_ends_with_three_commands_to_type_next(tmp_path: Path, bare: Lemming) -> None:
+def test_init_ends_with_what_to_type_next(tmp_path: Path, bare: Lemming) -> None:
     lines = bare("init", str(tmp_path / "news")).err.splitlines()
     assert lines[:2] == ["next:", f"  cd {tmp_path / 'news'}"]
-    assert len(lines) == 4
+    assert lines[2:4] == ["  lemming run-once", "  lemming inbox human"]
+    assert "`lemming dash`" in lines[4]
+    assert len(lines) == 5
 
 
 def test_init_overwrites_nothing(tmp_path: Path, bare: Lemming) -> None:
