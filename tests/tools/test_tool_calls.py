@@ -119,11 +119,6 @@ def test_the_schema_of_named_arguments_is_plain_enough_for_a_prompt() -> None:
     }
 
 
-SHIPPED = [
-    name for name in ToolRegistry.names() if type(ToolRegistry.get(name)).__module__.startswith("lemming.")
-]
-
-
 @pytest.mark.parametrize("name", SHIPPED)
 def test_every_shipped_tool_describes_itself_and_its_arguments(name: str) -> None:
     tool = ToolRegistry.get(name)
