@@ -184,6 +184,24 @@ def test_hostile_text_stays_text_in_every_part(browser: Any, address: str) -> No
             assert "owned" not in tab.title()
 
 
+def test_tabs_that_nobody_sees_leave_room_for_one_more(browser: Any, address: str) -> None:
+    """A browser keeps six connections to a server, and each tab's stream would be one of them."""
+    hide = "Object.defineProperty(document, 'hidden', {value: true})"
+    hide += ", document.dispatchEvent(new Event('visibilitychange'))"
+    with opened(browser, address) as tab:
+        for _ in range(6):
+            tab.evaluate(hide)
+            tab = tab.context.new_page()
+            tab.goto(address)
+            tab.wait_for_selector(".row:has-text('desk')")
+
+
+def test_what_was_decided_is_said(browser: Any, address: str) -> None:
+    with opened(browser, address, "waiting") as tab:
+        tab.locator(".card:has-text('writer') button:has-text('Approve')").first.click()
+        tab.wait_for_selector("[role=status]:has-text('Approved: writer goes on with it in its next turn')")
+
+
 def test_what_is_given_leave_for_hides_no_signs(browser: Any, org: Path) -> None:
     hidden = {"tool": "file_write", "args": {"path": "shared/letters/\u202etxt.sh", "content": "rm\u200b x"}}
     write_script(
@@ -210,18 +228,12 @@ def test_from_one_why_to_the_next_the_question_is_the_one_that_is_answered(
         assert tab.input_value("main input[type=search]") == "agents/desk/resume.json"
 
 
-def test_the_part_that_is_shown_is_in_sight_in_a_narrow_menu(browser: Any, address: str) -> None:
-    with opened(browser, address) as tab:
-        tab.set_viewport_size({"width": 360, "height": 740})
-        for part in parts_of(tab):
-            playwright.expect(tab.locator('.menu a[aria-current="page"]'), part).to_be_in_viewport(ratio=1)
-
-
-def test_no_part_is_wider_than_a_narrow_screen(browser: Any, address: str) -> None:
+def test_no_part_is_wider_than_a_narrow_screen_and_its_name_is_in_sight(browser: Any, address: str) -> None:
     with opened(browser, address) as tab:
         tab.set_viewport_size({"width": 360, "height": 740})
         for part in parts_of(tab):
             assert tab.evaluate("document.documentElement.scrollWidth") <= 360, part
+            playwright.expect(tab.locator('.menu a[aria-current="page"]'), part).to_be_in_viewport(ratio=1)
 
 
 def test_dark_is_dark_and_light_is_light(browser: Any, address: str) -> None:

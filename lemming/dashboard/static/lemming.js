@@ -68,6 +68,8 @@
     return error;
   }
 
+  const REST_MS = 30000;
+
   // The server of `lemming dash`. A report on disk puts another source in this one's place: it has `load` and
   // `watch`, and no `act`.
   Lemming.source = {
@@ -83,23 +85,35 @@
       ),
 
     // Calls `tell` with the state at once and whenever it changes, and `lost` with whether nobody answers.
-    // Returns a function that ends it.
+    // Returns a function that ends it. A browser keeps six connections to a server: a tab that nobody sees gives
+    // its own back, and looks again now and then.
     watch(view, params, tell, lost) {
       let stream, timer, isOver = false;
+      const rest = () => {
+        stream.close();
+        clearTimeout(timer);
+        timer = setTimeout(open, REST_MS);
+      };
       const open = () => {
+        clearTimeout(timer);
+        if (stream) stream.close();
         stream = new EventSource("live?" + new URLSearchParams(kept({ view, ...params })));
         stream.onmessage = (event) => {
           lost(false);
           tell(JSON.parse(event.data));
+          if (document.hidden) rest();
         };
         stream.onerror = () => {
           lost(true);
           if (stream.readyState === EventSource.CLOSED && !isOver) timer = setTimeout(open, 1500);
         };
       };
+      const turn = () => (document.hidden ? rest() : open());
+      document.addEventListener("visibilitychange", turn);
       open();
       return () => {
         isOver = true;
+        document.removeEventListener("visibilitychange", turn);
         clearTimeout(timer);
         stream.close();
       };

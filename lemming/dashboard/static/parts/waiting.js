@@ -5,17 +5,22 @@
   const { useState } = Lemming.hooks;
   const { Ago, Agent, Empty, Failure, Diff, plain, useAction } = Lemming.ui;
 
-  function Waiting({ value, page }) {
-    if (!value.items.length)
-      return html`<${Empty} title="Nothing waits for you">Questions, approvals and forms of the agents come up here.<//>`;
-    return html`<ol class="cards" aria-label="what waits for you">${value.items.map(
-      (item) => html`<${Card} key=${item.identity + item.person} item=${item} page=${page} />`,
-    )}</ol>`;
+  const DONE = { approve: "Approved", deny: "Denied", answer: "Answered" };
+
+  function Waiting({ value, header, page }) {
+    const [done, setDone] = useState("");
+    return html`<p class="done" role="status">${done}${done && !header.engine ? html`; no engine runs, so start one: <code>lemming run-forever</code>` : null}</p>
+      ${value.items.length ? html`<ol class="cards" aria-label="what waits for you">${value.items.map(
+        (item) => html`<${Card} key=${item.identity + item.person} item=${item} page=${page} tell=${setDone} />`)}</ol>`
+        : html`<${Empty} title="Nothing waits for you">Questions, approvals and forms of the agents come up here.<//>`}`;
   }
 
-  function Card({ item, page }) {
+  function Card({ item, page, tell }) {
     const action = useAction();
-    const act = (name, said) => action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
+    const act = async (name, said) => {
+      const told = await action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
+      if (told) tell(`${DONE[said.refuse ? "deny" : said.word || "answer"]}: ${item.asker} goes on with it in its next turn`);
+    };
     return html`<li class="card" data-line tabindex="0" aria-label=${item.line}>
       <p class="from"><${Agent} name=${item.asker} /> asks <${Agent} name=${item.person} plain />
         ${item.call ? html`<span>for leave to call <code class="tool">${plain(item.call.tool)}</code></span>` : html`<span>for ${item.needs}</span>`}
