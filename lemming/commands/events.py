@@ -58,8 +58,9 @@ def events(
             hint = nearest(name, TYPES) or f"one of {', '.join(TYPES)}"
             raise UsageError(f'no journal has events of the type "{name}"', hint=hint)
     base, wanted = find_org(ctx), frozenset(types or TYPES)
-    if agent is not None and agent not in agent_folders(base):
-        tell(f'there is no agent "{agent}" now', style="yellow")
+    if agent is not None and agent not in (names := agent_folders(base)):
+        meant = nearest(agent, names)
+        tell(f'there is no agent "{agent}" now{f": {meant}" if meant else ""}', style="yellow")
     with journals_meant(base, ticks, follow=follow) as (journals, stop):
         latest, told = -1, 0
         for tick, reading in journals:

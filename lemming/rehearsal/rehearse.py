@@ -262,7 +262,8 @@ def _file_now(base: OrgPath, file: str) -> bytes:
     files = [*files_of(base)]
     content = read_now(base, file) if file in files else None
     if content is None:
-        hint = nearest(file, files) or "a path from the organisation's folder"
+        can_be_set = [it for it in files if it.endswith(".json") and "/outbox/" not in it]
+        hint = nearest(file, can_be_set) or "a path from the organisation's folder"
         raise UsageError(f"there is no file {file}", hint=hint)
     return content
 

@@ -185,6 +185,7 @@ def test_as_many_turns_at_once_as_you_like_come_to_the_same(org: Path, tmp_path:
         ("agents/bob/resume.json:/modle/key=x", 'no "modle"', '"model"'),
         ("agents/bob/resume.json:/schedule/run_every_n_tick=2", "run_every_n_tick", "run_every_n_ticks"),
         ("agents/bop/resume.json:/title=x", "no file agents/bop", "agents/bob/resume.json"),
+        ("agents/bob:/title=x", "no file agents/bob", "agents/bob/resume.json"),
         ("config/org.jsn:/inbox_limit=1", "no file config/org.jsn", "config/org.json"),
         ("agents/bob/memory/last.json:/valeu=1", 'no "valeu"', '"value"'),
     ],

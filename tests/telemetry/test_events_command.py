@@ -80,6 +80,7 @@ def test_types_and_an_agent_choose(base: Path, lemming: Lemming) -> None:
     calls = lemming("events", "--type", "tool_finished", "--type", "model_failed").objects
     assert {line["type"] for line in calls} == {"tool_finished", "model_failed"}
     assert {line["agent"] for line in lemming("events", "--agent", "bob").objects} == {"bob"}
+    assert 'there is no agent "bobb" now: did you mean "bob"?' in lemming("events", "--agent", "bobb").err
 
 
 def test_a_type_that_is_none_is_said_with_the_nearest(base: Path, lemming: Lemming) -> None:
