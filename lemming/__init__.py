@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from lemming.asking.ask import AskOutcome, aask, ask
 
 __all__ = ["AskOutcome", "__version__", "aask", "ask"]
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 
 def __getattr__(name: str) -> Any:
