@@ -1,63 +1,88 @@
-"""A gate that lets an agent call a tool from now on, written before the gate that asked."""
+"""A person's word that a gate need not ask about an agent's calls of a tool: it stands in the gate that asks.
+
+It ends that asking and nothing else: the call is looked at by all other gates as before.
+"""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from lemming import paths
+from lemming.agents import load_agent
 from lemming.config import ORG_FILE, load_config
-from lemming.errors import ConfigError
+from lemming.errors import ConfigError, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
+from lemming.gates.gate import Gate
 from lemming.organisation import Organisation, OrgPath
+from lemming.patterns import is_among
 
 Json = dict[str, Any]
 _LIMIT_BYTES = 1 << 20
-_OF_ORG = re.compile(rf"{re.escape(ORG_FILE)}#/gates/([0-9]+)")
+_LINE = re.compile(r"(?P<file>[^#]+)#/gates/(?P<place>[0-9]+)")
 
 
-def let_pass(base: OrgPath, call: Json, agent: str, person: str) -> str:
-    """Let an agent call a tool without asking, and return the line that says so: `config/org.json#/gates/1`.
+class Unasked(NamedTuple):
+    """What no gate asks about from now on: an agent's calls of a tool, and the line that says so."""
 
-    A gate of a resume comes after all of the organisation's, so there it is the last of these. Where it
-    stands already, nothing is written. Raises `ConfigError` for settings that are broken.
+    line: str
+    agent: str
+    tool: str
+
+    def told(self) -> list[str]:
+        """Return what was written, what it allows, and how it is taken back."""
+        gate = self.line.partition("/approved")[0]
+        return [
+            f'{gate} has "approved": {{"{self.agent}": ["{self.tool}"]}} now',
+            f"{self.agent} may call {self.tool} from now on, with any arguments, and this gate does not ask; "
+            "gates that block, other gates that ask, and limits hold as before",
+            f'to be asked again, take "{self.tool}" out at {self.line}',
+        ]
+
+
+def require_asking(base: OrgPath, call: Json, agent: str) -> None:
+    """Raise `UsageError` where the gate that asked about a call stands no more where it did."""
+    found = _LINE.fullmatch(call["gate"])
+    gates = _gates_in(base, found["file"], agent) if found else ()
+    gate = gates[int(found["place"])] if found and int(found["place"]) < len(gates) else None
+    is_same = gate and (gate.at, gate.then) == ("call", "ask")
+    if gate is None or not is_same or (gate.tools and not is_among(call["tool"], gate.tools)):
+        hint = "`lemming approve ID` without --for is for this call; `lemming gates list` shows what asks now"
+        raise UsageError(f"no gate that asks about {call['tool']} stands at {call['gate']} now", hint=hint)
+
+
+def let_pass(base: OrgPath, call: Json, agent: str) -> Unasked:
+    """Have the gate that asked about a call ask no more about this agent's calls of this tool.
+
+    Where that stands already, nothing is written. Raises `UsageError` where the gate is gone, `ConfigError`
+    for files that are broken.
     """
-    load_config(Organisation.at(base))  # or nothing is touched
-    with changing(Path(base), "config"):
-        plain: Json = parse(_read(base), allow_bom=True)
-        gates = plain.setdefault("gates", [])
-        found = _OF_ORG.fullmatch(call["gate"])
-        place = min(int(found[1]), len(gates)) if found else len(gates)
-        gate = gate_for(call, agent, person)
-        alike = [it for it in range(place) if _says(gates[it]) == _says(gate)]
-        if alike:
-            return f"{ORG_FILE}#/gates/{alike[0]}"
-        gates.insert(place, gate)
-        fs.publish(Path(base), ORG_FILE, pretty(plain))
-    return f"{ORG_FILE}#/gates/{place}"
+    require_asking(base, call, agent)
+    file, _, place = call["gate"].partition("#/gates/")
+    folder = "config" if file == ORG_FILE else paths.agent_folder(agent)
+    with changing(Path(base), folder):
+        plain: Json = parse(_read(base, file), allow_bom=True)
+        approved = plain["gates"][int(place)].setdefault("approved", {})
+        tools = approved.setdefault(agent, [])
+        if call["tool"] not in tools:
+            tools.append(call["tool"])
+            fs.publish(Path(base), file, pretty(plain))
+    return Unasked(f"{file}#/gates/{place}/approved/{agent}", agent, call["tool"])
 
 
-def gate_for(call: Json, agent: str, person: str) -> Json:
-    """Return the gate that lets an agent call a tool."""
-    return {
-        "at": "call",
-        "tool": call["tool"],
-        "when": {"field": "agent", "op": "is", "value": agent},
-        "then": "pass",
-        "because": f"{person} said so about {call['id']}",
-    }
+def _gates_in(base: OrgPath, file: str, agent: str) -> list[Gate]:
+    org = Organisation.at(base)
+    settings = load_config(org).org  # or nothing is touched
+    if file == ORG_FILE:
+        return settings.gates
+    return load_agent(org, agent).gates if file == paths.resume_file(agent) else []
 
 
-def _says(gate: Any) -> Any:
-    return {key: it for key, it in gate.items() if key != "because"} if isinstance(gate, dict) else gate
-
-
-def _read(base: OrgPath) -> bytes:
+def _read(base: OrgPath, file: str) -> bytes:
     try:
-        return fs.read_bytes(f"{base}/{ORG_FILE}", _LIMIT_BYTES)
-    except FileNotFoundError:
-        return b"{}\n"
+        return fs.read_bytes(f"{base}/{file}", _LIMIT_BYTES)
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=ORG_FILE) from error
+        raise ConfigError(f"cannot be read: {error.strerror}", where=file) from error

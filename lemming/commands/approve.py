@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from lemming.asking.decide import approve_ahead, decide, find_waiting
-from lemming.asking.passing import let_pass
+from lemming.asking.passing import let_pass, require_asking
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_columns, show_json, tell
@@ -31,7 +31,7 @@ def approve(
     for_: Annotated[
         str | None,
         typer.Option(
-            "--for", metavar="tool", help='"tool": let the agent call it from now on; writes a gate.'
+            "--for", metavar="tool", help='"tool": this gate asks no more about the agent\'s calls of it.'
         ),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All that wait, of one tool.")] = False,
@@ -81,11 +81,13 @@ def _approve_one(
     _, request, call = find_waiting(base, reference)
     if is_for_tool and call is None:
         raise UsageError("no call waits there that a gate could let pass", hint="lemming approve ID")
+    if is_for_tool and call:
+        require_asking(base, call, request.asker)
     entry = decide(base, reference, "approve", person=person, edits=edits)
     _tell(entry, as_json)
     if is_for_tool and call:
-        line = let_pass(base, call, request.asker, entry.agent)
-        tell(f"{request.asker} may call {call['tool']} from now on: {line}; take it out to be asked again")
+        for line in let_pass(base, call, request.asker).told():
+            tell(line)
 
 
 def _approve_all(base: OrgPath, tool: str | None, person: str | None, *, yes: bool, as_json: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from lemming.asking.decide import decide, find_waiting
 from lemming.asking.entries import write_answer, write_cancel, write_payload, write_request
 from lemming.asking.fields import read_field, schema_for
-from lemming.asking.passing import let_pass
+from lemming.asking.passing import let_pass, require_asking
 from lemming.asking.people import holder_of_conversation, person_for
 from lemming.dashboard.files import fork_beside, save_resume
 from lemming.errors import UsageError
@@ -36,9 +36,13 @@ def _decide(org: Organisation, said: Json, person: str | None) -> Json:
         raise UsageError(f'"{word[:40]}" is no decision', hint=", ".join(WORDS))
     edits = [f"{key}={value}" for key, value in _texts(said, "edits").items()]
     _, request, call = find_waiting(org, reference)
+    is_for_tool = said.get("always") is True and word == "approve" and call is not None
+    if is_for_tool and call:
+        require_asking(org, call, request.asker)
     entry = decide(org, reference, word, person=person, text=_text(said, "text"), edits=edits)  # type: ignore[arg-type]
-    if said.get("always") is True and word == "approve" and call:
-        return {**_written(entry), "gate": let_pass(org, call, request.asker, entry.agent)}
+    if is_for_tool and call:
+        unasked = let_pass(org, call, request.asker)
+        return {**_written(entry), "gate": unasked.line, "told": unasked.told()}
     return _written(entry)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from lemming.gates.gate import SETTLES, Rule, Then
@@ -31,7 +31,7 @@ def foreseen(rules: Iterable[Rule], known: Mapping[str, Any], absent: Collection
         if (gate.tools or gate.classes) and not gate.concerns_tool(known["tool"], known["class"]):
             continue
         matches = may_hold(gate.when, known, absent) if gate.when is not None else True
-        if matches is False:
+        if matches is False or (gate.approved and gate.is_approved(known["agent"], known["tool"])):
             continue
         is_sure = matches is True and not gate.finding
         found.append(Foreseen(rule.line, gate.then, is_sure))
@@ -45,11 +45,27 @@ def outcomes(said: Sequence[Foreseen]) -> list[str]:
 
     >>> outcomes([Foreseen("a", "block", False), Foreseen("b", "warn", True)])
     ['block', 'pass']
+    >>> outcomes([Foreseen("a", "ask", True), Foreseen("b", "block", True)])
+    ['block']
     """
-    settling = [it for it in said if it.then in SETTLES]
-    found = [it.then for it in settling]
-    is_settled = bool(settling) and settling[-1].is_sure
-    return list(dict.fromkeys([*found, *([] if is_settled else ["pass"])]))
+    return list(dict.fromkeys(_outcomes(said)))
+
+
+def _outcomes(said: Sequence[Foreseen]) -> Iterator[Then]:
+    asks = surely_asks = False
+    passes = Foreseen("", "pass", is_sure=True)  # what all of them let be
+    for it in (*said, passes):
+        if it.then == "ask":
+            asks, surely_asks = True, surely_asks or it.is_sure
+        elif it.then == "pass":
+            if asks:
+                yield "ask"
+            if not surely_asks:
+                yield "pass"
+        elif it.then in SETTLES:
+            yield it.then
+        if it.then in SETTLES and it.is_sure:
+            return
 
 
 def may_hold(condition: Json, known: Mapping[str, Any], absent: Collection[str] = ()) -> bool | None:

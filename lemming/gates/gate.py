@@ -25,10 +25,10 @@ At = Literal["in", "call", "result", "out", "spend"]
 cut. `out`: entries and memories. `spend`: a question to a model, before it is asked."""
 
 Then = Literal["pass", "warn", "rewrite", "block", "ask", "stop"]
-"""What a gate does. `pass`, `block`, `ask` (a person), `stop` (the turn) settle it; `warn` and `rewrite` let
-the next gate look."""
+"""What a gate does. `pass`, `block`, `stop` (the turn) settle it. `warn`, `rewrite` and `ask` let the next
+one look: a person is asked only about what none of those behind blocks."""
 
-SETTLES: frozenset[Then] = frozenset({"pass", "block", "ask", "stop"})
+SETTLES: frozenset[Then] = frozenset({"pass", "block", "stop"})
 FINDINGS = ("redact", "deny", "max_length", "schema", "dedupe", "args", "check", "models", "by")
 """The keys that say what a gate looks for: one of them, or none."""
 CAN_REWRITE = frozenset({"redact", "max_length", "check"})
@@ -56,7 +56,7 @@ class Gate:
     at: At = field(metadata=about('Where it stands: "in", "call", "result", "out" or "spend".'))
     then: Then = field(
         metadata=about(
-            'What it does: "pass", "block", "ask" and "stop" settle it, "warn" and "rewrite" let the next '
+            'What it does: "pass", "block" and "stop" settle it, "warn", "rewrite" and "ask" let the next '
             "gate look."
         )
     )
@@ -99,6 +99,13 @@ class Gate:
     )
     expires: int | None = field(
         default=None, metadata=about("So many ticks an answer is waited for; then it is no.", ge=1)
+    )
+    approved: dict[str, list[str]] = field(
+        default_factory=dict,
+        metadata=about(
+            'Agents, each with the tools for whose calls this gate need not ask ({"desk": ["refund"]}); all '
+            "others, and gates that block, hold."
+        ),
     )
     models: list[str] = field(
         default_factory=list, metadata=about("Model keys that may be asked: a question to any other.")
@@ -150,6 +157,8 @@ class Gate:
         if self.dedupe and self.at in OF_TOOLS:
             raise Misfit(f'"dedupe" is for gates at "in" and "out", not at "{self.at}"')
         self._check_limit(found)
+        if self.approved and (self.at, self.then) != ("call", "ask"):
+            raise Misfit('"approved" is for gates at "call" that "ask"')
         if self.by:
             judge_named(self.by)
         if self.by and self.at in ("in", "spend"):
@@ -209,6 +218,10 @@ class Gate:
         """Return whether a tool is one of those that it concerns."""
         is_of_class = not self.classes or tool_class in self.classes
         return is_of_class and (not self.tools or is_among(name, self.tools))
+
+    def is_approved(self, agent: str, tool: str) -> bool:
+        """Return whether a person has said that it need not ask about an agent's calls of a tool."""
+        return tool in self.approved.get(agent, ())
 
     @cached_property
     def plain(self) -> dict[str, Any]:

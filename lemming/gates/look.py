@@ -53,8 +53,13 @@ class Looked(NamedTuple):
 
     @property
     def last(self) -> GateVerdict:
-        """The verdict that settled it, where that was not to pass."""
-        return self.verdicts[-1]
+        """The verdict that settled it, where that was not to pass: of several that ask, the first."""
+        return next((it for it in self.verdicts if it.then == self.then), self.verdicts[-1])
+
+    @property
+    def asks(self) -> list[GateVerdict]:
+        """The verdicts that want a person's approval, in order."""
+        return [it for it in self.verdicts if it.then == "ask"]
 
     @property
     def passes(self) -> bool:
@@ -68,7 +73,7 @@ class Looked(NamedTuple):
 
 WORDS: dict[Then, str] = {
     "block": "a gate does not let it pass",
-    "ask": "a gate wants a person's leave",
+    "ask": "a gate wants a person's approval",
     "stop": "a gate ends the turn",
 }
 
@@ -101,7 +106,8 @@ def look(
     """Have gates look at something, one after another, until one settles it.
 
     `facts` tells what conditions see of the content, which a gate before may have rewritten. `earlier` holds
-    the digests of what was there before (`digest_of`). A gate that breaks blocks.
+    the digests of what was there before (`digest_of`). A gate that breaks blocks. What a gate asks about goes
+    on to those behind it, so that nobody is asked about what one of them does not let pass.
     """
     verdicts: list[GateVerdict] = []
     for rule in rules:
@@ -113,18 +119,23 @@ def look(
             raise stopped.__cause__ or stopped from None
         except Exception as error:  # noqa: BLE001 - whatever is wrong with a gate, it does not open
             why = error if isinstance(error, FunctionBroke) else words_of(error)
-            verdicts.append(say("block", about, f"the gate broke: {why}"))
-            return Looked(content, verdicts, "block")
+            return _ended(content, verdicts, say("block", about, f"the gate broke: {why}"))
         if found is None:
             continue
         if gate.then == "pass":
             break
         if gate.then == "rewrite":
             content = found.content
-        verdicts.append(say(gate.then, about, gate.because or found.why))
+        said = say(gate.then, about, gate.because or found.why)
         if gate.then in SETTLES:
-            return Looked(content, verdicts, gate.then)
-    return Looked(content, verdicts)
+            return _ended(content, verdicts, said)
+        verdicts.append(said)
+    return Looked(content, verdicts, "ask" if any(it.then == "ask" for it in verdicts) else "pass")
+
+
+def _ended(content: Any, verdicts: Iterable[GateVerdict], last: GateVerdict) -> Looked:
+    """Return what a gate did not let pass; what those before it would have asked, nobody is asked."""
+    return Looked(content, [*(it for it in verdicts if it.then != "ask"), last], last.then)
 
 
 def require_seen(gate: Gate, seen: Json) -> None:
@@ -163,7 +174,7 @@ def _finding(
     if (gate.tools or gate.classes) and not gate.concerns_tool(seen["tool"], seen["class"]):
         return None
     require_seen(gate, seen)
-    if not gate.condition(seen):
+    if not gate.condition(seen) or (gate.approved and gate.is_approved(seen["agent"], seen["tool"])):
         return None
     match gate.finding:
         case "":

@@ -5,6 +5,7 @@ All of it is warnings: a gate may be there for what is yet to come. Only what is
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -34,7 +35,6 @@ _WHAT: dict[At, tuple[str, ...]] = {
     "in": ("entry", "memory", "file", "result"),
     "out": ("entry", "memory"),
 }
-_ENDS_IT = SETTLES - {"ask"}  # once there is leave, the gates after that one are asked too
 _SAME = {"is", "is_not"}
 _AMONG = {"in", "not_in"}
 
@@ -115,6 +115,13 @@ Wrong = tuple[str, str, str]
 
 def _wrong_with(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
     yield from _about_tools(gate, known, agent)
+    yield from _about_approved(gate, known, agent)
+    if _is_old_always(gate):
+        yield (
+            "",
+            "`approve --for tool` of an earlier version wrote it: it lets pass what gates behind it block",
+            'take it out; "approved" in the gate that asks ends the asking only (docs/approvals.md)',
+        )
     yield from _about_arguments(gate, known, agent)
     for test in _tests(gate.when, "/when") if gate.when else ():
         yield from _about_field(test, gate, known)
@@ -154,6 +161,23 @@ def _about_tools(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wro
     if concerned and gate.classes and not any(tool.tool_class in gate.classes for tool in concerned):
         classes = ", ".join(sorted({tool.tool_class for tool in concerned}))
         yield "/class", f"no tool that it names is of this class: {classes}", "take one of the two keys out"
+
+
+def _is_old_always(gate: Gate) -> bool:
+    said = bool(re.search(r"\bsaid so about \d+/[^/ ]+/\d+$", gate.because))
+    return said and (gate.at, gate.then) == ("call", "pass")
+
+
+def _about_approved(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
+    """Yield the agents and tools of which a gate need not ask that are not there, or not its own."""
+    for name, tools in gate.approved.items():
+        if name not in ([agent.name] if agent else known.names):
+            hint = nearest(name, [agent.name] if agent else known.names) or "take it out"
+            yield f"/approved/{name}", f'it asks nobody about "{name}", which is no agent here', hint
+        for tool in tools:
+            if gate.tools and not is_among(tool, gate.tools):
+                hint = f"it concerns {', '.join(gate.tools)}"
+                yield f"/approved/{name}", f'it does not concern "{tool}"', hint
 
 
 def _about_arguments(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
@@ -238,7 +262,7 @@ def _settled_before(earlier: Sequence[Rule], gate: Gate) -> Rule | None:
 
 
 def _settles_all_of(before: Gate, gate: Gate) -> bool:
-    if before.at != gate.at or before.finding or before.then not in _ENDS_IT or _is_limit(before):
+    if before.at != gate.at or before.finding or before.then not in SETTLES or _is_limit(before):
         return False
     has_tools = not before.tools or (
         bool(gate.tools) and all(it in before.tools or _is_one_of(it, before.tools) for it in gate.tools)

@@ -16,7 +16,7 @@ from lemming.gates.look import Facts, FunctionBroke, look
 from lemming.mail.decisions import whom_to_ask
 from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
-from lemming.tick.gated_calls import CallGates, rules_for
+from lemming.tick.gated_calls import CallGates, heard_by, rules_for
 from lemming.tick.plan import people_in
 from lemming.tools import Tool, ToolContext
 from lemming.toolset import Toolset
@@ -118,9 +118,14 @@ def _looked_at(
     for step, after in _steps(at_calls, call, facts):  # noqa: B007 - the last is what counts
         steps.append(step)
     last = steps[-1] if steps and steps[-1].then in SETTLES else None
+    asking = [step for step in steps if step.then == "ask"]
     persons: Sequence[str] = ()
-    if last and last.then == "ask":
-        persons = whom_to_ask(people_in(survey, config), survey.agents, told.agent, last.gate.persons)
+    expires: int | None = None
+    if asking and (last is None or last.then == "pass"):
+        last = asking[0]
+        named, expires = heard_by([step.gate for step in asking])
+        if named != frozenset():
+            persons = whom_to_ask(people_in(survey, config), survey.agents, told.agent, named or ())
     results = [it.line for it in rules if it.gate.at == "result" and _is_for(it.gate, tool)]
     return replace(
         told,
@@ -130,7 +135,7 @@ def _looked_at(
         why=last.why if last else "",
         args_after=after,
         persons=persons,
-        expires=last.gate.expires if last and last.then == "ask" else None,
+        expires=expires,
         results=results,
     )
 

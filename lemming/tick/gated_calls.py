@@ -13,7 +13,7 @@ from lemming.contract import ToolCall
 from lemming.errors import LemmingError
 from lemming.files.effects import FileEffect
 from lemming.gates.checks import asking
-from lemming.gates.gate import GateVerdict, Rule, rules_of
+from lemming.gates.gate import Gate, GateVerdict, Rule, rules_of
 from lemming.gates.look import Check, Facts, Found, Looked, look, nobody_judged, rules_at
 from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
 
@@ -34,12 +34,16 @@ class Passed(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """What a gate wants: leave of one of these persons (none: of any), within so many ticks (None: ever)."""
+    """What gates want: approval of one of these persons (None: of any), within so many ticks (None: ever).
+
+    `line` is the first gate that asks, `further` are the others.
+    """
 
     line: str
     why: str = ""
-    persons: Collection[str] = ()
+    persons: Collection[str] | None = None
     expires: int | None = None
+    further: Collection[str] = ()
 
 
 @dataclass
@@ -77,39 +81,31 @@ class CallGates:
     ) -> Passed | ToolResult:
         """Return a call as it may be made, or the result that it has because it may not.
 
-        Where a gate wants leave for it and there is some, those after it are asked too.
+        Where gates want approval for it, it is asked for once, for all of them, and for the call as those
+        behind them rewrite it.
         """
-        given: dict[str, Any] | None = None
-        lines: list[str] = []
-        while True:
-            looked = runtime.look_at_call(self, index, call, tool, context, lines)
-            if looked.passes:
-                return Passed(call._replace(args=looked.content), looked.verdicts, given)
-            if looked.then != "ask":
-                return self.refused(looked)
-            seen = call._replace(args=looked.content)
-            asking = self._asking(looked.last)
-            held = runtime.hold(holding, index, seen, asking, context)
-            if held.result is not None:
-                return replace(held.result, verdicts=tuple(looked.verdicts))
-            given = held.leave or given
-            lines.append(looked.last.line)
+        looked = runtime.look_at_call(self, index, call, tool, context)
+        if looked.then not in ("pass", "ask"):
+            return self.refused(looked)
+        seen = call._replace(args=looked.content)
+        if looked.passes:
+            return Passed(seen, looked.verdicts, None)
+        held = runtime.hold(holding, index, seen, self._asking(looked.asks), context)
+        if held.result is not None:
+            return replace(held.result, verdicts=tuple(looked.verdicts))
+        return Passed(seen, [it for it in looked.verdicts if it.then != "ask"], held.leave)
 
-    def _asking(self, verdict: GateVerdict) -> Asking:
-        gate = next(rule.gate for rule in self.calls if rule.line == verdict.line)
+    def _asking(self, verdicts: Sequence[GateVerdict]) -> Asking:
+        """Return what gates want together: one person's approval, whom each of them would hear."""
+        lines = [it.line for it in verdicts]
         shown = f"this turn was shown {self.trust} text: {self.source}" if self.source else ""
-        why = "; ".join(filter(None, (verdict.why, shown)))
-        return Asking(verdict.line, why, gate.persons, gate.expires)
+        why = "; ".join(dict.fromkeys(filter(None, (*(it.why for it in verdicts), shown))))
+        persons, expires = heard_by([rule.gate for rule in self.calls if rule.line in lines])
+        return Asking(lines[0], why, persons, expires, lines[1:])
 
-    def look_at_call(
-        self, call: ToolCall, tool: Tool, context: ToolContext, lines: Collection[str] = ()
-    ) -> Looked:
-        """Have the gates look at a call before it is made; what passes are its arguments.
-
-        Those with these `lines` are not asked: there is leave.
-        """
-        concerned = (it for it in self.calls if it.gate.concerns_tool(call.tool, tool.tool_class))
-        rules = [it for it in concerned if it.line not in lines]
+    def look_at_call(self, call: ToolCall, tool: Tool, context: ToolContext) -> Looked:
+        """Have the gates look at a call before it is made; what passes are its arguments."""
+        rules = [it for it in self.calls if it.gate.concerns_tool(call.tool, tool.tool_class)]
         facts = self.facts_of(call, tool, context) if rules else dict
 
         def judged(rule: Rule, _: dict[str, Any]) -> Found | None:  # before, within the turn
@@ -165,6 +161,13 @@ class CallGates:
     @property
     def _ask(self) -> Check:
         return asking(tuple(self.settings.plugins))
+
+
+def heard_by(gates: Sequence[Gate]) -> tuple[frozenset[str] | None, int | None]:
+    """Return the persons whom each of these gates would hear (None: any), and in how many ticks at most."""
+    named = [frozenset(gate.persons) for gate in gates if gate.persons]
+    expires = min((gate.expires for gate in gates if gate.expires is not None), default=None)
+    return (frozenset.intersection(*named) if named else None), expires
 
 
 def rules_for(agent: Agent, settings: Org) -> tuple[Rule, ...]:

@@ -64,7 +64,12 @@ class Holding:
         agent, files = context.agent, (context.staged, context.removed)
         binds = binds_of(agent, context.base, tool.tool_class, call.args, *files)
         persons = frozenset(people_in(self._snapshot.survey, self._snapshot.config))
-        people = whom_to_ask(persons, self._snapshot.survey.agents, agent.name, asking.persons)
+        named = asking.persons
+        people = (
+            []
+            if named == frozenset()
+            else whom_to_ask(persons, self._snapshot.survey.agents, agent.name, named or ())
+        )
         if leave := _leave_for(call, binds, people, self._ahead()):
             return Held(None, leave)
         if not people:
@@ -106,11 +111,14 @@ def _callable(call: ToolCall, context: ToolContext) -> Tool | None:
 
 def _why_nobody(snapshot: Snapshot, agent: str, asking: Asking) -> str:
     people = people_in(snapshot.survey, snapshot.config)
-    wanted = [name for name in asking.persons if name in people] or sorted(people)
+    lines = " and ".join((asking.line, *asking.further))
+    if asking.persons == frozenset():
+        return f"REFUSED: it needs approval ({lines}), and no person is named by all of these gates"
+    wanted = sorted(name for name in asking.persons or () if name in people) or sorted(people)
     if not wanted:
-        return f"REFUSED: it needs leave ({asking.line}), and there is no person here who could give it"
+        return f"REFUSED: it needs approval ({lines}), and there is no person here who could give it"
     return (
-        f"REFUSED: it needs leave ({asking.line}), and {' and '.join(wanted)} cannot be asked: each of them "
+        f"REFUSED: it needs approval ({lines}), and {' and '.join(wanted)} cannot be asked: each of them "
         f"and {agent} must read the other (permissions.read_outboxes)"
     )
 

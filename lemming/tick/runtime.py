@@ -10,7 +10,7 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -264,10 +264,9 @@ class Runtime:
         call: ToolCall,
         tool: Tool,
         context: ToolContext,
-        lines: Collection[str],
     ) -> Looked:
-        """Have gates look at a turn's tool call number `index`, before it is made; `lines`: but for these."""
-        return gates.look_at_call(call, tool, context, lines)
+        """Have gates look at a turn's tool call number `index`, before it is made."""
+        return gates.look_at_call(call, tool, context)
 
     def hold(
         self,

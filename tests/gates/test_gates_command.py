@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -280,15 +281,15 @@ def test_what_is_foreseen_holds_for_every_call_there_could_be() -> None:
         {"at": "call", "when": {"not": {"field": "trust", "op": "is", "value": "owner"}}, "then": "ask"},
         {"at": "call", "then": "stop"},
     ]
-    rules = rules_from(plain)
-    for tool in ("file_write", "shell"):
-        for trust in ("outside", "owner"):
-            known = {"tool": tool, "class": "write", "trust": trust}
-            may = outcomes(foreseen(rules, known))
-            for path in ("a", "b", "x"):
-                facts = {**known, "args": {"path": path}}
-                assert look(rules, facts["args"], lambda _, f=facts: f, about="t").then in may
-            assert ("stop" in may) == (trust == "owner")
+    for tool, trust, written in product(("file_write", "shell"), ("outside", "owner"), (plain, plain[:3])):
+        rules = rules_from(written)
+        known = {"tool": tool, "class": "write", "trust": trust}
+        may = outcomes(foreseen(rules, known))
+        for path in ("a", "b", "x"):
+            facts = {**known, "args": {"path": path}}
+            assert look(rules, facts["args"], lambda _, f=facts: f, about="t").then in may
+        assert ("ask" in may) == (trust == "outside" and written is not plain)  # nobody, if it is stopped
+        assert ("stop" in may) == (written is plain)
     assert outcomes([Foreseen("a", "ask", False)]) == ["ask", "pass"]
 
 

@@ -7,7 +7,7 @@ organisation that starts as this one did; its models, tools and clock are the re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from lemming.engine import run_opened
 from lemming.errors import UsageError
 from lemming.events import Event, TickBegins
 from lemming.files import fs
-from lemming.gates.gate import SETTLES, GateVerdict
+from lemming.gates.gate import SETTLES, GateVerdict, Then
 from lemming.gates.look import Found, Looked
 from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
 from lemming.journal.ledger import amend_state, read_state
@@ -289,14 +289,14 @@ class Rerun(Runtime):
         call: ToolCall,
         tool: Tool,
         context: ToolContext,
-        lines: Collection[str],
     ) -> Looked:
         """Return what the recorded gates said; none is asked."""
         about = (context.agent.name, index)
         announced, finished = self.recorded.announced.get(about), self.recorded.tools.get(about)
         verdicts = [GateVerdict(**it) for it in finished.verdicts] if finished else []
         said = [verdict for verdict in verdicts if verdict.at == "call"]
-        settled = said[-1].then if said and said[-1].then in SETTLES else "pass"
+        asked: Then = "ask" if any(it.then == "ask" for it in said) else "pass"
+        settled = said[-1].then if said and said[-1].then in SETTLES else asked
         return Looked(announced.args if announced else call.args, said, settled)
 
     def hold(

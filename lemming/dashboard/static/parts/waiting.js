@@ -19,7 +19,8 @@
     const action = useAction();
     const act = async (name, said) => {
       const told = await action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
-      if (told) tell(`${DONE[said.refuse ? "deny" : said.word || "answer"]}: ${item.asker} goes on with it in its next turn`);
+      if (told && told.told) tell(`${DONE.approve}. ${told.told.join(". ")}`);
+      else if (told) tell(`${DONE[said.refuse ? "deny" : said.word || "answer"]}: ${item.asker} goes on with it in its next turn`);
     };
     return html`<li class="card" data-line tabindex="0" aria-label=${item.line}>
       <p class="from"><${Agent} name=${item.asker} /> asks <${Agent} name=${item.person} plain />
@@ -64,7 +65,7 @@
       ${item.call ? html`<button disabled=${isBusy} onClick=${() => setMode("edit")}>Edit…</button>` : null}
       <button class="danger" disabled=${isBusy} onClick=${() => setMode("deny")}>Deny…</button>
       ${item.call ? html`<button class="plain" disabled=${isBusy} onClick=${() => setMode("answer")}>Answer instead…</button>
-        <button class="plain" disabled=${isBusy} title=${`${item.asker} may call ${item.call.tool} from now on: a gate in config/org.json`}
+        <button class="plain" disabled=${isBusy} title=${`${item.asker} may call ${item.call.tool} from now on, and this gate does not ask; others hold: ${item.call.gate}`}
           onClick=${() => act("decide", { word: "approve", always: true })}>Approve always</button>` : null}</p>`;
   }
 
