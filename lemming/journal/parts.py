@@ -39,6 +39,7 @@ class ResultJson(TypedDict):
     success: bool
     output: str
     trust: NotRequired[str]
+    unknown: NotRequired[str]
 
 
 class InputsJson(TypedDict):

@@ -63,6 +63,8 @@ def said_of(wait: Mapping[str, Any]) -> str:
     >>> said_of({"file": "./in.csv", "until": "changes"}), said_of({"tick": 7})
     ('./in.csv to change', 'tick 7')
     """
+    if call := wait.get("call"):
+        return f"a person to say whether its call happened: lemming repair --mark done {call}, or failed"
     if file := wait.get("file"):
         return f"{file} {'to change' if wait.get('until') == 'changes' else 'to be there'}"
     return f"tick {wait['tick']}" if "tick" in wait else str(wait.get("time"))

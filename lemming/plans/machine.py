@@ -30,6 +30,8 @@ Json = dict[str, Any]
 REASONS_CHARS = 4000
 NOT_TOOLS = ("memory_update", "outbox_entries", "reply")
 """What the engine says among the results of tool calls, of other parts of a reply."""
+WORD_ON = "call"
+"""The key of a result that is a person's word on an earlier call: `lemming.timeline.repair.unknown`."""
 RUN_LIMIT_BYTES = 200 << 10
 """A memory may have a little more."""
 
@@ -111,7 +113,12 @@ class _Turn:
                 if outcome := self._answer(member, doing, member.asked):
                     self._came(member, doing, outcome)
             case "called":
-                if (result := self._result(doing)) is not None:
+                if (result := self._result(doing)) is None:
+                    return
+                if call := result.get("unknown"):  # to do it again, or to go on, is for a person to decide
+                    doing.phase, doing.wait = "waiting", {"call": call}
+                    self._take_in_wait(member, doing)
+                else:
                     self._came(member, doing, of_calling(member, result))
             case "verifying":
                 self._take_in_verdict(member, doing)
@@ -129,7 +136,12 @@ class _Turn:
         return of_asking(member, asked, who) if asked.get("end") else None
 
     def _results(self) -> list[Mapping[str, Any]]:
-        return [*(self.values.get("results") or ())]
+        return [each for each in self.values.get("results") or () if WORD_ON not in each]
+
+    def _word_on(self, call: str) -> Mapping[str, Any] | None:
+        """Return what a person found out about a call, or what it gave when it was made again."""
+        words = [each for each in self.values.get("results") or () if each.get(WORD_ON) == call]
+        return words[-1] if words and words[-1].get("retry") != "started" else None
 
     def _result(self, doing: Doing) -> Mapping[str, Any] | None:
         """Return the result of a tool call; None where the call is of this reply."""
@@ -141,7 +153,13 @@ class _Turn:
 
     def _take_in_wait(self, member: Member, doing: Doing) -> None:
         wait = doing.wait or {}
-        if self._is_over({**wait, "give_up": None}):
+        if call := wait.get("call"):
+            if word := self._word_on(call):
+                outcome = of_calling(member, word)
+                if word["success"] and outcome.answer is None:  # it happened: it is not done again
+                    doing.failures = member.attempts
+                self._came(member, doing, outcome)
+        elif self._is_over({**wait, "give_up": None}):
             self._came(member, doing, Outcome({"text": said_of(wait), "tick": self.tick}))
         elif self._is_over(wait):
             why = f"waited {self.tick - doing.since} ticks for {said_of(wait)}"

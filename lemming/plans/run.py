@@ -20,7 +20,8 @@ Phase = Literal["asked", "called", "waiting", "verifying", "done", "failed"]
 class Doing:
     """Where one step, or one member of a band, stands.
 
-    `call` is the place of its tool call among those of the turn; `failures` counts tries that gave nothing,
+    `call` is the place of its tool call among those of the turn, or in `wait` the id of one of which nobody
+    knows whether it happened; `failures` counts tries that gave nothing,
     `rejections` answers that did not pass; `wait` is what is waited for.
     """
 
@@ -117,6 +118,8 @@ def is_over(wait: Json, tick: int, now: str, files: Mapping[str, str | None]) ->
     >>> is_over({"tick": 7}, 7, "", {}), is_over({"file": "./in.csv"}, 7, "", {"./in.csv": None})
     (True, False)
     """
+    if "call" in wait:  # that a person says what became of it is a result, and no moment
+        return False
     if isinstance(until := wait.get("give_up"), int) and tick >= until:
         return True
     if isinstance(until := wait.get("tick"), int):

@@ -349,9 +349,11 @@ class Tick:
                     effects=[],
                 )
                 self.journal.append(record)
+            shown = as_shown(call.tool, call.args, result)
             if result.outcome == "interrupted":
                 remarks.append(f"{call.tool}: {result.output}")
-            results.append(as_shown(call.tool, call.args, result))
+                shown["unknown"] = f"{self.plan.tick}/{name}/{call.index}"
+            results.append(shown)
             used.append(tool_used(call.tool, result))
         return results, used, remarks
 

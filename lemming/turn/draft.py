@@ -344,6 +344,7 @@ class Draft:
             self.staged.clear()
             self.outside += [] if index in self.untold else self.results[-1:]
             if result.outcome == "interrupted":
+                self.results[-1]["unknown"] = f"{self.inputs.tick}/{self.inputs.agent.name}/{index}"
                 self.remarks.append(f"{call.tool}: {result.output}")
         if result.leave:
             self.leave_used.append((result.leave, self.source.reached_outside(index)))

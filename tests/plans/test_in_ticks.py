@@ -18,6 +18,7 @@ from lemming.memory import list_memories, load_memory
 from lemming.messages import read_outbox_entries, send
 from lemming.report import TickReport
 from lemming.testing import FrozenClock, resume, say, tree
+from lemming.timeline.repair.unknown import find_unknown_calls, mark_call
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify
 from lemming.timeline.verify.root import state_root
@@ -202,3 +203,47 @@ def test_however_many_turns_run_at_once_the_files_are_the_same(tmp_path: Path, a
         fs.remove(base, "config/org.json")
         trees.append(tree(base))
     assert trees[0] == trees[1]
+
+
+PAYS_AND_DIES = """
+import os
+from lemming.tools import tool
+
+@tool
+def pay() -> str:
+    with open("paid", "a") as paid:
+        paid.write("x")
+    os.kill(os.getpid(), 9)
+    return ""
+"""
+
+
+@pytest.mark.parametrize(
+    ("mark", "comes_to"),
+    [("done", "A person has found out"), ("failed", 'the plan failed at "pay"')],
+)
+def test_a_step_that_may_have_happened_waits_for_a_person_to_say_so(
+    tmp_path: Path, mark: str, comes_to: str
+) -> None:
+    base = quiet_org(tmp_path, step("pay", tool="pay"))
+    may = {"read_outboxes": ["*"], "tools": ["pay"]}
+    desk = resume("desk", model={"key": "plan"}, permissions=may)
+    fs.publish(base, "agents/desk/resume.json", pretty(desk))
+    fs.publish(base, "config/org.json", pretty({"tool_files": ["tools/*.py"]}))
+    fs.publish(base, "tools/pay.py", PAYS_AND_DIES.encode())
+    first = ask(base, "desk", "bees")
+    run(base, 3)
+    assert run_of(base, first.id)["doing"]["pay"]["wait"] == {"call": "1/desk/0"}
+    assert run(base, 1)[0].is_quiet
+    assert answers(base) == []
+    (call,) = find_unknown_calls(base, journal_ticks(base))
+    assert (call.id, call.why) == ("1/desk/0", "pay: its process was ended by SIGKILL")
+    second = ask(base, "desk", "wasps")  # its turns are for another run, and take no word of the first
+    mark_call(base, call.id, happened=mark == "done")
+    run(base, 3)
+    (answer,) = answers(base)
+    assert (answer["reply_to"], comes_to in answer["text"]) == (first.id, True)
+    assert (base / "paid").read_text() == "xx"
+    assert run_of(base, second.id)["status"] == "running"
+    assert verify(base).findings == ()
+    assert len(list(replay(base, journal_ticks(base)))) == len(journal_ticks(base))

@@ -161,7 +161,7 @@ def test_a_retry_that_is_cut_off_leaves_the_call_unknown_and_is_never_run_by_its
     gong.deaths = 1
     with pytest.raises(Crash):
         repair("--retry", "1/ada/0", "--yes")
-    assert "the engine ended while it ran, and so did the repair that ran it again" in repair().out
+    assert "the engine stopped while this ran, and so did the repair that ran it again" in repair().out
     assert "run again. INTERRUPTED: the engine stopped while this ran" in prompt_of_next_turn(org)
     run_once(org)
     assert [call["was_retried"] for call in listed(repair)] == [True]

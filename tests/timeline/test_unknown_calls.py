@@ -31,7 +31,7 @@ def test_a_call_whose_outcome_is_unknown_is_listed(base: Path, repair: Repair) -
     run_once(with_unknown_call(base))
     ran = repair()
     assert ran.status == 0
-    assert '1/ada/0: ada called bell {"loud":true} in tick 1; the engine ended while it ran' in ran.out
+    assert '1/ada/0: ada called bell {"loud":true} in tick 1; the engine stopped while this ran' in ran.out
     assert "`lemming repair --mark done 1/ada/0` or `--mark failed 1/ada/0`" in ran.out
     (told,) = repair("--json").objects
     assert told["call"] == {
@@ -42,6 +42,8 @@ def test_a_call_whose_outcome_is_unknown_is_listed(base: Path, repair: Repair) -
         "tool": "bell",
         "args": {"loud": True},
         "was_retried": False,
+        "request": "",
+        "why": "the engine stopped while this ran",
     }
     assert told["is_for_a_person"] is True
 

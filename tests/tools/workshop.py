@@ -53,9 +53,9 @@ class Workshop:
         """Call a tool as `ada`, and write nothing of what it wants."""
         return self.call_with(name, arguments)
 
-    def call_with(self, name: str, arguments: Any, **context: Any) -> ToolResult:
+    def call_with(self, name: str, arguments: Any, *, who: str = "ada", **context: Any) -> ToolResult:
         settings = load_config(self.org).org
-        agent = load_agent(self.org, "ada")
+        agent = load_agent(self.org, who)
         about: dict[str, Any] = {"toolset": toolset_of(settings, self.org), "now": NOW, "tick": 7, **context}
         return call_tool(name, arguments, ToolContext(agent=agent, org=self.org, settings=settings, **about))
 

@@ -351,7 +351,7 @@ def _odd_entries(base: OrgPath) -> Iterator[Repair]:
 
 
 def _about_a_call(call: UnknownCall) -> Repair:
-    found = f"{call.agent} called {call.text} in tick {call.tick}; the engine ended while it ran"
+    found = f"{call.agent} called {call.text} in tick {call.tick}; {call.why}"
     if call.was_retried:
         found += ", and so did the repair that ran it again"
     action = (

@@ -1,12 +1,13 @@
 """Tool calls of which nobody knows whether they happened, and what a person found out about them.
 
-What a person says is added to the agent's waiting results: the ledger's last line is replaced by one with one
-more result. The agent reads it in its next prompt, and the journal keeps it from there.
+What a person says is added to the agent's waiting results, those of the request that the call was made for
+while it is open: the ledger's last line is replaced by one with one more result. The agent reads it in its
+next prompt for that request, and the journal keeps it from there.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,12 +15,14 @@ from lemming import paths
 from lemming.agents import agent_folders
 from lemming.errors import CorruptState, UsageError
 from lemming.files.jsontext import compact
+from lemming.journal.begun import Begun
 from lemming.journal.file import journal_ticks, last_record, read_journal
 from lemming.journal.ledger import amend_state, read_state
 from lemming.journal.records import TickCommitted
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.record import RecordedTick, is_unknown
+from lemming.tools import interrupted
 
 CALL = "call"
 """The key that marks a result as a person's word on an earlier call; its value is the call's id."""
@@ -32,9 +35,10 @@ Result = dict[str, Any]
 
 @dataclass(frozen=True)
 class UnknownCall:
-    """A tool call that was begun and of which no end was recorded.
+    """A tool call that was begun and of which nobody knows how it ended.
 
-    `was_retried`: a person has had it run again, and no end of that was recorded either.
+    `was_retried`: a person has had it run again, and no end of that was recorded either. `request`: the
+    identity of the request that its turn was for, empty for none. `why`: how it came that nobody knows.
     """
 
     tick: int
@@ -43,6 +47,8 @@ class UnknownCall:
     tool: str
     args: Any
     was_retried: bool = False
+    request: str = ""
+    why: str = ""
 
     @property
     def id(self) -> str:
@@ -70,7 +76,7 @@ def find_unknown_calls(base: OrgPath, ticks: Iterable[int]) -> list[UnknownCall]
             continue
         calls += _unknown_calls(recorded)
         states = (started.state for started in recorded.started.values())
-        words.update(_words(result for state in states for result in state["results"]))
+        words.update(_words(result for state in states for result in _results_in(state)))
     words.update(_words(_waiting_results(base)))
     return [
         replace(call, was_retried=call.id in words)
@@ -123,20 +129,63 @@ def tell_agent(base: OrgPath, call: UnknownCall, *, success: bool, output: str, 
         **more,
     }
     state = read_state(base, call.agent, before=load_tick(base))
-    others = (result for result in state.results if result.get(CALL) != call.id)
-    amend_state(base, call.agent, replace(state, results=(*others, word)))
+    requests = tuple(
+        replace(begun, results=(*_others(begun.results, call), word)) if _is_for(begun, call) else begun
+        for begun in state.requests
+    )
+    if requests != state.requests:
+        amend_state(base, call.agent, replace(state, requests=requests))
+    else:
+        amend_state(base, call.agent, replace(state, results=(*_others(state.results, call), word)))
 
 
-def without_words(results: Iterable[Result]) -> list[Result]:
-    """Return the results that the agent's own turns left, without what people added."""
+def _is_for(begun: Begun, call: UnknownCall) -> bool:
+    return bool(call.request) and begun.request == call.request
+
+
+def _others(results: Iterable[Result], call: UnknownCall) -> Iterator[Result]:
+    return (result for result in results if result.get(CALL) != call.id)
+
+
+def _results_in(state: Mapping[str, Any]) -> Iterator[Result]:
+    """Yield the results that an agent was not shown yet, of all that it has begun."""
+    yield from state["results"]
+    for begun in state.get("requests", ()):
+        yield from begun.get("results", ())
+
+
+def without_words(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a state as the agent's own turns left it, without what people added to its results."""
+    own = {**state, "results": _own(state["results"])}
+    if state.get("requests"):
+        own["requests"] = [
+            {
+                key: value
+                for key, value in ({**begun, "results": _own(begun.get("results", ()))}).items()
+                if value
+            }
+            for begun in state["requests"]
+        ]
+    return own
+
+
+def _own(results: Iterable[Result]) -> list[Result]:
     return [result for result in results if CALL not in result]
 
 
 def _unknown_calls(recorded: RecordedTick) -> Iterator[UnknownCall]:
     for place, finished in recorded.tools.items():
         if is_unknown(finished):
-            begun = recorded.announced.get(place)
-            yield UnknownCall(recorded.tick, *place, finished.tool, begun.args if begun else None)
+            begun, started = recorded.announced.get(place), recorded.started.get(place[0])
+            request = started.task["request"] if started and started.task else ""
+            args, why = begun.args if begun else None, _why(finished.output)
+            yield UnknownCall(recorded.tick, *place, finished.tool, args, request=request, why=why)
+
+
+def _why(output: str) -> str:
+    """Return why nobody knows, as the output of such a call tells."""
+    begins, _, ends = interrupted("|").output.partition("|")
+    return output.removeprefix(begins).removesuffix(ends)
 
 
 def _words(results: Iterable[Result]) -> Iterator[tuple[str, Result]]:
@@ -148,6 +197,6 @@ def _waiting_results(base: OrgPath) -> Iterator[Result]:
         if not paths.AGENT_NAME.match(name):
             continue
         try:
-            yield from read_state(base, name).results
+            yield from _results_in(read_state(base, name).as_json())
         except CorruptState:
             continue

@@ -22,7 +22,7 @@ from lemming.files import fs
 from lemming.gates.gate import SETTLES, GateVerdict, Then
 from lemming.gates.look import Found, Looked
 from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
-from lemming.journal.ledger import amend_state, read_state
+from lemming.journal.ledger import AgentState, amend_state, read_state
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.llm.backends.replay import replayed
 from lemming.models import ModelEntry
@@ -126,8 +126,13 @@ class _After:
     def compare(self, recorded: RecordedTick, name: str) -> None:
         before, state = recorded.started[name].state, self.states.pop(name, None)
         if state is not None and before["tick"] == state["tick"]:
-            own = [{**one, "results": without_words(one["results"])} for one in (before, state)]
-            require_same(*own, tick=recorded.tick, agent=name, what="state before the turn")
+            require_same(
+                without_words(before),
+                without_words(state),
+                tick=recorded.tick,
+                agent=name,
+                what="state before the turn",
+            )
 
 
 # --- into another folder -----------------------------------------------------------------------
@@ -197,9 +202,10 @@ def _run_again(runtime: Rerun, arrivals: Arrivals, recorded: RecordedTick) -> Re
 def say_again(runtime: Runtime, recorded: RecordedTick) -> None:
     """Let agents know what people had found out about their calls before this tick."""
     for name, started in recorded.started.items():
-        told, state = started.state["results"], read_state(runtime.org, name)
-        if told != [*state.results] and without_words(told) == without_words(state.results):
-            amend_state(runtime.org, name, replace(state, results=tuple(told)))
+        told, state = started.state, read_state(runtime.org, name)
+        plain = state.as_json()
+        if told != plain and without_words(told) == without_words(plain):
+            amend_state(runtime.org, name, AgentState.from_json(told))
 
 
 def give_up_again(runtime: Runtime, recorded: RecordedTick) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ def _answer(request: dict[str, Any], tools: dict[Home, FunctionTool], sources: S
     except (Exception, SystemExit) as error:  # noqa: BLE001 - the edge of a tool call: loading somebody's code
         why = f"{home.qualname} cannot be loaded: {type(error).__name__}: {error}"
         done = Done(ToolResult(False, why), CallEffects(), trace_of(error, Path(request["base"])))
-    return to_json(reply_of(done)) + b"\n"
+    return to_json({**reply_of(done), "number": request["number"]}) + b"\n"
 
 
 def _found(home: Home, base: Path, sources: Sources) -> FunctionTool:

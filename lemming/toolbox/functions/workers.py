@@ -1,13 +1,17 @@
-"""The processes that run an organisation's functions: one call at a time each, ended with the engine.
+"""The processes that run an organisation's functions: each for one agent, a call at a time.
 
 A process is started at the first call, and again after one that was ended. A keeper is around each
 (`lemming.sandbox.keeper`): it ends the process, with all that it started, when the engine lets go or dies.
+
+What a function leaves behind in its process, such as a thread, reaches no other agent's call, and no later
+answer of the same agent: each call has a number that its answer bears.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import select
 import signal
 import subprocess
@@ -34,9 +38,11 @@ from lemming.toolbox.functions.wire import (
     request_of,
     sources_as_json,
 )
-from lemming.tools import Tool, ToolResult
+from lemming.tools import Tool, ToolResult, interrupted
 
 AT_ONCE = 4
+IDLE_AT_MOST = 8
+"""Processes that wait for their agent's next call; the one that has waited longest is ended first."""
 START_S = 60.0
 """How long a process may take to begin."""
 _LOOK_S, _END_S = 0.1, 10.0
@@ -87,13 +93,12 @@ class Workers:
 
     def call(self, tool: Tool, home: Home, arguments: dict[str, Any], context: ToolContext) -> Done:
         """Run a call; whatever happens to the process is the call's result. Raises `LeftBehind` at a stop."""
-        request = compact(request_of(home, arguments, context)) + b"\n"
+        number = secrets.token_hex(16)
+        request = compact({**request_of(home, arguments, context), "number": number}) + b"\n"
         with self._room:
-            worker = self._taken(context.settings)
+            worker = self._taken(context.agent.name, context.settings)
             try:
-                done = done_in(
-                    parse(worker.ask(request, context.limit_s, context.stop), limit_bytes=REPLY_LIMIT_BYTES)
-                )
+                done = _answer_in(worker.ask(request, context.limit_s, context.stop), number)
             except _Ended as error:
                 worker.end()
                 return Done(error.result(tool, context.limit_s), CallEffects())
@@ -110,31 +115,50 @@ class Workers:
         for worker in idle:
             worker.end()
 
-    def _taken(self, settings: Org) -> Worker:
+    def _taken(self, agent: str, settings: Org) -> Worker:
         with self._lock:
-            while self._idle:
-                worker = self._idle.pop()
+            while own := [worker for worker in self._idle if worker.agent == agent]:
+                self._idle.remove(worker := own[-1])
                 if worker.is_alive and worker.fits(settings.tool_max_memory_bytes, self.sources):
                     return worker
                 worker.end()
-        return Worker(self._org, settings.tool_max_memory_bytes, self.sources)
+        return Worker(self._org, settings.tool_max_memory_bytes, self.sources, agent)
 
     def _put_back(self, worker: Worker, done: Done) -> None:
-        if done.needs_end:
+        if done.needs_end or worker.has_more_to_say:
             worker.end()
             return
         with self._lock:
             self._idle.append(worker)
+            oldest = self._idle.pop(0) if len(self._idle) > IDLE_AT_MOST else None
+        if oldest:
+            oldest.end()
+
+
+def _answer_in(line: bytes, number: str) -> Done:
+    """Return what a call came to; raise `_Ended` for a line that is no answer to it."""
+    try:
+        plain = parse(line, limit_bytes=REPLY_LIMIT_BYTES)
+        if plain.pop("number") != number:
+            raise _Ended("its process answered another call")
+        return done_in(plain)
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
+        raise _Ended("what its process gave is no answer") from error
 
 
 class _Ended(Exception):
-    """The process gave no answer; `why` is empty when it took too long."""
+    """The process gave no answer; `why` is empty when it took too long.
 
-    def __init__(self, why: str = "") -> None:
+    `began`: the call may have begun, so that nobody knows what it did.
+    """
+
+    def __init__(self, why: str = "", *, began: bool = True) -> None:
         super().__init__(why)
-        self.why = why
+        self.why, self.began = why, began
 
     def result(self, tool: Tool, limit_s: float) -> ToolResult:
+        if self.why and self.began and not tool.repeatable:
+            return interrupted(f"{tool.name}: {self.why}")
         if self.why:
             return ToolResult(False, f"{tool.name} failed: {self.why}")
         more = "" if tool.repeatable else "; what it had done by then is done"
@@ -145,8 +169,8 @@ class _Ended(Exception):
 class Worker:
     """One process, with its keeper around it; `_control` and `_report` are our ends of the keeper's."""
 
-    def __init__(self, org: Organisation, memory_bytes: int, sources: Sources) -> None:
-        self._memory_bytes, self._sources = memory_bytes, sources
+    def __init__(self, org: Organisation, memory_bytes: int, sources: Sources, agent: str = "") -> None:
+        self._memory_bytes, self._sources, self.agent = memory_bytes, sources, agent
         self._unsent = compact(sources_as_json(sources)) + b"\n"
         held, control = os.pipe(), os.pipe()
         words = [sys.executable, "-P", "-m", "lemming.toolbox.functions.worker", str(memory_bytes)]
@@ -179,6 +203,12 @@ class Worker:
         """Whether it can be asked."""
         return not self._is_over and self._process.poll() is None
 
+    @property
+    def has_more_to_say(self) -> bool:
+        """Whether it wrote more than the answer to its call, which would be read as that of the next."""
+        assert self._process.stdout, "a pipe"
+        return bool(select.select([self._process.stdout], [], [], 0)[0])
+
     def fits(self, memory_bytes: int, sources: Sources) -> bool:
         """Whether it was started with this limit, and with the code of now."""
         return self._memory_bytes == memory_bytes and self._sources is sources
@@ -193,7 +223,8 @@ class Worker:
             try:
                 self._exchange(unsent, START_S, stop)
             except _Ended as error:
-                raise _Ended(error.why or f"its process did not begin within {START_S:g} s") from error
+                why = error.why or f"its process did not begin within {START_S:g} s"
+                raise _Ended(why, began=False) from error
         return self._exchange(request, limit_s, stop)
 
     def _exchange(self, request: bytes, limit_s: float, stop: threading.Event | None) -> bytes:
