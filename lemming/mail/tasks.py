@@ -19,13 +19,12 @@ from lemming.journal.read_mark import ReadMark
 from lemming.leave import asks_leave
 from lemming.mail.closing import (
     answers,
-    cancels,
     count_in,
     is_for_any,
-    is_past_deadline,
     refers_to,
 )
 from lemming.mail.decisions import Ends, ends_of_leave
+from lemming.mail.over import is_cancelled, is_over
 from lemming.mail.visibility import View
 from lemming.messages import EntryName, OutboxEntry, names_of
 
@@ -174,7 +173,7 @@ class Tasks:
         if entry.kind == "response":
             return self._is_late(entry)
         is_progress = entry.payload.get("reply_to") in self._awaited
-        return entry.kind == "status" and ("cancels" in entry.payload or is_progress)
+        return entry.kind == "status" and ("cancels" in entry.payload or is_progress or self._is_late(entry))
 
     def _takes(self, entry: OutboxEntry) -> bool:
         """Return whether a request is one that a turn is taken for."""
@@ -290,24 +289,7 @@ class Tasks:
 
     def _is_over(self, request: OutboxEntry) -> bool:
         """Return whether a request that is addressed to the agent is open no more, whatever became of it."""
-        if is_past_deadline(request, self._mail.tick):
-            return True
-        if any(answers(entry, request) for entry in self._entries_of(self._name, request.tick)):
-            return True
-        if is_for_any(request) and any(
-            answers(entry, request)
-            for other in request.targets & self._mail.agents
-            for entry in self._entries_of(other, request.tick)
-        ):
-            return True
-        parent = request.payload.get("parent")
-        for entry in self._entries_of(request.agent, request.tick):
-            if cancels(entry, request):
-                return True
-            if parent and entry.kind == "response" and entry.payload.get("reply_to") == parent:
-                return True  # what it was asked for has been answered
-        persons = filter(self._view.sees, self._mail.persons - {request.agent})
-        return any(cancels(entry, request) for it in persons for entry in self._entries_of(it, request.tick))
+        return is_over(request, self._name, self._mail, self._entries_of)
 
     def _end_of(self, asked: Asked) -> tuple[str, str] | None:
         """Return how something that was asked has ended, and the entry that answers it; None: it is open."""
@@ -318,7 +300,7 @@ class Tasks:
             if asked.until is None or answer.tick <= asked.until:
                 status = answer.payload.get("status")
                 return status if status in ("failed", "refused") else "answered", answer.identity
-        if any(cancels(it, entry) for it in self._entries_of(self._name, entry.tick)):
+        if is_cancelled(entry, asked.to, self._mail, self._entries_of):
             return "cancelled", ""
         return ("expired", "") if asked.until is not None and self._mail.tick > asked.until else None
 

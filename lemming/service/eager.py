@@ -25,11 +25,11 @@ class Eager:
 
         The limit is said when it is reached; then a new row may begin.
         """
-        self.names = self._who(report)
+        limit = self.runtime.load_config().org.ticks_in_a_row
+        self.names = self._who(report, limit - self.in_a_row)
         if not self.names:
             self.in_a_row = 1
             return False
-        limit = self.runtime.load_config().org.ticks_in_a_row
         if self.in_a_row >= limit:
             self._tell(limit)
             self.in_a_row = 1
@@ -37,13 +37,24 @@ class Eager:
         self.in_a_row += 1
         return True
 
-    def _who(self, report: TickReport) -> tuple[str, ...]:
+    def _who(self, report: TickReport, left: int) -> tuple[str, ...]:
+        """Return those for whom the next tick begins at once; `left`: so many ticks may follow this one.
+
+        Ticks in which nobody is due go by at once as far as somebody is due then, unless a person is waited
+        for until a tick: no tick in which nobody can act counts for them.
+        """
         if not report.is_complete:
             return ()
         runtime = self.runtime
         failed = {turn.agent for turn in report.turns if turn.status == "failed" and not _is_counted(turn)}
         snapshot = take_snapshot(runtime.org, runtime.load_config(), report.tick + 1, at=runtime.now())
-        return tuple(name for name in who_goes_on(snapshot) if name not in failed)
+        going = who_goes_on(snapshot)
+        if names := [name for name in going.now if name not in failed]:
+            return tuple(names)
+        if going.is_timed:
+            return ()
+        furthest = report.tick + max(left, 1)
+        return tuple(name for name, tick in going.later.items() if tick <= furthest and name not in failed)
 
     def _tell(self, limit: int) -> None:
         names = ", ".join(self.names[:5])

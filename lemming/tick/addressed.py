@@ -2,34 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 from lemming.config import credits_of
 from lemming.errors import LemmingError
 from lemming.journal.ledger import AgentState, read_state
-from lemming.mail.tasks import tasks_of
+from lemming.mail.tasks import Tasks, tasks_of
+from lemming.mail.visibility import View
+from lemming.memory import read_memories
 from lemming.messages import OutboxEntry
+from lemming.plans.format import is_planner
+from lemming.report import Reason
 from lemming.resume import Agent
+from lemming.schedule import next_due
 from lemming.tick.snapshot import Snapshot
+from lemming.turn.inputs import Found, find
 from lemming.turn.news import is_news
+from lemming.turn.planned import tick_waited_for
 
 
-def who_goes_on(snapshot: Snapshot) -> Iterator[str]:
-    """Yield the agents for which something waits that names them, though they may not be due yet.
+@dataclass
+class GoingOn:
+    """Those who have something to go on with in the tick of a snapshot, or once it is `later`: a tick each.
+
+    Only time, a file or a person can help who is in neither. `is_timed`: a person is waited for, and that has
+    an end in ticks.
+    """
+
+    now: list[str] = field(default_factory=list)
+    later: dict[str, int] = field(default_factory=dict)
+    is_timed: bool = False
+
+
+def who_goes_on(snapshot: Snapshot) -> GoingOn:
+    """Return the agents for which something waits that names them, and that would take a turn for it.
 
     That is an unread entry with the agent as its target, a request that it may go on with, or a tool's result
     that it has not been shown. An answer is none as long as others are waited for with it.
-    People, agents that are paused or broken, and those that may spend no more are left out.
+    People, agents that are paused or broken, those that may spend no more and those that go by the clock and
+    are not due are left out.
     """
+    going, persons = GoingOn(), snapshot.mail.persons
     for name, agent in snapshot.survey.agents.items():
         if name in snapshot.plan.skipped:
             continue
         try:
             state = read_state(snapshot.org, name)
+            going.is_timed |= any(
+                it.until is not None and it.to in persons
+                for it in (*state.asked_leave, *(it for begun in state.requests for it in begun.open))
+                if not it.end
+            )
+            if _may_spend(snapshot, agent, state) and (tick := _goes_on_at(snapshot, agent, state)):
+                if tick > snapshot.tick:
+                    going.later[name] = tick
+                elif agent.schedule.cron is None or name in snapshot.plan.order:
+                    going.now.append(name)
         except LemmingError:  # its turn says so
             continue
-        if _may_spend(snapshot, agent, state) and _has_something(snapshot, agent, state):
-            yield name
+    return going
 
 
 def _may_spend(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
@@ -37,18 +68,40 @@ def _may_spend(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
     return most is None or state.used_up < most
 
 
-def _has_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
-    if any(is_news(result, snapshot.toolset.of(agent.name).get(result["tool"])) for result in state.results):
-        return True
+def _goes_on_at(snapshot: Snapshot, agent: Agent, state: AgentState) -> int | None:
+    """Return the first tick in which an agent takes a turn for what waits for it; None: nothing does."""
+    if not _may_have_something(snapshot, agent, state):  # most have nothing, and are looked at no closer
+        return None
+    due = next_due(agent.schedule, snapshot.tick)
+    found = find(snapshot, agent, snapshot.survey.digests[agent.name])
+    if not isinstance(found, Reason):
+        return due if _has_something(snapshot, agent, found) else None
+    if not (state.requests and is_planner(agent, snapshot.config)):
+        return None
+    wakes = tick_waited_for(state.requests, read_memories(snapshot.org, agent.name).values)
+    return None if wakes is None else next_due(agent.schedule, max(wakes, snapshot.tick))
+
+
+def _may_have_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
     view = snapshot.mail.view(agent, state.read)
     wake = agent.schedule.wake or snapshot.config.org.defaults.wake
-    tasks = tasks_of(view, agent, state.requests, wake)
+    return bool(state.results) or _names_it(view, agent, tasks_of(view, agent, state.requests, wake))
+
+
+def _has_something(snapshot: Snapshot, agent: Agent, found: Found) -> bool:
+    tools = snapshot.toolset.of(agent.name)
+    if any(is_news(result, tools.get(result["tool"])) for result in found.state.results):
+        return True
+    return _names_it(found.view, agent, found.tasks) or bool(found.review and found.review.asks)
+
+
+def _names_it(view: View, agent: Agent, tasks: Tasks | None) -> bool:
     if tasks and tasks.next(""):
         return True
-    found = map(snapshot.mail.read, view.fresh())
+    entries = map(view.mail.read, view.fresh())
     return any(
         isinstance(entry, OutboxEntry)
         and agent.name in entry.targets
         and not (tasks and tasks.sets_aside(entry))
-        for entry in found
+        for entry in entries
     )

@@ -53,7 +53,8 @@ from lemming.turn.wanted import told, wanted_of
 if TYPE_CHECKING:
     from lemming.turn.review import Review
 
-NOTHING: Mapping[str, bytes] = {}
+Held = Mapping[str, bytes]
+NOTHING: Held = {}
 MAY_BE_EMPTY = (
     "out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust", "gates", "said_before",
     "askable", "channels", "verdicts", "decided", "ahead", "verify", "review",
@@ -70,9 +71,7 @@ class Gathered(NamedTuple):
     problems: tuple[Problem, ...] = ()
 
 
-def gather(
-    now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes] = NOTHING
-) -> Gathered | Reason:
+def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> Gathered | Reason:
     """Gather what an agent's turn starts from, or say why it takes none.
 
     `held` are files that earlier turns wrote and that are not on the disk yet, by `FileEffect.place`.
@@ -81,7 +80,7 @@ def gather(
     context file it may not read, a damaged ledger.
     """
     require_own_folders(now.org.base, agent.name)
-    found = _look(now, agent, digest, held)
+    found = find(now, agent, digest, held)
     if isinstance(found, Reason):
         return found
     entry, state, allocation, memories, context, fingerprint, view, tasks, outside, guides, review = found
@@ -197,13 +196,13 @@ def _entries_of(task: Task) -> list[str]:
 
 def why_not(now: Surroundings, agent: Agent, digest: str) -> Reason | None:
     """Return why an agent that is due would take no turn now; None when it would. Raises as `gather`."""
-    found = _look(now, agent, digest, NOTHING)
+    found = find(now, agent, digest)
     return found if isinstance(found, Reason) else None
 
 
 def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
     """Return why an agent that is due would take a turn now, or none. Raises as `gather`."""
-    found = _look(now, agent, digest, NOTHING)
+    found = find(now, agent, digest)
     if isinstance(found, Reason):
         return found
     if _is_due_always(_wake(agent, found.model, now.config), found.state):
@@ -217,7 +216,7 @@ def _is_due_always(wake: Wake, state: AgentState) -> bool:
     return wake == "always" and not waits
 
 
-class _Found(NamedTuple):
+class Found(NamedTuple):
     """What an agent finds before it opens its inbox."""
 
     model: ModelEntry
@@ -233,7 +232,8 @@ class _Found(NamedTuple):
     review: Review | None
 
 
-def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes]) -> _Found | Reason:
+def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> Found | Reason:
+    """Return what an agent finds before it opens its inbox, or why it takes no turn. Raises as `gather`."""
     org, config = now.org, now.config
     entry = config.model(agent.model.key)
     state = read_state(org, agent.name, before=now.tick)
@@ -279,9 +279,7 @@ def _look(now: Surroundings, agent: Agent, digest: str, held: Mapping[str, bytes
     asks = review is not None and review.look(view, only=not is_news)
     if not (is_news or asks):
         return Reason("nothing_new", _why_nothing(wake, state, outside))
-    return _Found(
-        entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides, review
-    )
+    return Found(entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides, review)
 
 
 def _takes_one(agent: Agent) -> Agent:

@@ -82,6 +82,11 @@ class Review:
             found = view.mail.read(name)
             if isinstance(found, OutboxEntry) and found.is_new_to(view.reader, view.mail.named):
                 self._end_of(found)
+        return self.asks
+
+    @property
+    def asks(self) -> bool:
+        """Whether a person is to be asked about something that is new."""
         return any(self._new.values())
 
     def as_inputs(self) -> dict[str, Any]:
