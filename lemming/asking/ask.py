@@ -15,6 +15,7 @@ from lemming import engine
 from lemming.answer_payloads import answer_in
 from lemming.asking.entries import write_request
 from lemming.asking.people import holder_of_conversation, note_as_read, person_for
+from lemming.asking.rest import Rest, goes_on, rest_of
 from lemming.asking.typed import Schema, schema_of
 from lemming.clock import Clock
 from lemming.config import load_config
@@ -37,7 +38,7 @@ class AskOutcome:
     """What came of a question. `end` is None while it is open, and `why` then says why nobody waits longer.
 
     `answer` is the text of the answer, or an object where it has more than a text; of several targets a
-    list. `error` is the class of what a failing turn ended with, `reason` says more.
+    list. `error` is the class of what a failing turn ended with. `reason`: why there is no answer, in words.
     """
 
     request: RequestView
@@ -60,10 +61,14 @@ class AskOutcome:
 
 @dataclass(frozen=True)
 class AtWork:
-    """Who is at work on a question: whose turn for it has begun, or who is to answer next."""
+    """Who is at work on a question: whose turn for it has begun, or who is to answer next.
+
+    `waits`: what they wait for, in words, while no tick runs.
+    """
 
     tick: int
     holders: tuple[str, ...]
+    waits: str = ""
 
 
 def ask(
@@ -204,7 +209,9 @@ class _Waiter:
         """Return what came of the request, or that nobody is to wait longer; None: it is to be waited for."""
         request = self._request(requests_now(self.org))
         if not request.is_open:
-            return AskOutcome(request=request, end=request.end, answer=_answer_of(request))
+            return AskOutcome(
+                request=request, end=request.end, answer=_answer_of(request), reason=_reason_of(request)
+            )
         if self.stop.is_set():
             is_late = self.ends is not None and time.monotonic() >= self.ends
             return AskOutcome(request=request, end=None, why="timeout" if is_late else "stopped")
@@ -230,7 +237,7 @@ class _Waiter:
                         return outcome
         except OrgBusy:
             return None
-        return self.outcome() or self._nothing_to_do(ticks, following.failure)
+        return self.outcome() or self._nothing_to_do(ticks, following.failure, clock)
 
     def watch(self) -> AskOutcome | None:
         """Wait while another engine runs; None when none does any more."""
@@ -243,14 +250,18 @@ class _Waiter:
             pause = min(pause * LOOKS_GROW, LONGEST_LOOK_S)
         return self.outcome()
 
-    def _nothing_to_do(self, ticks: int, failure: TurnReport | None) -> AskOutcome | None:
+    def _nothing_to_do(
+        self, ticks: int, failure: TurnReport | None, clock: Clock | None
+    ) -> AskOutcome | None:
         """Return why nobody waits longer once no agent has anything to go on with.
 
-        Where other people are to answer first, they are waited for: None, once there is news.
+        Other people who are to answer first are waited for, and so are a file and a moment, while no tick
+        runs: None, once there is news.
         """
         now = requests_now(self.org)
         request = self._request(now)
-        people = now.people.intersection(holders_at_work(now.requests, request))
+        holders = holders_at_work(now.requests, request)
+        people = now.people.intersection(holders)
         if ticks >= load_config(self.org).org.ticks_in_a_row:
             return AskOutcome(request=request, end=None, why="too_many_ticks")
         if failure:
@@ -258,14 +269,20 @@ class _Waiter:
             return AskOutcome(request=request, end=None, why="failing", reason=reason, error=failure.error)
         if request.asker in people:
             return AskOutcome(request=request, end=None, why="waits_for_asker")
-        if not people:
-            return AskOutcome(request=request, end=None, why="nothing_to_do")
-        return self._wait_for_news(now)
+        agents = [name for name in holders if name not in people]
+        rest = rest_of(self.org, agents, clock)
+        if not (people or rest.comes_by_itself):
+            return AskOutcome(request=request, end=None, why="nothing_to_do", reason=rest.why)
+        return self._wait_for_news(now, agents, rest, clock)
 
-    def _wait_for_news(self, before: RequestsNow) -> AskOutcome | None:
-        self._tell(before)
+    def _wait_for_news(
+        self, before: RequestsNow, agents: list[str], rest: Rest, clock: Clock | None
+    ) -> AskOutcome | None:
+        self._tell(before, rest.why)
         pause = FIRST_LOOK_S
         while requests_now(self.org) is before and not running_engine(self.org):
+            if rest.comes_by_itself and goes_on(self.org, agents, clock):
+                break
             if self.stop.wait(pause):
                 break
             pause = min(pause * LOOKS_GROW, LONGEST_LOOK_S)
@@ -277,11 +294,11 @@ class _Waiter:
             raise UsageError("the request is gone", hint="its entry was removed from the outbox")
         return request
 
-    def _tell(self, now: RequestsNow) -> None:
+    def _tell(self, now: RequestsNow, waits: str = "") -> None:
         holders = holders_at_work(now.requests, self._request(now))
-        if self.at_work and holders != self._told:
-            self._told = holders
-            self.at_work(AtWork(now.requests.tick, holders))
+        if self.at_work and (*holders, waits) != self._told:
+            self._told = (*holders, waits)
+            self.at_work(AtWork(now.requests.tick, holders, waits))
 
 
 def holders_at_work(requests: Requests, request: RequestView) -> tuple[str, ...]:
@@ -291,6 +308,12 @@ def holders_at_work(requests: Requests, request: RequestView) -> tuple[str, ...]
         requests.by_identity[it] for it in is_open if is_open.isdisjoint(requests.by_identity[it].children)
     )
     return tuple(sorted({holder for each in leaves for holder in each.holders}))
+
+
+def _reason_of(request: RequestView) -> str:
+    """Return what those said who failed or refused; empty where nobody did."""
+    said = [answer_in(entry.payload) for entry in request.answers if entry.payload.get("status")]
+    return str(said[-1]) if request.end in ("failed", "refused") and said and said[-1] else ""
 
 
 def _answer_of(request: RequestView) -> Any:

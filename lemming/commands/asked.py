@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lemming.answer_payloads import answer_in
 from lemming.asking.ask import AskOutcome, AtWork, ask
 from lemming.commands.narration import NO_CREDITS, NO_PROVIDER, NOBODY_USABLE
 from lemming.commands.screen import one_line, show_pretty, show_text, tell
@@ -15,7 +14,6 @@ from lemming.errors import is_of_a_provider
 from lemming.events import Event, ProblemFound
 from lemming.inspect.under_way import running_engine
 from lemming.journal.records import TurnEnded
-from lemming.mail.requests import RequestView
 from lemming.organisation import OrgPath
 
 NOT_ANSWERED, NO_ANSWER_YET = 1, 9
@@ -37,7 +35,9 @@ class Watcher:
     def at_work(self, work: AtWork) -> None:
         """Say who has to do something before the next tick."""
         self.holders = work.holders
-        if not self.quiet and work.holders:
+        if not self.quiet and work.waits:
+            tell(f"  tick {work.tick}: {one_line(work.waits, 400)}", style="dim")
+        elif not self.quiet and work.holders:
             verb = "is" if len(work.holders) == 1 else "are"
             tell(f"  tick {work.tick}: {', '.join(work.holders)} {verb} at work", style="dim")
 
@@ -97,7 +97,7 @@ def show_answer(outcome: AskOutcome) -> None:
             tell(f"{' and '.join(request.targets)} did not answer in time; this was laid down for then:")
         show_text(outcome.answer) if isinstance(outcome.answer, str) else show_pretty(outcome.answer)
     elif outcome.end is not None:
-        tell(_why_ended(request), style="yellow")
+        tell(_why_ended(outcome), style="yellow")
     else:
         tell(_why_open(outcome), style="yellow")
         tell(
@@ -105,9 +105,9 @@ def show_answer(outcome: AskOutcome) -> None:
         )
 
 
-def _why_ended(request: RequestView) -> str:
-    said = [answer_in(entry.payload) for entry in request.answers if entry.payload.get("status")]
-    more = f": {one_line(str(said[-1]), 1000)}" if said and said[-1] else ""
+def _why_ended(outcome: AskOutcome) -> str:
+    request = outcome.request
+    more = f": {one_line(outcome.reason, 1000)}" if outcome.reason else ""
     who = request.closed_by.agent if request.closed_by else ""
     words = {
         "failed": f"{who} has failed",
@@ -132,5 +132,6 @@ def _why_open(outcome: AskOutcome) -> str:
         case "waits_for_asker":
             return "no answer yet: it waits for something that you are to answer first; `lemming waiting`"
         case "nothing_to_do":
-            return f"no answer, and nobody has anything to go on with; {holders} holds it"
+            why = f": {one_line(outcome.reason, 400)}" if outcome.reason else ""
+            return f"no answer, and nobody has anything to go on with{why}; {holders} holds it"
     return f"stopped; {holders} holds it"

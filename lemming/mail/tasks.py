@@ -353,11 +353,11 @@ class Tasks:
     def _entries_of(self, author: str, tick: int) -> Iterator[OutboxEntry]:
         """Yield what an author wrote since a tick; in this one, what was there before the agent's turn.
 
-        Of this tick, only what the agent may read: its turn waits for no other's.
+        Of this tick, only what the agent may read, and what persons wrote: its turn waits for no other's.
         """
         names = self._mail.past(author)
         today: Sequence[EntryName] = ()
-        if self._view.sees(author):
+        if self._view.sees(author) or author in self._mail.persons:
             today = self._mail.today_of(author, self._name)
         for found in map(self._mail.read, chain(names.all[names.after(tick - 1) :], today)):
             if isinstance(found, OutboxEntry):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from lemming.config import credits_of
@@ -34,8 +35,8 @@ class GoingOn:
     is_timed: bool = False
 
 
-def who_goes_on(snapshot: Snapshot) -> GoingOn:
-    """Return the agents for which something waits that names them, and that would take a turn for it.
+def who_goes_on(snapshot: Snapshot, names: Collection[str] | None = None) -> GoingOn:
+    """Return the agents, of `names` or of all, for which something waits, and that would take a turn for it.
 
     That is an unread entry with the agent as its target, a request that it may go on with, or a tool's result
     that it has not been shown. An answer is none as long as others are waited for with it.
@@ -44,7 +45,7 @@ def who_goes_on(snapshot: Snapshot) -> GoingOn:
     """
     going, persons = GoingOn(), snapshot.mail.persons
     for name, agent in snapshot.survey.agents.items():
-        if name in snapshot.plan.skipped:
+        if name in snapshot.plan.skipped or (names is not None and name not in names):
             continue
         try:
             state = read_state(snapshot.org, name)

@@ -67,19 +67,20 @@ def _content(org: Organisation, agent: Agent, file: str, held: Mapping[str, byte
 def _rests(
     begun: Begun, memories: Mapping[str, Any], tick: int, at: str, files: Mapping[str, str | None]
 ) -> bool:
-    waits = _waits_of(begun, memories)
+    waits = waits_of([begun], memories)
     return bool(waits) and not any(is_over(wait, tick, at, files) for wait in waits)
 
 
-def _waits_of(begun: Begun, memories: Mapping[str, Any]) -> list[Json]:
-    """Return what the run for a request waits for; nothing where it goes on with results first."""
-    return [] if begun.results else waits_in(memories.get(run_key(begun.request.rpartition("_")[2])))
+def waits_of(begun: Iterable[Begun], memories: Mapping[str, Any]) -> list[Json]:
+    """Return what the runs for requests wait for outside; nothing of those that go on with results first."""
+    keys = (run_key(it.request.rpartition("_")[2]) for it in begun if not it.results)
+    return [wait for key in keys for wait in waits_in(memories.get(key))]
 
 
 def tick_waited_for(begun: Iterable[Begun], memories: Mapping[str, Any]) -> int | None:
     """Return the first tick that a run waits for; None: none does, but for the end of its patience."""
-    waits = (wait for it in begun for wait in _waits_of(it, memories))
-    return min((it for wait in waits if isinstance(it := wait.get("tick"), int)), default=None)
+    ticks = (it for wait in waits_of(begun, memories) if isinstance(it := wait.get("tick"), int))
+    return min(ticks, default=None)
 
 
 def own_memories(memories: Mapping[str, Any], request: str) -> Json:

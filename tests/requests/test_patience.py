@@ -1,0 +1,226 @@
+"""Ticks follow each other at once only while somebody can act; what is waited for takes its own time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked import ask, person
+
+from lemming.asking.ask import AskOutcome, AtWork
+from lemming.asking.ask import ask as put
+from lemming.engine import ticks
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.inspect.requests import requests_now
+from lemming.messages import read_outbox_entries, send
+from lemming.report import TickReport
+from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.tick.counter import load_tick
+
+Json = dict[str, Any]
+ADDRESSED = {"wake": "addressed"}
+NOTHING: Json = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": ""}
+
+
+def calling(tool: str, **args: Any) -> Json:
+    return {**NOTHING, "tool_calls": [{"tool": tool, "args": args}]}
+
+
+def run(base: Path, clock: FrozenClock | None = None) -> list[TickReport]:
+    return list(ticks(base, clock=clock or FrozenClock(), until_quiet=True))
+
+
+def paid(reports: list[TickReport]) -> list[str]:
+    return [turn.agent for report in reports for turn in report.turns if turn.calls and turn.agent != "plan"]
+
+
+def planned(base: Path, wait: Json, **blocks: Any) -> Path:
+    """Make an organisation whose `plan` waits before it asks bob, beside a `helper` who answers at once."""
+    may = {"read_outboxes": ["*"], "file_access": {"allow_read": ["./shared"]}}
+    make_org(
+        base,
+        person(),
+        resume("plan", model={"key": "plan"}, permissions=may),
+        *(resume(name, schedule=ADDRESSED) for name in ("bob", "helper")),
+        script=[{"reply": say("here it is", kind="response")}],
+        models={"human": {"provider": "human"}, "plan": {"provider": "plan", "prompt": "values"}},
+        **blocks,
+    )
+    steps = [{"name": "later", "wait": wait}, {"name": "work", "ask": "bob", "task": "go"}]
+    fs.publish(base, "agents/plan/plan.json", pretty({"steps": steps}))
+    return base
+
+
+HOUR = {"time": "2026-01-01T01:00:00Z"}
+FILE = {"file": "./shared/in.csv"}
+
+
+@pytest.mark.parametrize("wait", [HOUR, FILE, {**FILE, "at_most": 50}])
+def test_a_plan_that_waits_for_a_moment_or_a_file_hurries_nobody(base: Path, wait: Json) -> None:
+    planned(base, wait)
+    ask(base, "plan")
+    assert [len(run(base)) for _ in range(3)] == [1, 1, 1]
+
+
+def test_a_plan_that_waits_for_an_hour_while_somebody_asks(base: Path) -> None:
+    planned(base, HOUR)
+    clock, request = FrozenClock(), ask(base, "plan")
+    run(base, clock)
+    for number in range(5):
+        before = load_tick(base)
+        outcome = put(base, "helper", f"number {number}", clock=clock)
+        assert outcome.answer == "here it is"
+        assert load_tick(base) - before <= 2
+    clock.advance(3600)
+    assert paid(run(base, clock)) == ["bob"]
+    assert requests_now(base).requests.named(request.id)[0].end == "answered"
+
+
+class Impatient:
+    """Hears who is at work; when that is nobody, does what is waited for, or gives up."""
+
+    def __init__(self, then: Any) -> None:
+        self.then, self.stop = then, threading.Event()
+        self.waits: list[str] = []
+
+    def __call__(self, work: AtWork) -> None:
+        if work.waits:
+            self.waits.append(work.waits)
+            self.then(self)
+
+
+def put_to(
+    base: Path, agent: str, then: Any, clock: FrozenClock | None = None
+) -> tuple[AskOutcome, Impatient]:
+    heard = Impatient(then)
+    outcome = put(base, agent, "go", clock=clock or FrozenClock(), at_work=heard, stop=heard.stop)
+    return outcome, heard
+
+
+def test_ask_waits_for_the_file_of_a_plan_and_runs_no_tick_meanwhile(base: Path) -> None:
+    planned(base, FILE)
+    outcome, heard = put_to(base, "plan", lambda _: fs.publish(base, "shared/in.csv", b"1"))
+    assert (outcome.answer, heard.waits) == ("here it is", ["plan waits for ./shared/in.csv to be there"])
+    assert load_tick(base) <= 5
+
+
+def test_ask_waits_for_the_moment_of_a_plan_and_can_be_stopped(base: Path) -> None:
+    planned(base, HOUR)
+    outcome, heard = put_to(base, "plan", lambda it: it.stop.set())
+    assert (outcome.why, heard.waits) == ("stopped", ["plan waits for 2026-01-01T01:00:00.000Z"])
+    assert load_tick(base) == 2
+
+
+def test_ask_says_what_it_does_not_wait_for(base: Path) -> None:
+    planned(base, FILE)
+    rare = resume("helper", schedule={**ADDRESSED, "run_every_n_ticks": 1000})
+    fs.publish(base, "agents/helper/resume.json", pretty(rare))
+    outcome = put(base, "helper", "go", clock=FrozenClock())
+    assert (outcome.why, outcome.reason) == ("nothing_to_do", "helper is due in tick 1000")
+    assert load_tick(base) == 2
+
+
+def test_ticks_in_which_nobody_is_due_do_not_go_by_while_a_persons_time_runs_in_ticks(base: Path) -> None:
+    gate = {"at": "call", "tool": "memory_write", "then": "ask", "persons": ["human"], "expires": 20}
+    slow = {**ADDRESSED, "run_every_n_ticks": 5}
+    make_org(
+        base,
+        person(),
+        resume("ann", schedule=ADDRESSED, gates=[gate]),
+        resume("slow", schedule=slow),
+        script=[
+            {"agent": "ann", "reply": calling("memory_write", key="x", value=1)},
+            {"reply": say("done", kind="response")},
+        ],
+        models={"human": {"provider": "human"}},
+    )
+    ask(base, "slow")
+    assert paid(run(base)) == ["slow"]
+    assert load_tick(base) == 6
+    ask(base, "ann")
+    run(base)
+    before = load_tick(base)
+    ask(base, "slow")
+    run(base)
+    assert load_tick(base) == before + 1
+
+
+def test_an_entry_in_review_is_asked_about_once_and_hurries_nobody(base: Path) -> None:
+    gate = {"at": "in", "then": "ask", "when": {"field": "from", "op": "is", "value": "bob"}}
+    make_org(
+        base,
+        person(),
+        resume("bob", schedule=ADDRESSED),
+        resume("ada", schedule=ADDRESSED, gates=[gate]),
+        script=[{"reply": say("x")}],
+        models={"human": {"provider": "human"}},
+    )
+    send(base, "bob", tick=1, kind="message", payload={"text": "x", "target": "ada"}, tags=[], created_at="x")
+    assert len(run(base)) <= 2
+    assert len(run(base)) == 1
+    assert len([it for it in read_outbox_entries(base, "ada") if it.kind == "request"]) == 1
+
+
+def led(base: Path, *more: Json) -> Path:
+    """Make an organisation in which lead asks bob, and bob asks cyd, who only says that it will come."""
+    soon = {**NOTHING, "outbox_entries": [{"kind": "status", "payload": {"text": "soon"}, "tags": []}]}
+    given_up = {
+        **NOTHING,
+        "outbox_entries": [{"kind": "response", "payload": {"text": "so be it"}, "tags": []}],
+    }
+    return make_org(
+        base,
+        person(),
+        resume("lead", schedule=ADDRESSED, team={"ask": ["bob"]}),
+        resume("bob", schedule=ADDRESSED, team={"ask": ["cyd"]}),
+        resume("cyd", schedule=ADDRESSED),
+        script=[
+            *more,
+            {"agent": "lead", "contains": "CANCELLED", "reply": given_up},
+            {"agent": "lead", "reply": calling("ask_bob", message="do it")},
+            {"agent": "bob", "reply": calling("ask_cyd", message="do it")},
+            {"agent": "cyd", "reply": soon},
+        ],
+        models={"human": {"provider": "human"}},
+    )
+
+
+def clocked(base: Path, number: int) -> Iterator[TickReport]:
+    return ticks(base, clock=FrozenClock(), interval_s=0, max_ticks=number)
+
+
+def cancel(base: Path, id_: str, target: str) -> None:
+    payload = {"cancels": id_, "target": target}
+    send(base, "human", tick=load_tick(base), kind="status", payload=payload, tags=[], created_at="x")
+
+
+@pytest.mark.parametrize("readable", [True, False])
+def test_what_was_asked_for_a_cancelled_request_costs_nothing_more(base: Path, readable: bool) -> None:
+    led(base)
+    if not readable:  # by who holds the children: the person who cancels is none of their business
+        for name in ("bob", "cyd"):
+            may = {"read_outboxes": ["lead", "bob", "cyd"]}
+            plain = resume(
+                name, schedule=ADDRESSED, permissions=may, team={"ask": ["cyd"]} if name == "bob" else None
+            )
+            fs.publish(base, f"agents/{name}/resume.json", pretty(plain))
+    request = ask(base, "lead")
+    assert "cyd" in paid([*clocked(base, 5)])
+    cancel(base, request.id, "lead")
+    assert paid([*clocked(base, 5)]) == []
+    assert len(run(base)) == 1
+    assert not requests_now(base).requests.open
+
+
+def test_who_asked_is_told_of_a_child_that_a_person_cancelled(base: Path) -> None:
+    led(base)
+    request = ask(base, "lead")
+    list(clocked(base, 5))
+    (child,) = [it for it in read_outbox_entries(base, "lead") if it.kind == "request"]
+    cancel(base, child.id, "bob")
+    assert paid(run(base)) == ["lead"]
+    assert requests_now(base).requests.named(request.id)[0].answers[0].payload["text"] == "so be it"
