@@ -17,7 +17,7 @@ from lemming.report import Reason
 from lemming.resume import Agent
 from lemming.schedule import next_due
 from lemming.tick.snapshot import Snapshot
-from lemming.turn.inputs import Found, find
+from lemming.turn.inputs import FoundFirst, find
 from lemming.turn.news import is_news
 from lemming.turn.planned import tick_waited_for
 
@@ -89,7 +89,7 @@ def _may_have_something(snapshot: Snapshot, agent: Agent, state: AgentState) -> 
     return bool(state.results) or _names_it(view, agent, tasks_of(view, agent, state.requests, wake))
 
 
-def _has_something(snapshot: Snapshot, agent: Agent, found: Found) -> bool:
+def _has_something(snapshot: Snapshot, agent: Agent, found: FoundFirst) -> bool:
     tools = snapshot.toolset.of(agent.name)
     if any(is_news(result, tools.get(result["tool"])) for result in found.state.results):
         return True

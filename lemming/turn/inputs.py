@@ -216,7 +216,7 @@ def _is_due_always(wake: Wake, state: AgentState) -> bool:
     return wake == "always" and not waits
 
 
-class Found(NamedTuple):
+class FoundFirst(NamedTuple):
     """What an agent finds before it opens its inbox."""
 
     model: ModelEntry
@@ -232,7 +232,7 @@ class Found(NamedTuple):
     review: Review | None
 
 
-def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> Found | Reason:
+def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> FoundFirst | Reason:
     """Return what an agent finds before it opens its inbox, or why it takes no turn. Raises as `gather`."""
     org, config = now.org, now.config
     entry = config.model(agent.model.key)
@@ -279,7 +279,9 @@ def find(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -> 
     asks = review is not None and review.look(view, only=not is_news)
     if not (is_news or asks):
         return Reason("nothing_new", _why_nothing(wake, state, outside))
-    return Found(entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides, review)
+    return FoundFirst(
+        entry, state, allocation, memories, shown, fingerprint, view, tasks, outside, guides, review
+    )
 
 
 def _takes_one(agent: Agent) -> Agent:
