@@ -33,17 +33,28 @@ DECISION: Json = {
 
 
 class Decision(NamedTuple):
-    """What a person decided. `args`: those to make the call with instead; `text`: why, or the result."""
+    """What a person decided. `args`: those to make the call with instead; `text`: why, or the result.
+
+    `binds`: what the files that `args` name held as they decided, where they say so.
+    """
 
     word: Word
     text: str = ""
     args: Json | None = None
+    binds: Json | None = None
 
 
 def held_call(
-    identity: str, tool: str, args: Json, *, gate: str, why: str, binds: Json | None = None
+    identity: str,
+    tool: str,
+    args: Json,
+    *,
+    gate: str,
+    why: str,
+    binds: Json | None = None,
+    unbound: Sequence[str] = (),
 ) -> Json:
-    """Return a call that waits, as a ledger keeps it."""
+    """Return a call that waits, as a ledger keeps it; `unbound`: in words, what may yet change of it."""
     return {
         "id": identity,
         "tool": tool,
@@ -51,8 +62,17 @@ def held_call(
         "sha256": digest_of(tool, args),
         "binds": binds or {},
         "gate": gate,
-        "why": why or "a gate asks for leave",
+        "why": why or "a gate asks for approval",
+        **({"unbound": [*unbound]} if unbound else {}),
     }
+
+
+def too_many(most: int) -> str:
+    """Return what a turn is told of one thing more than persons may be asked to approve for it."""
+    return (
+        f"REFUSED: this turn asks persons to approve {most} things already, as many as it may "
+        "(turn.max_approvals); ask for the rest once these are decided"
+    )
 
 
 def request_for(
@@ -83,7 +103,9 @@ def digest_of(tool: str, args: Json) -> str:
 
 def waiting_call(payload: Mapping[str, Any]) -> Json:
     """Return the exact call that the payload of a request for leave was made for, as a ledger keeps it."""
-    return {key: payload["call"][key] for key in ("id", "tool", "args", "sha256", "binds", "gate", "why")}
+    call = payload["call"]
+    keys = ("id", "tool", "args", "sha256", "binds", "gate", "why", "unbound")
+    return {key: call[key] for key in keys if key in call}
 
 
 def said_of_call(call: Mapping[str, Any]) -> str:
@@ -104,8 +126,10 @@ def _said_of_args(args: Json) -> str:
 
 
 def cut(text: str, most: int = ARGS_CHARS) -> str:
-    """Return a text, or the beginning of one that is longer."""
-    return text if len(text) <= most else f"{text[:most]}… ({len(text)} characters)"
+    """Return a text, or the beginning of one that is longer, which says that it is not whole."""
+    if len(text) <= most:
+        return text
+    return f"{text[:most]}… (NOT WHOLE: {len(text)} characters; `lemming approvals ID` shows all)"
 
 
 def asks_leave(payload: Mapping[str, Any]) -> bool:
@@ -118,15 +142,16 @@ def decision_in(payload: Mapping[str, Any]) -> Decision | None:
     """Return what the payload of a response decides; None where it decides nothing.
 
     >>> decision_in({"decision": "deny", "reason": "not on a Friday"})
-    Decision(word='deny', text='not on a Friday', args=None)
+    Decision(word='deny', text='not on a Friday', args=None, binds=None)
     >>> decision_in({"text": "yes please"})
     """
     if payload.get("status") in ("refused", "failed"):
         return Decision("deny", _text(payload, "reason"))
     match payload.get("decision"):
         case "approve":
-            args = payload.get("args")
-            return Decision("approve", args=args) if args is None or isinstance(args, dict) else None
+            args, binds = payload.get("args"), payload.get("binds")
+            is_sound = isinstance(args, dict | None) and isinstance(binds, dict | None)
+            return Decision("approve", args=args, binds=binds) if is_sound else None
         case "deny":
             return Decision("deny", _text(payload, "reason"))
         case "answer" if text := _text(payload, "answer"):

@@ -106,6 +106,14 @@ class TurnLimits:
         ),
     )
     max_entries: int = field(default=64, metadata=about("Outbox entries one reply may write.", ge=0, le=64))
+    max_approvals: int = field(
+        default=5,
+        metadata=about(
+            "So many calls, and as many entries, one turn may ask persons to approve; more are refused.",
+            ge=1,
+            le=64,
+        ),
+    )
     kinds: list[MessageKind] = field(
         default_factory=lambda: list(MESSAGE_KINDS),
         metadata=about("Kinds of entries the agent may write.", min_length=1),

@@ -1,29 +1,42 @@
-"""Which files a call names, and what they hold: what leave for the call is bound to (docs/approvals.md).
+"""Which files a call names, and what they hold: what an approval is bound to (docs/approvals.md).
 
 A call that somebody let pass because of what a script says is not to run another script.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
-import re
+import stat
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from lemming import paths
-from lemming.access.grants import Place, kept_at, resolve
-from lemming.access.open import file_digest_of
+from lemming.access.grants import resolve
+from lemming.access.words import unbound_in, words_in
 from lemming.agents import Agent
 from lemming.errors import ToolError
 
 NOT_THERE = ""
 """What a file holds that is not there, and that the call names as one."""
-FILE_ARGUMENTS = frozenset({"path", "file", "to", "source", "target", "destination"})
-MOST_FILES = 100
+FILE_ARGUMENTS = frozenset({"path", "file", "source", "destination"})
+SHOWN_FILES = 100
+LARGEST_BYTES = 1 << 30
 LONGEST_PATH = 4096
-_BETWEEN_WORDS = re.compile(r"[\s;|&()<>=\"'`$]+")
+_LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Binding(NamedTuple):
+    """What an approval is for beside the words of a call.
+
+    `files`: the SHA-256 of each, by its place; a link stands at what it leads to. `unbound`: what may become
+    another thing before the call is made, in words.
+    """
+
+    files: dict[str, str]
+    unbound: list[str]
 
 
 def binds_of(
@@ -33,37 +46,112 @@ def binds_of(
     args: Mapping[str, Any],
     staged: Mapping[str, bytes],
     removed: Collection[str] = (),
-) -> dict[str, str]:
-    """Return the SHA-256 of each file that the arguments of a call name, by its place, as a turn sees it.
+) -> Binding:
+    """Return what a call is bound to, as a turn sees it, and what of it cannot be.
 
-    `tool_class` "execute": any word of a text may name one.
+    `tool_class` "execute": any word of a text may name a file. More than `SHOWN_FILES` are bound as one.
     """
-    binds: dict[str, str] = {}
-    for place, is_file in _named(agent, base, tool_class, args):
-        if len(binds) >= MOST_FILES:
-            break
-        try:
-            binds[place.key] = file_digest_of(place, staged, removed)
-        except ToolError:
-            if is_file and place.relative:
-                binds[place.key] = NOT_THERE
-    return binds
-
-
-def _named(agent: Agent, base: Path, tool_class: str, args: Any) -> Iterator[tuple[Place, bool]]:
-    """Yield the places that arguments may name, and whether the argument is one that names a file."""
-    workspace = paths.workspace_folder(agent.name)
+    look = _Look(agent, base, staged, removed)
+    executes = tool_class == "execute"
     for key, text in _texts(args):
-        if len(text) <= LONGEST_PATH and "\n" not in text:
-            with suppress(ToolError):
-                yield resolve(agent, base, text, "read", caller="leave"), key in FILE_ARGUMENTS
-        if tool_class != "execute":
-            continue
-        for word in dict.fromkeys(_BETWEEN_WORDS.split(text[: LONGEST_PATH * 4])):
-            inside = os.path.relpath(os.path.normpath(base / workspace / word), os.path.normpath(base))
-            if word and len(word) <= LONGEST_PATH and not inside.startswith("..") and "\0" not in word:
-                with suppress(ToolError):
-                    yield kept_at(base, inside, caller="leave"), False
+        look.at_path(text, is_file=key in FILE_ARGUMENTS and tool_class in ("read", "write"))
+        if executes:
+            for word in words_in(text):
+                look.at_word(word)
+    unbound = [line for _, text in _texts(args) for line in unbound_in(text)] if executes else []
+    return Binding(_shown(look.files), [*dict.fromkeys([*look.unbound, *unbound])])
+
+
+class _Look:
+    """Looks at the files that words name, as one turn sees them: `files` and `unbound` grow."""
+
+    def __init__(
+        self, agent: Agent, base: Path, staged: Mapping[str, bytes], removed: Collection[str]
+    ) -> None:
+        self._agent, self._base, self._staged, self._removed = agent, base, staged, removed
+        self._org, self._named = os.path.realpath(base), os.path.normpath(base)
+        self._folders = (f"{base}/{paths.workspace_folder(agent.name)}", f"{base}")
+        self.files: dict[str, str] = {}
+        self.unbound: list[str] = []
+
+    def at_path(self, text: str, *, is_file: bool) -> None:
+        """Look at what a whole argument names, as tools of the engine take it."""
+        if len(text) > LONGEST_PATH:
+            return
+        with suppress(ToolError):
+            place = resolve(self._agent, self._base, text, "read", caller="approval")
+            found = self._bind(f"{place.root}/{place.relative}", is_named=False)
+            if is_file and not found and place.relative:
+                self.files.setdefault(place.key, NOT_THERE)
+
+    def at_word(self, word: str) -> None:
+        """Look at what a word of a command may name: from the workspace, or from the organisation."""
+        if word.startswith("/"):
+            self._bind(word, is_named=True)
+            return
+        workspace, org = self._folders
+        if not self._bind(f"{workspace}/{word}", is_named=word not in (".", "./")):
+            self._bind(f"{org}/{word}", is_named=False)
+
+    def _bind(self, path: str, *, is_named: bool) -> bool:
+        """Bind what is at a path, whatever links lead there; return whether there is anything."""
+        if "\0" in path:
+            return False
+        try:
+            is_there = os.path.lexists(path)
+            real = os.path.realpath(path) if is_there else os.path.normpath(path)
+            key = self._key(real)
+            if key in self._removed:
+                return False
+            if key in self._staged:
+                self.files[key] = hashlib.sha256(self._staged[key]).hexdigest()
+            elif is_there and not self.files.get(key):
+                self._bind_opened(real, key, is_named=is_named)
+            return is_there or key in self._staged
+        except (FileNotFoundError, UnicodeError):
+            return False
+        except OSError as error:
+            self.unbound.append(f"{path}, which cannot be read ({error.strerror})")
+            return True
+
+    def _bind_opened(self, real: str, key: str, *, is_named: bool) -> None:
+        try:
+            mode = os.stat(real).st_mode
+        except FileNotFoundError:  # a link to nowhere, until somebody fills it
+            self.files[key] = NOT_THERE
+            return
+        if stat.S_ISDIR(mode) and is_named:
+            self.unbound.append(f"what is in the folder {key or '.'}")
+        if not stat.S_ISREG(mode):
+            return
+        with open(os.open(real, _LOOK), "rb") as file:
+            if os.fstat(file.fileno()).st_size > LARGEST_BYTES:
+                self.unbound.append(f"{key}, which is too large")
+            else:
+                self.files[key] = hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _key(self, real: str) -> str:
+        """Return a place as a `FileEffect` has it: relative in the organisation, else absolute."""
+        if real in (self._org, self._named):
+            return ""
+        return real.removeprefix(f"{self._org}/").removeprefix(f"{self._named}/")
+
+
+def _shown(files: dict[str, str]) -> dict[str, str]:
+    """Return files by their places; those that are too many to be shown as one, with a digest of all."""
+    if len(files) <= SHOWN_FILES:
+        return files
+    names = [*files]
+    rest = "\n".join(f"{name} {files[name]}" for name in sorted(names[SHOWN_FILES:]))
+    together = f"({len(names) - SHOWN_FILES} more files, together)"
+    kept = {name: files[name] for name in names[:SHOWN_FILES]}
+    return {**kept, together: hashlib.sha256(rest.encode("utf-8", "surrogatepass")).hexdigest()}
+
+
+def changed(binds: Mapping[str, str], before: Mapping[str, str]) -> list[str]:
+    """Return the files that are not as they were, by their places."""
+    both = sorted({*binds, *before})
+    return [path for path in both if binds.get(path, NOT_THERE) != before.get(path, NOT_THERE)]
 
 
 def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:

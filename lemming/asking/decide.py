@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from lemming import messages
+from lemming.access.binding import binds_of
+from lemming.agents import load_agent
 from lemming.answer_schema import misfits
 from lemming.asking.entries import answerer, require_open, write_payload
 from lemming.asking.fields import properties_of, schema_for
 from lemming.asking.people import person_for, require_reach
+from lemming.config import load_config
 from lemming.errors import UsageError
 from lemming.files.jsontext import JsonProblem, nearest, parse
 from lemming.inspect.leave import waiting_calls
@@ -17,6 +21,7 @@ from lemming.inspect.requests import RequestsNow, find_request, requests_now
 from lemming.leave import Word, asks_leave
 from lemming.mail.requests import RequestView
 from lemming.organisation import Organisation, OrgPath
+from lemming.tools import toolset_of
 
 Json = dict[str, Any]
 _CALL_ID = re.compile(r"[0-9]+/[^/]+/[0-9]+")
@@ -59,6 +64,9 @@ def decide(
     _require_undecided(request)
     author = answerer(now, request, person)
     decision = _about_call(request, call, word, text, edits or []) if call else _about(request, word, text)
+    if call and "args" in decision:
+        binds = _binds_now(base, request.asker, call, decision["args"])
+        decision |= {} if binds is None else {"binds": binds}
     payload = {
         "reply_to": now.requests.reference(request),
         "target": request.asker,
@@ -80,6 +88,15 @@ def _about_call(request: RequestView, call: Json, word: Word, text: str, edits: 
         case "answer" if text:
             return {"decision": word, "answer": text}
     raise UsageError("nothing to answer with", hint=f'lemming answer {request.id} "the result"')
+
+
+def _binds_now(base: OrgPath, agent: str, call: Json, args: Json) -> Json | None:
+    """Return what the files hold now that edited arguments name; None for what is no call of a tool here."""
+    settings, org = load_config(base).org, Organisation.at(base)
+    tool = toolset_of(settings, org).of(agent).get(call["tool"])
+    if tool is None:
+        return None
+    return binds_of(load_agent(org, agent), Path(org.base), tool.tool_class, args, {}).files
 
 
 def _about(request: RequestView, word: Word, text: str) -> Json:

@@ -10,17 +10,14 @@ import typer
 from lemming.asking.decide import find_waiting
 from lemming.commands.options import AsJson
 from lemming.commands.org import find_org
-from lemming.commands.screen import one_line, show, show_columns
 from lemming.commands.waiting import ForPerson, items_for, show_items
+from lemming.commands.whole import show_call
 from lemming.errors import ConfigError
-from lemming.files.jsontext import pretty, to_line
+from lemming.files.jsontext import pretty
 from lemming.inspect.leave import call_of
-from lemming.inspect.waiting import WaitsForPerson
-from lemming.leave import SHOW, said_of_call
+from lemming.leave import SHOW
 from lemming.messages import names_of, read_entry
 from lemming.organisation import OrgPath
-
-ABSENT = "(not there)"
 
 
 def approvals(
@@ -34,8 +31,9 @@ def approvals(
 ) -> None:
     """Show what waits for a person: calls that need leave, questions, plans to approve.
 
-    With an ID: the exact call, why it asks, the files it is bound to, and what it would change. Exit status 1
-    says that something waits.
+    With an ID: the whole call, why it asks, the files it is bound to, what of it may yet change, and what it
+    would write. Nothing of it is cut: longer lines go on behind "»", signs that are not seen stand as their
+    numbers. Exit status 1 says that something waits.
 
     \b
     Examples:
@@ -49,19 +47,12 @@ def approvals(
         _, request, call = find_waiting(base, reference)
         items = [item for item in items if item.identity == request.identity]
         if call and not as_json:
-            _show_call(base, items, call_of(request, {request.identity: call}) or call)
+            shown = call_of(request, {request.identity: call}) or call
+            if entry := _entry_of(base, call):
+                shown = {**shown, "diff": entry}
+            show_call(shown, [(item.person, item.at_deadline) for item in items])
             raise typer.Exit(1)
     show_items(items, as_json=as_json)
-
-
-def _show_call(base: OrgPath, items: list[WaitsForPerson], call: dict[str, Any]) -> None:
-    rows = [["call", call["id"]], ["needs", one_line(said_of_call(call), 1000)]]
-    rows += [[item.person, one_line(item.line, 1000)] for item in items]
-    rows += [["arguments", one_line(to_line(call["args"]), 20_000)]]
-    rows += [["bound to", f"{path} {digest or ABSENT}"] for path, digest in call["binds"].items()]
-    show_columns(rows)
-    for line in str(call.get("diff") or _entry_of(base, call)).splitlines():
-        show(one_line(line, 1000))
 
 
 def _entry_of(base: OrgPath, call: dict[str, Any]) -> str:

@@ -10,7 +10,8 @@ from lemming.asking.decide import approve_ahead, decide, find_waiting
 from lemming.asking.passing import let_pass, require_asking
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org
-from lemming.commands.screen import show, show_columns, show_json, tell
+from lemming.commands.screen import show, show_json, tell
+from lemming.commands.whole import show_call
 from lemming.errors import UsageError
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.inspect.waiting import WaitsForPerson
@@ -96,7 +97,8 @@ def _approve_all(base: OrgPath, tool: str | None, person: str | None, *, yes: bo
     items = _of_tool(base, tool, person)
     if not items:
         raise UsageError(f"no call of {tool} waits for leave", hint="`lemming approvals` lists all that wait")
-    show_columns([[item.id, item.line] for item in items]) if not as_json else None
+    for item in items if not as_json else ():
+        show_call(item.call or {}, [(item.person, item.at_deadline)])
     if not yes and not typer.confirm(f"Approve these {len(items)}?", err=True):
         raise typer.Exit(1)
     for item in items:

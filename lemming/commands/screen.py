@@ -142,6 +142,11 @@ def printable(text: str) -> str:
     return _INVISIBLE.sub("?", "".join(map(_printable, text)))
 
 
+def is_invisible(letter: str) -> bool:
+    """Return whether a character shows nothing, or another thing than itself: all but letters and signs."""
+    return letter != " " and (not letter.isprintable() or bool(_INVISIBLE.match(letter)))
+
+
 def _printable(letter: str) -> str:
     if letter.isprintable() or letter in "\n\t":
         return letter

@@ -8,7 +8,8 @@ import typer
 
 from lemming.commands.options import AsJson, agent_names
 from lemming.commands.org import find_org, require_folder
-from lemming.commands.screen import show, show_columns, show_json, tell
+from lemming.commands.screen import show, show_json, tell
+from lemming.commands.whole import show_folded
 from lemming.inspect.waiting import WaitsForPerson
 from lemming.inspect.waiting import waiting as what_waits
 from lemming.organisation import OrgPath
@@ -46,7 +47,8 @@ def show_items(items: list[WaitsForPerson], *, as_json: bool) -> None:
         for item in items:
             show_json("waiting", item.as_json())
     elif items:
-        show_columns([[item.id, item.line] for item in items])
+        for item in items:
+            show_folded(item.id, item.line)
         tell(
             "`lemming approve ID` or `lemming deny ID` decides, `lemming answer ID TEXT` answers, "
             "`lemming approvals ID` shows one whole",

@@ -19,7 +19,7 @@ from lemming.mail.requests import RequestView, Share
 from lemming.organisation import Organisation
 from lemming.tick.plan import people_in
 
-TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 500, 60
+TEXT_CHARS, CALL_CHARS, DEFAULT_CHARS = 80, 4000, 60
 FIELDS_NAMED = 8
 _FIELD = re.compile(r"\w[\w.-]{0,39}")  # who asked chose the names: none that reads like words of ours
 
@@ -49,6 +49,8 @@ class WaitsForPerson:
         text = f': "{_cut(self.text, TEXT_CHARS)}"' if self.text else ""
         text = f": {_cut(self.text, CALL_CHARS)}" if self.call else text
         age = f"asked {_ticks(self.age_ticks)} ago" if self.age_ticks else "asked just now"
+        if self.call:
+            return f"{self.asker} asks {self.person} for {self.needs}, {age}; {self.at_deadline}{text}"
         return f"{self.person} owes {self.asker} {self.needs}, {age}; {self.at_deadline}{text}"
 
     def as_json(self) -> dict[str, Any]:
@@ -113,7 +115,7 @@ def _waits(request: RequestView, share: Share, tick: int, call: dict[str, Any] |
         person=share.holder,
         asker=request.asker,
         text=request.text if call is None else said_of_call(call),
-        needs=needs_of(request) if call is None else f"leave, or a no, for {call['id']}",
+        needs=needs_of(request) if call is None else f"approval of call {call['id']}",
         tick=request.tick,
         age_ticks=request.age_ticks(tick),
         deadline=request.deadline,

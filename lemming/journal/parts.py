@@ -60,6 +60,7 @@ class LeaveJson(TypedDict):
     binds: dict[str, str]
     gate: str
     why: str
+    unbound: NotRequired[list[str]]
 
 
 class AskedJson(TypedDict):
@@ -122,6 +123,7 @@ class CallWithLeaveJson(TypedDict):
     by: AgentName
     entry: str
     args: NotRequired[Json]
+    binds: NotRequired[dict[str, str]]
 
 
 class DecidedJson(TypedDict):

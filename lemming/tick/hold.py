@@ -12,14 +12,14 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from lemming.access.binding import binds_of
+from lemming.access.binding import binds_of, changed
 from lemming.contract import NewEntry, ToolCall
 from lemming.errors import LemmingError
 from lemming.files import fs
 from lemming.files.effects import FileEffect
 from lemming.files.jsontext import compact
 from lemming.journal.records import ToolFinished
-from lemming.leave import digest_of, held_call, request_for
+from lemming.leave import digest_of, held_call, request_for, too_many
 from lemming.mail.decisions import whom_to_ask
 from lemming.messages import ENTRY_LIMIT_BYTES
 from lemming.tick.gated_calls import Asking, is_planned
@@ -62,7 +62,9 @@ class Holding:
         if planned is not None and not planned.success:
             return Held(planned)
         agent, files = context.agent, (context.staged, context.removed)
-        binds = binds_of(agent, context.base, tool.tool_class, call.args, *files)
+        if len(compact(call.args)) > MOST_BYTES:
+            return Held(_too_long())
+        binds, unbound = binds_of(agent, context.base, tool.tool_class, call.args, *files)
         persons = frozenset(people_in(self._snapshot.survey, self._snapshot.config))
         named = asking.persons
         people = (
@@ -76,12 +78,23 @@ class Holding:
             why = _why_nobody(self._snapshot, agent.name, asking)
             return Held(ToolResult(False, why, outcome="refused"))
         identity = (call.leave or {}).get("id") or context.call_id
-        held = held_call(identity, call.tool, call.args, gate=asking.line, why=asking.why, binds=binds)
+        held = held_call(
+            identity, call.tool, call.args, gate=asking.line, why=asking.why, binds=binds, unbound=unbound
+        )
         for other in self._waiting():
             if (other["sha256"], other["binds"]) == (held["sha256"], binds):
                 why = f"WAITS: this very call waits for leave already ({other['id']}); it is made once"
                 return Held(ToolResult(False, why, outcome="pending"))
-        return Held(_asked(held, asking, people, context, planned, _changed(call, binds)))
+        most = agent.turn.max_approvals
+        if call.leave is None and self._asked_now() >= most:
+            return Held(ToolResult(False, too_many(most), outcome="refused"))
+        return Held(_asked(held, asking, people, context, planned, _changed_since(call, binds)))
+
+    def _asked_now(self) -> int:
+        """Return about how many calls this turn asks persons who were not asked about them before."""
+        own = f"{self._inputs.tick}/"
+        asked = (it.entries[0]["payload"]["call"] for it in self._finished.values() if it.asks_leave)
+        return sum(call["id"].startswith(own) for call in asked)
 
     def _waiting(self) -> Iterator[Mapping[str, Any]]:
         """Yield the calls that wait for leave: of this turn, and of others for something else."""
@@ -142,17 +155,16 @@ def _is_for(leave: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
     before = leave["binds"]
     if leave["sha256"] != digest_of(call.tool, call.args):
         return False
-    if leave["is_edited"]:
+    if leave["is_edited"]:  # who edits may have named other files, and says what these held, or nothing
         return all(binds[path] == before[path] for path in binds if path in before)
-    return bool(binds == before)
+    return not changed(binds, before)
 
 
-def _changed(call: ToolCall, binds: Json) -> list[str]:
+def _changed_since(call: ToolCall, binds: Json) -> list[str]:
     """Return the files that have changed since leave was given."""
     if call.leave is None:
         return []
-    before = call.leave["binds"]
-    return sorted(path for path in {*binds, *before} if binds.get(path) != before.get(path))
+    return changed(binds, call.leave["binds"])
 
 
 def _asked(
@@ -168,12 +180,16 @@ def _asked(
     diff = diff_of(context.base, planned.effects, context.staged) if planned else ""
     payload = request_for(held, people, asking.expires, diff=diff, further=again)
     if len(compact(payload)) > MOST_BYTES:
-        too_long = f"REFUSED: it needs leave, and is longer than the {MOST_BYTES} bytes that can be asked for"
-        return ToolResult(False, too_long, outcome="refused")
+        return _too_long()
     whom = " or ".join(people)
     output = f"WAITS: {whom} is asked for leave first; the result comes in a later turn"
     request = NewEntry("request", payload, [])
     return ToolResult(False, output, outcome="pending", entries=(request,), asks_leave=True)
+
+
+def _too_long() -> ToolResult:
+    why = f"REFUSED: it needs approval, and is longer than the {MOST_BYTES} bytes that can be asked for"
+    return ToolResult(False, why, outcome="refused")
 
 
 def diff_of(base: Path, effects: Iterable[FileEffect], staged: Mapping[str, bytes]) -> str:

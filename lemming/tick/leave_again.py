@@ -49,7 +49,7 @@ def _is_given(each: Mapping[str, Any], asked: Asked, mail: Mail) -> bool:
         and entry.kind == "response"
         and refers_to(entry.payload.get("reply_to"), request)
         and decision is not None
-        and (decision.word, decision.args) == ("approve", each.get("args"))
+        and (decision.word, decision.args, decision.binds) == ("approve", each.get("args"), each.get("binds"))
     )
 
 

@@ -67,8 +67,12 @@ def calls_with_leave(decided: Mapping[str, Any]) -> Iterator[tuple[int, ToolCall
     for each in decided.get("calls", ()):
         call = each["call"]
         args = each.get("args", call["args"])
-        leave = {"id": call["id"], "by": each["by"], "entry": each["entry"], "binds": call["binds"]}
-        leave |= {"sha256": digest_of(call["tool"], args), "is_edited": "args" in each}
+        binds = each.get("binds", call["binds"])
+        leave = {"id": call["id"], "by": each["by"], "entry": each["entry"], "binds": binds}
+        leave |= {
+            "sha256": digest_of(call["tool"], args),
+            "is_edited": "args" in each and "binds" not in each,
+        }
         yield each["place"], ToolCall(call["tool"], args, "", leave)
 
 
@@ -95,7 +99,7 @@ def _has_leave(ended: Ended) -> bool:
 def _leave_in(ended: Ended) -> Json:
     decision, asked = _decision(ended), ended.asked
     assert decision, "who gave leave decided"
-    edited = {"args": decision.args} if decision.args is not None else {}
+    edited = {key: it for key in ("args", "binds") if (it := getattr(decision, key)) is not None}
     return {"call": asked.leave, "by": asked.to, "entry": asked.answer, **edited}
 
 

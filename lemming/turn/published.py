@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lemming.contract import NewEntry, ToolCall
 from lemming.gates.gate import Gate, GateVerdict
 from lemming.kinds import MESSAGE_KINDS
-from lemming.leave import PUBLISH, held_call, request_for, waiting_call
+from lemming.leave import PUBLISH, held_call, request_for, too_many, waiting_call
 from lemming.tools import ToolResult
 
 if TYPE_CHECKING:
@@ -30,6 +30,10 @@ def ask_leave(draft: Draft, new: NewEntry, verdict: GateVerdict, gate: Gate, at:
     if _waits_already(draft, held):
         why = "WAITS: this very entry waits for leave already; it is written once"
         draft.add_result(ENTRIES, told, ToolResult(False, why, outcome="pending"))
+        return
+    asked = sum(other["tool"] == PUBLISH for other in draft.leave.values())
+    if asked >= (most := inputs.agent.turn.max_approvals):
+        draft.add_result(ENTRIES, told, ToolResult(False, too_many(most), outcome="refused"))
         return
     payload = request_for(held, people, gate.expires)
     entry = draft.write(NewEntry("request", payload, []), at, by_engine=True)

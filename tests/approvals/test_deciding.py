@@ -54,8 +54,8 @@ def test_all_of_one_tool_are_listed_first_and_approved_together(
     capsys.readouterr()
     assert lemming(base, "approve", "--all", "--tool", "ring", "--yes") == 0
     said = capsys.readouterr().out
-    assert '{"text": "a"}' in said
-    assert '{"text": "b"}' in said
+    assert "argument text:\n  | a\n" in said
+    assert "argument text:\n  | b\n" in said
     assert [item.call["tool"] for item in waiting(base) if item.call] == ["file_write"]
     assert lemming(base, "deny", "1/ada/2") == 0
     tick(base)

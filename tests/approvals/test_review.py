@@ -133,7 +133,7 @@ def test_the_list_shows_what_waits_and_the_entry_itself(
     tick(base)
     assert lemming(base, "approvals") == 1
     said = capsys.readouterr().out
-    assert "human owes ada leave, or a no, for 2/ada/web/00000002_hi" in said
+    assert "ada asks human for approval of call 2/ada/web/00000002_hi" in said
     assert SECRET not in said
     assert lemming(base, "approvals", requests(base)[0].id) == 1
     assert SECRET in capsys.readouterr().out

@@ -139,9 +139,9 @@
     return { ...state, run };
   }
 
-  // Signs that are not seen, or change the order in which others are, as their numbers: what a person gives
-  // leave for is what stands there.
-  const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u202a-\u202e\u2028\u2029\u2060-\u206f\ufeff]|[\u{e0000}-\u{e007f}]/gu;
+  // Signs that are not seen, or change the order in which others are, as their numbers: what a person
+  // approves is what stands there.
+  const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u00a0\u00ad\u034f\u061c\u115f\u1160\u1680\u17b4\u17b5\u180b-\u180f\u2000-\u200f\u2028-\u202f\u205f-\u206f\u2800\u3000\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e01ef}]/gu;
 
   function plain(text) {
     return String(text).replace(UNSEEN, (sign) => `⟨U+${sign.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}⟩`);

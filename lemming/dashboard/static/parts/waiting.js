@@ -24,7 +24,7 @@
     };
     return html`<li class="card" data-line tabindex="0" aria-label=${item.line}>
       <p class="from"><${Agent} name=${item.asker} /> asks <${Agent} name=${item.person} plain />
-        ${item.call ? html`<span>for leave to call <code class="tool">${plain(item.call.tool)}</code></span>` : html`<span>for ${item.needs}</span>`}
+        ${item.call ? html`<span>for approval to call <code class="tool">${plain(item.call.tool)}</code></span>` : html`<span>for ${item.needs}</span>`}
         <span class="when"><${Ago} at=${item.created_at} /> · tick ${item.tick} · ${item.at_deadline}</span></p>
       ${item.text && !item.call ? html`<p class="said" dir="auto">${item.text}</p>` : null}
       ${item.call ? html`<${Call} call=${item.call} />` : null}
@@ -35,9 +35,14 @@
     </li>`;
   }
 
+  // All of the call, whatever it would write: a diff may be long, and is not what is made.
   function Call({ call }) {
+    const bound = Object.entries(call.binds || {});
     return html`<div class="call"><p class="note">${call.why ? html`${plain(call.why)} · ` : null}<code>${call.gate || call.id}</code></p>
-      ${call.diff ? html`<${Diff} text=${call.diff} />` : html`<pre class="args" tabindex="0" aria-label="with what it would be called">${plain(JSON.stringify(call.args, null, 2))}</pre>`}</div>`;
+      <pre class="args" tabindex="0" aria-label="with what it would be called">${plain(JSON.stringify(call.args, null, 2))}</pre>
+      ${call.diff ? html`<${Diff} text=${call.diff} />` : null}
+      ${bound.length ? html`<p class="note">Bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (not there)"}</code>`)}</p>` : null}
+      ${call.unbound ? html`<div class="note">Not bound, and may change before it is made:<ul>${call.unbound.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}</div>`;
   }
 
   function Decide({ item, act, isBusy }) {
