@@ -8,14 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from lemming import paths
 from lemming.errors import ConfigError, Problem
 from lemming.files.documents import Document, read_text, unreadable
-from lemming.files.jsontext import compact, locate, nearest
+from lemming.files.jsontext import compact, locate, meant, nearest
 from lemming.files.stamps import Look, Reading, are_as_before, folders_in, opened, status_of
 from lemming.organisation import Organisation, OrgPath
 from lemming.resume import (
@@ -289,15 +289,31 @@ def _look(org: Organisation, name: str, *, is_link: bool) -> Reading[Document[Ag
 def decode_resume(name: str, raw: bytes) -> Document[Agent]:
     """Return a resume's bytes as the agent of that name; raise `ConfigError` that lists what is wrong."""
     resume = paths.resume_file(name)
-    document = read_text(raw, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES)
+    document = read_text(raw, resume, Agent, limit_bytes=RESUME_LIMIT_BYTES, unknown_keys_are="at the top")
     found = document.value.name
     if found != name:
         own = compact(found[:80]).decode()
         message = f'the name is {own} but the folder is "{name}"; the folder is the identity'
         raise _broken(resume, message, f'set "name": "{name}" or rename the folder', "/name")
+    if wrong := [*_of_other_files(document.warnings)]:
+        raise ConfigError(str(wrong[0]), problems=tuple(wrong))
     if wrong := [*_wrong_times(document.value.schedule, resume, raw)]:
         raise ConfigError(str(wrong[0]), problems=(*wrong, *document.warnings))
     return document
+
+
+_ELSEWHERE = {
+    "trust": "config/org.json has it, for all agents",
+    "limits": 'a limit is a gate: {"at": "spend", "then": "stop", "credits": 5, "per": "turn"}',
+}
+"""What somebody may take for keys of a resume that limit, and what to write instead."""
+
+
+def _of_other_files(unknown: Iterable[Problem]) -> Iterator[Problem]:
+    for problem in unknown:
+        key = problem.pointer[1:]
+        if word := key if key in _ELSEWHERE else meant(key, _ELSEWHERE):
+            yield replace(problem, severity="error", hint=_ELSEWHERE[word])
 
 
 def _wrong_times(schedule: AgentSchedule, resume: str, raw: bytes) -> Iterator[Problem]:

@@ -108,7 +108,7 @@ def load_calendar(org: Organisation) -> Calendar:
 
 
 def _read(raw: bytes) -> Document[Calendar]:
-    document = read_text(raw, CALENDAR_FILE, Calendar, limit_bytes=LIMIT_BYTES)
+    document = read_text(raw, CALENDAR_FILE, Calendar, limit_bytes=LIMIT_BYTES, unknown_keys_are="none")
     text = raw.decode().removeprefix("\ufeff")
     wrong = [
         Problem(message, CALENDAR_FILE, *locate(text, pointer), pointer=pointer, hint=hint)

@@ -1,7 +1,7 @@
 """The organisation's settings: `config/org.json`, `config/models.json`, `config/credits.json`.
 
-A missing file means the defaults below. A file with a wrong value is a `ConfigError` that stops the
-engine, because it concerns every agent; an unknown key is a warning. Formats: docs/formats.md.
+A missing file means the defaults below. A file with a wrong value, or a key that is none, is a `ConfigError`
+that stops the engine, because it concerns every agent. Formats: docs/formats.md.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from operator import is_
 from typing import Any, Literal
 
 from lemming import paths
 from lemming.agents import AgentCredits
 from lemming.errors import ConfigError, Problem, UnknownModel
-from lemming.files.documents import Document, read_text, unreadable
+from lemming.files.documents import NOT_JSON, Document, read_text, unreadable
 from lemming.files.fitting import about
-from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
+from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, meant, nearest, parse
+from lemming.files.unknown import UNKNOWN_KEY
 from lemming.gates.gate import Gate
 from lemming.hosts import why_no_pattern
 from lemming.models import DEFAULT_MODELS, ModelEntry
 from lemming.org_blocks import AgentDefaults, FindingSettings, Http, Quota, Reminders, ShellSettings, Trust
 from lemming.organisation import Organisation
-from lemming.providers import is_channel
+from lemming.providers import is_channel, option_names
 from lemming.redaction import name_variables
 from lemming.times.cron import why_no_zone
 from lemming.when import fields_in
@@ -253,15 +254,38 @@ _Found = Document[Any] | ConfigError | None
 
 def _read(org: Organisation, file: str) -> _Found:
     try:
-        kind = KINDS[file]
-        reading = org.files.reading(
-            file, lambda raw: read_text(raw, file, kind), limit_bytes=DEFAULT_LIMIT_BYTES
-        )
+        reading = org.files.reading(file, partial(_decode, file), limit_bytes=DEFAULT_LIMIT_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
         return unreadable(file, error)
     return reading.outcome
+
+
+def _decode(file: str, raw: bytes) -> Document[Any]:
+    try:
+        return read_text(raw, file, KINDS[file], limit_bytes=DEFAULT_LIMIT_BYTES, unknown_keys_are="none")
+    except ConfigError as error:
+        if file != MODELS_FILE or error.problems[0].code == NOT_JSON:
+            raise
+        lines = parse(raw, allow_bom=True)
+        problems = tuple(_with_place_of_option(problem, lines) for problem in error.problems)
+        raise ConfigError(str(problems[0]), problems=problems) from error
+
+
+def _with_place_of_option(problem: Problem, lines: Any) -> Problem:
+    """Return a problem of `models.json` with a better hint, where a key belongs into `options`."""
+    line, _, key = problem.pointer[1:].partition("/")
+    provider = lines[line].get("provider") if isinstance(lines.get(line), dict) else None
+    if problem.code != UNKNOWN_KEY or not isinstance(provider, str) or "/" in key:
+        return problem
+    try:
+        options = option_names(provider)
+    except UnknownModel:  # it may be a plugin's
+        return problem
+    option = key if key in options else meant(key, options)
+    hint = f'options.{option} is its place: "options": {{"{option}": ...}}'
+    return replace(problem, hint=hint) if option else problem
 
 
 def _config_of(found: Sequence[_Found]) -> Config:

@@ -290,6 +290,18 @@ def is_channel(name: str, plugins: Sequence[str] | None = None) -> bool:
     return found is not None and found.is_channel
 
 
+def option_names(name: str) -> list[str]:
+    """Return what may stand in `options` of a provider that ships, or that the process knows.
+
+    Raises `UnknownModel` for a name that is none.
+    """
+    return _options_of(provider_class(name))
+
+
+def _options_of(provider: type[LLMProvider]) -> list[str]:
+    return [option for option in inspect.signature(provider).parameters if option != "base"]
+
+
 def make_provider(
     name: str, options: dict[str, Any], *, base: Path | None = None, plugins: Sequence[str] | None = None
 ) -> LLMProvider:
@@ -300,8 +312,7 @@ def make_provider(
     """
     name_variables(options, _MODELS_FILE)
     provider = provider_class(name, plugins)
-    signature = inspect.signature(provider)
-    known = [option for option in signature.parameters if option != "base"]
+    signature, known = inspect.signature(provider), _options_of(provider)
     if "api_key" in options:
         hint = 'put the key into an environment variable and its name into "api_key_env"'
         raise ConfigError(f"provider {name}: a key must not be in a file", where=_MODELS_FILE, hint=hint)

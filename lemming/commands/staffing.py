@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from lemming import paths
-from lemming.agents import RESUME_LIMIT_BYTES, Agent, load_agent, survey_agents
+from lemming.agents import RESUME_LIMIT_BYTES, Agent, decode_resume, load_agent, survey_agents
 from lemming.commands.options import AgentName, AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, has_been_interrupted, path_of_agent, require_folder
 from lemming.commands.screen import show, show_json, tell
@@ -16,7 +16,6 @@ from lemming.commands.trust import load_settings
 from lemming.config import CREDITS_FILE, ORG_FILE, load_config
 from lemming.errors import ToolError, UnknownModel, UsageError
 from lemming.files import fs
-from lemming.files.documents import read_text
 from lemming.files.jsontext import parse, pretty
 from lemming.inspect.checks import why_no_tools
 from lemming.inspect.next_turn import next_turn
@@ -249,7 +248,7 @@ def _create(base: OrgPath, name: str, plain: dict[str, Any], *, as_json: bool) -
     """Write the resume of a new agent, and say when it fires and what to do next."""
     file, content = f"{path_of_agent(name)}/resume.json", pretty(plain)
     _refuse_bad_choices(base, plain)
-    read_text(content, file, Agent, limit_bytes=RESUME_LIMIT_BYTES)
+    decode_resume(name, content)
     if not fs.create(Path(base), file, content):
         raise UsageError(f'there is an agent "{name}" already', where=file, hint="edit its resume")
     agent = load_agent(base, name)

@@ -7,11 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from lemming import paths
-from lemming.agents import RESUME_LIMIT_BYTES, Agent, load_agent
+from lemming.agents import RESUME_LIMIT_BYTES, decode_resume, load_agent
 from lemming.config import load_config
 from lemming.errors import UsageError
 from lemming.files import fs
-from lemming.files.documents import read_text
 from lemming.files.jsontext import parse, pretty
 from lemming.files.lock import changing
 from lemming.organisation import Organisation
@@ -85,5 +84,5 @@ def _add(base: Organisation, agent: str, file: str, keys: tuple[str, ...], item:
         inside[keys[-1]] = [*inside.get(keys[-1], []), item]
         content = pretty(plain)
         if agent:
-            read_text(content, file, Agent)
+            decode_resume(agent, content)
         fs.publish(Path(base), file, content)

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from lemming import paths
-from lemming.agents import RESUME_LIMIT_BYTES
+from lemming.agents import decode_resume
 from lemming.config import MODELS_FILE
 from lemming.errors import ConfigError, UsageError
 from lemming.exchange.taken import Taken
 from lemming.files import fs
-from lemming.files.documents import read_text
 from lemming.files.jsontext import JsonProblem, compact, parse, pretty
-from lemming.resume import Agent
 
 _SECRET = re.compile(
     r"(?:api_?key|access_?key|private_?key|token|secret|password|authorization)\Z", re.IGNORECASE
@@ -43,7 +41,7 @@ def put_together(base: Path, taken: Taken, template: Mapping[str, bytes]) -> Put
         file, kept = paths.resume_file(name), _without_secrets(resume, taken, name)
         content = pretty(kept)
         try:
-            read_text(content, file, Agent, limit_bytes=RESUME_LIMIT_BYTES)
+            decode_resume(name, content)
         except ConfigError as error:
             taken.remark(file, f"{error.message}: left out")
             del taken.resumes[name]

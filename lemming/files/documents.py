@@ -1,8 +1,8 @@
 """Read a JSON file that a person may have edited into a typed value, or say exactly what is wrong with it.
 
 A type is a frozen dataclass whose fields carry limits (`lemming.files.fitting.about`), or a
-`dict[str, dataclass]`; nothing is coerced. Wrong values are errors; keys the type does not know stay in
-the file and are reported as warnings with the nearest known spelling.
+`dict[str, dataclass]`; nothing is coerced. Wrong values are errors. What keys are that the type does not
+know, `Unknown` says: a file that limits, grants or says where words are sent takes none.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 from lemming.errors import ConfigError, Problem
 from lemming.files.fitting import Misfit, fit, types_by_key
 from lemming.files.jsontext import JsonProblem, compact, locate, nearest, parse
+from lemming.files.unknown import Unknown, keys_of, must_be_known, unknown_keys
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -30,8 +31,6 @@ T = TypeVar("T")
 
 NOT_JSON = "LMG-303"
 _LOOKS_AT_HALF_A_FILE, _BETWEEN_LOOKS_S, _SAVED_IN_S = 5, 0.02, 1.0
-OTHERS = "x-"
-"""Keys of a file's top level that begin so are for other programs: kept, and no mistake."""
 MAX_PROBLEMS = 20  # of one kind in one file; finding the place of each takes a walk over the text
 
 
@@ -120,7 +119,13 @@ def problems_of(kind: Any, plain: Any) -> list[Problem]:
 
 
 def read_text(
-    raw: bytes, file: str, kind: type[T], *, limit_bytes: int = 1 << 20, any_integer: bool = False
+    raw: bytes,
+    file: str,
+    kind: type[T],
+    *,
+    limit_bytes: int = 1 << 20,
+    any_integer: bool = False,
+    unknown_keys_are: Unknown = "kept",
 ) -> Document[T]:
     """Return bytes as a value of `kind`; `file` names them in messages. Raises `ConfigError`.
 
@@ -138,11 +143,15 @@ def read_text(
     plain.pop("$schema", None)
     text = raw.decode("utf-8").removeprefix("\ufeff")
     unknown = [
-        dataclasses.replace(problem, file=file, line=line, column=column)
+        dataclasses.replace(problem, file=file, line=line, column=column, severity=severity)
         for problem in islice(unknown_keys(plain, kind), MAX_PROBLEMS)
         for line, column in [locate(text, problem.pointer)]
+        for severity in ["error" if must_be_known(problem, kind, unknown_keys_are) else "warning"]
     ]
     value = _value(plain, kind, file, text, unknown)
+    if any(problem.severity == "error" for problem in unknown):
+        unknown.sort(key=lambda problem: problem.severity)  # what stops it first
+        raise ConfigError(_summary(tuple(unknown)), problems=tuple(unknown))
     if raw.startswith(b"\xef\xbb\xbf"):
         bom = "starts with a byte order mark; it is ignored"
         unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
@@ -187,76 +196,6 @@ def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: 
             problems = tuple(_problems(error, kind, file, text))
             raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
     return value
-
-
-def unknown_keys(plain: dict[str, Any], kind: Any) -> Iterator[Problem]:
-    """Yield a warning for every key that the type does not have, at any depth."""
-    places = {} if typing.get_origin(kind) is dict else _places_of(kind)
-    return _unknown_keys(plain, kind, "", places)
-
-
-def _unknown_keys(
-    plain: dict[str, Any], kind: Any, pointer: str, places: dict[str, list[str]]
-) -> Iterator[Problem]:
-    if typing.get_origin(kind) is dict:
-        for key, value in plain.items():
-            if isinstance(value, dict):
-                yield from _unknown_keys(value, typing.get_args(kind)[1], f"{pointer}/{key}", places)
-        return
-    known = _keys_of(kind)
-    for key, value in plain.items():
-        here = f"{pointer}/{key}"
-        if key not in known and not pointer and key.startswith(OTHERS):
-            continue
-        if key not in known:
-            elsewhere = " or ".join(places.get(key, []))
-            hint = elsewhere and f"move it to {elsewhere}"
-            hint = hint or nearest(key, list(known)) or f"known keys: {', '.join(known)}"
-            yield Problem(f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code="LMG-301")
-        elif isinstance(value, dict) and (inner := known[key] or _table_of(types_by_key(kind)[key])):
-            yield from _unknown_keys(value, inner, here, places)
-        elif isinstance(value, list) and (inner := known[key]):
-            for index, item in enumerate(value):
-                if isinstance(item, dict):
-                    yield from _unknown_keys(item, inner, f"{here}/{index}", places)
-
-
-@cache
-def _keys_of(kind: Any) -> dict[str, Any]:
-    """Map each key of a dataclass to the dataclass its value holds, or to None."""
-    return {key: _dataclass_in(hint) for key, hint in types_by_key(kind).items()}
-
-
-def _table_of(hint: Any) -> Any:
-    """Return the type of a table whose lines are dataclasses, such as `dict[str, Line]`; None for another."""
-    is_table = typing.get_origin(hint) is dict and dataclasses.is_dataclass(typing.get_args(hint)[1])
-    return hint if is_table else None
-
-
-@cache
-def _places_of(kind: Any) -> dict[str, list[str]]:
-    """Map each key that a file of this type may have to where it stands, such as `permissions.tools`."""
-    places: dict[str, list[str]] = {}
-    for path in _paths_in(kind):
-        above, _, key = path.rpartition(".")
-        places.setdefault(key, []).append(path if above else "the top level")
-    return places
-
-
-def _paths_in(kind: Any, above: str = "") -> Iterator[str]:
-    for key, inner in _keys_of(kind).items():
-        yield f"{above}{key}"
-        if inner and typing.get_origin(types_by_key(kind)[key]) is not list:
-            yield from _paths_in(inner, f"{above}{key}.")
-
-
-def _dataclass_in(hint: Any) -> Any:
-    """Return the dataclass inside `X`, `X | None` or `list[X]`; None when there is none."""
-    if dataclasses.is_dataclass(hint):
-        return hint
-    if typing.get_origin(hint) in (typing.Union, types.UnionType, list):
-        return next(filter(None, map(_dataclass_in, typing.get_args(hint))), None)
-    return None
 
 
 def _problems(error: ValidationError, kind: Any, file: str, text: str) -> Iterator[Problem]:
@@ -325,7 +264,7 @@ def _instead(wanted: Any, value: Any) -> str:
         with contextlib.suppress(Misfit):
             fit(wanted, candidate)
             return f"write {compact(candidate).decode()[:100]}"
-    keys = _keys_of(wanted) if _is_object(wanted) else ()
+    keys = keys_of(wanted) if _is_object(wanted) else ()
     return f"it is an object; its keys: {', '.join(keys)}" if keys else ""
 
 
@@ -341,7 +280,7 @@ def _meant(wanted: Any, value: Any) -> Iterator[Any]:
     if isinstance(value, (str, int, float)):
         yield from ([value], str(value))
         if _is_object(wanted):
-            yield {next(iter(_keys_of(wanted))): value}
+            yield {next(iter(keys_of(wanted))): value}
     if isinstance(value, list) and value and all(isinstance(line, str) for line in value):
         yield "\n".join(value)
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator
-from difflib import get_close_matches
+from collections.abc import Callable, Iterable, Iterator
+from difflib import SequenceMatcher, get_close_matches
 from functools import cache, lru_cache
 from json.scanner import make_scanner
 from typing import Any
@@ -115,6 +115,40 @@ def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
     """
     matches = get_close_matches(word, known, n=1, cutoff=0.6)
     return f'did you mean "{matches[0]}"?' if matches else ""
+
+
+def meant(word: str, known: Iterable[str]) -> str:
+    """Return the known word that this one surely is with a slip of the pen; empty where it may be another.
+
+    Stricter than `nearest`: words that differ in digits, or in a part of two letters, are two words.
+
+    >>> [meant(word, ["credits", "gates", "worker_1"]) for word in ("credit", "Gates", "gaets", "worker_2")]
+    ['credits', 'gates', 'gates', '']
+    """
+    return next((other for other in known if word != other and _is_slip(word, other)), "")
+
+
+def _is_slip(word: str, other: str) -> bool:
+    if _COUNTERS.findall(word) != _COUNTERS.findall(other):
+        return False
+    word, other = ("".join(_SEPARATED.split(it.lower())) for it in (word, other))
+    if word == other or min(len(word), len(other)) < 4:
+        return word == other
+    return _is_one_slip(word, other) or SequenceMatcher(None, word, other).ratio() > 0.87
+
+
+def _is_one_slip(word: str, other: str) -> bool:
+    """Return whether one letter is too many, missing, or another, or two have changed places."""
+    start = next((at for at, (a, b) in enumerate(zip(word, other, strict=False)) if a != b), len(word))
+    left, right = word[start:], other[start:]
+    return (
+        left[1:] == right or left == right[1:] or left[1:] == right[1:]
+        or (left[:2] == right[1::-1] and left[2:] == right[2:])
+    )  # fmt: skip
+
+
+_SEPARATED = re.compile(r"[-_. ]")
+_COUNTERS = re.compile(r"[0-9]+|(?<![A-Za-z])[A-Za-z]{1,2}(?![A-Za-z])")
 
 
 def _dump(value: Any, indent: int | None = None) -> bytes:
@@ -258,7 +292,7 @@ def _offsets(text: str) -> dict[str, int]:
 def _find_duplicate(text: str, key: str) -> str:
     seen: set[str] = set()
     for pointer, _ in _walk(text):
-        if pointer.endswith(f"/{_escape(key)}"):
+        if pointer.endswith(f"/{escaped(key)}"):
             if pointer in seen:
                 return pointer
             seen.add(pointer)
@@ -310,8 +344,9 @@ def _walk(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _pointer(path: list[str | int]) -> str:
-    return "".join(f"/{_escape(str(part))}" for part in path)
+    return "".join(f"/{escaped(str(part))}" for part in path)
 
 
-def _escape(part: str) -> str:
+def escaped(part: str) -> str:
+    """Return a key as it stands in a JSON pointer."""
     return part.replace("~", "~0").replace("/", "~1")

@@ -12,8 +12,8 @@ from lemming.agents import Agent
 from lemming.config import KINDS
 from lemming.errors import Problem, UsageError
 from lemming.files import fs
-from lemming.files.documents import unknown_keys
 from lemming.files.jsontext import JsonProblem, nearest, parse, pretty
+from lemming.files.unknown import unknown_keys
 from lemming.history.read import PastStates, State
 from lemming.journal.copy import copy_journals
 from lemming.tick.counter import persist_tick

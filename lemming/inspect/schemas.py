@@ -15,9 +15,10 @@ from lemming.agents import Agent, AgentCredits
 from lemming.calendars import Calendar
 from lemming.cases import Case
 from lemming.config import Org
-from lemming.files.documents import OTHERS, adapter
+from lemming.files.documents import adapter
 from lemming.files.fields import Count
 from lemming.files.fields import schema_of as schema_of_type
+from lemming.files.unknown import OTHERS
 from lemming.journal.prompts import referring_schema
 from lemming.journal.records import RECORDS, Record, TurnStarted
 from lemming.kinds import MESSAGE_KINDS

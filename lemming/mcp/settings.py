@@ -18,6 +18,7 @@ from lemming.errors import ConfigError, Problem, ToolError
 from lemming.files.documents import Document, read_text, unreadable
 from lemming.files.fitting import about, keyed
 from lemming.files.jsontext import DEFAULT_LIMIT_BYTES, nearest
+from lemming.files.unknown import Unknown
 from lemming.organisation import Organisation, OrgPath
 from lemming.patterns import is_named
 from lemming.redaction import holds_secret, is_secret_name, name_variables
@@ -138,7 +139,7 @@ def mcp_config(base: OrgPath) -> McpConfig:
     The very same value when no file says anything new.
     """
     org = Organisation.at(base)
-    found = [_read(org, MCP_FILE, McpSettings), _read(org, SHARED_FILE, SharedSettings)]
+    found = [_read(org, MCP_FILE, McpSettings, "none"), _read(org, SHARED_FILE, SharedSettings, "kept")]
     latest = org.own(_Latest)
     if latest.config is None or not all(map(is_, latest.found, found)):
         latest.config, latest.found = _config_of(*found), found
@@ -153,11 +154,14 @@ class _Latest:
         self.found: list[Any] = []
 
 
-def _read(org: Organisation, file: str, kind: type[Any]) -> Document[Any] | ConfigError | None:
+def _read(
+    org: Organisation, file: str, kind: type[Any], unknown: Unknown
+) -> Document[Any] | ConfigError | None:
+    def decode(raw: bytes) -> Document[Any]:
+        return read_text(raw, file, kind, limit_bytes=DEFAULT_LIMIT_BYTES, unknown_keys_are=unknown)
+
     try:
-        reading = org.files.reading(
-            file, lambda raw: read_text(raw, file, kind), limit_bytes=DEFAULT_LIMIT_BYTES
-        )
+        reading = org.files.reading(file, decode, limit_bytes=DEFAULT_LIMIT_BYTES)
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -176,7 +180,7 @@ def _config_of(own: Any, shared: Any) -> McpConfig:
         if not isinstance(found, Document):
             continue
         # Other programs have keys of their own; what looks like a slip of the pen is told all the same.
-        problems += [it for it in found.warnings if file == MCP_FILE or "did you mean" in it.hint]
+        problems += [it for it in found.warnings if "did you mean" in it.hint]
         for name, entry in found.value.servers.items():
             if isinstance(entry, SharedServer) and entry.disabled:
                 continue

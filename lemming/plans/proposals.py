@@ -8,8 +8,9 @@ from typing import Any
 
 from lemming.contract import NewEntry, ToolCall
 from lemming.errors import ConfigError, Problem
-from lemming.files.documents import unknown_keys, value_of
+from lemming.files.documents import value_of
 from lemming.files.jsontext import to_line
+from lemming.files.unknown import unknown_keys
 from lemming.plans.check import problems_in
 from lemming.plans.format import FAIL, AgentPlan, Choice, Member, Step, kind_of
 

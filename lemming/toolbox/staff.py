@@ -6,7 +6,14 @@ from math import floor
 from typing import Annotated, Any
 
 from lemming import paths
-from lemming.agents import RESUME_LIMIT_BYTES, Agent, AgentCredits, agent_folders, survey_agents
+from lemming.agents import (
+    RESUME_LIMIT_BYTES,
+    Agent,
+    AgentCredits,
+    agent_folders,
+    decode_resume,
+    survey_agents,
+)
 from lemming.config import Org, credits_of, load_config
 from lemming.errors import ConfigError, CorruptState, PermissionDenied, ToolError
 from lemming.files import fs
@@ -260,7 +267,7 @@ def _checked(resume: dict[str, Any]) -> bytes:
     """Return the resume's bytes, which `load_agent` will accept; raise `ToolError` otherwise."""
     content = pretty(resume)
     try:
-        read_text(content, paths.resume_file(resume["name"]), Agent, limit_bytes=RESUME_LIMIT_BYTES)
+        decode_resume(resume["name"], content)
     except ConfigError as error:
         raise ToolError(f"create_agent: {error}") from error
     return content

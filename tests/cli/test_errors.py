@@ -42,7 +42,7 @@ def test_every_problem_of_a_file_is_shown(base: Path, lemming: Lemming) -> None:
     fs.publish(base, "config/org.json", b'{"inbox_limit": "x", "tick_interval_s": "y", "retenton_ticks": 1}')
     ran = lemming("run-once")
     assert ran.err.count("error[LMG-302]") == 2
-    assert ran.err.count("warning[LMG-301]") == 1
+    assert ran.err.count("error[LMG-301]") == 1
     assert 'fix: did you mean "retention_ticks"?' in ran.err
 
 
