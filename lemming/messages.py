@@ -32,7 +32,8 @@ from lemming.times.spoken import moment_of
 
 ENTRY_LIMIT_BYTES = 256 << 10
 ENTRIES_PER_TURN = 64
-WAITING_FROM, REMINDERS_FROM = 64, 128
+WAITING_FROM, REMINDERS_FROM, DECISIONS_FROM = 64, 128, 256
+DECISIONS_PER_TICK = 10_000
 LINE_CHARS = 70_000
 EVERYBODY = frozenset({"*", "all"})
 NOBODY_IN_PARTICULAR: frozenset[str] = frozenset()
@@ -221,17 +222,22 @@ def send(
     tags: list[str],
     created_at: str,
     sync: bool = False,
+    is_decision: bool = False,
 ) -> OutboxEntry:
-    """Write a person's entry under the next free id of this tick, and return it."""
+    """Write a person's entry under the next free id of this tick, and return it.
+
+    `is_decision`: it decides what an agent asked to be approved, and has no part in what a person may send.
+    """
     base = paths.as_base(base_path)
     first = WAITING_FROM if moment_of(payload.get("not_before")) else 0
-    for index in range(ENTRIES_PER_TURN):
+    first, most = (DECISIONS_FROM, DECISIONS_PER_TICK) if is_decision else (first, ENTRIES_PER_TURN)
+    for index in range(most):
         identity = entry_id(tick, agent_name, first + index)
         entry = OutboxEntry(identity, tick, agent_name, kind, payload, tags, created_at)
         if created := create_entry(base, entry, sync=sync):
             return created
     raise ConfigError(
-        f"{agent_name} has already sent {ENTRIES_PER_TURN} entries for tick {tick}",
+        f"{agent_name} has already sent {most} entries for tick {tick}",
         where=paths.outbox_folder(agent_name),
         hint="run the tick first",
     )

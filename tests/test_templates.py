@@ -92,7 +92,7 @@ def test_why_goes_from_an_approved_call_back_to_the_turn_that_asked_for_it(
     capsys.readouterr()
     assert run(["-C", str(base), "why", "shared/site/hours.md"]) == 0
     told = capsys.readouterr().out
-    for seen in ("with the leave of human", "of author", "brief1 of human"):
+    for seen in ("approved by human", "of author", "brief1 of human"):
         assert seen in told
 
 

@@ -39,7 +39,7 @@ def find_waiting(base: OrgPath, reference: str) -> tuple[RequestsNow, RequestVie
         meant = [it for it, call in calls.items() if call["id"] == reference.strip()]
         if not meant:
             raise UsageError(
-                f"no call {reference} waits for leave", hint="`lemming approvals` lists those that do"
+                f"no call {reference} waits for approval", hint="`lemming approvals` lists those that do"
             )
         reference = meant[0]
     request = find_request(now.requests, reference)
@@ -76,7 +76,7 @@ def decide(
     schema = schema_for(request)
     if schema and (wrong := misfits(schema, decision)):
         raise UsageError("; ".join(wrong), hint=f"`lemming requests {request.id}` shows what it asks for")
-    return write_payload(base, author, "response", payload)
+    return write_payload(base, author, "response", payload, is_decision=True)
 
 
 def _about_call(request: RequestView, call: Json, word: Word, text: str, edits: list[str]) -> Json:
@@ -103,14 +103,14 @@ def _about(request: RequestView, word: Word, text: str) -> Json:
     """Return the decision about something else that a person approves or not: what its schema lists."""
     if asks_leave(request.entry.payload):
         hint = f"`lemming cancel {request.id}` takes it off the list"
-        raise UsageError("no call waits for leave there: it only shows one", hint=hint)
+        raise UsageError("no call waits for approval there: it only shows one", hint=hint)
     field = properties_of(schema_for(request)).get("decision")
     listed = field.get("enum") if isinstance(field, dict) else None
     words = ("deny", "reject", "refuse") if word == "deny" else (word,)
     found = next((it for it in words if isinstance(listed, list) and it in listed), None)
     if found is None:
         raise UsageError(
-            "it asks for an answer, not for leave", hint=f"lemming answer {request.id} TEXT, or --refuse"
+            "it asks for an answer, not for approval", hint=f"lemming answer {request.id} TEXT, or --refuse"
         )
     names = properties_of(schema_for(request))
     reason = next((name for name in ("reason", "reasons", "text") if name in names), "text")
@@ -164,4 +164,5 @@ def approve_ahead(
     author = person_for(now, person)
     require_reach(now, author, agent)
     call = {"tool": tool, "args": args}
-    return write_payload(base, author, "response", {"target": agent, "decision": "approve", "call": call})
+    payload = {"target": agent, "decision": "approve", "call": call}
+    return write_payload(base, author, "response", payload, is_decision=True)

@@ -73,7 +73,9 @@ def write_answer(
         **(fields or {}),
     }
     if refuse:
-        return write_payload(base, author, "response", {**payload, "status": "refused"})
+        is_decision = asks_leave(request.entry.payload)
+        refused = {**payload, "status": "refused"}
+        return write_payload(base, author, "response", refused, is_decision=is_decision)
     require_fit(request, payload)
     return write_payload(base, author, "response", payload)
 
@@ -134,10 +136,14 @@ def write_cancel(base: OrgPath, reference: str, *, person: str | None = None, te
         "cancels": now.requests.reference(request),
         "target": list(request.holders),
     }
-    return write_payload(base, author, "status", {**({"text": text} if text else {}), **payload})
+    is_decision = asks_leave(request.entry.payload)
+    said = {**({"text": text} if text else {}), **payload}
+    return write_payload(base, author, "status", said, is_decision=is_decision)
 
 
-def write_payload(base: OrgPath, author: str, kind: MessageKind, payload: dict[str, Any]) -> OutboxEntry:
+def write_payload(
+    base: OrgPath, author: str, kind: MessageKind, payload: dict[str, Any], *, is_decision: bool = False
+) -> OutboxEntry:
     """Write an entry as a person, and return it; raise `UsageError` for one that is too long."""
     size = len(pretty(payload))
     if size > PAYLOAD_LIMIT_BYTES:
@@ -153,4 +159,5 @@ def write_payload(base: OrgPath, author: str, kind: MessageKind, payload: dict[s
         payload=payload,
         tags=[],
         created_at=timestamp(SystemClock().now()),
+        is_decision=is_decision,
     )

@@ -37,7 +37,7 @@ def answer(
 ) -> None:
     """Answer a request that waits for a person. Prints the path of the entry.
 
-    Where a call waits for leave, TEXT becomes its result and the call is not made; --refuse denies it.
+    Where a call waits for approval, TEXT becomes its result and the call is not made; --refuse denies it.
     Some requests ask for fields: on a terminal they are asked one by one, else give each with --field. A
     field that is wrong is named, and nothing is written.
 

@@ -1,4 +1,4 @@
-"""`lemming approvals`: all that waits for a person, and the exact calls that wait for leave."""
+"""`lemming approvals`: all that waits for a person, and the exact calls that wait for approval."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def approvals(
     person: ForPerson = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what waits for a person: calls that need leave, questions, plans to approve.
+    """Show what waits for a person: calls that need approval, questions, plans to approve.
 
     With an ID: the whole call, why it asks, the files it is bound to, what of it may yet change, and what it
     would write. Nothing of it is cut: longer lines go on behind "»", signs that are not seen stand as their

@@ -1,4 +1,4 @@
-"""`lemming approve`: a person gives leave for one call that waits for it."""
+"""`lemming approve`: a person approves a call that waits for it."""
 
 from __future__ import annotations
 
@@ -8,15 +8,13 @@ import typer
 
 from lemming.asking.decide import approve_ahead, decide, find_waiting
 from lemming.asking.passing import let_pass, require_asking
+from lemming.commands.deciding import decide_all, tell_decided, tell_what_else, that_wait
 from lemming.commands.options import AsJson, AsPerson
 from lemming.commands.org import find_org
-from lemming.commands.screen import show, show_json, tell
+from lemming.commands.screen import tell
 from lemming.commands.whole import show_call
 from lemming.errors import UsageError
 from lemming.files.jsontext import JsonProblem, parse
-from lemming.inspect.waiting import WaitsForPerson
-from lemming.inspect.waiting import waiting as what_waits
-from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
 
 
@@ -37,19 +35,19 @@ def approve(
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="All that wait, of one tool.")] = False,
     tool: Annotated[str | None, typer.Option("--tool", metavar="TOOL", help="Which, with --all.")] = None,
+    agent: Annotated[str | None, typer.Option("--agent", metavar="AGENT", help="Whose, with --all.")] = None,
     yes: Annotated[bool, typer.Option("--yes", help="With --all: do not list and ask first.")] = False,
     ahead: Annotated[
         tuple[str, str, str] | None,
-        typer.Option(
-            "--ahead", metavar="AGENT TOOL ARGS", help="Leave in advance, once; ARGS is a JSON object."
-        ),
+        typer.Option("--ahead", metavar="AGENT TOOL ARGS", help="In advance, once; ARGS is a JSON object."),
     ] = None,
     person: AsPerson = None,
     as_json: AsJson = False,
 ) -> None:
-    """Give leave for a call that waits for it, or approve a plan. Prints the path of the entry that says so.
+    """Approve a call that waits for it, or a plan. Prints the path of the entry that says so.
 
-    Leave is for exactly this call, once. If a file that it names has changed since, it is asked again.
+    It is for exactly this call, once. If a file that it names has changed since, it is asked again. Of
+    several calls of one turn all have to be decided before the first is made; this says which are not.
 
     \b
     Examples:
@@ -69,9 +67,10 @@ def approve(
     if for_ not in (None, "tool"):
         raise UsageError(f'--for "{for_}"', hint="--for tool: it may be called from now on")
     if ahead:
-        _tell(approve_ahead(base, ahead[0], ahead[1], _object(ahead[2]), person=person), as_json)
+        entry = approve_ahead(base, ahead[0], ahead[1], _object(ahead[2]), person=person)
+        tell_decided(entry, as_json=as_json)
     elif every:
-        _approve_all(base, tool, person, yes=yes, as_json=as_json)
+        _approve_all(base, tool, agent, person, yes=yes, as_json=as_json)
     elif reference:
         _approve_one(base, reference, person, edit or [], is_for_tool=for_ == "tool", as_json=as_json)
 
@@ -85,31 +84,24 @@ def _approve_one(
     if is_for_tool and call:
         require_asking(base, call, request.asker)
     entry = decide(base, reference, "approve", person=person, edits=edits)
-    _tell(entry, as_json)
+    tell_decided(entry, as_json=as_json)
+    if call:
+        tell_what_else(base, request.identity)
     if is_for_tool and call:
         for line in let_pass(base, call, request.asker).told():
             tell(line)
 
 
-def _approve_all(base: OrgPath, tool: str | None, person: str | None, *, yes: bool, as_json: bool) -> None:
+def _approve_all(
+    base: OrgPath, tool: str | None, agent: str | None, person: str | None, *, yes: bool, as_json: bool
+) -> None:
     if tool is None:
         raise UsageError("--all of which tool?", hint="lemming approve --all --tool file_write")
-    items = _of_tool(base, tool, person)
-    if not items:
-        raise UsageError(f"no call of {tool} waits for leave", hint="`lemming approvals` lists all that wait")
+    items = that_wait(base, tool=tool, agent=agent, person=person)
     for item in items if not as_json else ():
         show_call(item.call or {}, [(item.person, item.at_deadline)])
-    if not yes and not typer.confirm(f"Approve these {len(items)}?", err=True):
-        raise typer.Exit(1)
-    for item in items:
-        _tell(decide(base, item.identity, "approve", person=person or item.person), as_json)
-
-
-def _of_tool(base: OrgPath, tool: str, person: str | None) -> list[WaitsForPerson]:
-    """Return the calls of a tool that wait, each once: several persons may be asked."""
-    waiting = [it for it in what_waits(base) if it.call and it.call["tool"] == tool]
-    found = {it.identity: it for it in reversed(waiting) if person in (None, it.person)}
-    return [*reversed(found.values())]
+    for entry in decide_all(base, items, "approve", person, yes=yes):
+        tell_decided(entry, as_json=as_json)
 
 
 def _object(typed: str) -> dict[str, Any]:
@@ -120,7 +112,3 @@ def _object(typed: str) -> dict[str, Any]:
     if not isinstance(args, dict):
         raise UsageError("ARGS is no JSON object", hint="""such as '{"command": "git push"}'""")
     return args
-
-
-def _tell(entry: OutboxEntry, as_json: bool) -> None:
-    show_json("entry", entry.as_json()) if as_json else show(entry.file)

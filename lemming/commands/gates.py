@@ -47,7 +47,7 @@ DOES: dict[Then, str] = {
 ENDS: dict[Then, str] = {
     "pass": "it is made",
     "block": "it is not made; the model reads why",
-    "ask": "it waits for a person's leave",
+    "ask": "it waits for a person's approval",
     "stop": "it is not made, and the turn ends",
 }
 SENTENCE = 300
@@ -292,9 +292,9 @@ def _ending(told: Explained) -> str:
     if told.then != "ask":
         return f"{ENDS[told.then]}{by}"
     if not told.persons:
-        return f"it is refused: it needs leave, and nobody can be asked for it{by}"
+        return f"it is refused: it needs approval, and nobody can be asked for it{by}"
     until = f", for {told.expires} ticks" if told.expires else ""
-    return f"it waits for the leave of {' or '.join(told.persons)}{until}{by}"
+    return f"it waits for the approval of {' or '.join(told.persons)}{until}{by}"
 
 
 def _show_reach(found: AgentReach) -> None:

@@ -161,7 +161,7 @@ def _end_of(use: ToolUse) -> str:
     if use.success is None:
         return painted("not finished", "yellow")
     head = painted("ok", "green") if use.success else painted("failed", "red")
-    leave = f"  (leave of {use.leave['by']}: {use.leave['entry']})" if use.leave else ""
+    leave = f"  (approved by {use.leave['by']}: {use.leave['entry']})" if use.leave else ""
     return f"{head}  {one_line(use.output, 400)}{leave}"
 
 

@@ -13,6 +13,7 @@ from lemming.asking.people import holder_of_conversation, person_for
 from lemming.dashboard.files import fork_beside, save_resume
 from lemming.errors import UsageError
 from lemming.files.jsontext import nearest
+from lemming.inspect.leave import waits_beside
 from lemming.inspect.requests import find_request, requests_now
 from lemming.messages import OutboxEntry
 from lemming.organisation import Organisation
@@ -43,7 +44,8 @@ def _decide(org: Organisation, said: Json, person: str | None) -> Json:
     if is_for_tool and call:
         unasked = let_pass(org, call, request.asker)
         return {**_written(entry), "gate": unasked.line, "told": unasked.told()}
-    return _written(entry)
+    beside = waits_beside(org, requests_now(org), request.identity) if call and word == "approve" else []
+    return {**_written(entry), **({"beside": [it.id for it in beside]} if beside else {})}
 
 
 def _answer(org: Organisation, said: Json, person: str | None) -> Json:

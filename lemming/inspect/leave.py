@@ -7,6 +7,7 @@ from typing import Any
 
 from lemming.errors import CorruptState
 from lemming.inspect.requests import RequestsNow
+from lemming.journal.begun import Begun
 from lemming.journal.ledger import read_state
 from lemming.leave import asks_leave
 from lemming.mail.requests import RequestView
@@ -16,12 +17,31 @@ Json = dict[str, Any]
 
 
 def waiting_calls(org: Organisation, now: RequestsNow) -> dict[str, Json]:
-    """Return the calls that wait for leave, as they are made if it is given, by the request's identity.
+    """Return the calls that wait for approval, as they are made if it is given, by the request's identity.
 
     A request that shows a call nobody keeps is not among them: leave for it has no effect.
     """
     askers = {it.asker for it in now.requests.open if asks_leave(it.entry.payload)}
     return {identity: call for asker in sorted(askers) for identity, call in _of(org, asker).items()}
+
+
+def waits_beside(org: Organisation, now: RequestsNow, identity: str) -> list[RequestView]:
+    """Return what has to be answered or decided too before a call is made: its turn goes on with all of it.
+
+    `identity`: of the request for its approval.
+    """
+    asker = now.requests.by_identity[identity].asker
+    try:
+        begun = read_state(org, asker).requests
+    except CorruptState:
+        return []
+    beside = {it.request for each in begun for it in each.open if _has(each, identity)} - {identity}
+    known = (now.requests.by_identity.get(other) for other in sorted(beside))
+    return [request for request in known if request is not None and request.is_open]
+
+
+def _has(begun: Begun, identity: str) -> bool:
+    return any(asked.request == identity and asked.leave is not None for asked in begun.open)
 
 
 def _of(org: Organisation, agent: str) -> dict[str, Json]:

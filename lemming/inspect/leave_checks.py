@@ -53,7 +53,7 @@ def _about_names(rule: Rule, people: list[str]) -> Iterator[Problem]:
     if not people:
         hint = "make one with `lemming agents new human --model human`, or let it block"
         yield Problem(
-            "it asks for leave, and there is no person who could give it", file, 0, 0, pointer, hint
+            "it asks for leave, and there is no person who could approve it", file, 0, 0, pointer, hint
         )
     for place, name in enumerate(rule.gate.persons):
         if people and name not in people:

@@ -91,7 +91,7 @@ class Begun(_Plain):
 
     @property
     def waits_for_leave(self) -> bool:
-        """Whether a call of it waits for a person's leave."""
+        """Whether a call of it waits for a person's approval."""
         return any(asked.leave is not None for asked in self.open)
 
     @property
@@ -116,7 +116,7 @@ class Begun(_Plain):
         return {"request": self.request, **asked, **lists, "turns": self.turns, **further}
 
 
-MADE = "(it was made, with leave; what it gave is told beside this)"
+MADE = "(it was made, as it was approved; what it gave is told beside this)"
 
 
 def having_made(begun: Sequence[Begun], ids: Collection[str]) -> tuple[Begun, ...]:

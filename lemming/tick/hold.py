@@ -83,7 +83,7 @@ class Holding:
         )
         for other in self._waiting():
             if (other["sha256"], other["binds"]) == (held["sha256"], binds):
-                why = f"WAITS: this very call waits for leave already ({other['id']}); it is made once"
+                why = f"WAITS: this very call waits for approval already ({other['id']}); it is made once"
                 return Held(ToolResult(False, why, outcome="pending"))
         most = agent.turn.max_approvals
         if call.leave is None and self._asked_now() >= most:
@@ -97,7 +97,7 @@ class Holding:
         return sum(call["id"].startswith(own) for call in asked)
 
     def _waiting(self) -> Iterator[Mapping[str, Any]]:
-        """Yield the calls that wait for leave: of this turn, and of others for something else."""
+        """Yield the calls that wait for approval: of this turn, and of others for something else."""
         task = self._inputs.task
         for begun in self._inputs.state.requests:
             if task is None or begun.key != task.begun.key:
@@ -129,7 +129,7 @@ def _why_nobody(snapshot: Snapshot, agent: str, asking: Asking) -> str:
         return f"REFUSED: it needs approval ({lines}), and no person is named by all of these gates"
     wanted = sorted(name for name in asking.persons or () if name in people) or sorted(people)
     if not wanted:
-        return f"REFUSED: it needs approval ({lines}), and there is no person here who could give it"
+        return f"REFUSED: it needs approval ({lines}), and there is no person here who could approve it"
     return (
         f"REFUSED: it needs approval ({lines}), and {' and '.join(wanted)} cannot be asked: each of them "
         f"and {agent} must read the other (permissions.read_outboxes)"
@@ -161,7 +161,7 @@ def _is_for(leave: Mapping[str, Any], call: ToolCall, binds: Json) -> bool:
 
 
 def _changed_since(call: ToolCall, binds: Json) -> list[str]:
-    """Return the files that have changed since leave was given."""
+    """Return the files that have changed since it was approved."""
     if call.leave is None:
         return []
     return changed(binds, call.leave["binds"])
@@ -176,13 +176,13 @@ def _asked(
     changed: list[str],
 ) -> ToolResult:
     """Return the result of a call that waits, with the request to a person."""
-    again = f"; {', '.join(changed)} changed since leave was given" if changed else ""
+    again = f"; {', '.join(changed)} changed since it was approved" if changed else ""
     diff = diff_of(context.base, planned.effects, context.staged) if planned else ""
     payload = request_for(held, people, asking.expires, diff=diff, further=again)
     if len(compact(payload)) > MOST_BYTES:
         return _too_long()
     whom = " or ".join(people)
-    output = f"WAITS: {whom} is asked for leave first; the result comes in a later turn"
+    output = f"WAITS: {whom} is asked to approve it first; the result comes in a later turn"
     request = NewEntry("request", payload, [])
     return ToolResult(False, output, outcome="pending", entries=(request,), asks_leave=True)
 

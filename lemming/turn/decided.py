@@ -108,7 +108,7 @@ def _told(ended: Ended) -> ToolResult:
     if decision is None:
         if asked.end == "expired":
             return ToolResult(False, f"REFUSED: nobody answered by tick {asked.until}", outcome="refused")
-        why = "it was taken back" if asked.end == "cancelled" else "nobody is there to give leave any more"
+        why = "it was taken back" if asked.end == "cancelled" else "nobody is there to approve it any more"
         return ToolResult(False, f"REFUSED: {why}", outcome="refused")
     if decision.word == "deny":
         why = f": {decision.text}" if decision.text else ""

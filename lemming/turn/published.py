@@ -22,13 +22,13 @@ def ask_leave(draft: Draft, new: NewEntry, verdict: GateVerdict, gate: Gate, at:
     inputs, told = draft.inputs, {"kind": new.kind, "target": new.payload.get("target")}
     people = inputs.askable.get(verdict.line, [])
     if not people:
-        why = f"REFUSED: it needs leave ({verdict.line}), and there is no person here who could give it"
+        why = f"REFUSED: it needs approval ({verdict.line}), and there is no person here who could approve it"
         draft.add_result(ENTRIES, told, ToolResult(False, why, outcome="refused"))
         return
     identity = f"{inputs.tick}/{inputs.agent.name}/{len(draft.results)}"
     held = held_call(identity, PUBLISH, new._asdict(), gate=verdict.line, why=verdict.why)
     if _waits_already(draft, held):
-        why = "WAITS: this very entry waits for leave already; it is written once"
+        why = "WAITS: this very entry waits for approval already; it is written once"
         draft.add_result(ENTRIES, told, ToolResult(False, why, outcome="pending"))
         return
     asked = sum(other["tool"] == PUBLISH for other in draft.leave.values())
@@ -39,7 +39,7 @@ def ask_leave(draft: Draft, new: NewEntry, verdict: GateVerdict, gate: Gate, at:
     entry = draft.write(NewEntry("request", payload, []), at, by_engine=True)
     if entry is None:
         return  # why not is told
-    why = f"WAITS: {' or '.join(people)} is asked for leave first; it is written in a later turn"
+    why = f"WAITS: {' or '.join(people)} is asked to approve it first; it is written in a later turn"
     draft.add_result(ENTRIES, told, ToolResult(False, why, outcome="pending", asks_leave=True))
     draft.asked[entry.identity] = len(draft.results)
     draft.leave[entry.identity] = waiting_call(payload)

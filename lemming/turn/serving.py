@@ -208,7 +208,7 @@ class Serving:
         """Return how the request stands after a turn that did not answer it.
 
         `calls`: which of the results, from 1, the answer to an entry is, by the entry's identity; `leave`:
-        the calls that wait for leave, likewise.
+        the calls that wait for approval, likewise.
         """
         asked, enough = _asked_in(entries, calls, leave, first_group=len(self.begun.enough))
         before = (it for it in self.begun.asked if it.leave is None or not self.request)

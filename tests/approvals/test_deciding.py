@@ -1,4 +1,4 @@
-"""What people type about calls that wait for leave, and what `validate` says of gates that ask."""
+"""What people type about calls that wait for approval, and what `validate` says of gates that ask."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_one_list_has_all_that_waits_and_its_exit_status_says_so(
     assert [line["text"][:10] for line in lines] == ["which one?", 'ring: {"te']
     assert [line.get("call", {}).get("id") for line in lines] == [None, "1/ada/0"]
     assert lemming(base, "approve", lines[0]["id"]) == 2
-    assert "it asks for an answer, not for leave" in capsys.readouterr().err
+    assert "it asks for an answer, not for approval" in capsys.readouterr().err
     for command in ("status", "plan"):
         lemming(base, command)
         assert "2 requests wait for human" in capsys.readouterr().out
@@ -99,7 +99,7 @@ def test_one_whole_shows_the_exact_call_what_it_is_bound_to_and_what_it_would_wr
     [
         (["approve"], "what is to be approved?"),
         (["approve", "1/ada/0", "--all"], "ID or --all"),
-        (["approve", "9/ada/0"], "no call 9/ada/0 waits for leave"),
+        (["approve", "9/ada/0"], "no call 9/ada/0 waits for approval"),
         (["approve", "1/ada/0", "--edit", "text"], "has no value"),
         (["approve", "1/ada/0", "--for", "ever"], '--for "ever"'),
         (["approve", "--ahead", "ada", "ring", "[]"], "ARGS is no JSON object"),
@@ -127,9 +127,9 @@ def test_who_gave_leave_is_told_of_the_tick_and_of_what_the_call_wrote(
     tick(base)
     capsys.readouterr()
     lemming(base, "tick", "2")
-    assert "(leave of human: human/00000002_" in capsys.readouterr().out
+    assert "(approved by human: human/00000002_" in capsys.readouterr().out
     lemming(base, "why", "agents/ada/workspace/a.txt")
-    assert "with the leave of human: human/00000002_" in capsys.readouterr().out
+    assert "approved by human: human/00000002_" in capsys.readouterr().out
 
 
 def test_a_plan_that_is_proposed_is_approved_with_the_same_command(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_validate_says_where_nobody_could_give_leave(
 ) -> None:
     base = make(tmp_path, ring(), people=())
     assert lemming(base, "validate") != 0
-    assert "there is no person who could give it" in capsys.readouterr().err
+    assert "there is no person who could approve it" in capsys.readouterr().err
 
 
 def test_hiring_needs_leave_where_a_gate_says_so(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from leave_org import ASK, Ring, finished, lemming, make, requests, ring, tick
 
+from lemming.inspect.waiting import waiting
+from lemming.messages import DECISIONS_FROM, entry_id, send
 from lemming.testing import say
 from lemming.timeline.replay.replay import replay
 from lemming.tools import ToolRegistry
@@ -39,3 +41,57 @@ def test_of_entries_one_turn_asks_a_handful_too(tmp_path: Path) -> None:
     base = make(tmp_path, gates=gates, script=script, turn={"max_approvals": 3})
     tick(base)
     assert [it.payload["call"]["tool"] for it in requests(base)] == ["publish"] * 3 + ["ring"]
+
+
+def test_all_that_wait_are_denied_together_of_a_tool_or_an_agent_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write = {"tool": "file_write", "args": {"path": "a.txt", "content": "a"}}
+    base = make(tmp_path, ring("a"), ring("b"), write)
+    tick(base)
+    capsys.readouterr()
+    assert lemming(base, "deny") == 2
+    assert lemming(base, "deny", "1/ada/0", "--all") == 2
+    assert lemming(base, "deny", "1/ada/0", "--tool", "ring") == 2
+    assert lemming(base, "deny", "--all", "--agent", "bob") == 2
+    assert "no call by bob waits for approval" in capsys.readouterr().err
+    assert lemming(base, "deny", "--all", "--tool", "ring", "--yes", "--reason", "too loud") == 0
+    said = capsys.readouterr().out
+    assert [line for line in said.splitlines() if "1/ada/0" in line or "1/ada/1" in line]
+    assert [it.call["tool"] for it in waiting(base) if it.call] == ["file_write"]
+    assert lemming(base, "deny", "--all", "--agent", "ada", "--yes", "--json") == 0
+    assert waiting(base) == []
+    tick(base)
+    assert Ring.rung == []
+
+
+def test_decisions_have_no_part_in_what_a_person_may_send_in_a_tick(tmp_path: Path) -> None:
+    base = make(tmp_path, ring("a"), ring("b"))
+    tick(base)
+    for number in range(64):
+        send(base, "human", tick=2, kind="message", payload={"text": str(number)}, tags=[], created_at="")
+    assert lemming(base, "send", "one more") != 0
+    assert lemming(base, "approve", "1/ada/0") == 0
+    assert lemming(base, "deny", "1/ada/1") == 0
+    outbox = base / "agents/human/outbox"
+    for number in (0, 1):
+        assert (outbox / f"00000002_{entry_id(2, 'human', DECISIONS_FROM + number)}.json").exists()
+    tick(base)
+    assert Ring.rung == ["a"]
+    assert [it.turns for it in replay(base, [1, 2])] == [1, 1]
+
+
+def test_approve_says_what_else_has_to_be_decided_before_the_call_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    base = make(tmp_path, ring("a"), ring("b"))
+    tick(base)
+    first, second = requests(base)
+    capsys.readouterr()
+    assert lemming(base, "approve", first.id) == 0
+    assert "it is made once these are decided or answered too" in (said := capsys.readouterr().err)
+    assert f"{second.id} (human)" in said
+    assert lemming(base, "approve", second.id) == 0
+    assert capsys.readouterr().err == ""
+    tick(base)
+    assert Ring.rung == ["a", "b"]

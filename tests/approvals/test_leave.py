@@ -155,7 +155,7 @@ def test_a_file_that_changed_since_is_asked_about_again(tmp_path: Path) -> None:
     assert (turn.status, turn.calls) == ("waiting", 0)
     assert not Ring.rung
     again = requests(base)[1]
-    assert "agents/ada/workspace/song.txt changed since leave was given" in again.payload["text"]
+    assert "agents/ada/workspace/song.txt changed since it was approved" in again.payload["text"]
     assert again.payload["call"]["id"] == "1/ada/1"
     assert tick(base) is None
     lemming(base, "approve", again.id)
@@ -194,7 +194,7 @@ def test_identical_calls_that_wait_are_one_request(tmp_path: Path) -> None:
     base = make(tmp_path, ring(), ring(), ring("twice"))
     tick(base)
     assert [it.payload["call"]["id"] for it in requests(base)] == ["1/ada/0", "1/ada/2"]
-    assert "waits for leave already (1/ada/0)" in finished(base, 1)[1][1]
+    assert "waits for approval already (1/ada/0)" in finished(base, 1)[1][1]
     for request in requests(base):
         lemming(base, "approve", request.id)
     tick(base)
@@ -290,7 +290,7 @@ def test_nobody_to_ask_is_a_no_that_says_why(tmp_path: Path) -> None:
     tick(base)
     ((outcome, output),) = finished(base, 1)
     assert outcome == "refused"
-    assert "there is no person here who could give it" in output
+    assert "there is no person here who could approve it" in output
 
 
 def test_a_person_who_cannot_be_reached_is_not_asked(tmp_path: Path) -> None:

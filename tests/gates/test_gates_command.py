@@ -106,7 +106,7 @@ def test_it_says_which_lines_were_asked_and_whom_the_last_one_asks(
     text = gates(base, capsys, "explain", "ada", "shell", "command=echo s3cret")
     assert "config/org.json#/gates/0  rewrites it" in text
     assert 'arguments then: {"command": "echo [redacted]"}' in text
-    assert "it waits for the leave of zoe, for 3 ticks (agents/ada/resume.json#/gates/0)" in text
+    assert "it waits for the approval of zoe, for 3 ticks (agents/ada/resume.json#/gates/0)" in text
     assert "human" not in text
     text = gates(base, capsys, "explain", "ada", "http_post")
     assert "no gate is asked: http_post: refused by permissions.tools" in text
@@ -125,7 +125,7 @@ def test_it_tells_what_each_word_of_trust_would_change(
     text = gates(base, capsys, "explain", "ada", "shell", "command=id")
     assert "at trust agent" in text
     assert "it is made (no gate stops it)" in text
-    assert "at trust outside: it waits for a person's leave (config/org.json#/gates/1)" in text
+    assert "at trust outside: it waits for a person's approval (config/org.json#/gates/1)" in text
     (low,) = objects(base, capsys, "explain", "ada", "shell", "command=id", "--trust", "outside")
     assert (low["then"], low["line"], low["persons"]) == ("ask", "config/org.json#/gates/1", ["human"])
     for path, then in (("workspace/a", "pass"), ("shared/a", "ask")):

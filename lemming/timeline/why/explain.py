@@ -100,7 +100,7 @@ def _find_target(writings: Writings, target: str) -> Thing:
     elif sha256(here).hexdigest() != write.digest:
         thing.remark = ", or ".join([CHANGED, *_other_hands(writings, thing, write)])
     elif (turn := writings.turn(write.moment[0], write.agent)) and (leave := _leave_for(turn, path)):
-        thing.remark = f"with the leave of {leave['by']}: {leave['entry']}"
+        thing.remark = f"approved by {leave['by']}: {leave['entry']}"
     return thing
 
 

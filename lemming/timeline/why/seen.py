@@ -177,7 +177,7 @@ def _tool_results(writings: Writings, turn: TurnRecord, place: str) -> Iterator[
         if use.is_unknown:
             thing.by, thing.remark = "unknown", "nobody knows whether it happened (`lemming repair`)"
         elif use.leave:
-            thing.remark = f"with the leave of {use.leave['by']}: {use.leave['entry']}"
+            thing.remark = f"approved by {use.leave['by']}: {use.leave['entry']}"
         elif source and source not in own and not _is_own(turn, source, use.output):
             thing = _read_result(writings, turn, thing, source)
         yield thing

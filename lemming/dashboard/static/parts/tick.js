@@ -144,7 +144,7 @@
 
   function Use({ use }) {
     const end = use.success == null ? "not finished" : use.success ? "ok" : use.outcome === "pending" ? "waits" : use.outcome || "failed";
-    return html`<h4>Tool <code>${use.tool}</code> <span class="pill end ${use.success ? "done" : use.success == null || use.outcome === "pending" ? "waiting" : "failed"}">${end}</span>${use.leave && use.leave.by ? html` <small>with the leave of ${use.leave.by}</small>` : null}</h4>
+    return html`<h4>Tool <code>${use.tool}</code> <span class="pill end ${use.success ? "done" : use.success == null || use.outcome === "pending" ? "waiting" : "failed"}">${end}</span>${use.leave && use.leave.by ? html` <small>approved by ${use.leave.by}</small>` : null}</h4>
       ${use.args == null ? null : html`<pre tabindex="0" dir="auto">${typeof use.args === "string" ? use.args : JSON.stringify(use.args, null, 2)}</pre>`}
       ${use.output ? html`<pre class="gave" tabindex="0" dir="auto">${use.output}</pre>` : null}`;
   }

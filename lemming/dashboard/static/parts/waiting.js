@@ -20,6 +20,7 @@
     const act = async (name, said) => {
       const told = await action.run(() => Lemming.act(name, { id: item.identity, person: item.person, ...said }));
       if (told && told.told) tell(`${DONE.approve}. ${told.told.join(". ")}`);
+      else if (told && told.beside) tell(`${DONE.approve}: it is made once these of the same turn are decided too: ${told.beside.join(", ")}`);
       else if (told) tell(`${DONE[said.refuse ? "deny" : said.word || "answer"]}: ${item.asker} goes on with it in its next turn`);
     };
     return html`<li class="card" data-line tabindex="0" aria-label=${item.line}>
