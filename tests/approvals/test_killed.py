@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
 import pytest
-from leave_org import Ring, by_hand, finished, kept_calls, lemming, make, requests, ring, started, tick
+from leave_org import Ring, by_hand, edit, finished, kept_calls, lemming, make, requests, ring, started, tick
 
+from lemming.journal.lines import close_line
+from lemming.leave import digest_of
 from lemming.testing import Crash, crash_at, say
 from lemming.tools import ToolRegistry
 
@@ -109,3 +111,76 @@ def test_a_forged_journal_gives_no_leave(tmp_path: Path) -> None:
             turn = tick(copy)
             assert not Ring.rung
             assert turn is None or "leave for 1/ada/0 that nobody gives now" in turn.reason
+
+
+@pytest.mark.parametrize("is_ahead", [False, True])
+def test_a_turn_that_is_given_up_after_its_call_makes_it_no_second_time(
+    tmp_path: Path, is_ahead: bool
+) -> None:
+    script = [{"tick": 1, "step": 0, "reply": say("calling", tool_calls=[ring()])}]
+    if is_ahead:
+        script += [{"tick": 2, "step": 0, "reply": say("calling", tool_calls=[ring()])}]
+    org = {"max_attempts": 1}
+    base = make(
+        tmp_path / "org", script=[*script, {"reply": say("seen")}], org=org, schedule={"run_every_n_ticks": 1}
+    )
+    if is_ahead:
+        lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}')
+    else:
+        tick(base)
+        lemming(base, "approve", "1/ada/0")
+    number = 1 if is_ahead else 2
+    for copy in killed(base, tmp_path):
+        if finished(copy, number) and "turn_committed" not in (copy / journal_of(number)).read_text():
+            shutil.copytree(copy, tmp_path / "made", dirs_exist_ok=True)
+    given_up = 0
+    for copy in killed(tmp_path / "made", tmp_path / "again"):
+        assert Ring.rung == []  # it was made before, and the engine ended
+        turn = tick(copy)
+        given_up += turn is not None and "given up so that the tick can go on" in turn.reason
+        tick(copy)
+        assert Ring.rung == []
+        assert len(kept_calls(copy)) == is_ahead  # what was approved in advance is asked about, once used
+    assert given_up
+
+
+def journal_of(number: int) -> str:
+    return f"logs/ticks/{number:08d}.jsonl"
+
+
+def not_a_person(copy: Path) -> None:
+    edit(copy, "agents/human/resume.json", model={"key": "scripted"})
+
+
+def another_call(copy: Path) -> None:
+    """Have the journal name another call than the one that was approved, and hold together all the same."""
+    journal = copy / journal_of(2)
+    check, written = b"", b""
+    for line in journal.read_bytes().splitlines():
+        plain = json.loads(line)
+        del plain["check"]
+        for each in plain.get("decided", {}).get("calls", ()):
+            each["call"] |= {"args": {"text": "EVIL"}, "sha256": digest_of("ring", {"text": "EVIL"})}
+        whole, check = close_line(json.dumps(plain, separators=(",", ":")).encode(), check)
+        written += whole
+    journal.write_bytes(written)
+
+
+@pytest.mark.parametrize("change", [not_a_person, another_call])
+def test_a_turn_goes_on_only_with_what_was_approved_by_who_may(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    base = make(tmp_path / "org", ring())
+    tick(base)
+    lemming(base, "approve", "1/ada/0")
+    tried = 0
+    for copy in killed(base, tmp_path):
+        journal = copy / "logs/ticks/00000002.jsonl"
+        if journal.exists() and b'"turn_started"' in journal.read_bytes() and not started(copy, 2):
+            change(copy)
+            turn = tick(copy)
+            assert Ring.rung == []
+            assert turn is not None
+            assert "leave for 1/ada/0 that nobody gives now" in turn.reason
+            tried += 1
+    assert tried

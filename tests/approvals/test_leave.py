@@ -312,6 +312,28 @@ def test_leave_in_advance_is_used_once_for_exactly_that_call(tmp_path: Path) -> 
     assert Ring.rung == ["once"]
 
 
+def test_leave_in_advance_is_struck_off_within_a_turn(tmp_path: Path) -> None:
+    asked_for_again = [ring(), ring("between"), ring()]
+    base = make(tmp_path, *asked_for_again, gates=[{**ASK, "tool": "ring"}])
+    assert lemming(base, "approve", "--ahead", "ada", "ring", '{"text": "once"}') == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+    assert [outcome for outcome, _ in finished(base, 1)] == ["ok", "pending", "pending"]
+
+
+def test_who_decided_must_be_one_of_those_whom_the_gate_hears_as_the_call_is_made(tmp_path: Path) -> None:
+    base = make(tmp_path, ring(), people=("eve", "human"))
+    tick(base)
+    assert lemming(base, "approve", "1/ada/0", "--as", "human") == 0
+    edit(base, "config/org.json", gates=[{**ASK, "persons": ["eve"]}])
+    tick(base)
+    assert Ring.rung == []
+    assert requests(base)[1].payload["target"] == "eve"
+    assert lemming(base, "approve", "1/ada/0", "--as", "eve") == 0
+    tick(base)
+    assert Ring.rung == ["once"]
+
+
 def test_an_agent_that_always_wakes_waits_too(tmp_path: Path) -> None:
     base = make(tmp_path, ring(), schedule={"run_every_n_ticks": 1})
     tick(base)

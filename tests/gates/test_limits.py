@@ -22,8 +22,10 @@ from lemming.files.jsontext import pretty
 from lemming.inspect.checks import problems_of_agents, problems_of_config
 from lemming.journal.ledger import read_state
 from lemming.journal.records import ModelReplied
+from lemming.llm.worst import most_tokens_in, worst_of
+from lemming.models import ModelEntry
 from lemming.organisation import Organisation
-from lemming.providers import LLMProvider, register_provider
+from lemming.providers import Image, LLMProvider, Request, register_provider
 from lemming.report import TurnReport
 from lemming.testing import Crash, journal_lines, make_org, resume, say, tree
 from lemming.tick.executors.turn_lock import TurnLock
@@ -463,3 +465,13 @@ def test_validate_says_which_limits_cannot_hold(base: Path) -> None:
         ("config/org.json", "/gates/4/dollars"): unpriced,
         ("agents/ada/resume.json", "/gates/0/dollars"): unpriced,
     }
+
+
+def test_an_image_costs_something_in_the_worst_case_of_a_call() -> None:
+    """No provider takes less than some hundred tokens for an image, or more than 20,000."""
+    plain = Request(model_name="m", messages=[{"role": "user", "content": "what is it?"}])
+    image = Image("image/png", "bm90")
+    tokens = [most_tokens_in(plain._replace(images=(image,) * number)) for number in range(3)]
+    assert tokens[1] - tokens[0] == tokens[2] - tokens[1] >= 5_000
+    entry = ModelEntry(provider="x", per_1k_input_tokens=1.0)
+    assert worst_of(entry, tokens[1]).credits > worst_of(entry, tokens[0]).credits + 5

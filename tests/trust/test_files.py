@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 from tracked import finished, tick, tracked, write
 
+from lemming.agents import survey_agents
+from lemming.config import load_config
 from lemming.files.jsontext import pretty
+from lemming.organisation import Organisation
 from lemming.testing import resume, say
-from lemming.trust.marks import mark_below, mark_of
+from lemming.trust.authors import Authors
+from lemming.trust.marks import Marks, mark_below, mark_effect, mark_of
 
 SHARED = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
 TOOLS = [
@@ -162,3 +166,26 @@ def test_no_file_has_the_mark_of_another_and_no_mark_is_a_folder(place: str) -> 
     assert not any(mark_of(place).startswith(f"{other}/") for other in marks)
     assert mark_of(place) not in {mark_below(folder) for folder in ("a", "x", "a.json", "trust")}
     assert len(mark_of("x" * 255).rpartition("/")[2].encode()) <= 255
+
+
+@pytest.mark.parametrize(
+    ("own", "above", "word"),
+    [
+        (("agent", 3), ("outside", 3), "outside"),
+        (("outside", 3), ("agent", 3), "outside"),
+        (("agent", 3), ("outside", 2), "agent"),
+        (("agent", 2), ("outside", 3), "outside"),
+    ],
+)
+def test_of_two_marks_the_later_counts_and_of_one_tick_the_lower(
+    base: Path, own: tuple[str, int], above: tuple[str, int], word: str
+) -> None:
+    played(base)
+    now, config = Organisation.at(base), load_config(base)
+    authors = Authors(now, config, survey_agents(now).agents, 4)
+    effects = [
+        mark_effect("shared/x.txt", *own, "ada", []),
+        mark_effect("shared/", *above, "ada", []),
+    ]
+    marks = Marks(now, authors, {effect.place: effect.content for effect in effects})
+    assert marks.marked("shared/x.txt") == word
