@@ -14,7 +14,7 @@ from lemming.commands.org import find_org
 from lemming.commands.screen import counted, one_line, painted, show, show_json, show_table, show_text, tell
 from lemming.commands.trust import require_agreement
 from lemming.errors import UsageError
-from lemming.files.jsontext import JsonProblem, parse
+from lemming.files.jsontext import JsonProblem, nearest, parse
 from lemming.mcp.contents import as_text
 from lemming.mcp.known import LOCK_FILE, KnownServer, differences, keep, known_servers
 from lemming.mcp.settings import PREFIX, McpConfig, McpServer, mcp_config, require_sdk
@@ -67,18 +67,22 @@ def try_servers(
     args: Annotated[
         str, typer.Option("--args", metavar="JSON", help="The arguments of the call, as a JSON object.")
     ] = "{}",
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="With --call: also one that may do something outside.")
+    ] = False,
     trust: Trust = False,
     as_json: AsJson = False,
 ) -> None:
     """Start servers, or reach them, and say what they have and how long that took.
 
     Nothing is written. Ends with exit status 1 when a server cannot be used, or says otherwise than what was
-    accepted of it. With --call a tool is called, with whatever it does outside.
+    accepted of it. With --call a tool is called that agents may be offered ("tools" of its line); one of
+    another class than read with --yes only.
 
     \b
     Examples:
       lemming mcp test
-      lemming mcp test files --call read_file --args '{"path": "a.txt"}'
+      lemming mcp test files --call read_file --args '{"path": "a.txt"}' --yes
     """
     base = find_org(ctx)
     config = _config(base)
@@ -92,9 +96,11 @@ def try_servers(
     is_well = True
     with closing(base):
         for server in chosen:
-            is_well &= _test(base, server, as_json=as_json)
-        if tool is not None and name is not None and is_well:
-            is_well = _call(base, name, tool, arguments, as_json=as_json)
+            found = _test(base, server, as_json=as_json)
+            is_well &= found is not None
+            if tool is not None and found is not None:
+                called = _offered(config, server, tool, found, yes=yes)
+                is_well = _call(base, server, called, arguments, as_json=as_json)
     raise typer.Exit(0 if is_well else 1)
 
 
@@ -237,8 +243,8 @@ def _parsed(text: str) -> dict[str, Any]:
     return value
 
 
-def _test(base: Organisation, name: str, *, as_json: bool) -> bool:
-    """Look at one server and tell; return whether it can be used as it was accepted."""
+def _test(base: Organisation, name: str, *, as_json: bool) -> KnownServer | None:
+    """Look at one server and tell; return what it has, if it can be used as it was accepted."""
     from lemming.mcp.servers import McpServers
 
     began = time.perf_counter()
@@ -250,24 +256,42 @@ def _test(base: Organisation, name: str, *, as_json: bool) -> bool:
         tools = {f"{PREFIX}{name}.{tool}": it.description for tool, it in listed.tools.tools.items()}
         facts = {"tools": tools, "problem": listed.problem, "left_out": dict(listed.left_out)}
         show_json("mcp_test", {"server": name, **facts, "differences": other, "took_ms": took_ms})
-        return not (listed.problem or other)
+        return None if listed.problem or other else listed.tools
     if listed.problem:
         tell(one_line(f"{name}: {listed.problem}", 600), style="red")
-        return False
+        return None
     what = f"{counted(len(listed.tools.tools), 'tool')} in {took_ms} ms"
     show(f"{painted(name, 'bold')}: {what}: {one_line(', '.join(listed.tools.tools), 300)}")
     for tool, why in listed.left_out.items():
         tell(one_line(f"  {tool} is left out: {why}", 300), style="yellow")
     for tool, what in other.items():
         tell(one_line(f"  {tool} {what}; `lemming mcp accept {name}`", 300), style="yellow")
-    return not other
+    return None if other else listed.tools
+
+
+def _offered(config: McpConfig, name: str, typed: str, found: KnownServer, *, yes: bool) -> str:
+    """Return the tool of a server that may be called; raise `UsageError` for one that is not offered."""
+    from lemming.mcp.offered import class_of
+
+    server, tool = config.servers[name], typed.removeprefix(f"{PREFIX}{name}.")
+    if tool not in found.tools:
+        hint = nearest(tool, [*found.tools]) or f"tools: {', '.join(found.tools) or 'none'}"
+        used = ", ".join(server.tools)
+        raise UsageError(f'{name} offers no tool "{one_line(tool, 80)}" ("tools": {used})', hint=hint)
+    tool_class = class_of(server, found.tools[tool])
+    if tool_class != "read" and not yes:
+        hint = "--yes calls it; a tool only reads where it says so and the server's line has trust_hints"
+        raise UsageError(
+            f"{tool} is of class {tool_class}, may do something outside, and was not called", hint=hint
+        )
+    return tool
 
 
 def _call(base: Organisation, name: str, tool: str, arguments: dict[str, Any], *, as_json: bool) -> bool:
     from lemming.mcp.servers import McpServers
 
     server = mcp_config(base).require(name)
-    answered = base.own(McpServers).call(name, server, tool.removeprefix(f"{PREFIX}{name}."), arguments)
+    answered = base.own(McpServers).call(name, server, tool, arguments)
     text = as_text(answered.content, answered.structured)
     if as_json:
         show_json(

@@ -15,6 +15,7 @@ from lemming.answer_schema import misfits
 from lemming.config import Org
 from lemming.errors import ConfigError, InvalidArguments, Problem, TimedOut, ToolError
 from lemming.files.jsontext import compact, nearest, to_line
+from lemming.kinds import ToolClass
 from lemming.mcp.contents import as_text
 from lemming.mcp.known import Known, KnownServer, KnownTool, known_servers
 from lemming.mcp.questions import Unanswerable, answered, request_for, why_not_asked
@@ -108,7 +109,7 @@ class McpTool(Tool):
 
 def _made(server_name: str, server: McpServer, tool_name: str, known: KnownTool) -> McpTool:
     hints = known.hints if server.trust_hints else {}
-    reads_only = hints.get("read_only_hint") is True
+    reads_only = class_of(server, known) == "read"
     # In quotes and on one line: it stands in a prompt, and a stranger wrote it.
     said = to_line(known.description) if known.description else "nothing"
     touched: Places = (
@@ -123,7 +124,7 @@ def _made(server_name: str, server: McpServer, tool_name: str, known: KnownTool)
         "server": server,
         "tool_name": tool_name,
         "schema": known.schema,
-        "tool_class": "read" if reads_only else "execute" if server.command else "send",
+        "tool_class": class_of(server, known),
         "repeatable": reads_only or hints.get("idempotent_hint") is True,
         "is_independent": server.independent,
         "timeout_s": server.timeout_s + server.start_timeout_s + 5.0,
@@ -131,6 +132,13 @@ def _made(server_name: str, server: McpServer, tool_name: str, known: KnownTool)
     }
     made: type[McpTool] = type("McpTool", (McpTool,), told)
     return made()
+
+
+def class_of(server: McpServer, known: KnownTool) -> ToolClass:
+    """Return the class of a server's tool: the worst, unless the settings trust its hints."""
+    if server.trust_hints and known.hints.get("read_only_hint") is True:
+        return "read"
+    return "execute" if server.command else "send"
 
 
 class McpTools:

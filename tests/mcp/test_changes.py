@@ -78,8 +78,16 @@ def test_the_commands_list_and_call_without_an_engine(
     assert run(["-C", str(base), "mcp", "list"]) == 0
     assert "not known yet" in capsys.readouterr().out
     words = ["mcp", "test", "mis", "--call", "add", "--args", '{"a": 1, "b": 41}', "--trust"]
-    assert run(["-C", str(base), *words]) == 0
+    assert run(["-C", str(base), *words]) == 2
+    assert "add is of class" in capsys.readouterr().err
+    assert run(["-C", str(base), *words, "--yes"]) == 0
     assert "42" in capsys.readouterr().out.splitlines()
+    assert run(["-C", str(base), "mcp", "test", "mis", "--call", "peek", "--trust", "--yes"]) == 2
+    assert 'mis offers no tool "peek" ("tools": add, append, extra)' in capsys.readouterr().err
+    reads = {"mis": server(**{**ONLY, "tools": ["*"], "trust_hints": True})}
+    configure(base, {**reads, "dead": server("dead")})
+    (base / "calls.txt").write_text("called\n")
+    assert run(["-C", str(base), "mcp", "test", "mis", "--call", "mcp.mis.peek", "--trust"]) == 0
     assert run(["-C", str(base), "mcp", "test", "dead", "--trust"]) == 1
     assert "no licence" in capsys.readouterr().err
     assert run(["-C", str(base), "mcp", "test", "mist"]) != 0

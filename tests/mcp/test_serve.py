@@ -136,4 +136,4 @@ def test_another_organisation_calls_its_tools_over_http_with_a_token(
 def test_it_speaks_over_standard_input_and_output(base: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "lemming", "-C", str(base), "mcp", "serve"]
     other = org_with(tmp_path, {"news": {"command": command}})
-    assert run(["-C", str(other), "mcp", "test", "--call", "status", "news", "--trust"]) == 0
+    assert run(["-C", str(other), "mcp", "test", "--call", "status", "news", "--trust", "--yes"]) == 0

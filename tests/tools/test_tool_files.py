@@ -82,6 +82,15 @@ def test_files_in_one_folder_may_import_each_other(shop: Workshop) -> None:
     assert shop.call("double", text="a").output == "aa"
 
 
+@pytest.mark.parametrize("beside", ["sub/__init__.py", "sub/__init__.pyc", "sub.so"])
+def test_nothing_is_imported_from_beside_that_nobody_agreed_to(shop: Workshop, beside: str) -> None:
+    shop.file("print('EVIL')\nx = 1\n", f"tools/{beside}", header="")
+    shop.file("from .sub import x\n@tool\ndef double(text: str) -> str:\n    return text * x\n")
+    with pytest.raises(ConfigError) as raised:
+        _ = shop.toolset
+    assert "there is no sub.py beside it; of folders nothing is imported" in raised.value.problems[0].message
+
+
 def test_a_tool_of_an_agents_own_folder_is_there_for_that_agent_only(shop: Workshop) -> None:
     make_org(shop.base, shop.resume(), shop.resume("bob"), script=[], org=shop.settings)
     shop.file("@tool\ndef mine() -> str:\n    return 'of bob'\n", "agents/bob/tools/mine.py")

@@ -33,17 +33,23 @@ class _Loader(SourceFileLoader):
 
 
 class _Finder:
-    """Finds the modules of our packages, among the sources that the package has."""
+    """Finds the modules of our packages, among the sources that the package has, and nowhere else.
+
+    What is not among them (a folder below, bytecode, a library) nobody has agreed to, and an agent may write.
+    """
 
     @classmethod
     def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """Return where a module of such a package is; None for all others."""
+        """Return where a module of such a package is; None for those of others.
+
+        Raises `ModuleNotFoundError` for what is not a file beside the one that imports it.
+        """
         package, _, name = fullname.rpartition(".")
         if not package.startswith(PREFIX) or not path:
             return None
         file = str(Path(list(path)[0], f"{name}.py"))  # noqa: RUF015 - a namespace's path is no list
         if file not in vars(sys.modules[package])[_SOURCES]:
-            return None
+            raise ModuleNotFoundError(f"there is no {name}.py beside it; of folders nothing is imported")
         return spec_from_file_location(fullname, file, loader=_Loader(fullname, file))
 
 
