@@ -6,11 +6,13 @@ anybody writes into the request changes nothing about the call.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, Literal, NamedTuple
 
+from lemming.clock import parse_timestamp, timestamp
 from lemming.files.jsontext import compact, to_line
+from lemming.times.spoken import parse_duration
 
 Json = dict[str, Any]
 ARGS_CHARS, DIFF_CHARS = 300, 8000
@@ -18,6 +20,8 @@ SHOW, SPEND, PUBLISH = "show", "spend", "publish"
 """What waits for leave and is no call of a tool: to be shown an entry, to go on beyond a limit, to write an
 entry."""
 Word = Literal["approve", "deny", "answer"]
+Expires = int | str
+"""How long an answer is waited for: so many ticks, or a time such as "2h"."""
 
 DECISION: Json = {
     "type": "object",
@@ -76,9 +80,15 @@ def too_many(most: int) -> str:
 
 
 def request_for(
-    call: Json, people: Sequence[str], expires: int | None, *, diff: str = "", further: str = ""
+    call: Json,
+    people: Sequence[str],
+    expires: Sequence[Expires],
+    at: str,
+    *,
+    diff: str = "",
+    further: str = "",
 ) -> Json:
-    """Return the payload of the request for a call, to these persons, within so many ticks (None: ever)."""
+    """Return the payload of the request for a call, to these persons, until the first of these is over."""
     shown = {**call, "diff": cut(diff, DIFF_CHARS)} if diff else call
     payload: Json = {
         "text": f"{said_of_call(call)}{further}",
@@ -87,7 +97,23 @@ def request_for(
         "call": shown,
     }
     several: Json = {"join": "first"} if len(people) > 1 else {}
-    return {**payload, **several, **({"deadline": expires} if expires is not None else {})}
+    return {**payload, **several, **until_in(expires, at)}
+
+
+def until_in(expires: Iterable[Expires], at: str) -> Json:
+    """Return the keys of a payload that say how long an answer is waited for, from a moment on.
+
+    >>> until_in([20, "2h", "30m"], "2026-01-01T00:00:00.000Z")
+    {'deadline': 20, 'not_after': '2026-01-01T00:30:00.000Z'}
+    """
+    said = [*expires]
+    ticks = [it for it in said if isinstance(it, int)]
+    times = [parse_duration(it) for it in said if isinstance(it, str)]
+    in_ticks: Json = {"deadline": min(ticks)} if ticks else {}
+    return {
+        **in_ticks,
+        **({"not_after": timestamp(parse_timestamp(at) + min(times))} if times and at else {}),
+    }
 
 
 def is_apart(payload: Mapping[str, Any]) -> bool:

@@ -24,6 +24,7 @@ from lemming.events import Event, Observer, TickBegins, ignore
 from lemming.inspect.requests import RequestsNow, requests_now
 from lemming.inspect.under_way import running_engine
 from lemming.journal.records import TurnEnded, TurnStarted
+from lemming.leave import Expires
 from lemming.mail.requests import End, Requests, RequestView
 from lemming.organisation import Organisation
 from lemming.report import TurnReport
@@ -78,7 +79,7 @@ def ask(
     *,
     person: str | None = None,
     conversation: str = "",
-    deadline: int | None = None,
+    deadline: Expires | None = None,
     schema: Schema = None,
     budget: float | None = None,
     timeout_s: float | None = None,
@@ -91,8 +92,9 @@ def ask(
     """Ask an agent something as a person, run ticks until the answer is there, and return what came of it.
 
     Where another engine runs the organisation, that one is waited for. Where the agent has handed the
-    conversation on, whoever holds it is asked. `deadline` is in ticks, `schema` the JSON Schema of the
-    answer, or a type with fields (pydantic model, dataclass, TypedDict), of which the answer is a value then.
+    conversation on, whoever holds it is asked. `deadline`: so many ticks, or a time such as "2h"; `schema`:
+    the JSON Schema of the answer, or a type with fields (pydantic model, dataclass, TypedDict), of which the
+    answer is a value then.
     `budget`: the credits that it and all that is asked for it may cost. After `timeout_s` seconds, or
     when `stop` is set, the turns under way end and the request stays open. `at_work` is told who holds the
     request when that changes, `asked` its id.

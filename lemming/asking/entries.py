@@ -14,7 +14,7 @@ from lemming.errors import UsageError
 from lemming.files.jsontext import pretty
 from lemming.inspect.requests import RequestsNow, find_request, requests_now
 from lemming.kinds import MessageKind
-from lemming.leave import asks_leave
+from lemming.leave import Expires, asks_leave, until_in
 from lemming.mail.requests import RequestView
 from lemming.messages import OutboxEntry
 from lemming.organisation import OrgPath
@@ -31,13 +31,14 @@ def write_request(
     *,
     person: str,
     conversation: str = "",
-    deadline: int | None = None,
+    deadline: Expires | None = None,
     schema: dict[str, Any] | None = None,
     budget: float | None = None,
 ) -> OutboxEntry:
     """Ask an agent something as a person, and return the entry; raise `UsageError` if it reached nobody."""
     require_reach(now, person, target)
-    further = {"deadline": deadline, "schema": schema, "budget": budget}
+    until = until_in([] if deadline is None else [deadline], timestamp(SystemClock().now()))
+    further = {**until, "schema": schema, "budget": budget}
     payload = {
         "text": text,
         "target": target,

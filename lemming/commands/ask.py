@@ -10,7 +10,7 @@ import typer
 
 from lemming.answer_schema import flaw_of
 from lemming.commands.asked import agree_to_run, put, show_answer
-from lemming.commands.options import AgentName, AsJson, AsPerson, Quiet, Trust, duration
+from lemming.commands.options import AgentName, AsJson, AsPerson, Quiet, Trust, duration, ticks_or_time
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import show_json
 from lemming.errors import UsageError
@@ -34,8 +34,13 @@ Timeout = Annotated[
     ),
 ]
 Deadline = Annotated[
-    int | None,
-    typer.Option("--deadline", min=0, metavar="TICKS", help="It expires so many ticks after this one."),
+    Any,
+    typer.Option(
+        "--deadline",
+        parser=ticks_or_time,
+        metavar="TICKS|DURATION",
+        help="It expires so many ticks after this one, or after 30m, 2h.",
+    ),
 ]
 
 

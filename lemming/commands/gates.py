@@ -252,7 +252,7 @@ def _explained_as_json(told: Explained) -> dict[str, Any]:
         "args_after": told.args_after,
         "wrong": told.wrong,
         "persons": [*told.persons],
-        "expires": told.expires,
+        "expires": told.expires[0] if len(told.expires) == 1 else [*told.expires] or None,
         "steps": steps,
         "results": [*told.results],
         "elsewhere": [{"trust": word, "then": then, "line": line} for word, then, line in told.elsewhere],
@@ -293,7 +293,8 @@ def _ending(told: Explained) -> str:
         return f"{ENDS[told.then]}{by}"
     if not told.persons:
         return f"it is refused: it needs approval, and nobody can be asked for it{by}"
-    until = f", for {told.expires} ticks" if told.expires else ""
+    times = (f"{it} ticks" if isinstance(it, int) else it for it in told.expires)
+    until = f", for {' or '.join(times)}" if told.expires else ""
     return f"it waits for the approval of {' or '.join(told.persons)}{until}{by}"
 
 

@@ -14,6 +14,7 @@ from lemming.commands.screen import show_text
 from lemming.errors import ConfigError, NotAnOrg, UsageError
 from lemming.files.jsontext import nearest
 from lemming.paths import AGENT_NAME
+from lemming.times.spoken import DURATIONS, parse_duration
 
 
 class OrAnAgent(TyperGroup):
@@ -72,6 +73,21 @@ def duration(text: str) -> float:
     if amount is None:
         raise ValueError(f'"{text}" is no duration: write seconds, or 90s, 10m, 2h, 1d')
     return float(amount["number"]) * _SECONDS_IN[amount["unit"]]
+
+
+def ticks_or_time(text: str) -> int | str:
+    """Return how long something is waited for: so many ticks, or a time as it was written.
+
+    >>> ticks_or_time("20"), ticks_or_time("2h")
+    (20, '2h')
+    """
+    if text.strip().isdecimal():
+        return int(text)
+    try:
+        parse_duration(text)
+    except UsageError as error:
+        raise ValueError(f"{error.message}: write a number of ticks, or {DURATIONS}") from error
+    return text
 
 
 _SECONDS_IN = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}

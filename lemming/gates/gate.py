@@ -12,11 +12,13 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from lemming.errors import UsageError
 from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
 from lemming.files.jsontext import compact, parse
 from lemming.gates.limit import AMOUNTS, Per, window_of
 from lemming.kinds import ToolClass
 from lemming.patterns import is_among
+from lemming.times.spoken import DURATIONS, parse_duration
 from lemming.verification import WhoJudges, judge_named
 from lemming.when import Predicate, fields_in, predicate, problems_of
 
@@ -97,8 +99,9 @@ class Gate:
     persons: list[str] = field(
         default_factory=list, metadata=about('Who is asked by "ask"; none: all persons who can be.')
     )
-    expires: int | None = field(
-        default=None, metadata=about("So many ticks an answer is waited for; then it is no.", ge=1)
+    expires: int | str | None = field(
+        default=None,
+        metadata=about('How long an answer is waited for: so many ticks, or "2h"; then it is no.'),
     )
     approved: dict[str, list[str]] = field(
         default_factory=dict,
@@ -157,6 +160,7 @@ class Gate:
         if self.dedupe and self.at in OF_TOOLS:
             raise Misfit(f'"dedupe" is for gates at "in" and "out", not at "{self.at}"')
         self._check_limit(found)
+        self._check_expires()
         if self.approved and (self.at, self.then) != ("call", "ask"):
             raise Misfit('"approved" is for gates at "call" that "ask"')
         if self.by:
@@ -188,6 +192,16 @@ class Gate:
             window_of(self.window)
         except ValueError as error:
             raise Misfit(str(error)) from None
+
+    def _check_expires(self) -> None:
+        """Raise `Misfit` for a time that is none."""
+        if isinstance(self.expires, str):
+            try:
+                parse_duration(self.expires)
+            except UsageError as error:
+                raise Misfit(f'"expires": {error.message}: write a number of ticks, or {DURATIONS}') from None
+        elif self.expires is not None and self.expires < 1:
+            raise Misfit('"expires" is at least 1 tick')
 
     @property
     def finding(self) -> str:

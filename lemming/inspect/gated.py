@@ -13,6 +13,7 @@ from lemming.errors import LemmingError, UsageError
 from lemming.files.jsontext import nearest
 from lemming.gates.gate import SETTLES, Gate, Rule, Then
 from lemming.gates.look import Facts, FunctionBroke, look
+from lemming.leave import Expires
 from lemming.mail.decisions import whom_to_ask
 from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
@@ -55,7 +56,7 @@ class Explained:
     why: str = ""
     args_after: Any = None
     persons: Sequence[str] = ()
-    expires: int | None = None
+    expires: Sequence[Expires] = ()
     wrong: str = ""
     results: Sequence[str] = ()
     elsewhere: Sequence[tuple[str, Then, str]] = ()
@@ -120,7 +121,7 @@ def _looked_at(
     last = steps[-1] if steps and steps[-1].then in SETTLES else None
     asking = [step for step in steps if step.then == "ask"]
     persons: Sequence[str] = ()
-    expires: int | None = None
+    expires: Sequence[Expires] = ()
     if asking and (last is None or last.then == "pass"):
         last = asking[0]
         named, expires = heard_by([step.gate for step in asking])

@@ -10,6 +10,7 @@ from typing import Any
 
 from lemming.agents import Survey, agent_folders, survey_agents
 from lemming.answer_payloads import answer_in
+from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, load_config
 from lemming.errors import ConfigError, UsageError
 from lemming.files.jsontext import nearest
@@ -55,12 +56,15 @@ class _Latest:
         self.now: RequestsNow | None = None
         self.made_of: tuple[object, ...] = ()
         self.holds_through: int | None = None
+        self.holds_until = ""
 
-    def at(self, tick: int, *made_of: object) -> RequestsNow | None:
+    def at(self, tick: int, at: str, *made_of: object) -> RequestsNow | None:
         """Return the requests before `tick` runs, if nothing was written and no deadline has passed since."""
         if self.now is None or not all(map(is_, self.made_of, made_of)):
             return None
         requests = self.now.requests
+        if self.holds_until and at > self.holds_until:
+            return None
         if tick < requests.tick or (self.holds_through is not None and tick > self.holds_through):
             return None
         if tick > requests.tick:
@@ -74,6 +78,7 @@ class _Latest:
         requests = now.requests
         to_come = min((name.tick - 1 for name in entries if name.tick > requests.tick), default=None)
         self.now, self.made_of = now, (entries, survey, config)
+        self.holds_until = requests.next_moment
         self.holds_through = min(
             (it for it in (requests.next_deadline, to_come) if it is not None), default=None
         )
@@ -88,11 +93,18 @@ def requests_now(base_path: str | os.PathLike[str]) -> RequestsNow:
     org = Organisation.at(base_path)
     survey, config, tick = survey_agents(org), load_config(org), load_tick(org)
     entries, latest = org.own(RequestEntries).look(agent_folders(org)), org.own(_Latest)
-    if now := latest.at(tick, entries, survey, config):
+    at = timestamp(SystemClock().now())
+    if now := latest.at(tick, at, entries, survey, config):
         return now
     people = frozenset(people_in(survey, config))
     found = requests_of(
-        entries, agents=survey.agents, people=people, order=survey.order, tick=tick, broken=survey.broken
+        entries,
+        agents=survey.agents,
+        people=people,
+        order=survey.order,
+        tick=tick,
+        broken=survey.broken,
+        at=at,
     )
     now = RequestsNow(found, survey.agents, people, survey.broken)
     return latest.keep(now, entries, survey, config)
@@ -131,6 +143,7 @@ def facts_of(request: RequestView, now: RequestsNow, costs: RequestCosts) -> dic
         "parent": request.parent,
         "children": list(request.children),
         "deadline": request.deadline,
+        "not_after": request.not_after,
         "end": request.end,
         "end_tick": request.end_tick,
         "closed_by": closed.file if closed else None,

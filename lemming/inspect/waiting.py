@@ -136,14 +136,20 @@ def needs_of(request: RequestView) -> str:
 
 def at_deadline(request: RequestView, tick: int) -> str:
     """Return what happens to a request if nobody answers it in time; `tick` is the one that runs next."""
-    if request.deadline is None:
+    if request.deadline is None and not request.not_after:
         return "it waits until it is answered"
-    left = request.deadline - tick
-    when = "with this tick" if left <= 0 else f"in {_ticks(left + 1)}"
+    left = 0 if request.deadline is None else request.deadline - tick
+    in_ticks = "with this tick" if left <= 0 else f"in {_ticks(left + 1)}"
+    times = [*([in_ticks] if request.deadline is not None else []), *_at(request.not_after)]
+    when = " or ".join(times)
     if request.has_default:
         default = _cut(to_line(request.default), DEFAULT_CHARS)
         return f"it expires {when}, and {default} is taken for its answer"
     return f"it expires {when}, without an answer"
+
+
+def _at(moment: str) -> list[str]:
+    return [f"at {moment}"] if moment else []
 
 
 def _ticks(number: int) -> str:

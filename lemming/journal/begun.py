@@ -24,8 +24,9 @@ class _Plain:
 class Asked(_Plain):
     """Something asked of one agent. `request` and `answer` are entries, by `EntryName.identity`.
 
-    `until` is the last tick whose answer counts. `group`: those that are waited for together; `call`: the
-    place, among the results kept, of the tool call that asked, plus 1. `end` is empty while it is open.
+    `until` is the last tick whose answer counts, `not_after` the last moment. `group`: those that are waited
+    for together; `call`: the place, among the results kept, of the tool call that asked, plus 1. `end` is
+    empty while it is open.
     `leave`: the call that waits for it, as it is made if it is given (`lemming.leave`).
     """
 
@@ -37,6 +38,7 @@ class Asked(_Plain):
     end: str = ""
     answer: str = ""
     leave: dict[str, Any] | None = None
+    not_after: str = ""
 
     @property
     def key(self) -> tuple[str, str]:
@@ -100,6 +102,11 @@ class Begun(_Plain):
         ends = [asked.until + 1 for asked in self.open if asked.until is not None]
         return min(ends, default=None)
 
+    @property
+    def has_an_end(self) -> bool:
+        """Whether something that was asked is over when its time is, in ticks or by the clock."""
+        return any(asked.until is not None or asked.not_after for asked in self.open)
+
     def ended(self, found: Mapping[tuple[str, str], tuple[str, str]]) -> Begun:
         """Return it with the ends that were found of what is open: the end and the answer, by request."""
         asked = tuple(
@@ -114,6 +121,12 @@ class Begun(_Plain):
         lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
         further = {key: value for key in ("failures", "spent") if (value := getattr(self, key))}
         return {"request": self.request, **asked, **lists, "turns": self.turns, **further}
+
+
+def said_of_end(asked: Asked) -> str:
+    """Return in words until when something was waited for."""
+    ends = [*([f"tick {asked.until}"] if asked.until is not None else []), *filter(None, [asked.not_after])]
+    return " or ".join(ends)
 
 
 MADE = "(it was made, as it was approved; what it gave is told beside this)"

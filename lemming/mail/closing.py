@@ -8,6 +8,7 @@ from typing import Any
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry
+from lemming.times.spoken import moment_of
 
 
 def count_in(payload: Mapping[str, Any], key: str) -> int | None:
@@ -20,6 +21,23 @@ def last_tick(request: OutboxEntry) -> int | None:
     """Return the last tick whose answer to a request counts; None: any."""
     deadline = count_in(request.payload, "deadline")
     return None if deadline is None else request.tick + deadline
+
+
+def not_after_in(payload: Mapping[str, Any]) -> str:
+    """Return the moment after which no answer counts, as a payload says it; empty where it says none."""
+    return moment_of(payload.get("not_after"))
+
+
+def is_past(until: int | None, not_after: str, tick: int, at: str) -> bool:
+    """Return whether the time for an answer is over in a tick with this reading of the clock."""
+    return (until is not None and tick > until) or bool(not_after and at > not_after)
+
+
+def is_in_time(answer: OutboxEntry, until: int | None, not_after: str, at: str) -> bool:
+    """Return whether an answer was written in time; one that does not say when was written `at`."""
+    if until is not None and answer.tick > until:
+        return False
+    return not not_after or (moment_of(answer.created_at) or at) <= not_after
 
 
 def enough_in(payload: Mapping[str, Any], asked: int) -> int:
@@ -39,10 +57,11 @@ def amount_in(payload: Mapping[str, Any], key: str) -> float | None:
     return float(value) if is_amount and value is not None else None
 
 
-def is_past_deadline(entry: OutboxEntry, tick: int) -> bool:
+def is_past_deadline(entry: OutboxEntry, tick: int, at: str) -> bool:
     """Return whether an entry is a request that no answer of this tick or a later one can close."""
-    until = last_tick(entry) if entry.kind == "request" else None
-    return until is not None and tick > until
+    if entry.kind != "request":
+        return False
+    return is_past(last_tick(entry), not_after_in(entry.payload), tick, at)
 
 
 def is_answered(request: OutboxEntry, holder: str, mail: Mail) -> bool:

@@ -11,7 +11,7 @@ from lemming.agents import Agent
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.begun import Asked, Begun
 from lemming.leave import SHOW, SPEND, decision_in
-from lemming.mail.closing import cancels, refers_to
+from lemming.mail.closing import cancels, is_in_time, is_past, refers_to
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
 
@@ -23,6 +23,7 @@ EntriesOf = Callable[[str, int], Iterable[OutboxEntry]]
 def ends_of_leave(
     begun: Begun,
     tick: int,
+    at: str,
     read: Callable[[str], OutboxEntry | None],
     entries_of: EntriesOf,
     is_heard: Callable[[str], bool],
@@ -38,11 +39,11 @@ def ends_of_leave(
         heard = [it for it in asked if is_heard(it.to)]
         if request is None or not heard:
             ends |= {it.key: ("failed", "") for it in asked}
-        elif first := min(_decisions(request, heard, entries_of), default=None):
+        elif first := min(_decisions(request, heard, at, entries_of), default=None):
             name, to, end = first
             ends |= {it.key: ("cancelled", "") for it in asked}
             ends |= {(identity, to): (end, name.identity)} if to else {}
-        elif asked[0].until is not None and tick > asked[0].until:
+        elif is_past(asked[0].until, asked[0].not_after, tick, at):
             ends |= {it.key: ("expired", "") for it in asked}
     return ends
 
@@ -74,7 +75,9 @@ def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ..
         is_read = resume is not None and resume.may_read(agent.name) and agent.may_read(person)
         return person in mail.persons and is_read
 
-    ends = ends_of_leave(begun, mail.tick, partial(entry_at, mail), entries_of, is_heard)
+    if any(it.not_after for it in begun.open):
+        mail.changing.add(agent.name)
+    ends = ends_of_leave(begun, mail.tick, mail.at, partial(entry_at, mail), entries_of, is_heard)
     told = {request: _said(mail, end) for (request, _), end in ends.items() if end[1]}
     edited = {request: _amounts_in(mail, end[1]) for (request, _), end in ends.items() if end[1]}
     over = {request: "denied" for (request, _), (end, _) in ends.items() if end in ("expired", "cancelled")}
@@ -156,7 +159,7 @@ def given_ahead(entry: OutboxEntry, agent: str) -> dict[str, Any] | None:
 
 
 def _decisions(
-    request: OutboxEntry, asked: Iterable[Asked], entries_of: EntriesOf
+    request: OutboxEntry, asked: Iterable[Asked], at: str, entries_of: EntriesOf
 ) -> Iterator[tuple[EntryName, str, str]]:
     """Yield the decisions of those who were asked: the entry, whose it is, and how it ends the request.
 
@@ -167,7 +170,7 @@ def _decisions(
             yield _name_of(entry), "", "cancelled"
     for it in asked:
         for entry in entries_of(it.to, request.tick):
-            if it.until is not None and entry.tick > it.until:
+            if not is_in_time(entry, it.until, it.not_after, at):
                 continue
             is_answer = entry.kind == "response" and refers_to(entry.payload.get("reply_to"), request)
             if is_answer and decision_in(entry.payload):

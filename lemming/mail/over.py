@@ -21,7 +21,7 @@ def is_over(request: OutboxEntry, holder: str, mail: Mail, entries_of: EntriesOf
 
     `entries_of`: what an author wrote since a tick, as far as the agent whose turn it is may know.
     """
-    if is_past_deadline(request, mail.tick):
+    if is_past_deadline(request, mail.tick, mail.at):
         return True
     if any(answers(entry, request) for entry in entries_of(holder, request.tick)):
         return True

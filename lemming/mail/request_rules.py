@@ -7,7 +7,7 @@ from functools import partial
 from typing import NamedTuple
 
 from lemming.leave import asks_leave, decision_in
-from lemming.mail.closing import enough_in, last_tick
+from lemming.mail.closing import enough_in, is_in_time, last_tick, not_after_in
 from lemming.mail.requests import End, Hop, Requests, RequestView, Share, normal
 from lemming.messages import EntryName, OutboxEntry
 from lemming.resume import Agent
@@ -44,13 +44,14 @@ def requests_of(
     order: Iterable[str],
     tick: int,
     broken: Iterable[str] = (),
+    at: str = "",
 ) -> Requests:
-    """Return the requests that these entries tell of, as they stand before `tick` runs.
+    """Return the requests that these entries tell of, as they stand before `tick` runs, at a moment.
 
     `order` is that of the agents in a tick; `people` are the agents that persons speak for, `broken` those
     whose resume is.
     """
-    facts = _Facts(agents, frozenset(people), frozenset((*agents, *broken)), tick)
+    facts = _Facts(agents, frozenset(people), frozenset((*agents, *broken)), tick, at)
     ranks = {name: place for place, name in enumerate(order)}
     place_of = partial(_place, ranks, facts.people)
     ordered = sorted((it for it in entries.items() if it[0].tick <= tick), key=lambda it: place_of(it[0]))
@@ -68,8 +69,8 @@ def requests_of(
             request.parent = parent.identity
             parent.children.append(identity)
         cut_off = ended_at.get(parent.identity) if parent else None
-        if at := _settle(request, events.get(identity, ()), facts, cut_off):
-            ended_at[identity] = at
+        if place := _settle(request, events.get(identity, ()), facts, cut_off):
+            ended_at[identity] = place
     return Requests(opened, tick)
 
 
@@ -78,6 +79,7 @@ class _Facts(NamedTuple):
     people: frozenset[str]
     known: frozenset[str]
     tick: int
+    at: str
 
     def may_read(self, reader: str, author: str) -> bool:
         agent = self.agents.get(reader)
@@ -111,6 +113,7 @@ def _opened(ordered: Iterable[tuple[EntryName, OutboxEntry]], facts: _Facts) -> 
                 shares=[Share(target, target, entry.tick) for target in targets],
                 wanted=enough_in(entry.payload, len(targets)),
                 deadline=last_tick(entry),
+                not_after=not_after_in(entry.payload),
             )
     return opened
 
@@ -189,9 +192,13 @@ def _settle(
     for event in events:
         if last and event.place > last:
             break
+        if event.does == "answers" and not is_in_time(event.entry, None, request.not_after, facts.at):
+            continue
         if _apply(request, event, facts):
             request.closed_by, request.end_tick = event.entry, event.entry.tick
             return event.place
+    if request.not_after and facts.at > request.not_after and (last is None or last[0] > facts.tick):
+        last = expires = (facts.tick, FIRST_PLACE, 0, "")
     if last is None or last[0] > facts.tick:
         return None
     request.end = "expired" if last == expires else "cancelled"

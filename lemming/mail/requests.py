@@ -37,7 +37,8 @@ class Share:
 class RequestView:
     """A request as the entries tell it. `identity` is `author/TICK_ID`; `parent` and `children` are such.
 
-    `wanted`: so many answers are enough. `deadline` is the last tick in which it may be answered. `end`:
+    `wanted`: so many answers are enough. `deadline` is the last tick in which it may be answered, `not_after`
+    the last moment. `end`:
     None while it is open; then `end_tick` is the tick in which it ended, and `closed_by` the entry that
     ended it: none when it expired, or was cancelled with its parent.
     """
@@ -52,6 +53,7 @@ class RequestView:
     end: End | None = None
     end_tick: int | None = None
     closed_by: OutboxEntry | None = None
+    not_after: str = ""
 
     @property
     def id(self) -> str:
@@ -173,6 +175,11 @@ class Requests:
     def next_deadline(self) -> int | None:
         """The first deadline of an open request; None when there is none."""
         return min((it.deadline for it in self if it.is_open and it.deadline is not None), default=None)
+
+    @property
+    def next_moment(self) -> str:
+        """The first moment after which an open request is over; empty when there is none."""
+        return min((it.not_after for it in self if it.is_open and it.not_after), default="")
 
     @property
     def ids(self) -> list[str]:

@@ -21,6 +21,8 @@ from lemming.mail.closing import (
     answers,
     count_in,
     is_for_any,
+    is_in_time,
+    is_past,
     refers_to,
 )
 from lemming.mail.decisions import Ends, ends_of_leave
@@ -232,9 +234,12 @@ class Tasks:
 
     def _ends_of(self, begun: Begun) -> Ends:
         """Return how what was asked and is open has ended, where it has."""
+        if any(it.not_after for it in begun.open):
+            self._mail.changing.add(self._name)
         ends = {it.key: end for it in begun.open if it.leave is None and (end := self._end_of(it))}
         if any(it.leave is not None for it in begun.open):
-            ends |= ends_of_leave(begun, self._mail.tick, self._read, self._entries_of, self._is_heard)
+            now = self._mail.tick, self._mail.at
+            ends |= ends_of_leave(begun, *now, self._read, self._entries_of, self._is_heard)
         return ends
 
     def _is_heard(self, person: str) -> bool:
@@ -297,12 +302,13 @@ class Tasks:
         if entry is None or not self._may_converse(asked.to):
             return "failed", ""
         for answer in self._answers_of(asked.to, entry):
-            if asked.until is None or answer.tick <= asked.until:
+            if is_in_time(answer, asked.until, asked.not_after, self._mail.at):
                 status = answer.payload.get("status")
                 return status if status in ("failed", "refused") else "answered", answer.identity
         if is_cancelled(entry, asked.to, self._mail, self._entries_of):
             return "cancelled", ""
-        return ("expired", "") if asked.until is not None and self._mail.tick > asked.until else None
+        is_over_now = is_past(asked.until, asked.not_after, self._mail.tick, self._mail.at)
+        return ("expired", "") if is_over_now else None
 
     def _may_converse(self, other: str) -> bool:
         """Return whether the agent and another may read each other, so that one can answer the other."""

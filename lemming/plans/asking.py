@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.clock import parse_timestamp, timestamp
+from lemming.leave import until_in
 from lemming.plans.format import Member, Wait
 from lemming.plans.outcomes import schema_for
 from lemming.plans.references import context_lines, rendered
@@ -14,8 +15,8 @@ from lemming.plans.run import Doing
 Json = dict[str, Any]
 
 
-def request_for(member: Member, doing: Doing, known: Json) -> Json:
-    """Return the payload of the request that a step makes; why the last try gave nothing is part of it."""
+def request_for(member: Member, doing: Doing, known: Json, at: str) -> Json:
+    """Return the payload of the request that a step makes, `at` a moment; why the last try failed too."""
     text = with_context(rendered(member.task, known), [*context_lines(member.context, known)])
     if doing.reasons:
         text = f"{text}\n\nThe last try was not good enough: {doing.reasons}"
@@ -23,7 +24,7 @@ def request_for(member: Member, doing: Doing, known: Json) -> Json:
     if schema := schema_for(member):
         payload["schema"] = schema
     if member.deadline is not None:
-        payload["deadline"] = member.deadline
+        payload |= until_in([member.deadline], at)
     if member.default is not None:
         payload["default"] = member.default
     if member.verify and (judge := member.verify.judge):

@@ -11,12 +11,13 @@ from dataclasses import replace
 
 from lemming import when
 from lemming.answer_schema import flaw_of, misfits
-from lemming.errors import Problem
+from lemming.errors import Problem, UsageError
 from lemming.files.jsontext import locate, nearest
 from lemming.plans.format import AgentPlan, Member, Step, Verify, Wait, kind_of
 from lemming.plans.references import OF_AN_ANSWER, ROOTS
 from lemming.plans.referred import about_references, fields_in
 from lemming.plans.ways import OUT, is_decided, reachable, ways_from, ways_said
+from lemming.times.spoken import DURATIONS, parse_duration
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}\Z")
 _NAME_RULE = "a name has 1 to 63 characters A-Z, a-z, 0-9, _ and -"
@@ -138,12 +139,25 @@ def _about_keys(member: Member, place: str) -> Iterator[Problem]:
         elif member.default is not None and (wrong := misfits(member.output, member.default)):
             message = f"the default is not what output asks for: {'; '.join(wrong)}"
             yield Problem(message, pointer=f"{place}/default", hint="give one that is")
+    if member.deadline is not None and (why := _why_no_deadline(member.deadline)):
+        hint = f"so many ticks, or a time: {DURATIONS}"
+        yield Problem(why, pointer=f"{place}/deadline", hint=hint)
     if member.default is not None and not isinstance(member.default, (str, dict)):
         hint = 'such as "default": {"text": "no"}'
         yield Problem("expected a text or an object", pointer=f"{place}/default", hint=hint)
     if member.default is not None and member.deadline is None:
-        hint = 'add "deadline": 20, the ticks after which the default is taken'
+        hint = 'add "deadline": 20, the ticks after which the default is taken, or "2h"'
         yield Problem("found a default without a deadline", pointer=f"{place}/default", hint=hint)
+
+
+def _why_no_deadline(deadline: int | str) -> str:
+    if isinstance(deadline, int):
+        return "" if deadline >= 1 else "expected 1 or more"
+    try:
+        parse_duration(deadline)
+    except UsageError as error:
+        return error.message
+    return ""
 
 
 def _about_verify(verify: Verify, place: str) -> Iterator[Problem]:

@@ -132,8 +132,9 @@ class Member:
     )
     writes: str = field(default="", metadata=about("The key of the run under which the answer is kept."))
     output: Json | None = field(default=None, metadata=about("JSON Schema that the answer must satisfy."))
-    deadline: int | None = field(
-        default=None, metadata=about("Ticks after which the request expires; null: it does not.", ge=1)
+    deadline: int | str | None = field(
+        default=None,
+        metadata=about('When the request expires: after so many ticks, or "2h"; null: it does not.'),
     )
     default: Any = field(
         default=None, metadata=about("The answer when nobody gave one in time: a text or an object.")

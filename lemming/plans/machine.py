@@ -242,7 +242,7 @@ class _Turn:
         match kind_of(member):
             case "ask" | "plan":
                 doing.phase, doing.tag = "asked", self._tag(member, doing)
-                self._ask(request_for(member, doing, known))
+                self._ask(request_for(member, doing, known, self.values.get("time") or ""))
             case "tool":
                 doing.phase = "called"
                 self._call(doing, member.tool, member.args, known)

@@ -272,7 +272,7 @@ def _waits_outside(org: Organisation, name: str) -> bool:
         begun = read_state(org, name).requests
     except CorruptState:
         return False
-    return any(it.goes_on or it.wakes_at is not None for it in begun)
+    return any(it.goes_on or it.has_an_end for it in begun)
 
 
 def _written_outside(report: TickReport) -> set[str]:

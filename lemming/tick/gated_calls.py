@@ -15,6 +15,7 @@ from lemming.files.effects import FileEffect
 from lemming.gates.checks import asking
 from lemming.gates.gate import Gate, GateVerdict, Rule, rules_of
 from lemming.gates.look import Check, Facts, Found, Looked, look, nobody_judged, rules_at
+from lemming.leave import Expires
 from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ class Passed(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """What gates want: approval of one of these persons (None: of any), within so many ticks (None: ever).
+    """What gates want: approval of one of these persons (None: of any), before one of these is over.
 
     `line` is the first gate that asks, `further` are the others.
     """
@@ -42,7 +43,7 @@ class Asking(NamedTuple):
     line: str
     why: str = ""
     persons: Collection[str] | None = None
-    expires: int | None = None
+    expires: tuple[Expires, ...] = ()
     further: Collection[str] = ()
 
 
@@ -163,10 +164,10 @@ class CallGates:
         return asking(tuple(self.settings.plugins))
 
 
-def heard_by(gates: Sequence[Gate]) -> tuple[frozenset[str] | None, int | None]:
-    """Return the persons whom each of these gates would hear (None: any), and in how many ticks at most."""
+def heard_by(gates: Sequence[Gate]) -> tuple[frozenset[str] | None, tuple[Expires, ...]]:
+    """Return the persons whom each of these gates would hear (None: any), and how long each waits."""
     named = [frozenset(gate.persons) for gate in gates if gate.persons]
-    expires = min((gate.expires for gate in gates if gate.expires is not None), default=None)
+    expires = tuple(gate.expires for gate in gates if gate.expires is not None)
     return (frozenset.intersection(*named) if named else None), expires
 
 

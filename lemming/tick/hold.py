@@ -178,7 +178,7 @@ def _asked(
     """Return the result of a call that waits, with the request to a person."""
     again = f"; {', '.join(changed)} changed since it was approved" if changed else ""
     diff = diff_of(context.base, planned.effects, context.staged) if planned else ""
-    payload = request_for(held, people, asking.expires, diff=diff, further=again)
+    payload = request_for(held, people, asking.expires, context.now, diff=diff, further=again)
     if len(compact(payload)) > MOST_BYTES:
         return _too_long()
     whom = " or ".join(people)

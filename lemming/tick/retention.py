@@ -97,7 +97,7 @@ def _not_gone_out(org: Organisation, survey: Survey, config: Config, tick: int) 
 
 def _is_waited_for(entry: OutboxEntry, unshown: list[_Reader], people: list[_Reader], mail: Mail) -> bool:
     """Return whether an entry is an open request, or an answer that its asker has not seen."""
-    if entry.kind not in ("request", "response") or is_past_deadline(entry, mail.tick):
+    if entry.kind not in ("request", "response") or is_past_deadline(entry, mail.tick, mail.at):
         return False
     if any(reader.name in entry.targets for reader in unshown):
         return True

@@ -11,7 +11,7 @@ from typing import Any
 from lemming.files.documents import value_of
 from lemming.journal.begun import Asked
 from lemming.leave import waiting_call
-from lemming.mail.closing import last_tick
+from lemming.mail.closing import last_tick, not_after_in
 from lemming.messages import ENTRIES_PER_TURN, OutboxEntry, entry_id
 from lemming.turn.draft import Draft
 
@@ -30,7 +30,13 @@ def asked_after(review: Mapping[str, Any], standing: Sequence[OutboxEntry]) -> t
     """Return what an agent asked leave for beside calls, after a turn: what stands, and what is new."""
     before = [value_of(Asked, plain) for plain in review["asked"]]
     new = [
-        Asked(request=entry.identity, to=to, until=last_tick(entry), leave=waiting_call(entry.payload))
+        Asked(
+            request=entry.identity,
+            to=to,
+            until=last_tick(entry),
+            leave=waiting_call(entry.payload),
+            not_after=not_after_in(entry.payload),
+        )
         for entry in standing
         for to in sorted(entry.targets)
     ]

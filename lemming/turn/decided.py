@@ -10,6 +10,7 @@ from typing import Any
 
 from lemming.contract import ToolCall
 from lemming.files.jsontext import parse, to_line
+from lemming.journal.begun import said_of_end
 from lemming.leave import Decision, decision_in, digest_of
 from lemming.mail.tasks import Ended, Task
 from lemming.providers import Message
@@ -107,7 +108,7 @@ def _told(ended: Ended) -> ToolResult:
     asked, decision = ended.asked, _decision(ended)
     if decision is None:
         if asked.end == "expired":
-            return ToolResult(False, f"REFUSED: nobody answered by tick {asked.until}", outcome="refused")
+            return ToolResult(False, f"REFUSED: nobody answered by {said_of_end(asked)}", outcome="refused")
         why = "it was taken back" if asked.end == "cancelled" else "nobody is there to approve it any more"
         return ToolResult(False, f"REFUSED: {why}", outcome="refused")
     if decision.word == "deny":

@@ -25,4 +25,5 @@ def ask_for_more(draft: Draft, verdict: Mapping[str, Any]) -> None:
             return
     agent, tick = draft.inputs.agent.name, draft.inputs.tick
     call = held_call(f"{tick}/{agent}/{SPEND}", SPEND, args, gate=line, why=verdict["why"])
-    draft.more.append(request_for(call, about["people"], about.get("expires")))
+    expires = (about["expires"],) if "expires" in about else ()
+    draft.more.append(request_for(call, about["people"], expires, review["at"]))

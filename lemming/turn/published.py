@@ -35,7 +35,7 @@ def ask_leave(draft: Draft, new: NewEntry, verdict: GateVerdict, gate: Gate, at:
     if asked >= (most := inputs.agent.turn.max_approvals):
         draft.add_result(ENTRIES, told, ToolResult(False, too_many(most), outcome="refused"))
         return
-    payload = request_for(held, people, gate.expires)
+    payload = request_for(held, people, () if gate.expires is None else (gate.expires,), at)
     entry = draft.write(NewEntry("request", payload, []), at, by_engine=True)
     if entry is None:
         return  # why not is told

@@ -122,7 +122,11 @@ class Review:
         )
         mail = self._now.mail
         people = whom_to_ask(mail.persons, mail.resumes, self._agent.name, gate.persons)
-        return request_for(call, people, gate.expires) if people else {}
+        return (
+            request_for(call, people, () if gate.expires is None else (gate.expires,), self._now.at)
+            if people
+            else {}
+        )
 
 
 def review_of(now: Surroundings, agent: Agent, asked: Sequence[Asked]) -> Review | None:

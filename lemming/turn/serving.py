@@ -11,7 +11,7 @@ from lemming.files.documents import value_of
 from lemming.journal.begun import Asked, Begun
 from lemming.kinds import MessageKind
 from lemming.leave import is_apart
-from lemming.mail.closing import amount_in, count_in, enough_in, last_tick
+from lemming.mail.closing import amount_in, count_in, enough_in, last_tick, not_after_in
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
 
@@ -29,7 +29,8 @@ MAY_ANSWER = ("message", "report")
 class Serving:
     """The request that a turn is for. All but `begun` is empty for what the agent asked on its own account.
 
-    `request` is the entry's identity, `until` the last tick whose answer counts. `reply_to`: what the answer
+    `request` is the entry's identity, `until` the last tick whose answer counts, `not_after` the last moment.
+    `reply_to`: what the answer
     is to, where the request was handed on, `hops` times so far. `path`: the agents that wait for it, the
     outermost first. `asked`: the payload, where it may be handed on. `budget`: the credits that may be
     spent on it and on all that is asked for it; `spent`: what was, before a turn that begins `at` a moment.
@@ -47,6 +48,7 @@ class Serving:
     budget: float | None = None
     spent: float = 0.0
     at: str = ""
+    not_after: str = ""
 
     @property
     def is_used_up(self) -> bool:
@@ -72,7 +74,10 @@ class Serving:
         plain: dict[str, Any] = {"request": self.request, "asker": self.asker}
         if self.until is not None:
             plain["until"] = self.until
-        further = {key: getattr(self, key) for key in ("conversation", "reply_to", "hops", "path", "asked")}
+        further = {
+            key: getattr(self, key)
+            for key in ("conversation", "reply_to", "hops", "path", "asked", "not_after")
+        }
         plain |= {key: value for key, value in further.items() if value}
         if self.path:
             plain["path"] = [*self.path]
@@ -106,6 +111,8 @@ class Serving:
             payload["conversation"] = self.conversation
         if self.until is not None:
             payload["deadline"] = self.until - tick
+        if self.not_after:
+            payload["not_after"] = self.not_after
         if self.path:
             payload["path"] = [*self.path]
         asked = {
@@ -126,6 +133,8 @@ class Serving:
                 if self.until is not None:
                     given, left = count_in(payload, "deadline"), max(0, self.until - tick)
                     payload["deadline"] = left if given is None else min(given, left)
+                if self.not_after:
+                    payload["not_after"] = min(not_after_in(payload) or self.not_after, self.not_after)
             case "status":
                 payload = {"reply_to": self.id, **payload}
         return new._replace(payload=self._addressed(payload))
@@ -235,6 +244,7 @@ def serving_of(task: Task, *, at: str, may_hand_on: bool) -> Serving:
         asker=str(payload.get("owed_to")) if is_handed_on else request.agent,
         begun=begun,
         until=last_tick(request),
+        not_after=not_after_in(payload),
         conversation=conversation if isinstance(conversation, str) else "",
         reply_to=str(payload["hands_on"]) if is_handed_on else "",
         hops=count_in(payload, "hops") or 1 if is_handed_on else 0,
@@ -276,6 +286,7 @@ def _asked_in(
                 group=group,
                 call=calls.get(entry.identity, 0),
                 leave=leave.get(entry.identity),
+                not_after=not_after_in(entry.payload),
             )
             for entry, to in whom
         ]

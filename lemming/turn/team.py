@@ -12,6 +12,7 @@ from typing import Any, Literal
 from lemming.answer_payloads import ENVELOPE
 from lemming.errors import ToolError
 from lemming.files.jsontext import to_line
+from lemming.journal.begun import said_of_end
 from lemming.mail.tasks import Ended
 from lemming.resume import Agent
 from lemming.tools import Tool, ToolResult
@@ -109,7 +110,9 @@ def _result_of(ended: Ended) -> ToolResult:
         case "expired" if ended.payload is not None:
             return ToolResult(True, f"{ended.asked.to} did not answer in time; the default: {said}")
         case "expired":
-            return ToolResult(False, f"EXPIRED: {ended.asked.to} did not answer by tick {ended.asked.until}")
+            return ToolResult(
+                False, f"EXPIRED: {ended.asked.to} did not answer by {said_of_end(ended.asked)}"
+            )
     return ToolResult(False, f"{end.upper()}{f': {said}' if said else ''}")
 
 

@@ -1,0 +1,98 @@
+"""What a person is given until a moment: no number of ticks takes it away, only time does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked import ask, person, prompts
+
+from lemming.engine import ticks
+from lemming.files.fitting import Misfit
+from lemming.gates.gate import Gate
+from lemming.journal.file import journal_ticks
+from lemming.journal.ledger import read_state
+from lemming.memory import list_memories
+from lemming.messages import OutboxEntry, read_outbox_entries, send
+from lemming.report import TickReport
+from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.tick.counter import load_tick
+from lemming.timeline.replay.replay import replay
+
+Json = dict[str, Any]
+WRITE = {"outbox_entries": [], "tool_calls": [{"tool": "memory_write", "args": {"key": "x", "value": 1}}]}
+DONE = say("done", kind="response")
+
+
+def org(base: Path, expires: Any, parallel: int = 8) -> Path:
+    gate = {"at": "call", "tool": "memory_write", "then": "ask", "persons": ["human"], "expires": expires}
+    return make_org(
+        base,
+        person(),
+        *(resume(name, schedule={"wake": "addressed"}, gates=[gate]) for name in ("ann", "bob")),
+        resume("busy"),
+        script=[
+            {"contains": "REFUSED", "reply": say("refused", kind="response")},
+            {"contains": "go", "reply": {**WRITE, "memory_updates": [], "notes": ""}},
+            {"reply": DONE},
+        ],
+        models={"human": {"provider": "human"}},
+        org={"max_parallel": parallel},
+    )
+
+
+def run(base: Path, clock: FrozenClock, number: int) -> list[TickReport]:
+    return list(ticks(base, clock=clock, interval_s=0, max_ticks=number))
+
+
+def asked_of_human(base: Path, name: str = "ann") -> OutboxEntry:
+    (found,) = [it for it in read_outbox_entries(base, name) if it.kind == "request"]
+    return found
+
+
+def approve(base: Path, request: OutboxEntry, at: str) -> None:
+    payload = {"reply_to": request.id, "target": request.agent, "decision": "approve"}
+    send(base, "human", tick=load_tick(base), kind="response", payload=payload, tags=[], created_at=at)
+
+
+@pytest.mark.parametrize("parallel", [1, 8])
+def test_it_outlasts_any_number_of_ticks_and_ends_with_its_time(base: Path, parallel: int) -> None:
+    org(base, "2h", parallel)
+    clock = FrozenClock()
+    ask(base, "ann", "go")
+    run(base, clock, 40)
+    assert asked_of_human(base).payload["not_after"] == "2026-01-01T02:00:00.000Z"
+    assert read_state(base, "ann").requests[0].open
+    clock.advance(2 * 3600)
+    run(base, clock, 1)
+    assert read_state(base, "ann").requests[0].open
+    clock.advance(1)
+    run(base, clock, 1)
+    shown = prompts(base, journal_ticks(base)[-1])["ann"]
+    assert "nobody answered by 2026-01-01T02:00:00.000Z" in shown
+    assert list_memories(base, "ann") == []
+    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(base)  # all come out the same
+
+
+@pytest.mark.parametrize(
+    ("written", "counts"),
+    [("2026-01-01T01:59:59.000Z", True), ("2026-01-01T02:00:01.000Z", False), ("", False)],
+)
+def test_a_decision_counts_that_was_written_in_time_though_no_tick_ran_before_it_was_over(
+    base: Path, written: str, counts: bool
+) -> None:
+    org(base, "2h")
+    clock = FrozenClock()
+    ask(base, "ann", "go")
+    run(base, clock, 2)
+    approve(base, asked_of_human(base), written)
+    clock.advance(3 * 3600)
+    run(base, clock, 1)
+    assert list_memories(base, "ann") == (["x"] if counts else [])
+
+
+@pytest.mark.parametrize("expires", ["2 fortnights", "", 0, -3])
+def test_what_is_no_time_is_no_gate(expires: Any) -> None:
+    with pytest.raises(Misfit, match="expires"):
+        Gate(at="call", then="ask", expires=expires)
