@@ -66,6 +66,7 @@ class LemmingError(Exception):
     code = "LMG-100"
     exit_status = 1
     verdicts: Sequence[dict[str, Any]] = ()  # what gates said of the question that it ended
+    at: str = ""  # when it stood in the place of an answer, if that fails a request
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -244,12 +245,15 @@ class StoppedByGate(LemmingError):
 class ProviderError(LemmingError):
     """A model backend did not answer. `is_retryable` says whether asking again may help.
 
+    `is_for_good`: it will say the same to the same question, until a person changes something.
+
     `retry_after_s` is the wait the server asked for; None when it asked for none. `earlier`: why the attempts
     before this one failed.
     """
 
     code = "LMG-500"
     is_retryable = False
+    is_for_good = False
 
     def __init__(
         self, message: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None
@@ -284,12 +288,14 @@ class AuthenticationFailed(ProviderError):
     """No key, a wrong key, or an account that may not do this."""
 
     code = "LMG-504"
+    is_for_good = True
 
 
 class UnknownModel(ProviderError):
     """The model key is not configured, or the backend has no such model."""
 
     code = "LMG-505"
+    is_for_good = True
 
 
 class CircuitOpen(ProviderError):
@@ -305,6 +311,7 @@ class RequestRejected(ProviderError):
     """
 
     code = "LMG-507"
+    is_for_good = True
     refused = ""
 
 
@@ -333,10 +340,21 @@ class LimitReached(OutOfCredits):
     code = "LMG-702"
 
 
+class RequestOverLimit(LimitReached):
+    """What a gate at `spend` lets be spent on the request is spent: no more is asked for it."""
+
+    code = "LMG-704"
+
+
 class Paused(OutOfCredits):
     """A person has paused the agent, or all of them, in the middle of its turn."""
 
     code = "LMG-703"
+
+
+def is_final(error: LemmingError) -> bool:
+    """Return whether a request has failed by an error: the same would come of it in every further turn."""
+    return isinstance(error, RequestOverLimit) or (isinstance(error, ProviderError) and error.is_for_good)
 
 
 def recorded_failure(name: str, message: str) -> LemmingError:

@@ -236,7 +236,8 @@ class _Waiter:
                 for _ in reports:
                     ticks += 1
                     if outcome := self.outcome():
-                        return outcome
+                        failure = following.failure if outcome.end == "failed" else None
+                        return replace(outcome, error=failure.error) if failure else outcome
         except OrgBusy:
             return None
         return self.outcome() or self._nothing_to_do(ticks, following.failure, clock)

@@ -81,12 +81,12 @@ def status_of(outcome: AskOutcome) -> int:
     """Return the exit status for what came of a question. See docs/cli.md."""
     if outcome.has_answer:
         return 0
-    if outcome.end is not None:
+    if outcome.end not in (None, "failed"):
         return NOT_ANSWERED
     if outcome.error in ("OutOfCredits", "LimitReached"):
         return NO_CREDITS
     is_out_of_reach = is_of_a_provider(outcome.error) and outcome.error in NOBODY_USABLE
-    return NO_PROVIDER if is_out_of_reach else NO_ANSWER_YET
+    return NO_PROVIDER if is_out_of_reach else NOT_ANSWERED if outcome.end else NO_ANSWER_YET
 
 
 def show_answer(outcome: AskOutcome) -> None:

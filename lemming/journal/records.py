@@ -211,7 +211,7 @@ class ModelReplied(Record):
 
 
 class ModelFailed(Record):
-    """A model call that gave no answer."""
+    """A model call that gave no answer. `at`: when, where that fails the request which the turn is for."""
 
     agent: AgentName
     call: Count
@@ -222,6 +222,7 @@ class ModelFailed(Record):
     attempts: Count = 1
     earlier: list[FailedAttempt] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
+    at: str = ""
 
 
 class BatchAnnounced(Record):

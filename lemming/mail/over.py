@@ -26,7 +26,7 @@ def is_over(request: OutboxEntry, holder: str, mail: Mail, entries_of: EntriesOf
     if any(answers(entry, request) for entry in entries_of(holder, request.tick)):
         return True
     if is_for_any(request) and any(
-        answers(entry, request)
+        answers(entry, request) and entry.payload.get("status") not in ("failed", "refused")
         for other in request.targets & mail.agents
         for entry in entries_of(other, request.tick)
     ):

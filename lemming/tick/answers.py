@@ -24,6 +24,7 @@ from lemming.errors import (
     LemmingError,
     OutOfCredits,
     ProviderError,
+    is_final,
     name_of,
 )
 from lemming.events import ModelAsked
@@ -355,6 +356,8 @@ class JournaledAnswers:
             raise
 
     def _no_answer(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
+        more = self._said_by_gates(error.verdicts) | self._attempts(call, getattr(error, "earlier", ()))
+        more |= {"at": self._runtime.now()} if self._inputs.task and is_final(error) else {}
         return ModelFailed(
             agent=self._name,
             call=call,
@@ -362,13 +365,11 @@ class JournaledAnswers:
             error=name_of(error),
             message=str(error),
             duration_ms=took_ms,
-            **self._said_by_gates(error.verdicts),
-            **self._attempts(call, getattr(error, "earlier", ())),
+            **more,
         )
 
     def _said_by_gates(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
-        said = [it.as_json() for it in self._verdicts] or [*recorded]
-        return {"verdicts": said} if said else {}
+        return {"verdicts": said} if (said := [it.as_json() for it in self._verdicts] or [*recorded]) else {}
 
     def _attempts(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
         """Return how often a model was asked, and why in vain, if it was; and put it into the log."""
@@ -376,8 +377,8 @@ class JournaledAnswers:
             return {}
         told = [FailedAttempt(code=e.code, error=name_of(e), message=str(e)) for e in earlier]
         facts: dict[str, Any] = {"attempts": len(told) + 1, "earlier": told}
-        log = EngineLog(self._runtime.base)
-        log.warning("model_asked_again", tick=self._inputs.tick, agent=self._name, call=call, **facts)
+        where = {"tick": self._inputs.tick, "agent": self._name, "call": call}
+        EngineLog(self._runtime.base).warning("model_asked_again", **where, **facts)
         return facts
 
     def _settle(self) -> None:

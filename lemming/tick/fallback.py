@@ -26,8 +26,8 @@ def ask_in_turn(
     """Ask the agent's model, then its fallbacks, until one answers; failures are `earlier` of what comes out.
 
     Another `model`, by its key, has no fallbacks. Each is looked up when it is its turn. Raises the last
-    `ProviderError` when nobody answers, and `OutOfCredits` when the agent's own model cannot be paid for; of
-    a fallback that is one more failure.
+    `ProviderError` when nobody answers (of those after which asking again may help, if there is one), and
+    `OutOfCredits` when the agent's own model cannot be paid for; of a fallback that is one more failure.
     """
     failures: list[LemmingError] = []
     for key in (model,) if model else ("", *inputs.agent.model.fallback):
@@ -43,7 +43,8 @@ def ask_in_turn(
             if key in ("", model) and isinstance(error, OutOfCredits):
                 raise
             failures += [*getattr(error, "earlier", ()), error]
-    last = next(failure for failure in reversed(failures) if isinstance(failure, ProviderError))
+    found = [failure for failure in reversed(failures) if isinstance(failure, ProviderError)]
+    last = next((failure for failure in found if not failure.is_for_good), found[0])
     last.earlier = tuple(failure for failure in failures if failure is not last)
     raise last
 

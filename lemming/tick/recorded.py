@@ -24,7 +24,7 @@ def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
     """Return the answer that a record holds; raise the error that stood in its place."""
     if isinstance(record, ModelFailed):
         failure = recorded_failure(record.error, record.message)
-        failure.verdicts = record.verdicts
+        failure.verdicts, failure.at = record.verdicts, record.at
         raise failure
     return Answer._make(_facts_of(record))
 

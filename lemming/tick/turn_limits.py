@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lemming.errors import LemmingError, LimitReached
+from lemming.errors import LemmingError, LimitReached, RequestOverLimit
 from lemming.files.documents import value_of
 from lemming.files.jsontext import to_line
 from lemming.gates.checks import asking
@@ -113,7 +113,9 @@ class TurnSpending:
             about = self._about(rule.gate) if then == "ask" else f"call {call}"
             yield GateVerdict(rule.line, "spend", then, about, rule.gate.because or why)
             if then != "warn":
-                raise LimitReached(f"{WORDS[then]}: {rule.gate.because or why} ({rule.line})")
+                is_final = then == "block" and isinstance(why, OfRequest)
+                kind = RequestOverLimit if is_final else LimitReached
+                raise kind(f"{WORDS[then]}: {rule.gate.because or why} ({rule.line})")
 
     def _finding(self, rule: Rule, asked: _Asked, facts: dict[str, Any]) -> str | None:
         """Return what a gate has against a call; None when it finds nothing."""
@@ -151,7 +153,8 @@ class TurnSpending:
         can_cost = in_words(key, getattr(asked.worst, key))
         window = window_of(gate.window)
         within = f" within {window}" if window else ""
-        return f"{so_far} of {most} per {gate.per}{within} are spent, and the call can cost {can_cost}"
+        said = f"{so_far} of {most} per {gate.per}{within} are spent, and the call can cost {can_cost}"
+        return OfRequest(said) if gate.per == "request" and not window else said
 
     def _about(self, gate: Gate) -> str:
         """Return what leave to spend more is for: what a limit adds up."""
@@ -186,6 +189,10 @@ class TurnSpending:
             if others is not None and (is_over or not beyond(limits, mine.plus(others).plus(worst))):
                 return mine.plus(others)
             self._tick.wait()
+
+
+class OfRequest(str):
+    """Why a call may not be made for its request, now or later."""
 
 
 class _TooMuch(LemmingError):

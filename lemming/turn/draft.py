@@ -10,7 +10,13 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.contract import MAX_TOOL_CALLS, Keep, NewEntry, ToolCall, TurnReply, parse_reply
-from lemming.errors import ContractError, LemmingError, OutOfCredits, ProviderError, StoppedByGate, ToolError
+from lemming.errors import (
+    ContractError,
+    OutOfCredits,
+    ProviderError,
+    StoppedByGate,
+    ToolError,
+)
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import GateVerdict
 from lemming.leave import waiting_call
@@ -29,7 +35,7 @@ from lemming.turn.more import ask_for_more
 from lemming.turn.prompt import native_tools
 from lemming.turn.repeats import Repeats
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
-from lemming.turn.serving import MOST_FAILURES, MOST_TURNS, answering
+from lemming.turn.serving import answering
 from lemming.turn.team import team_tools
 from lemming.turn.tracked import trust_of_turn
 from lemming.turn.values import Answer, Answers, TurnInputs
@@ -78,6 +84,9 @@ class Draft:
         is_held_to = (inputs.agent.output or inputs.wanted) and not self.may_rest
         self.wanted = PayloadCheck(inputs) if is_held_to else None
         self.is_handed_on = False
+        self.last_words: list[
+            OutboxEntry
+        ] = []  # the answer that there is none, of a turn that did not come off
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
         self.untold: set[int] = set()
         self.repeats = Repeats()
@@ -136,41 +145,16 @@ class Draft:
         """Whether the turn may say nothing, and wait for something outside: a plan does."""
         return self.inputs.model.provider == PROVIDER
 
-    def conclude(self, end: End, error: LemmingError | None) -> End:
-        """See to it that a turn for a request answers it, unless there is something to wait for."""
-        task = self.task
-        if task is None or not task.request or (status := self.status_of(end)) == "skipped":
-            return end
-        if status == "failed":
-            self.gave_nothing = isinstance(error, (ContractError, ToolError)) and bool(self.answers)
-            if not (self.gave_nothing and task.begun.failures + 1 >= MOST_FAILURES):
-                return end
-            self.staged, self.memory = {}, {}
-            self.entries = self.given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
-        if self.misfit and not (self.is_handed_on or self.is_answered or task.is_at_work(self.entries)):
-            self.entries = self.given_up(f"the answer is not what was asked for: {self.misfit}")
-        if not (self.is_handed_on or self.may_rest):
-            if not self.is_answered and status == "done" and not task.is_at_work(self.entries):
-                self.entries = task.with_answer(self.entries) or self.given_up("no answer was given")
-            if not self.is_answered and task.begun.turns + 1 >= MOST_TURNS:
-                self.entries = self.given_up(f"no answer was given in {MOST_TURNS} turns")
-        self.entries = task.with_amounts(self.entries, self.cost)
-        if self.is_handed_on:
-            return "handed_on"
-        if self.is_answered:
-            return end if status == "done" else "done"
-        return end if status == "waiting" else "unanswered"
-
     def status_of(self, end: End) -> Status:
         """Return the status of a turn that ends so: without an answer there is nothing to go on with."""
         return "skipped" if end in ("out_of_credits", "paused") and not self.answers else STATUS_OF[end]
 
-    def given_up(self, why: str) -> list[OutboxEntry]:
-        """Return the entries with one that says that the request has failed."""
+    def given_up(self, why: str, at: str = "") -> list[OutboxEntry]:
+        """Return the entries with one that says that the request has failed, `at` a moment if it is known."""
         assert self.task, "only a request is given up"
         new, tick, name = self.task.failed(why), self.inputs.tick, self.inputs.agent.name
         identity = self._next_id()
-        at = self.answers[-1].at if self.answers else self.task.at
+        at = at or (self.answers[-1].at if self.answers else self.task.at)
         self.remarks.append(f"the request has failed: {why}"[:500])
         return [*self.entries, OutboxEntry(identity, tick, name, new.kind, new.payload, new.tags, at)]
 

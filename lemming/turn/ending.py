@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from lemming.errors import LemmingError, name_of
@@ -13,6 +14,7 @@ from lemming.messages import OutboxEntry, entry_effect
 from lemming.report import USUAL_ENDS, End, Judged, Status, TurnReport, VerdictJson
 from lemming.tools import ToolResult
 from lemming.turn.asking import ask_about, asked_after
+from lemming.turn.concluding import conclude
 from lemming.turn.draft import Draft
 from lemming.turn.results import as_shown, newest
 from lemming.turn.serving import OWN_ACCOUNT
@@ -25,22 +27,23 @@ APPLIED = ("done", "waiting")
 
 def add_up(draft: Draft, end: End, error: LemmingError | None = None) -> TurnOutcome:
     """Add everything up. A turn that failed writes nothing but what it spent and what it must be told."""
-    end = draft.conclude(end, error)
+    end = conclude(draft, end, error)
     status = draft.status_of(end)
     is_applied = status in APPLIED
     if draft.tracked:
         draft.staged = draft.tracked.borne(draft.staged)
         draft.entries = [*map(draft.tracked.of_entry, draft.entries)]
+        draft.last_words = [*map(draft.tracked.of_entry, draft.last_words)]
         draft.results = [*map(draft.tracked.kept, draft.results)]
         draft.outside = [*map(draft.tracked.kept, draft.outside)]
     if is_applied and draft.inputs.review:
         draft.standing = ask_about(draft)
-    entries = (*draft.entries, *draft.standing) if is_applied else ()
-    staged = writes_first(draft.staged.values())
-    effects = (*staged, *map(entry_effect, entries)) if is_applied else ()
+    entries = (*draft.entries, *draft.standing) if is_applied else (*draft.last_words,)
+    staged = writes_first(draft.staged.values()) if is_applied else []
+    effects = (*staged, *map(entry_effect, entries))
     used = spending(draft.answers)
     return TurnOutcome(
-        report=_report(draft, status, end, error, entries, effects, used),
+        report=_report(draft, status, end, error, entries, staged, effects, used),
         state=_state_after(draft, status, end, used),
         state_if_unwritten=lambda: _state_after(draft, "failed", "failed", used, is_maybe_written=True),
         entries=entries,
@@ -54,6 +57,7 @@ def _report(
     end: End,
     error: LemmingError | None,
     entries: tuple[OutboxEntry, ...],
+    staged: Sequence[FileEffect],
     effects: tuple[FileEffect, ...],
     used: dict[str, Any],
 ) -> TurnReport:
@@ -70,7 +74,7 @@ def _report(
         memory=[
             place.rsplit("/", 1)[-1].removesuffix(".json")
             for place in draft.memory
-            if effects or place in draft.settled
+            if staged or place in draft.settled
         ],
         files=[{"path": effect.place, "sha256": effect.digest} for effect in effects if not effect.removes],
         removed=[effect.place for effect in effects if effect.removes],
@@ -151,6 +155,8 @@ def _state_after(
             state.requests = draft.task.after_failure(before, draft.cost, counts=counts)
             made = {leave["id"] for leave, is_outside in draft.leave_used if is_outside}
             state.requests = having_made(state.requests, made)
+        if draft.task and draft.last_words:
+            state.requests = tuple(it for it in state.requests if it.key != draft.task.begun.key)
     if draft.judging:
         state.judged = round(state.judged + spending(draft.judging)["credits"], 6)
     state.passed_on = round(state.passed_on + sum(passed_on), 6)

@@ -72,7 +72,9 @@ def test_it_outlasts_any_number_of_ticks_and_ends_with_its_time(base: Path, para
     shown = prompts(base, journal_ticks(base)[-1])["ann"]
     assert "nobody answered by 2026-01-01T02:00:00.000Z" in shown
     assert list_memories(base, "ann") == []
-    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(base)  # all come out the same
+    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(
+        base
+    )  # all come out the same
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,15 @@ def person(name: str = "human", **blocks: Any) -> dict[str, Any]:
 def org_of(base: Path, *resumes: dict[str, Any], script: list[dict[str, Any]] | None = None) -> Path:
     """Make an organisation with a person in it."""
     return make_org(base, person(), *resumes, script=script, models=PEOPLE)
+
+
+def tried_once(base: Path) -> Path:
+    """Have each model of an organisation asked once and no more, lest a test wait for the next try."""
+    models = json.loads((base / "config/models.json").read_text())
+    for entry in models.values():
+        entry |= {} if entry["provider"] in ("human", "plan") else {"attempts": 1}
+    (base / "config/models.json").write_text(json.dumps(models))
+    return base
 
 
 def ask(

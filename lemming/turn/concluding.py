@@ -1,0 +1,49 @@
+"""What a turn for a request comes to: an answer, something to wait for, or a failure. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lemming.errors import ContractError, LemmingError, ToolError, is_final, name_of
+from lemming.report import End
+from lemming.turn.serving import MOST_FAILURES, MOST_TURNS
+
+if TYPE_CHECKING:
+    from lemming.turn.draft import Draft
+
+
+def conclude(draft: Draft, end: End, error: LemmingError | None) -> End:
+    """See to it that a turn for a request answers it, unless there is something to wait for."""
+    task = draft.task
+    if task is None or not task.request:
+        return end
+    status = draft.status_of(end)
+    if error and is_final(error) and not (status == "waiting" or draft.more or draft.may_rest):
+        draft.entries, draft.staged, draft.memory = [], {}, {}
+        said = task.with_amounts(draft.given_up(f"{name_of(error)}: {error}", error.at), draft.cost)
+        if status == "failed":  # and is told of as that, by who operates it
+            draft.last_words = said
+            return end
+        draft.entries = said
+        return "done"
+    if status == "skipped":
+        return end
+    if status == "failed":
+        draft.gave_nothing = isinstance(error, (ContractError, ToolError)) and bool(draft.answers)
+        if not (draft.gave_nothing and task.begun.failures + 1 >= MOST_FAILURES):
+            return end
+        draft.staged, draft.memory = {}, {}
+        draft.entries = draft.given_up(f"{MOST_FAILURES} turns came to nothing: {error}")
+    if draft.misfit and not (draft.is_handed_on or draft.is_answered or task.is_at_work(draft.entries)):
+        draft.entries = draft.given_up(f"the answer is not what was asked for: {draft.misfit}")
+    if not (draft.is_handed_on or draft.may_rest):
+        if not draft.is_answered and status == "done" and not task.is_at_work(draft.entries):
+            draft.entries = task.with_answer(draft.entries) or draft.given_up("no answer was given")
+        if not draft.is_answered and task.begun.turns + 1 >= MOST_TURNS:
+            draft.entries = draft.given_up(f"no answer was given in {MOST_TURNS} turns")
+    draft.entries = task.with_amounts(draft.entries, draft.cost)
+    if draft.is_handed_on:
+        return "handed_on"
+    if draft.is_answered:
+        return end if status == "done" else "done"
+    return end if status == "waiting" else "unanswered"

@@ -1,0 +1,137 @@
+"""What is refused for good fails its request: who asked goes on, and nobody is asked again in every tick."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asked import answers, ask, person, tried_once
+
+from lemming.asking.ask import ask as put
+from lemming.engine import ticks
+from lemming.files import fs
+from lemming.files.jsontext import parse, pretty
+from lemming.inspect.requests import requests_now
+from lemming.journal.file import journal_ticks
+from lemming.journal.ledger import read_state
+from lemming.report import TickReport
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
+from lemming.timeline.replay.replay import replay
+
+Json = dict[str, Any]
+NOTHING: Json = {"outbox_entries": [], "tool_calls": [], "memory_updates": [], "notes": ""}
+FOR_GOOD = ["RequestRejected", "UnknownModel", "AuthenticationFailed"]
+TRANSIENT = ["Unavailable", "RateLimited", "TimedOut"]
+
+
+def org(base: Path, error: str, *steps: Json, parallel: int = 8) -> Path:
+    """Make an organisation in which lead, or the plan `plan`, asks bob, whose provider says no."""
+    quiet = {"schedule": {"wake": "addressed"}}
+    asks = {**NOTHING, "tool_calls": [{"tool": "ask_bob", "args": {"message": "do it"}}]}
+    make_org(
+        base,
+        person(),
+        resume("lead", team={"ask": ["bob"]}, **quiet),
+        resume("bob", **quiet),
+        resume("ann", **quiet),
+        resume("plan", model={"key": "plan"}),
+        script=[
+            {"agent": "bob", "error": error},
+            {"agent": "lead", "contains": "FAILED", "reply": say("bob cannot", kind="response")},
+            {"agent": "lead", "reply": asks},
+            {"reply": say("ann can", kind="response")},
+        ],
+        models={"human": {"provider": "human"}, "plan": {"provider": "plan", "prompt": "values"}},
+        org={"max_parallel": parallel},
+    )
+    fs.publish(base, "agents/plan/plan.json", pretty({"steps": [*steps]}))
+    return tried_once(base)
+
+
+def run(base: Path, number: int = 8) -> list[TickReport]:
+    return list(ticks(base, clock=FrozenClock(), interval_s=0, max_ticks=number))
+
+
+def attempts(base: Path, name: str = "bob") -> int:
+    """Return how often a model was asked for an agent and gave nothing."""
+    lines = (line for tick in journal_ticks(base) for line in journal_lines(base, tick))
+    return sum(line["type"] == "model_failed" and line["agent"] == name for line in lines)
+
+
+@pytest.mark.parametrize("error", FOR_GOOD)
+def test_who_asked_is_told_and_goes_on(base: Path, error: str) -> None:
+    org(base, error)
+    request = ask(base, "lead")
+    reports = run(base)
+    assert attempts(base) == 1
+    assert answers(base, "lead")[request.id]["text"] == "bob cannot"
+    (said,) = answers(base, "bob").values()
+    assert (said["status"], error in said["text"]) == ("failed", True)
+    (turn,) = [it for report in reports for it in report.turns if it.agent == "bob" and it.error]
+    assert (turn.status, turn.error, len(turn.entries)) == ("failed", error, 1)
+    assert read_state(base, "bob").requests == ()
+    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(base)
+
+
+@pytest.mark.parametrize("error", TRANSIENT)
+def test_what_may_help_later_is_tried_again(base: Path, error: str) -> None:
+    org(base, error)
+    ask(base, "lead")
+    run(base)
+    assert attempts(base) > 3
+    assert answers(base, "bob") == {}
+
+
+STEP = {"name": "work", "ask": "bob", "task": "go"}
+OTHER = {"name": "other", "ask": "ann", "task": "then you"}
+
+
+@pytest.mark.parametrize("parallel", [1, 8])
+def test_attempts_and_on_failure_of_a_plan_are_reached(base: Path, parallel: int) -> None:
+    org(base, "RequestRejected", {**STEP, "attempts": 3, "on_failure": "other"}, OTHER, parallel=parallel)
+    request = ask(base, "plan")
+    run(base, 16)
+    assert attempts(base) == 3
+    assert answers(base, "plan")[request.id]["text"] == "ann can"
+
+
+def test_a_plan_without_a_way_out_fails_with_the_reason(base: Path) -> None:
+    org(base, "UnknownModel", STEP)
+    request = ask(base, "plan")
+    run(base)
+    assert "UnknownModel" in answers(base, "plan")[request.id]["text"]
+    assert not requests_now(base).requests.open
+
+
+def test_who_is_asked_directly_says_why(base: Path) -> None:
+    org(base, "AuthenticationFailed")
+    outcome = put(base, "bob", "hello", clock=FrozenClock())
+    assert (outcome.end, outcome.error) == ("failed", "AuthenticationFailed")
+    assert "AuthenticationFailed" in outcome.reason
+
+
+def test_a_fallback_that_may_answer_later_keeps_the_request_open(base: Path) -> None:
+    org(base, "RequestRejected")
+    models = fs.read_bytes(f"{base}/config/models.json", 1 << 20)
+    plain = resume("bob", schedule={"wake": "addressed"}, model={"key": "gpt", "fallback": ["down"]})
+    host = {"host": "http://127.0.0.1:9"}
+    more = {"down": {"provider": "ollama", "model": "none", "options": host, "attempts": 1}}
+    known = parse(models)
+    plain["model"]["key"] = next(iter(key for key in known if key not in ("human", "plan")))
+    fs.publish(base, "config/models.json", pretty({**known, **more}))
+    fs.publish(base, "agents/bob/resume.json", pretty(plain))
+    ask(base, "bob")
+    run(base, 2)
+    assert answers(base, "bob") == {}
+
+
+def test_the_files_are_the_same_however_many_turns_run_at_once(tmp_path: Path) -> None:
+    trees = []
+    for parallel in (1, 8):
+        base = org(tmp_path / str(parallel), "RequestRejected", STEP, parallel=parallel)
+        for name in ("lead", "plan", "bob"):
+            ask(base, name)
+        run(base)
+        trees.append({path: raw for path, raw in tree(base).items() if path != "config/org.json"})
+    assert trees[0] == trees[1]
