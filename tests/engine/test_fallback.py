@@ -91,12 +91,12 @@ def test_a_fallback_that_cannot_be_paid_for_is_passed_over(base: Path) -> None:
     assert [failed["error"] for failed in replied["earlier"]] == ["Unavailable", "OutOfCredits"]
 
 
-def test_when_nobody_answers_the_last_error_stands_and_the_others_are_told(base: Path) -> None:
+def test_when_nobody_answers_what_may_help_later_stands_and_the_others_are_told(base: Path) -> None:
     scripts = {"fast": {"error": "Unavailable"}, "cheap": {"error": "AuthenticationFailed"}}
     turn = turn_of(fallback_org(base, "nowhere", "cheap", scripts=scripts))
-    assert (turn.status, turn.error) == ("failed", "AuthenticationFailed")
+    assert (turn.status, turn.error) == ("failed", "Unavailable")
     failed = record_of(base, "model_failed")
-    assert [earlier["error"] for earlier in failed["earlier"]] == ["Unavailable", "UnknownModel"]
+    assert [it["error"] for it in failed["earlier"]] == ["UnknownModel", "AuthenticationFailed"]
 
 
 @pytest.mark.parametrize("error", [{"error": "Unavailable"}, {"reply": say("well")}])
