@@ -46,7 +46,8 @@ class Eager:
         if not report.is_complete:
             return ()
         runtime = self.runtime
-        failed = {turn.agent for turn in report.turns if turn.status == "failed" and not _is_counted(turn)}
+        is_at_work = any(turn.calls for turn in report.turns)
+        failed = {turn.agent for turn in report.turns if _came_to_nothing(turn, is_at_work=is_at_work)}
         snapshot = take_snapshot(runtime.org, runtime.load_config(), report.tick + 1, at=runtime.now())
         going = who_goes_on(snapshot)
         if names := [name for name in going.now if name not in failed]:
@@ -65,6 +66,12 @@ class Eager:
         )
 
 
-def _is_counted(turn: TurnReport) -> bool:
-    """Return whether a turn that failed is one of few that may: its request has failed after some."""
-    return bool(turn.request) and turn.error == "ContractError"
+def _came_to_nothing(turn: TurnReport, *, is_at_work: bool) -> bool:
+    """Return whether the same would come of a turn again: it failed, or may not ask a model.
+
+    `is_at_work`: others asked one, and what is left when they have may be enough. A reply that is none is one
+    of few that may be: its request has failed after some.
+    """
+    if turn.status == "failed":
+        return not (turn.request and turn.error == "ContractError")
+    return turn.status == "skipped" and bool(turn.error) and not is_at_work

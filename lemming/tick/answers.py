@@ -33,14 +33,14 @@ from lemming.gates.gate import GateVerdict
 from lemming.journal.file import Journal
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
-from lemming.llm.pricing import check_credits, usage_of
+from lemming.llm.pricing import usage_of
 from lemming.logging_config import EngineLog
 from lemming.models import ModelEntry
 from lemming.providers import Finish, Message, Reply, Request
 from lemming.redaction import redact_json, redact_values
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn
-from lemming.tick.questions import look_before, question
+from lemming.tick.questions import look_before, question, require_paid_for
 from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
@@ -334,10 +334,10 @@ class JournaledAnswers:
     ) -> Reply:
         """Ask one model; `key` is that of another than the agent's own, which is asked live."""
         inputs = self._inputs
-        check_credits(entry, inputs.allocation, self._spent)
+        request = question(inputs, entry, call, messages, schema)
+        require_paid_for(inputs, entry, request, self._spent, self._answers.values())
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
-        request = question(inputs, entry, call, messages, schema)
         if inputs.images and entry.images:
             request = self._with_images(request)
         if self._limits or not self._snapshot.pauses.is_clear(self._name):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
-from lemming.errors import Paused
+from lemming.errors import Paused, RequestOverLimit
+from lemming.journal.records import ModelReplied, Record
+from lemming.llm.pricing import check_credits
+from lemming.llm.worst import most_tokens_in, worst_of
 from lemming.models import ModelEntry
 from lemming.providers import Message, Request
 from lemming.tick.snapshot import Snapshot
@@ -16,6 +19,9 @@ if TYPE_CHECKING:
     from lemming.gates.gate import GateVerdict
     from lemming.tick.traced import Tracing
     from lemming.tick.turn_limits import TurnSpending
+
+TOLERANCE = 1e-6
+"""Shares of a budget are rounded to so much."""
 
 
 def question(
@@ -36,6 +42,24 @@ def question(
         tick=inputs.tick,
         step=call,
     )
+
+
+def require_paid_for(
+    inputs: TurnInputs, entry: ModelEntry, request: Request, used: float, answers: Iterable[Record]
+) -> None:
+    """Raise `OutOfCredits` for a question that the agent, or what its turn is for, may not cost.
+
+    `used`: what the agent has spent so far; `answers`: those of the turn. What a request may cost is never
+    exceeded: a question is asked if the most that it can cost is left.
+    """
+    check_credits(entry, inputs.allocation, used)
+    if inputs.task is None or inputs.task.budget is None:
+        return
+    paid = sum(it.credits for it in answers if isinstance(it, ModelReplied))
+    spent, most = inputs.task.spent + paid, float(worst_of(entry, most_tokens_in(request)).credits)
+    if spent + most > inputs.task.budget + TOLERANCE:
+        budget = f"{spent:g} of the request's {inputs.task.budget:g} credits"
+        raise RequestOverLimit(f"{budget} are spent, and a call can cost {most:g}")
 
 
 def look_before(

@@ -14,6 +14,7 @@ from lemming.errors import (
     ContractError,
     OutOfCredits,
     ProviderError,
+    RequestOverLimit,
     StoppedByGate,
     ToolError,
 )
@@ -172,7 +173,7 @@ class Draft:
     def ask(self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`."""
         if self.task and self.task.budget is not None and self.task.spent + self.cost >= self.task.budget:
-            raise OutOfCredits(f"the request's budget of {self.task.budget:g} credits is used up")
+            raise RequestOverLimit(f"the request's budget of {self.task.budget:g} credits is used up")
         try:
             answer = self.source.ask(self.questions, messages, model, schema)
         except (OutOfCredits, ProviderError) as error:

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 from asked import answers, ask, open_of, org_of, said, tick
 from test_taking import ONE, entry, reply
 from test_team import QUIET, calls
 
+from lemming.asking.ask import ask as put
+from lemming.engine import ticks
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.inspect.requests import requests_now
+from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
-from lemming.testing import resume, say
+from lemming.testing import FrozenClock, make_org, resume, say, tree
+from lemming.tick.counter import load_tick
+from lemming.timeline.replay.replay import replay
 
 
 def test_no_call_is_made_once_the_budget_of_a_request_is_spent(tmp_path: Path) -> None:
@@ -55,3 +65,77 @@ def test_turns_that_come_to_nothing_count_against_the_budget(tmp_path: Path) -> 
     request = ask(org, "ada", budget=2)
     assert [sum(turn.calls for turn in tick(org).turns) for _ in range(4)] == [1, 1, 0, 0]
     assert answers(org, "ada")[request.id]["text"] == "its budget of 2 credits is used up"
+
+
+BAND = [f"a{number}" for number in range(10)]
+
+
+def band_org(base: Path, *, gates: list[dict[str, Any]] | None = None, parallel: int = 8) -> Path:
+    """Make an organisation whose `plan` asks ten agents at once, and says so if that fails."""
+    make_org(
+        base,
+        resume("human", model={"key": "human"}),
+        resume("plan", model={"key": "plan"}),
+        *(resume(name, **QUIET) for name in BAND),
+        script=[{"reply": say("here", kind="response")}],
+        models={"human": {"provider": "human"}},
+        org={"max_parallel": parallel, **({"gates": gates} if gates else {})},
+    )
+    members = [{"name": name, "ask": name, "task": "go"} for name in BAND]
+    fs.publish(base, "agents/plan/plan.json", pretty({"steps": [{"name": "all", "parallel": members}]}))
+    return base
+
+
+def spent(base: Path) -> float:
+    return sum(read_state(base, name).credits for name in BAND)
+
+
+@pytest.mark.parametrize("parallel", [1, 8, 64])
+@pytest.mark.parametrize(
+    ("budget", "end"), [(0.0, "failed"), (2.0, "failed"), (10.9, "failed"), (11.0, "answered")]
+)
+def test_a_budget_holds_over_all_that_is_asked_at_once(
+    tmp_path: Path, budget: float, end: str, parallel: int
+) -> None:
+    base = band_org(tmp_path / "org", parallel=parallel)
+    outcome = put(base, "plan", "go", budget=budget, clock=FrozenClock())
+    assert outcome.end == end
+    assert spent(base) <= budget
+    assert not requests_now(base).requests.open
+    assert [it.tick for it in replay(base, journal_ticks(base))] == journal_ticks(base)
+
+
+@pytest.mark.parametrize("limit", [0.5, 2, 10])
+def test_a_member_that_may_not_be_asked_fails_its_step_and_nobody_waits_for_it(
+    tmp_path: Path, limit: float
+) -> None:
+    trees = []
+    for parallel in (1, 8):
+        gate = {"at": "spend", "credits": limit, "per": "request", "then": "block"}
+        base = band_org(tmp_path / str(parallel), gates=[gate], parallel=parallel)
+        ask(base, "plan")
+        list(ticks(base, clock=FrozenClock(), until_quiet=True))
+        assert spent(base) <= limit
+        assert not requests_now(base).requests.open
+        (answer,) = answers(base, "plan").values()
+        assert answer.get("status") == (None if limit == 10 else "failed")
+        trees.append({path: raw for path, raw in tree(base).items() if path != "config/org.json"})
+    assert trees[0] == trees[1]
+
+
+def test_a_limit_that_will_hold_no_longer_is_waited_for_and_no_ticks_run_meanwhile(tmp_path: Path) -> None:
+    gate = {"at": "spend", "calls": 1, "per": "organisation", "window": "24h", "then": "block"}
+    base = band_org(tmp_path / "org", gates=[gate])
+    put(base, "a0", "go", clock=FrozenClock())
+    outcome = put(base, "a1", "go", clock=FrozenClock())
+    assert (outcome.end, load_tick(base) < 6) == (None, True)
+
+
+def test_what_is_left_pays_for_no_call(tmp_path: Path) -> None:
+    working = reply(entry("status", "working on it"))
+    org = org_of(tmp_path, resume("ada", **QUIET, **ONE), script=[{"reply": working}])
+    request = ask(org, "ada", budget=2.5)
+    assert [sum(turn.calls for turn in tick(org).turns) for _ in range(4)] == [1, 1, 0, 0]
+    answer = answers(org, "ada")[request.id]
+    assert (answer["status"], answer["spent"]) == ("failed", 2)
+    assert "2 of the request's 2.5 credits are spent, and a call can cost 1" in answer["text"]

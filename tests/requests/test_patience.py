@@ -47,7 +47,7 @@ def planned(base: Path, wait: Json, **blocks: Any) -> Path:
         resume("plan", model={"key": "plan"}, permissions=may),
         *(resume(name, schedule=ADDRESSED) for name in ("bob", "helper")),
         script=[{"reply": say("here it is", kind="response")}],
-        models={"human": {"provider": "human"}, "plan": {"provider": "plan", "prompt": "values"}},
+        models={"human": {"provider": "human"}},
         **blocks,
     )
     steps = [{"name": "later", "wait": wait}, {"name": "work", "ask": "bob", "task": "go"}]

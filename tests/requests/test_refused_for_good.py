@@ -42,7 +42,7 @@ def org(base: Path, error: str, *steps: Json, parallel: int = 8) -> Path:
             {"agent": "lead", "reply": asks},
             {"reply": say("ann can", kind="response")},
         ],
-        models={"human": {"provider": "human"}, "plan": {"provider": "plan", "prompt": "values"}},
+        models={"human": {"provider": "human"}},
         org={"max_parallel": parallel},
     )
     fs.publish(base, "agents/plan/plan.json", pretty({"steps": [*steps]}))
