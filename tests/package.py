@@ -3,14 +3,34 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[1] / "lemming"
 
 FILES = {str(path.relative_to(PACKAGE)): path for path in sorted(PACKAGE.rglob("*.py"))}
-TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items() if "templates" not in path.parts}
+
+
+class Trees(Mapping[str, ast.Module]):
+    """The tree of each module, parsed when it is asked for: every worker collects what only one may run."""
+
+    def __getitem__(self, name: str) -> ast.Module:
+        return parsed(FILES[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, path in FILES.items() if "templates" not in path.parts)
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text())
+
+
+TREES = Trees()
 
 
 def module_of(name: str) -> str:
