@@ -16,7 +16,7 @@ from lemming.config import Config
 from lemming.inspect.health import Trouble
 from lemming.inspect.standing import Line, Standing, standing_of
 from lemming.inspect.waiting import said_of_waiting
-from lemming.journal.file import journal_bytes, newest_journals
+from lemming.journal.file import begun_journals, journal_bytes
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import TickCommitted
 from lemming.organisation import OrgPath
@@ -73,7 +73,7 @@ def _count_findings(base: OrgPath, found: Standing) -> int | None:
     """Return how much `lemming findings` would tell; None where to look would take longer than all else."""
     if found.last is None:
         return 0
-    window = newest_journals(base, found.config.org.findings.window)
+    window = begun_journals(base, found.config.org.findings.window)
     if sum(journal_bytes(base, tick) for tick in window) > CHEAP_BYTES:
         return None
     from lemming.findings.find import findings_of

@@ -12,10 +12,10 @@ from itertools import chain
 from lemming import paths
 from lemming.agents import Agent, Survey, agent_folders, survey_agents
 from lemming.config import Config, load_config
-from lemming.errors import ConfigError, CorruptState
+from lemming.errors import ConfigError, CorruptState, UsageError
 from lemming.files import fs
 from lemming.inspect.requests import requests_now
-from lemming.journal.file import journal_ticks, newest_journals, prompts_in
+from lemming.journal.file import begun, begun_journals, journal_ticks, prompts_in
 from lemming.journal.prompts import PromptReader
 from lemming.journal.records import ToolFinished, ToolStarted
 from lemming.mail.request_entries import entry_about_requests
@@ -136,10 +136,12 @@ def look_at(
     config, survey, tick = load_config(org), survey_agents(org), load_tick(org)
     is_window = first is None and last is None
     if is_window:
-        wanted = newest_journals(org.base, config.org.findings.window)
+        wanted = begun_journals(org.base, config.org.findings.window)
     else:
         wanted = [
-            it for it in journal_ticks(org.base) if (first or 0) <= it <= (tick if last is None else last)
+            it
+            for it in begun(org.base, journal_ticks(org.base))
+            if (first or 0) <= it <= (tick if last is None else last)
         ]
     look = Look(org=org, survey=survey, config=config, tick=tick, ticks=[], turns=[])
     prompts, found = prompts_in(org.base), list[tuple[RecordedTick, list[TurnRecord]]]()
@@ -147,7 +149,7 @@ def look_at(
     for number in reversed(wanted):
         try:
             found.append(_read(org, number, prompts))
-        except CorruptState:
+        except (CorruptState, UsageError):  # damaged, or emptied
             look.damaged.append(number)
             continue
         room -= len(found[-1][1])

@@ -19,7 +19,7 @@ from lemming.errors import ContractError
 from lemming.files import fs
 from lemming.files.descriptors import walk
 from lemming.files.jsontext import JsonProblem, compact, parse, pretty
-from lemming.journal.file import newest_journals, read_journal
+from lemming.journal.file import begun_journals, read_journal
 from lemming.journal.records import ModelReplied
 from lemming.kinds import MessageKind
 from lemming.models import ModelEntry
@@ -63,7 +63,7 @@ def copy_org(base: Path, copy: Path, *, kills: int) -> Path:
 def recorded_answers(base: Path) -> Answers:
     """Return what the models of the last ticks said, turn by turn."""
     turns: dict[tuple[str, int], dict[int, str]] = {}
-    for tick in newest_journals(base, TICKS_REMEMBERED):
+    for tick in begun_journals(base, TICKS_REMEMBERED):
         for record in read_journal(base, tick):
             if isinstance(record, ModelReplied):
                 turns.setdefault((record.agent, tick), {})[record.call] = _text_of(record)

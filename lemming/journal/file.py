@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Literal, TypeVar
 
 from lemming import paths
-from lemming.errors import DiskError
+from lemming.errors import CorruptState, DiskError
 from lemming.events import Observer, ignore
 from lemming.files import fs
 from lemming.files.descriptors import LONGEST_LINE_BYTES, open_regular
@@ -179,6 +179,23 @@ def newest_journals(base: OrgPath, count: int, *, before: int | None = None) -> 
         return sorted(tick for tick in found if before is None or tick < before)[-count:]
     except OSError as error:
         raise unreadable(paths.JOURNALS, error) from error
+
+
+def begun_journals(base: OrgPath, count: int, *, before: int | None = None) -> list[int]:
+    """Return the newest ticks that have begun (before a tick), so many at most, ascending: what to look at.
+
+    The engine makes a journal before it writes the first line: a kill, or a full disk, then leaves one that
+    is empty or torn in that line, which tells of nothing.
+    """
+    return begun(base, newest_journals(base, count + 1, before=before))[-count:]
+
+
+def begun(base: OrgPath, ticks: list[int]) -> list[int]:
+    """Return ticks that have a journal, ascending, without a last one that has not begun."""
+    try:
+        return ticks[:-1] if ticks and read_plan(base, ticks[-1]) is None else ticks
+    except CorruptState:  # it is for whoever reads it to say so
+        return ticks
 
 
 def read_records(

@@ -14,7 +14,7 @@ from typing import get_args
 from lemming import __version__
 from lemming.inspect.health import seconds_since_tick
 from lemming.inspect.standing import Line, Standing, standing_of
-from lemming.journal.file import is_committed, newest_journals, read_journal
+from lemming.journal.file import begun_journals, is_committed, read_journal
 from lemming.journal.ledger import AgentState
 from lemming.journal.records import ModelReplied, ToolFinished
 from lemming.organisation import Organisation
@@ -159,7 +159,7 @@ class _Recent:
         yield _summary("lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls)
 
     def _newest(self) -> Iterator[_Durations]:
-        ticks = newest_journals(self._org, RECENT_TICKS)
+        ticks = begun_journals(self._org, RECENT_TICKS)
         self._read = {tick: read for tick, read in self._read.items() if tick in ticks}
         answers = 0
         for tick in reversed(ticks):

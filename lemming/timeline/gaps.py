@@ -9,7 +9,7 @@ from typing import Literal
 
 from lemming.config import load_config
 from lemming.errors import UsageError
-from lemming.journal.file import journal_ticks, read_journal
+from lemming.journal.file import begun, journal_ticks, read_journal
 from lemming.journal.found import plan_in
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick, newest_in_ledgers
@@ -46,8 +46,8 @@ def state_of(base: OrgPath, tick: int) -> Literal["quiet", "gone", "not run"]:
 
 
 def no_journal(base: OrgPath, tick: int) -> UsageError:
-    """Return the error for a person who asks for a tick that has no journal."""
-    ticks = journal_ticks(base)
+    """Return the error for a person who asks for a tick that has no journal, or one that has not begun."""
+    ticks = begun(base, journal_ticks(base))
     if not ticks:
         return UsageError("no tick has been run here", hint="`lemming run-once` runs one")
     nearest = sorted(ticks, key=lambda each: abs(each - tick))[:2]

@@ -11,7 +11,7 @@ from lemming.agents import Agent, Survey, survey_agents
 from lemming.config import Config, load_config
 from lemming.errors import UsageError
 from lemming.files.jsontext import nearest
-from lemming.journal.file import newest_journals
+from lemming.journal.file import begun_journals
 from lemming.mail.index import EntryIndex
 from lemming.mail.request_rules import targets_in
 from lemming.messages import EntryName, OutboxEntry
@@ -67,7 +67,7 @@ def map(org: OrgPath, *, agent: str = "", ticks: int = TICKS, most: int = MOST_S
     spots, form = laid_out(shown, weights)
     return {
         "agent": agent,
-        "ticks": newest_journals(org, min(max(ticks, 1), MOST_TICKS)),
+        "ticks": begun_journals(org, min(max(ticks, 1), MOST_TICKS)),
         "form": form,
         "nodes": [{**shown[name], "x": spots[name][0], "y": spots[name][1]} for name in shown],
         "arrows": [arrow.as_json() for arrow in inside],
@@ -84,7 +84,7 @@ def graph_of(org: OrgPath, *, ticks: int = TICKS) -> tuple[dict[str, dict[str, A
     """
     org = Organisation.at(org)
     survey, config = survey_agents(org), load_config(org)
-    traffic = _Traffic(org, survey, config, newest_journals(org, min(max(ticks, 1), MOST_TICKS)))
+    traffic = _Traffic(org, survey, config, begun_journals(org, min(max(ticks, 1), MOST_TICKS)))
     arrows = [*_reads(survey, traffic.shown), *_asks(survey, traffic)]
     arrows.sort(key=lambda arrow: (-arrow.traffic, arrow.begin, arrow.end, arrow.kind))
     return {

@@ -14,7 +14,7 @@ from lemming.config import ORG_FILE, Config, credits_of, load_config
 from lemming.errors import CorruptState, UsageError
 from lemming.gates.gate import rules_of
 from lemming.gates.limit import limits_of, window_of
-from lemming.journal.file import newest_journals
+from lemming.journal.file import begun_journals
 from lemming.journal.ledger import AgentState, read_state
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.plan import takes_turns
@@ -65,7 +65,7 @@ def money(org: OrgPath, *, by: str = "tick", ticks: int = TICKS) -> dict[str, An
         raise UsageError(f'by "{by[:80]}" is neither tick nor day', hint="by=tick")
     org = Organisation.at(org)
     config, survey = load_config(org), survey_agents(org)
-    numbers = newest_journals(org, min(max(ticks, 1), MOST_TICKS) + 1)
+    numbers = begun_journals(org, min(max(ticks, 1), MOST_TICKS) + 1)
     older, numbers = len(numbers) > ticks, numbers[-ticks:]
     day_in = zone(config.org.timezone) if config.org.timezone else UTC
     columns = _columns(glances_at(org, numbers), day_in if by == "day" else None)

@@ -10,7 +10,7 @@ from lemming import paths
 from lemming.errors import UsageError
 from lemming.history.git import FOLDER
 from lemming.history.read import Changes, FileChange, History
-from lemming.journal.file import newest_journals
+from lemming.journal.file import begun_journals
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.record import RecordedTick
@@ -34,7 +34,7 @@ def past(org: OrgPath, *, old: int | None = None, new: int | None = None, agent:
     org = Organisation.at(org)
     next_tick = load_tick(org)
     if old is None:
-        new = (newest_journals(org, 1) or [0])[0] if new is None else new
+        new = (begun_journals(org, 1) or [0])[0] if new is None else new
         changes, remark = _of_tick(org, new, agent)
     else:
         changes, remark = _between(org, old, new, agent)
@@ -77,7 +77,7 @@ def _by_turns(org: Organisation, record: RecordedTick) -> Iterator[tuple[FileCha
 
 
 def _between(org: Organisation, old: int, new: int | None, agent: str) -> tuple[Changes, str]:
-    if not _has_history(org) and len(newest_journals(org, JOURNALS_COMPARED + 1)) > JOURNALS_COMPARED:
+    if not _has_history(org) and len(begun_journals(org, JOURNALS_COMPARED + 1)) > JOURNALS_COMPARED:
         message = f"to compare two ticks, more than {JOURNALS_COMPARED} journals would have to be read"
         raise UsageError(message, hint="`lemming history on` makes a history of them, once")
     states = past_states(org.base)

@@ -8,7 +8,7 @@ from typing import Any
 from lemming.clock import parse_timestamp
 from lemming.errors import UsageError
 from lemming.inspect.under_way import running_engine
-from lemming.journal.file import newest_journals
+from lemming.journal.file import begun_journals
 from lemming.journal.records import ModelReplied, ToolFinished, TurnStarted
 from lemming.organisation import Organisation, OrgPath
 from lemming.report import USUAL_ENDS
@@ -60,7 +60,7 @@ def whole_turn(turn: TurnRecord, record: RecordedTick) -> dict[str, Any]:
 def recorded(org: OrgPath, number: int | None) -> RecordedTick:
     """Return a tick (default: the newest that has a journal), one in which nobody took a turn included."""
     if number is None:
-        newest = newest_journals(org, 1)
+        newest = begun_journals(org, 1)
         if not newest:
             raise UsageError("no tick has been run here", hint="`lemming run-once` runs one")
         number = newest[-1]

@@ -6,7 +6,7 @@ from typing import Any
 
 from lemming.errors import CorruptState, UsageError
 from lemming.inspect.under_way import running_engine
-from lemming.journal.file import newest_journals
+from lemming.journal.file import begun_journals
 from lemming.organisation import Organisation, OrgPath
 from lemming.tick.counter import load_tick
 from lemming.timeline.record import read_tick
@@ -24,7 +24,7 @@ def ticks(org: OrgPath, *, before: int | None = None, count: int = SHOWN) -> dic
     `quiet_before` counts the ticks before it in which nobody took a turn, or of which the journal is gone.
     """
     org, count = Organisation.at(org), min(max(count, 1), MOST_SHOWN)
-    numbers = newest_journals(org, count + 1, before=before)
+    numbers = begun_journals(org, count + 1, before=before)
     older, numbers = len(numbers) > count, numbers[-count:]
     is_running = running_engine(org) is not None
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lemming.errors import UsageError
-from lemming.journal.file import newest_journals, raw_journal
+from lemming.journal.file import begun_journals, raw_journal
 from lemming.organisation import Organisation, OrgPath
 from lemming.timeline.why.explain import explain, keep_only, sources
 from lemming.timeline.why.things import Thing
@@ -63,7 +63,7 @@ class _Latest:
 
     def _end(self) -> tuple[int, int]:
         """Return the newest tick that has a journal, and how long that is."""
-        newest = newest_journals(self._org, 1)
+        newest = begun_journals(self._org, 1)
         return (newest[-1], len(raw_journal(self._org, newest[-1]))) if newest else (-1, 0)
 
 
