@@ -10,17 +10,22 @@ from parts import by_hand, call, remembers
 from lemming.messages import entry_id
 from lemming.testing import make_org, resume, say
 
+APPENDS = {"hal": ["file_append"]}
 LIMIT = {"at": "spend", "then": "ask", "credits": 1, "per": "agent"}
 
 
 def leave(base: Path, org: dict[str, Any]) -> None:
-    """Files that need leave, of which one changes meanwhile; two strangers, one let in; a limit, raised."""
+    """Files that need leave, of which one changes meanwhile; two strangers, one let in; a limit, raised.
+
+    One may append without being asked about, asks for one thing more than it may, and is blocked once.
+    """
     writes = [call("file_write", path=f"shared/{name}.txt", content=f"{name}\n") for name in "abc"]
     files = {"allow_read": ["./shared"], "allow_write": ["./shared"]}
     may = {"read_outboxes": ["human"], "tools": ["file_write"], "file_access": files}
     gates = [
         {"at": "call", "then": "ask", "tool": "file_write", "when": _of("bob"), "expires": 1},
-        {"at": "call", "then": "ask", "tool": "file_*", "when": {"not": _of("cyd")}},
+        {"at": "call", "then": "ask", "tool": "file_*", "when": {"not": _of("cyd")}, "approved": APPENDS},
+        {"at": "call", "then": "block", "tool": "file_*", "deny": ["BLOCKED"]},
         {"at": "in", "then": "ask", "when": {"field": "from", "op": "is", "value": "web"}},
     ]
     make_org(
@@ -31,6 +36,7 @@ def leave(base: Path, org: dict[str, Any]) -> None:
         resume("dan", permissions=may, schedule={"wake": "changed"}),
         resume("eve", permissions={"read_outboxes": ["web", "human"]}, schedule={"wake": "addressed"}),
         resume("gil", permissions={"read_outboxes": ["human"]}, gates=[LIMIT]),
+        resume("hal", permissions={**may, "tools": ["file_*"]}, turn={"max_approvals": 1}),
         resume("human", model={"key": "human"}, permissions={"read_outboxes": ["*"]}),
         resume("web", model={"key": "human"}, permissions={"read_outboxes": []}),
         org={**org, "gates": gates},
@@ -41,6 +47,7 @@ def leave(base: Path, org: dict[str, Any]) -> None:
             {"agent": "bob", "reply": {**say(""), "outbox_entries": [], "tool_calls": writes[:1]}},
             {"agent": "cyd", "tick": 2, "reply": say("mine", tool_calls=writes[:1])},
             {"agent": "cyd", "reply": say("at rest")},
+            {"agent": "hal", "tick": 1, "reply": say("writing", tool_calls=_of_hal())},
             {"agent": "dan", "tick": 1, "reply": say("writing", tool_calls=[_notes(), _notes()])},
             {"reply": remembers("seen")},
         ],
@@ -51,7 +58,10 @@ def leave(base: Path, org: dict[str, Any]) -> None:
     by_hand(base, "human", 2, "a", kind="response", reply_to=asked[0], decision="approve")
     by_hand(base, "human", 2, "b", kind="response", reply_to=asked[1], decision="deny", reason="no")
     edited = {"path": "shared/c.txt", "content": "edited\n"}
-    by_hand(base, "human", 3, "c", kind="response", reply_to=asked[2], decision="approve", args=edited)
+    by_hand(
+        base, "human", 3, "c", kind="response", reply_to=asked[2], decision="approve", args=edited, binds={}
+    )
+    by_hand(base, "human", 2, "h", kind="response", reply_to=entry_id(1, "hal", 1), decision="approve")
     for number, ident in enumerate(("kind", "rude")):
         by_hand(base, "web", 1, ident, kind="message", text=ident, target="eve")
         decision = "deny" if number else "approve"
@@ -68,3 +78,12 @@ def _of(agent: str) -> dict[str, Any]:
 
 def _notes() -> dict[str, Any]:
     return call("file_write", path="shared/dan.txt", content="dan\n")
+
+
+def _of_hal() -> list[dict[str, Any]]:
+    return [
+        call("file_append", path="shared/hal.txt", content="hal\n"),
+        call("file_append", path="shared/hal.txt", content="BLOCKED\n"),
+        call("file_write", path="shared/h.txt", content="h\n"),
+        call("file_write", path="shared/i.txt", content="i\n"),
+    ]
