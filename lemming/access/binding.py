@@ -25,6 +25,7 @@ FILE_ARGUMENTS = frozenset({"path", "file", "source", "destination"})
 SHOWN_FILES = 100
 LARGEST_BYTES = 1 << 30
 LONGEST_PATH = 4096
+_BY_ITSELF = ("/proc/", "/sys/")
 _LOOK = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 
 
@@ -119,6 +120,9 @@ class _Look:
             mode = os.stat(real).st_mode
         except FileNotFoundError:  # a link to nowhere, until somebody fills it
             self.files[key] = NOT_THERE
+            return
+        if real.startswith(_BY_ITSELF):
+            self.unbound.append(f"{real}, which changes by itself")
             return
         if stat.S_ISDIR(mode) and is_named:
             self.unbound.append(f"what is in the folder {key or '.'}")

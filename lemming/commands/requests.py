@@ -107,6 +107,8 @@ def _show_list(now: RequestsNow, levels: list[tuple[int, RequestView]], costs: R
         whom = " ".join(request.holders) or " ".join(request.targets)
         who = f"{'  ' * depth}{request.asker} > {whom}"
         cost = _in_words(costs.of(request))
+        if request.children and (in_all := _in_words(costs.of_tree(request, now.requests))):
+            cost = f"{cost or 'nothing'}; in all {in_all}"
         rows.append(
             [request.id, _state(request, now), str(since), who, cost, one_line(request.text, TEXT_CHARS)]
         )

@@ -96,6 +96,7 @@ TRICKS: dict[str, tuple[str, str]] = {
     "quotes in quotes": ("sh -c \"sh 'my run.sh'\"", f"{HOME}/my run.sh "),
     "glued": ("r'un'.sh; bash --rcfile=run.sh", f"{HOME}/run.sh "),
     "encoded": ("echo RVZJTA== | base64 -d | sh", "sh: what it runs, or is told to run"),
+    "what changes by itself": ("cat /proc/uptime", "/proc/uptime, which changes by itself"),
     "make": ("make", "make: what it runs, or is told to run"),
     "the 101st file": (f"cat {MANY}", "(5 more files, together)"),
     "a file at the end": (f"echo {'x ' * 12000} run.sh", f"{HOME}/run.sh "),
