@@ -8,6 +8,7 @@ import signal
 import threading
 from collections import Counter
 from pathlib import Path
+from threading import get_ident
 
 import pytest
 
@@ -105,16 +106,19 @@ class Register:
         self.running -= 1
 
 
-def test_an_interrupt_signs_everybody_off() -> None:
+@pytest.mark.parametrize("heard_by", ["the thread that waits", "another"])
+def test_an_interrupt_signs_everybody_off(heard_by: str) -> None:
+    """What another thread hears ends no wait, like a signal that comes just before the wait."""
     stop, register, turn_lock = threading.Event(), Register(), TurnLock()
+    stopped: list[bool] = []
 
     def work(name: str) -> None:
         if name == "third":
             main = threading.main_thread().ident
             assert main is not None
-            signal.pthread_kill(main, signal.SIGINT)
+            signal.pthread_kill(main if heard_by == "the thread that waits" else get_ident(), signal.SIGINT)
         with turn_lock.waiting:
-            assert stop.wait(10)
+            stopped.append(stop.wait(60))
 
     names = ["first", "second", "third", "fourth"]
     waits = dict.fromkeys(names, Waits())
@@ -124,7 +128,7 @@ def test_an_interrupt_signs_everybody_off() -> None:
             run_all(names, waits, work, at_once=3, turn_lock=turn_lock, stop=stop, register=register)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert register.running == 0
+    assert (register.running, stopped) == (0, [True] * 3)
 
 
 def test_a_system_without_more_threads_ends_the_turns_that_were_begun(
@@ -136,7 +140,7 @@ def test_a_system_without_more_threads_ends_the_turns_that_were_begun(
     def work(name: str) -> None:
         monkeypatch.setattr(threading.Thread, "start", refuse)
         with turn_lock.waiting:
-            assert stop.wait(10)
+            assert stop.wait(60)
         ended.append(name)
 
     def refuse(_: threading.Thread) -> None:

@@ -196,8 +196,11 @@ def test_an_answer_that_does_not_end_ends_with_its_time(path: str, pages: Pages,
 
 @pytest.mark.parametrize("path", ["/silent", "/gone"])
 def test_of_a_post_without_an_answer_nobody_knows(path: str, pages: Pages, tmp_path: Path) -> None:
-    desk = desk_with(tmp_path, [f"127.0.0.1:{pages.port}"], timeout_s=0.5)
-    result = desk.call("http_post", url=pages.url(path), json={})
+    for timeout_s in (0.3, 3, 15):  # on a busy machine the first may be over before anything is sent
+        desk = desk_with(tmp_path, [f"127.0.0.1:{pages.port}"], timeout_s=timeout_s)
+        result = desk.call("http_post", url=pages.url(path), json={})
+        if result.outcome != "failed" or pages.asked:
+            break
     assert result.outcome == "interrupted"
     assert "may or may not have happened" in result.output
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from heapq import heappop, heappush
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Protocol
 
 from lemming.tick.dependencies import Waits
@@ -15,6 +15,8 @@ from lemming.tick.executors.pool import pool
 from lemming.tick.executors.turn_lock import TurnLock
 
 Work = Callable[[str], None]
+HEARD_WITHIN_S = 0.5
+"""So late may Ctrl-C be heard that came while the system was about to put the main thread to sleep."""
 
 
 class Register(Protocol):
@@ -100,7 +102,7 @@ class _Run:
         except BaseException as interrupt:  # what runs writes files, so it must be over first
             self._fail(interrupt)
             while self._running:
-                self._none_runs.get()
+                self._wait_for_the_last()
             raise
         if self._error:
             raise self._error
@@ -113,7 +115,13 @@ class _Run:
             self._hand_out()
             is_any_under_way = self._running > 0
         if is_any_under_way:
-            self._none_runs.get()
+            self._wait_for_the_last()
+
+    def _wait_for_the_last(self) -> None:
+        """Wait until none runs. A signal that comes just before a wait does not end it: so none is long."""
+        while True:
+            with contextlib.suppress(Empty):
+                return self._none_runs.get(timeout=HEARD_WITHIN_S)
 
     def _hand_out(self) -> None:
         while self._running < self._at_once and (name := self._next()):
