@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,7 +24,7 @@ from lemming.patterns import is_named
 from lemming.report import Reason, TurnReport
 from lemming.tick.idle import IdleAgents, waits_for_leave
 from lemming.tick.pausing import Pauses
-from lemming.tick.plan import Plan, callers_in, make_plan, people_in
+from lemming.tick.plan import Plan, callers_in, channels_in, make_plan, people_in
 from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
 from lemming.tools import has_own_tools, refresh_tools, toolset_of
 from lemming.toolset import Toolset
@@ -98,13 +98,14 @@ class Snapshot:
     @cached_property
     def mail(self) -> Mail:
         """Who can see what; an outbox is looked at when it is first asked for."""
+        persons = people_in(self.survey, self.config)
         return Mail(
             self.org,
             tick=self.tick,
-            order=self.survey.order,
+            order=in_order_of_entries(self.survey, self.config, persons),
             firing=self.plan.order,
             visibility=self.config.org.visibility,
-            persons=people_in(self.survey, self.config),
+            persons=persons,
             broken=self.survey.broken,
             at=kept_reading(self.plan.at, self.plan.since),
             callers=callers_in(self.survey, self.config),
@@ -176,6 +177,18 @@ class Snapshot:
         except LemmingError:  # a turn that fails, and is recorded as one
             return None
         return turn
+
+
+def in_order_of_entries(survey: Survey, config: Config, persons: Sequence[str]) -> Sequence[str]:
+    """Return the agents in the order of a tick's entries: who has no turn wrote before those who have.
+
+    So an answer never stands before its question.
+    """
+    channels = channels_in(survey, config) if config.has_channels else []
+    outside = {*persons, *channels}
+    if not outside:
+        return survey.order
+    return [*filter(outside.__contains__, survey.order), *(it for it in survey.order if it not in outside)]
 
 
 def take_snapshot(

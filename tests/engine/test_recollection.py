@@ -79,7 +79,7 @@ def test_a_window_keeps_the_newest_and_says_how_many_are_left_out(base: Path) ->
     conversing(base, {"max_tokens": 300})
     talk(base, 5)
     prompt = told(base, 5)
-    assert "Said before in this conversation, oldest first; 4 older ones are left out" in prompt
+    assert "Said before in this conversation, oldest first; 3 older ones are left out" in prompt
     assert f"3: {LONG}" in prompt
     assert f"1: {LONG}" not in prompt
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from asked import org_of
+from asked import org_of, prompts
 from test_team import QUIET, calls
 
 import lemming
+from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.messages import list_outbox
 from lemming.testing import FrozenClock, resume, say
+from lemming.tick.counter import load_tick
 
 
 def test_the_next_question_of_a_conversation_goes_to_whom_the_last_was_handed_on(tmp_path: Path) -> None:
@@ -34,3 +37,17 @@ def test_an_answer_that_was_returned_counts_as_seen(tmp_path: Path) -> None:
     org = org_of(tmp_path, resume("ada", **QUIET))
     lemming.ask(org, "ada", "what?", clock=FrozenClock())
     assert all(map(read_state(org, "human").read.covers, list_outbox(org, "ada")))
+
+
+def test_the_answer_never_stands_before_its_question(tmp_path: Path) -> None:
+    script = [{"agent": name, "reply": say(f"{name} says it", kind="response")} for name in ("desk", "zoe")]
+    names = ("desk", "zoe")  # of whom one comes before "human", and one after
+    org = org_of(tmp_path, *(resume(name, **QUIET) for name in names), resume("reader"), script=script)
+    for name in names:
+        for text in ("first question", "second question", "third question"):
+            lemming.ask(org, name, text, conversation="talk", clock=FrozenClock())
+        shown = prompts(org, load_tick(org) - 1)[name].partition("Said before")[2]
+        said = re.findall(r"first question|second question|third question|says it", shown)
+        assert said[:4] == ["first question", "says it", "second question", "says it"]
+    shown = prompts(org, journal_ticks(org)[0] + 1)["reader"]
+    assert shown.index("first question") < shown.index("desk says it")
