@@ -157,6 +157,7 @@ def ticks(
     wake_on_change: bool = False,
     eager: bool = False,
     until_quiet: bool = False,
+    hurried: bool = False,
     command: str = "run-forever",
     batch: bool = False,
     watch: bool = False,
@@ -171,7 +172,8 @@ def ticks(
     counted, not yielded. The organisation is held from the first report asked for to the last.
 
     With `eager` the next tick begins at once while something new is addressed to an agent, at most
-    `ticks_in_a_row` times; with `until_quiet`, too, and then it ends. `command`: for who finds it held.
+    `ticks_in_a_row` times; with `until_quiet`, too, and then it ends. In such ticks, and with `hurried` from
+    the first on, only those wake for whom something is new. `command`: for who finds it held.
     """
     from lemming.service.eager import Eager
     from lemming.service.sleep import Sleeper, Timer, ticks_left
@@ -181,12 +183,14 @@ def ticks(
     ) as runtime:
         timer, base, done = Sleeper(runtime) if wake_on_change else Timer(runtime), runtime.base, 0
         row = Eager(runtime) if eager or until_quiet else None
+        runtime.hurries = hurried
         while not runtime.stop.is_set() and ticks_left(tick := load_tick(base), done, max_ticks, until_tick):
             with timer.tick():
                 report = _run_next(runtime, tick)
             yield report
             done += 1
-            if row and row.goes_on(report):
+            runtime.hurries = bool(row and row.goes_on(report))
+            if runtime.hurries:
                 continue
             if until_quiet:
                 return
@@ -287,6 +291,10 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         at=runtime.now(),
         since=lambda: runtime.previous_reading(tick, ticks),
     )
+    if runtime.hurries and not started:
+        from lemming.tick.addressed import hurried  # a tick by the clock does not look
+
+        snapshot = hurried(snapshot)
     runtime.require_agreed(config, snapshot.survey.agents)
     if problem := said_of_set_back(snapshot.plan.at, snapshot.plan.since):
         runtime.tell(problem)

@@ -226,6 +226,7 @@ class _Waiter:
             self.org,
             interval_s=0,
             until_quiet=True,
+            hurried=True,
             command="ask",
             clock=clock,
             notify=following.hear,

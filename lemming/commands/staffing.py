@@ -93,11 +93,12 @@ def new_agent(
         int | None, typer.Option("--offset", metavar="N", help="Shift the firing by so many ticks.")
     ] = None,
     wake: Annotated[
-        Literal["always", "changed"] | None,
+        Literal["always", "changed", "addressed"] | None,
         typer.Option(
             "--wake",
             metavar="WHEN",
-            help="changed: a due turn is taken only if something it reads has changed; always: each.",
+            help="changed: a due turn is taken only if something it reads has changed; addressed: only if "
+            "something names it; always: each.",
         ),
     ] = None,
     steps: Annotated[

@@ -92,11 +92,6 @@ class Begun(_Plain):
         return all(ended.count(group) >= self.enough[group] for group in waited)
 
     @property
-    def waits_for_leave(self) -> bool:
-        """Whether a call of it waits for a person's approval."""
-        return any(asked.leave is not None for asked in self.open)
-
-    @property
     def wakes_at(self) -> int | None:
         """The first tick in which something that was asked is over because its time is."""
         ends = [asked.until + 1 for asked in self.open if asked.until is not None]

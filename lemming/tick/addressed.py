@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from lemming.calendars import is_clock
 from lemming.config import credits_of
 from lemming.errors import LemmingError
 from lemming.journal.ledger import AgentState, read_state
@@ -12,7 +13,7 @@ from lemming.mail.tasks import Tasks, tasks_of
 from lemming.mail.visibility import View
 from lemming.memory import read_memories
 from lemming.messages import OutboxEntry
-from lemming.plans.format import is_planner
+from lemming.plans.format import is_planner, wake_of
 from lemming.report import Reason
 from lemming.resume import Agent
 from lemming.schedule import next_due
@@ -62,6 +63,28 @@ def who_goes_on(snapshot: Snapshot, names: Collection[str] | None = None) -> Goi
         except LemmingError:  # its turn says so
             continue
     return going
+
+
+def hurried(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot of a tick that is run at once, for what was asked, and not by the clock.
+
+    Who wakes always has a turn in it only if something waits that names it; its next one by the clock comes.
+    """
+    config, agents = snapshot.config, snapshot.survey.agents
+    always = {
+        name
+        for name in snapshot.plan.order
+        if name in agents
+        and wake_of(agents[name], config) == "always"
+        and not is_clock(agents[name].model.key, config)
+    }
+    late = always.difference(who_goes_on(snapshot, always).now) if always else always
+    if not late:
+        return snapshot
+    plan = snapshot.plan
+    order = [name for name in plan.order if name not in late]
+    not_due = [name for name in agents if name in late or name in plan.not_due]
+    return replace(snapshot, plan=replace(plan, order=order, not_due=not_due))
 
 
 def _may_spend(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:

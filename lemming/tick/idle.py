@@ -153,9 +153,9 @@ def _always_asking(survey: Survey, config: Config) -> frozenset[str]:
     )
 
 
-def waits_for_leave(org: Organisation, name: str) -> bool:
-    """Return whether a call of an agent waits for a person's leave: then it has a turn for news only."""
+def waits_for_others(org: Organisation, name: str) -> bool:
+    """Return whether an agent waits for what it asked of others: then it has a turn for news only."""
     try:
-        return any(begun.waits_for_leave for begun in read_state(org, name).requests)
+        return any(begun.open for begun in read_state(org, name).requests)
     except CorruptState:
         return False

@@ -94,6 +94,7 @@ class Runtime:
     sees_to_channels: bool = True  # else nothing is taken in or handed out: the world is a recording
     channels: Channels | None = None  # those of the organisation, if it has any
     watches: bool = False  # whether observers are told of answers as they come
+    hurries: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
     _joined: tuple[Observer, ...] = ()

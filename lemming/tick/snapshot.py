@@ -22,7 +22,7 @@ from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
 from lemming.patterns import is_named
 from lemming.report import Reason, TurnReport
-from lemming.tick.idle import IdleAgents, waits_for_leave
+from lemming.tick.idle import IdleAgents, waits_for_others
 from lemming.tick.pausing import Pauses
 from lemming.tick.plan import Plan, callers_in, channels_in, make_plan, people_in
 from lemming.tick.reading import clocks_in, goes_by_the_clock, kept_reading
@@ -147,7 +147,7 @@ class Snapshot:
         if not order:
             return []
         idle = self.org.own(IdleAgents).under(self.survey, self.config, self.tick)
-        if any(not waits_for_leave(self.org, name) for name in idle.always_asking.intersection(order)):
+        if any(not waits_for_others(self.org, name) for name in idle.always_asking.intersection(order)):
             return None
         with opened(f"{self.base}/.") as root:
             if turns := idle.recall_all(order, root):

@@ -212,7 +212,7 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
 
 
 def _is_due_always(wake: Wake, state: AgentState) -> bool:
-    waits = state.requests and any(begun.waits_for_leave for begun in state.requests)
+    waits = state.requests and any(begun.open for begun in state.requests)  # then for what is new only
     return wake == "always" and not waits
 
 

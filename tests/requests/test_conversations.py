@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from asked import org_of, prompts
+from asked import org_of, prompts, tick
 from test_team import QUIET, calls
 
 import lemming
-from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import read_state
 from lemming.messages import list_outbox
 from lemming.testing import FrozenClock, resume, say
@@ -49,5 +48,5 @@ def test_the_answer_never_stands_before_its_question(tmp_path: Path) -> None:
         shown = prompts(org, load_tick(org) - 1)[name].partition("Said before")[2]
         said = re.findall(r"first question|second question|third question|says it", shown)
         assert said[:4] == ["first question", "says it", "second question", "says it"]
-    shown = prompts(org, journal_ticks(org)[0] + 1)["reader"]
+    shown = prompts(org, tick(org).tick)["reader"]
     assert shown.index("first question") < shown.index("desk says it")

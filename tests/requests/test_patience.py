@@ -16,9 +16,10 @@ from lemming.engine import ticks
 from lemming.files import fs
 from lemming.files.jsontext import pretty
 from lemming.inspect.requests import requests_now
+from lemming.journal.file import journal_ticks
 from lemming.messages import read_outbox_entries, send
 from lemming.report import TickReport
-from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.tick.counter import load_tick
 
 Json = dict[str, Any]
@@ -224,3 +225,31 @@ def test_who_asked_is_told_of_a_child_that_a_person_cancelled(base: Path) -> Non
     cancel(base, child.id, "bob")
     assert paid(run(base)) == ["lead"]
     assert requests_now(base).requests.named(request.id)[0].answers[0].payload["text"] == "so be it"
+
+
+def test_a_question_to_one_of_six_that_wake_always_costs_one_call(base: Path) -> None:
+    names = ("ann", "bob", "cyd", "dan", "eve", "fay")
+    answer = [{"reply": say("yes", kind="response")}]
+    make_org(base, person(), *map(resume, names), script=answer, models={"human": {"provider": "human"}})
+    outcome = put(base, "cyd", "well?", clock=FrozenClock())
+    asked = [turn for name in names for turn in journal_ticks(base) if called(base, turn, name)]
+    assert (outcome.answer, len(asked)) == ("yes", 1)
+    assert sorted(set(paid([*clocked(base, 1)]))) == [*names]  # by the clock each has its turn, as ever
+
+
+def called(base: Path, tick: int, name: str) -> bool:
+    lines = journal_lines(base, tick)
+    return any(line["type"] == "model_replied" and line["agent"] == name for line in lines)
+
+
+@pytest.mark.parametrize("wake", ["always", "changed"])
+def test_a_lead_that_waits_takes_no_paid_turn(base: Path, wake: str) -> None:
+    make_org(
+        base,
+        person(),
+        resume("lead", schedule={"wake": wake}, team={"ask": ["human"]}),
+        script=[{"reply": calling("ask_human", message="may I?")}],
+        models={"human": {"provider": "human"}},
+    )
+    ask(base, "lead")
+    assert paid([*clocked(base, 6)]) == ["lead"]
