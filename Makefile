@@ -10,7 +10,7 @@ TICKS ?= 2
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(max(2, (os.cpu_count() or 1) * 3 // 2))')
 
 .DEFAULT_GOAL := help
-.PHONY: help run test lint format bench crash docs clean
+.PHONY: help run test lint style format bench crash docs clean
 
 help: ## Show what can be made
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
@@ -23,14 +23,19 @@ run: $(VENV)/run ## Run two ticks of a newsroom in news/ on the embedded model
 	@echo "  . $(BIN)/activate && cd $(NEWS)"
 	@echo "  lemming status"
 
-test: $(VENV)/dev lint ## Lint, types and tests
+# Types are checked while tests wait; what is wrong with them is said as soon as it is found, and at the end.
+test: $(VENV)/dev style ## Lint, types and tests
 	@$(BIN)/lemming models pull --if-missing
-	@$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+	@$(BIN)/mypy >$(VENV)/types.txt 2>&1 || { echo; cat $(VENV)/types.txt; exit 1; } & types=$$!; \
+	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal; tests=$$?; \
+	wait $$types || { tail -n 1 $(VENV)/types.txt; exit 1; }; exit $$tests
 
-lint: $(VENV)/dev ## Style and types
+lint: $(VENV)/dev style ## Style and types
+	@$(BIN)/mypy
+
+style: $(VENV)/dev
 	@$(BIN)/ruff format --check --quiet . || { echo "run: make format"; exit 1; }
 	@$(BIN)/ruff check --quiet .
-	@$(BIN)/mypy
 
 format: $(VENV)/dev ## Put the code into the house's format
 	@$(BIN)/ruff check --quiet --fix .
