@@ -134,3 +134,29 @@ def test_an_approval_for_always_is_of_gates_that_ask_at_calls(tmp_path: Path) ->
     text = json.dumps({**ASK, "approved": {"ada": ["ring"], "bob": ["shell"]}})
     edit(base, "config/org.json", gates=[json.loads(text)])
     assert lemming(base, "validate") == 0
+
+
+def test_nobody_is_asked_about_an_entry_that_a_gate_blocks(tmp_path: Path) -> None:
+    report = {"field": "kind", "op": "is", "value": "report"}
+    ask = {"at": "out", "when": report, "then": "ask"}
+    block = {"at": "out", "deny": ["ferry"], "then": "block", "because": "no ferries"}
+    news = say("", outbox_entries=[{"kind": "report", "payload": {"text": "the ferry"}, "tags": []}])
+    base = make(tmp_path, gates=[ask, block], script=[{"tick": 1, "reply": news}, {"reply": say("seen")}])
+    turn = tick(base)
+    assert turn
+    assert requests(base) == []
+    assert [it["then"] for it in turn.verdicts] == ["block"]
+
+
+def test_nobody_is_asked_to_let_in_what_a_gate_blocks(tmp_path: Path) -> None:
+    ask = {"at": "in", "when": {"field": "from", "op": "is", "value": "web"}, "then": "ask"}
+    block = {"at": "in", "deny": ["rude"], "then": "block", "because": "rude"}
+    base = make(tmp_path, gates=[ask, block], people=("human", "web"))
+    for text in ("a rude word", "a kind word"):
+        assert lemming(base, "send", "--as", "web", "--to", "ada", text) == 0
+    tick(base)
+    tick(base)
+    (request,) = requests(base)
+    entry = request.payload["call"]["args"]["entry"]
+    author, _, name = entry.partition("/")
+    assert "a kind word" in (base / f"agents/{author}/outbox/{name}.json").read_text()
