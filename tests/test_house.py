@@ -22,7 +22,6 @@ LONGEST_FILE = 400
 # From the ground up. A room is a folder, or a module beside the folders; it imports from floors below only.
 FLOORS = (
     {
-        "answer_schema",
         "argument_models",
         "clock",
         "deadlines",
@@ -34,7 +33,7 @@ FLOORS = (
         "quoting",
         "redaction",
     },
-    {"files", "plugins"},
+    {"answer_schema", "files", "plugins"},
     {"organisation", "times", "verification", "when"},
     {"gates"},
     {
@@ -81,7 +80,7 @@ SDKS: dict[str, str | set[str]] = {
     "httpx": "llm/backends/ollama.py",
     "httpx2": {"llm/backends/openai.py", "mcp/http.py", "toolbox/fetching.py", "telemetry/post.py"},
     "inspect_ai": "evals/inspect.py",
-    "jsonschema": "answer_schema.py",
+    "jsonschema": "answer_schema/bounded.py",
     "bs4": "toolbox/document_reader.py",
     "mammoth": "toolbox/document_reader.py",
     "markdownify": "toolbox/document_reader.py",
@@ -176,6 +175,7 @@ PRINTS = {"sandbox/launcher.py": "its standard output is its verdict, which the 
 
 # A broad `except` stands only at the edges: a model call, a tool call, a plugin, the process.
 EDGES = {
+    "answer_schema/bounded.py": 1,
     "llm/calls.py": 1,
     "commands/failures.py": 1,
     "dashboard/live.py": 1,
