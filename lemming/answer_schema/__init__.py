@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from lemming.answer_schema.bounded import Steps, Unusable, errors_of, errors_of_schema
+from lemming.answer_schema.bounded import Steps, UnusableSchema, errors_of, errors_of_schema
 from lemming.patterns import NoExpression
 
 MOST_PROBLEMS = 5
@@ -58,7 +58,7 @@ def _errors(schema: Json | bool, value: Any) -> list[tuple[list[str], list[str],
     """Return of each error the path to it, the key that is missing there, if that is it, and the words."""
     try:
         found = sorted(errors_of(schema, value), key=lambda error: list(map(str, error.path)))
-    except Unusable as error:
+    except UnusableSchema as error:
         return [([], [], f"the schema cannot be used: {error}")]
     return [
         (list(map(str, error.path)), _missing(error), error.message[:200]) for error in found[:MOST_PROBLEMS]
@@ -75,7 +75,7 @@ def flaw_of(schema: Json | bool) -> tuple[str, str]:
     """Return what is wrong with a schema itself, and the JSON pointer to it; empty for a sound one."""
     try:
         error = next(errors_of_schema(schema), None)
-    except Unusable as unusable:
+    except UnusableSchema as unusable:
         return f"it cannot be used: {unusable}", ""
     if error is not None:
         return error.message[:200], "".join(f"/{part}" for part in error.path)
@@ -95,7 +95,7 @@ def _flaw_of_patterns(schema: Json | bool) -> tuple[str, str]:
         ]:
             try:
                 steps.ready(pattern)
-            except (NoExpression, Unusable) as error:
+            except (NoExpression, UnusableSchema) as error:
                 return f"the pattern {pattern[:80]!r} cannot be used: {error}", place
     return "", ""
 

@@ -25,7 +25,7 @@ Json = dict[str, Any]
 Keyword = Callable[..., Iterable[Any] | None]
 
 
-class Unusable(Exception):
+class UnusableSchema(Exception):
     """A schema that is one cannot be used, or not on this value; the message says why."""
 
 
@@ -37,10 +37,10 @@ class Steps:
         self._patterns: dict[str, SchemaPattern | NoExpression] = {}
 
     def take(self, count: int) -> None:
-        """Raise `Unusable` when more than all steps were taken."""
+        """Raise `UnusableSchema` when more than all steps were taken."""
         self._left -= count
         if self._left < 0:
-            raise Unusable(f"it takes more than {self._most} steps")
+            raise UnusableSchema(f"it takes more than {self._most} steps")
 
     def ready(self, pattern: str) -> SchemaPattern:
         """Return a pattern ready to search. Raises `NoExpression`."""
@@ -57,34 +57,34 @@ class Steps:
         return found
 
     def finds(self, pattern: str, text: str) -> bool:
-        """Return whether a pattern finds something in a text. Raises `Unusable` when it cannot be used."""
+        """Return whether a pattern finds something in a text. Raises `UnusableSchema`."""
         try:
             engine = self.ready(pattern)
         except NoExpression as error:
-            raise Unusable(f"the pattern {pattern[:80]!r} cannot be used: {error}") from None
+            raise UnusableSchema(f"the pattern {pattern[:80]!r} cannot be used: {error}") from None
         self.take(1 + engine.weight * len(text) // SEARCHED_A_STEP)
         return engine.finds(text)
 
 
 def errors_of(schema: Any, value: Any) -> Iterator[Any]:
-    """Yield what jsonschema finds wrong with a value. Raises `Unusable`; nothing elsewhere is fetched."""
+    """Yield what jsonschema finds wrong with a value; fetch nothing. Raises `UnusableSchema`."""
     from referencing import Registry
     from referencing.exceptions import Unresolvable
 
     try:
         yield from _kind(Steps(), _size(schema))(schema, registry=Registry()).iter_errors(value)
-    except (Unusable, GeneratorExit):
+    except (UnusableSchema, GeneratorExit):
         raise
     except Unresolvable as error:
-        raise Unusable(f"{error.ref[:100]!r} is not in it, and nothing is fetched") from None
+        raise UnusableSchema(f"{error.ref[:100]!r} is not in it, and nothing is fetched") from None
     except RecursionError:
-        raise Unusable("it is too deep, or refers to itself without end") from None
+        raise UnusableSchema("it is too deep, or refers to itself without end") from None
     except Exception as error:  # noqa: BLE001 - a stranger's schema, in a library that trusts it
-        raise Unusable(f"{type(error).__name__}: {error}"[:200]) from None
+        raise UnusableSchema(f"{type(error).__name__}: {error}"[:200]) from None
 
 
 def errors_of_schema(schema: Any) -> Iterator[Any]:
-    """Yield what keeps a value from being a JSON Schema of draft 2020-12. Raises `Unusable`."""
+    """Yield what keeps a value from being a JSON Schema of draft 2020-12. Raises `UnusableSchema`."""
     yield from errors_of(_schema_of_schemas(), schema)
 
 
