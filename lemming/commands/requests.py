@@ -108,7 +108,7 @@ def _show_list(now: RequestsNow, levels: list[tuple[int, RequestView]], costs: R
         who = f"{'  ' * depth}{request.asker} > {whom}"
         cost = _in_words(costs.of(request))
         if request.children and (in_all := _in_words(costs.of_tree(request, now.requests))):
-            cost = f"{cost or 'nothing'}; in all {in_all}"
+            cost = f"in all {in_all}; {cost or 'nothing'} itself"
         rows.append(
             [request.id, _state(request, now), str(since), who, cost, one_line(request.text, TEXT_CHARS)]
         )

@@ -6,7 +6,7 @@ It stands in the agent's ledger: what the entries themselves do not tell. Format
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 
@@ -54,6 +54,7 @@ class Begun(_Plain):
     what, in order; `enough`: for each group, how many ends are waited for. `results`: those of tool calls
     that no turn was shown yet. `turns`: how many it has taken so far; `failures`: how many in a row gave
     nothing that could be used. `spent`: what its own turns for it cost, where the request has a budget.
+    `in_vain`: how often calls gave the same failure in its turns, by what tells them apart.
     """
 
     request: str
@@ -63,6 +64,7 @@ class Begun(_Plain):
     turns: int = 0
     failures: int = 0
     spent: float = 0.0
+    in_vain: dict[str, int] = field(default_factory=dict)
 
     @property
     def is_only_shown(self) -> bool:
@@ -114,7 +116,7 @@ class Begun(_Plain):
         """Return it as JSON; keys that say nothing are left out."""
         asked = {"asked": [it.as_json() for it in self.asked]} if self.asked else {}
         lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
-        further = {key: value for key in ("failures", "spent") if (value := getattr(self, key))}
+        further = {key: value for key in ("failures", "spent", "in_vain") if (value := getattr(self, key))}
         return {"request": self.request, **asked, **lists, "turns": self.turns, **further}
 
 

@@ -11,6 +11,8 @@ from lemming.turn.serving import MOST_FAILURES, MOST_TURNS
 if TYPE_CHECKING:
     from lemming.turn.draft import Draft
 
+GOES_ROUND = "the same call was made again and again, and gave the same"
+
 
 def conclude(draft: Draft, end: End, error: LemmingError | None) -> End:
     """See to it that a turn for a request answers it, unless there is something to wait for."""
@@ -38,7 +40,10 @@ def conclude(draft: Draft, end: End, error: LemmingError | None) -> End:
         draft.entries = draft.given_up(f"the answer is not what was asked for: {draft.misfit}")
     if not (draft.is_handed_on or draft.may_rest):
         if not draft.is_answered and status == "done" and not task.is_at_work(draft.entries):
-            draft.entries = task.with_answer(draft.entries) or draft.given_up("no answer was given")
+            why = GOES_ROUND if draft.repeats.is_round or end == "repeats" else "no answer was given"
+            draft.entries = task.with_answer(draft.entries) or draft.given_up(why)
+        if draft.repeats.is_round and not (draft.is_answered or draft.asked):
+            draft.entries = draft.given_up(GOES_ROUND)
         if not draft.is_answered and task.begun.turns + 1 >= MOST_TURNS:
             draft.entries = draft.given_up(f"no answer was given in {MOST_TURNS} turns")
     draft.entries = task.with_amounts(draft.entries, draft.cost)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from lemming.contract import NewEntry, ToolCall
 from lemming.errors import ToolError
 from lemming.tools import ToolResult
+from lemming.turn.results import tool_used
 from lemming.turn.serving import OWN_ACCOUNT
 from lemming.turn.team import TeamTool
 
@@ -14,22 +15,21 @@ if TYPE_CHECKING:
     from lemming.turn.draft import Draft
 
 
-def delegate(draft: Draft, call: ToolCall, at: str) -> None:
-    """Ask one of the team, or hand the request on to it: stage the entry, or say why there is none."""
+def delegate(draft: Draft, call: ToolCall, at: str) -> ToolResult | None:
+    """Ask one of the team, or hand the request on to it: stage the entry, or return why there is none."""
     tool = draft.team[call.tool]
     try:
         args = tool.check(call.args)
-        if why := _why_not(draft, tool):
-            raise ToolError(why)
     except ToolError as error:
-        draft.add_result(call.tool, call.args, ToolResult(False, str(error)), call.id)
-        return
+        return _refuse(draft, call, ToolResult(False, str(error), outcome=error.outcome))
+    if why := _why_not(draft, tool):
+        return _refuse(draft, call, ToolResult(False, why, outcome="refused"))
     message = args.pop("message")
     if tool.hands_on:
         assert draft.task, "only a request is handed on"
         handed = draft.write(draft.task.hand_on(message, tool.target, draft.inputs.tick), at)
         draft.is_handed_on = handed is not None
-        return
+        return None
     path = None if draft.task else [draft.inputs.agent.name]
     further = {"deadline": args.get("deadline"), "join": args.get("wait"), "path": path}
     payload = {key: value for key, value in further.items() if value is not None}
@@ -37,6 +37,15 @@ def delegate(draft: Draft, call: ToolCall, at: str) -> None:
     if entry is not None:
         draft.add_result(call.tool, call.args, ToolResult(True), call.id)
         draft.asked[entry.identity] = len(draft.results)
+    return None
+
+
+def _refuse(draft: Draft, call: ToolCall, refused: ToolResult) -> ToolResult:
+    """Tell the model, and whoever looks at the turn, that a call asks nobody."""
+    draft.add_result(call.tool, call.args, refused, call.id)
+    draft.used.append(tool_used(call.tool, refused))
+    draft.remarks.append(f"{call.tool}: {refused.output}"[:500])
+    return refused
 
 
 def _why_not(draft: Draft, tool: TeamTool) -> str:

@@ -34,7 +34,7 @@ from lemming.turn.attachments import attach
 from lemming.turn.delegating import delegate
 from lemming.turn.more import ask_for_more
 from lemming.turn.prompt import native_tools
-from lemming.turn.repeats import Repeats
+from lemming.turn.repeats import HINT, Repeats
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
 from lemming.turn.serving import answering
 from lemming.turn.team import team_tools
@@ -90,7 +90,7 @@ class Draft:
         ] = []  # the answer that there is none, of a turn that did not come off
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
         self.untold: set[int] = set()
-        self.repeats = Repeats()
+        self.repeats = Repeats(inputs.task.begun.in_vain if inputs.task and inputs.task.request else None)
         self.over: End | None = None
         self.left = ""
         self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
@@ -115,6 +115,17 @@ class Draft:
         if self.shown == len(self.results):
             return []
         return [self.results[place] for place in self.unshown_places]
+
+    @property
+    def unshown_told(self) -> list[dict[str, Any]]:
+        """The results that the model has not been shown, as its next turn is told of them."""
+        hinted = self.repeats.hinted
+        return [
+            {**self.results[place], "output": f"{self.results[place]['output']}\n[{HINT}]"}
+            if place in hinted
+            else self.results[place]
+            for place in self.unshown_places
+        ]
 
     @property
     def unshown_places(self) -> list[int]:
@@ -313,7 +324,8 @@ class Draft:
     def use(self, call: ToolCall, at: str) -> None:
         """Call a tool, and stage the files that it wants written."""
         if call.tool in self.team:
-            delegate(self, call, at)
+            if refused := delegate(self, call, at):
+                self._notice(len(self.results) - 1, call, refused)
             return
         index = len(self.results)
         staged = self.tracked.borne(self.staged) if self.tracked else dict(self.staged)

@@ -191,7 +191,7 @@ def _requests_after(draft: Draft) -> tuple[str, tuple[Begun, ...]]:
     is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.unshown
     return task.request, others if is_over else (
         *others,
-        task.after(draft.entries, draft.unshown, calls, draft.cost, draft.leave),
+        task.after(draft.entries, draft.unshown_told, calls, draft.cost, draft.leave, draft.repeats.in_vain),
     )
 
 

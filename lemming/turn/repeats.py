@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from hashlib import blake2b
 
 from lemming.contract import ToolCall
@@ -14,16 +15,25 @@ HINT_AT, STUCK_AT = 3, 4
 HINT = "This call has given the same three times; do something else or finish."
 
 
+KEPT = 64
+"""So many calls that were in vain are remembered from turn to turn."""
+
+
 class Repeats:
     """The calls of one turn, counted: what one reply asks for twice counts once, for it was not told yet.
 
-    `hinted`: the results, by number, with which the model is told.
+    `before`: how often calls were in vain in earlier turns for the same request; `in_vain`: with those of
+    this turn. `hinted`: the results, by number, with which the model is told. `is_round`: a call was in vain
+    so often, over several turns, that another one would come to the same.
     """
 
-    def __init__(self) -> None:
-        self._counts: dict[bytes, int] = {}
-        self._of_reply: set[bytes] = set()
+    def __init__(self, before: Mapping[str, int] | None = None) -> None:
+        self.in_vain: dict[str, int] = {**(before or {})}
+        self._counts = {**self.in_vain}
+        self._before = frozenset(self.in_vain)
+        self._of_reply: set[str] = set()
         self.hinted: set[int] = set()
+        self.is_round = False
 
     def begin_reply(self) -> None:
         """Begin with the calls of another reply."""
@@ -32,11 +42,16 @@ class Repeats:
     def is_stuck(self, index: int, call: ToolCall, result: ToolResult) -> bool:
         """Count a call with its result, number `index`, and return whether it was made too often."""
         said = compact([call.tool, call.args, result.success, result.output])
-        key = blake2b(said, digest_size=16).digest()
+        key = blake2b(said, digest_size=16).hexdigest()
         if key in self._of_reply:
             return False
         self._of_reply.add(key)
         self._counts[key] = self._counts.get(key, 0) + 1
         if self._counts[key] == HINT_AT:
             self.hinted.add(index)
-        return self._counts[key] >= STUCK_AT
+        is_stuck = self._counts[key] >= STUCK_AT
+        is_in_vain = not result.success and result.outcome != "pending"
+        if is_in_vain and (key in self.in_vain or len(self.in_vain) < KEPT):
+            self.in_vain[key] = self._counts[key]
+            self.is_round = self.is_round or (is_stuck and key in self._before)
+        return is_stuck

@@ -213,6 +213,7 @@ class Serving:
         calls: Mapping[str, int] = NO_CALLS,
         cost: float = 0.0,
         leave: Mapping[str, dict[str, Any]] = NO_LEAVE,
+        in_vain: Mapping[str, int] = NO_CALLS,
     ) -> Begun:
         """Return how the request stands after a turn that did not answer it.
 
@@ -228,6 +229,7 @@ class Serving:
             results=tuple(results),
             turns=self.begun.turns + 1,
             spent=round(self.begun.spent + cost, 6) if self.budget is not None else 0.0,
+            in_vain={**in_vain},
         )
 
 

@@ -10,9 +10,11 @@ from asked import answers, ask, open_of, org_of, prompts, said, tick, tried_once
 
 from lemming.agents import survey_agents
 from lemming.engine import run_forever, ticks
+from lemming.journal.file import journal_ticks
 from lemming.messages import read_outbox_entries, send
 from lemming.testing import FrozenClock, resume, say
 from lemming.tick.counter import load_tick
+from lemming.timeline.replay.replay import replay
 
 QUIET = {"schedule": {"wake": "addressed"}}
 
@@ -232,3 +234,38 @@ def test_ticks_do_not_follow_each_other_for_an_answer_that_waits_for_another(tmp
     tick(org)
     (org / "agents/bob/resume.json").write_text("{")
     assert len([*ticks(org, until_quiet=True, clock=FrozenClock())]) <= 2
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_refused_call_is_told_counted_and_not_asked_for_without_end(tmp_path: Path, steps: int) -> None:
+    team = {"ask": ["ann"], "max_depth": 1}
+    lead = resume("desk", team=team, turn={"max_steps": steps}, **QUIET)
+    again = calls(("ask_ann", {"message": "a?"}))
+    script = [{"agent": "desk", "reply": again}, {"reply": say("x")}]
+    org = org_of(tmp_path, lead, resume("ann", **QUIET), script=script)
+    request = ask(org, "desk")
+    taken = [turn for _ in range(10) for turn in tick(org).turns if turn.agent == "desk" and turn.calls]
+    assert sum(turn.calls for turn in taken) <= 6
+    assert {(use["tool"], use["outcome"]) for turn in taken for use in turn.tools} == {("ask_ann", "refused")}
+    assert "agents wait for each other already" in taken[0].remarks[0]
+    assert "again and again" in answers(org, "desk")[request.id]["text"]
+    assert "This call has given the same three times" in "".join(
+        prompts(org, it)["desk"] for it in ticks_of(org)
+    )
+    assert [it.tick for it in replay(org, ticks_of(org))] == ticks_of(org)
+
+
+def ticks_of(org: Path) -> list[int]:
+    return [it for it in journal_ticks(org) if "desk" in prompts(org, it)]
+
+
+def test_failures_that_differ_or_are_few_end_nothing(tmp_path: Path) -> None:
+    wrong = [calls(("file_read", {"path": f"./workspace/{number}.txt"})) for number in range(6)]
+    script = [{"agent": "desk", "tick": 1 + at, "reply": reply} for at, reply in enumerate(wrong)]
+    may = {"read_outboxes": ["*"], "tools": ["file_read"]}
+    reader = resume("desk", permissions=may, turn={"take": "one"}, **QUIET)
+    org = org_of(tmp_path, reader, script=[*script, {"reply": say("there is none", kind="response")}])
+    request = ask(org, "desk")
+    for _ in range(8):
+        tick(org)
+    assert answers(org, "desk")[request.id]["text"] == "there is none"
