@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import threading
 from datetime import UTC, datetime, timedelta
@@ -33,6 +34,7 @@ from lemming.tick.limits import TickSpending
 from lemming.tick.snapshot import take_snapshot
 from lemming.timeline.replay.replay import replay, replay_into
 
+EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
 PRICED = {**SCRIPTED, "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 10.0}
 MODELS: dict[str, Any] = {
@@ -335,13 +337,14 @@ def random_org(
     return make_org(base, *agents, script=script, models=models, org=org), gates
 
 
+@pytest.mark.crash
 @pytest.mark.parametrize("durability", ["off", "tick"])
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", range(8 if EVERYTHING else 3))
 def test_turns_at_once_write_what_turns_one_after_another_do(
     tmp_path: Path, seed: int, durability: str
 ) -> None:
     found = []
-    for at_once in (1, 2, 8, 64):
+    for at_once in (1, 2, 8):
         base, gates = random_org(tmp_path / str(at_once), seed, at_once, durability)
         for _ in range(4):
             reports = turns(base)
@@ -356,7 +359,7 @@ def test_turns_at_once_write_what_turns_one_after_another_do(
                     assert round(spent, 6) <= gate[key]
         found.append(tree(base, without=("logs", ".lemming", "config")))
         assert [replayed.tick for replayed in replay(base, [1, 2, 3, 4])] == [1, 2, 3, 4]
-    assert found[1:] == found[:1] * 3
+    assert found[1:] == found[:1] * 2
 
 
 def test_what_a_limit_leaves_is_used_by_turns_at_once(base: Path) -> None:
