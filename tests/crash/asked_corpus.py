@@ -8,7 +8,7 @@ from typing import Any
 from parts import by_hand, call, remembers
 
 from lemming.files import fs
-from lemming.files.jsontext import pretty
+from lemming.files.jsontext import parse, pretty
 from lemming.messages import send
 from lemming.testing import make_org, resume, say
 
@@ -95,3 +95,30 @@ def by_the_clock(base: Path, org: dict[str, Any]) -> None:
     jobs = {"page": page, "post": {"agent": "dan", "text": "Post it.", "after": "page"}}
     fs.publish(base, "config/calendar.json", pretty({"jobs": jobs}))
     by_hand(base, "human", 1, "later", text="for dan", target="dan", not_before="2026-01-01T03:30:00Z")
+
+
+def refused(base: Path, org: dict[str, Any]) -> None:
+    """Two questions of a team, open for an hour: one refused for good, one too dear for its share."""
+    quiet = {"schedule": {"wake": "addressed"}}
+    asks = [call(f"ask_{name}", message=f"{name}?") for name in ("ann", "bob")]
+    make_org(
+        base,
+        resume("ann", model={"key": "dear"}, **quiet),
+        resume("bob", model={"key": "refuses"}, **quiet),
+        resume("desk", team={"ask": ["ann", "bob"]}, **quiet),
+        resume("human", model={"key": "human"}),
+        org=org,
+        models={"human": {"provider": "human"}},
+        script=[
+            {"agent": "desk", "contains": "FAILED", "reply": remembers("nobody", kind="response")},
+            {"agent": "desk", "reply": {**say("asking"), "outbox_entries": [], "tool_calls": asks}},
+            {"agent": "ann", "reply": say("never asked", kind="response")},
+            {"agent": "bob", "error": "RequestRejected"},
+        ],
+    )
+    models = parse((base / "config/models.json").read_bytes())
+    own = next(entry for entry in models.values() if entry["provider"] == "scripted")
+    further = {"dear": {**own, "per_call": 3.0}, "refuses": own}
+    fs.publish(base, "config/models.json", pretty({**models, **further}))
+    at = "2026-01-01T01:00:00.000Z"
+    by_hand(base, "human", 0, "first", text="well?", target="desk", conversation="", budget=7, not_after=at)

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
-from asked_corpus import asked, by_the_clock, team
+from asked_corpus import asked, by_the_clock, refused, team
 from dropped_corpus import dropped
 from files_corpus import filing, keeping
 from formed_corpus import formed
@@ -354,6 +354,7 @@ CASES = [
     Case(plain, 2),
     Case(planned, 14, at_once=3),
     Case(team, 5, at_once=3),
+    Case(refused, 5, at_once=3),
     Case(tools, 2),
     Case(staff, 2),
     Case(wildcards, 2),
