@@ -235,13 +235,13 @@ def test_a_memory_that_is_not_there_gets_the_nearest_key(base: Path, lemming: Le
 
 def test_a_grant_adds_to_the_limit_and_leaves_the_rest_of_the_file(base: Path, lemming: Lemming) -> None:
     make_org(base, resume("ada", credits={"max_credits": 10}), resume("bob"))
-    kept = {"bob": {"max_credits": 5, "note": "mine"}, "ada": {"soft_cap": 8}}
+    kept = {"bob": {"max_credits": 5, "soft_cap": 4}, "ada": {"soft_cap": 8}}
     fs.publish(base, "config/credits.json", json.dumps(kept).encode())
     ran = lemming("credits", "grant", "ada", "2.5")
     assert ran.status == 0
     assert "ada may spend 12.5 credits (before: 10); 12.5 left" in ran.err
     assert json.loads((base / "config/credits.json").read_text()) == {
-        "bob": {"max_credits": 5, "note": "mine"},
+        "bob": {"max_credits": 5, "soft_cap": 4},
         "ada": {"soft_cap": 8, "max_credits": 12.5},
     }
 

@@ -77,7 +77,7 @@ def hostile(base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         f"c{EVIL}": {"provider": "cli", "options": {"command": [FORGED]}},
         f"p{EVIL}": {"provider": FORGED},
     }
-    org = {"history": "git", f"o{EVIL}": FORGED, "plugins": []}
+    org = {"history": "git", f"x-o{EVIL}": FORGED, "plugins": []}
     make_org(base, ada, resume("bob"), eve, script=script, models=models, org=org)
     fs.publish(base, f"agents/evil{EVIL}/resume.json", pretty(resume("other", title=FORGED)))
     fs.publish(base, "agents/broken/resume.json", f'{{"name": "{EVIL}'.encode())

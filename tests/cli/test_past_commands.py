@@ -64,10 +64,10 @@ def test_without_a_history_the_journals_tell_it_and_the_command_says_so(
 
 
 def test_the_history_is_turned_on_and_off_and_nothing_else_is_changed(base: Path, lemming: Lemming) -> None:
-    make_org(base, resume("ada"), org={"note": "mine", "tick_interval_s": 5})
+    make_org(base, resume("ada"), org={"x-note": "mine", "tick_interval_s": 5})
     assert "every tick that changes something is kept" in lemming("history", "on").err
     assert json.loads((base / "config/org.json").read_text()) == {
-        "note": "mine",
+        "x-note": "mine",
         "tick_interval_s": 5,
         "history": "git",
     }

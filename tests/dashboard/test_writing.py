@@ -75,7 +75,7 @@ def test_what_somebody_else_has_changed_meanwhile_is_not_overwritten(org: Organi
 
 
 def test_a_warning_does_not_stop_a_resume_from_being_saved(org: Organisation) -> None:
-    answer = save(org, (org / "agents/poet/resume.json").read_text().replace('"title"', '"titel"'))
+    answer = save(org, (org / "agents/poet/resume.json").read_text().replace('"title"', '"motto"'))
     assert answer["is_saved"]
     assert [it["severity"] for it in answer["problems"]] == ["warning"]
 

@@ -100,7 +100,7 @@ def test_a_moment_that_comes_while_the_last_request_is_open(
     base: Path, overlap: str, asked: list[list[str]]
 ) -> None:
     silent = {"agent": "dan", "reply": say("x", outbox_entries=[], tool_calls=[])}
-    later = [{"agent": "dan", "tick": tick, "error": "AuthenticationFailed"} for tick in (2, 3)]
+    later = [{"agent": "dan", "tick": tick, "error": "Unavailable"} for tick in (2, 3)]
     org = Watched(
         base, script=[*later, answer(), silent], page={**NINE, "cron": "0 * * * *", "overlap": overlap}
     )
