@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, MINYEAR, UTC, datetime, timedelta
 from functools import cache
 from typing import Protocol
 
@@ -69,9 +69,19 @@ def timestamp(moment: datetime) -> str:
 
 
 def parse_timestamp(text: str) -> datetime:
-    """Return the moment a timestamp names; raise `ValueError` when it names none."""
+    """Return the moment a timestamp names; raise `ValueError` when it names none.
+
+    One in the first or the last year of the calendar is none: it does not exist in every time zone.
+    """
     moment = datetime.fromisoformat(text)
+    if not is_on_the_calendar(moment):
+        raise ValueError(f"{text} is too near an end of the calendar")
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def is_on_the_calendar(moment: datetime) -> bool:
+    """Return whether a moment can be told in every time zone."""
+    return MINYEAR < moment.year < MAXYEAR
 
 
 def is_timestamp(text: object) -> bool:

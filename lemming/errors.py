@@ -195,6 +195,12 @@ class StrategyFailed(LemmingError):
     code = "LMG-402"
 
 
+class TurnBroke(LemmingError):
+    """What a turn reads, or a mistake in LeMMing, broke it off. The others go on; the message says where."""
+
+    code = "LMG-404"
+
+
 class NotVerified(LemmingError):
     """What a turn would publish did not pass its judge, and may not leave without."""
 

@@ -7,7 +7,7 @@ call); here are those that no journal keeps. To add one, add a class; `docs/even
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, dataclass_transform
 
 from lemming.errors import LemmingError, Problem
@@ -53,8 +53,26 @@ Observer = Callable[[Event], None]
 """Is told every event, one at a time. What it raises ends the run."""
 
 
+_OBSERVERS = "raised_by_an_observer"
+
+
 def ignore(_: Event) -> None:
     """Take no notice of an event."""
+
+
+def tell(event: Event, observers: Iterable[Observer]) -> None:
+    """Tell an event to observers, in order. Raises what one raises, marked as an observer's."""
+    for observer in observers:
+        try:
+            observer(event)
+        except Exception as error:
+            vars(error)[_OBSERVERS] = True
+            raise
+
+
+def is_observers(error: Exception) -> bool:
+    """Return whether an observer raised this: then no turn went wrong."""
+    return _OBSERVERS in vars(error)
 
 
 class TickBegins(Event):

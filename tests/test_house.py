@@ -173,7 +173,7 @@ PATH_METHODS = {
 MAY_PRINT = {"commands", "reference"}
 PRINTS = {"sandbox/launcher.py": "its standard output is its verdict, which the engine reads"}
 
-# A broad `except` stands only at the edges: a model call, a tool call, a plugin, the process.
+# A broad `except` stands only at the edges: a turn, a model call, a tool call, a plugin, the process.
 EDGES = {
     "answer_schema/bounded.py": 1,
     "llm/calls.py": 1,
@@ -191,6 +191,7 @@ EDGES = {
     "gates/checks.py": 1,
     "gates/look.py": 1,
     "turn/gate_judges.py": 1,
+    "tick/edge.py": 1,
     "tick/turn_limits.py": 1,
     "toolbox/functions/body.py": 1,
     "toolbox/functions/files.py": 1,

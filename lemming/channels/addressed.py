@@ -12,6 +12,7 @@ from lemming.agents import Agent, Survey
 from lemming.channels.channel import Outgoing
 from lemming.channels.log import ChannelLogs
 from lemming.mail.index import EntryIndex, Names
+from lemming.mail.references import named_in
 from lemming.messages import EntryName, OutboxEntry
 from lemming.organisation import Organisation
 
@@ -70,10 +71,10 @@ class Addressed:
 
     def _answered(self, entry: OutboxEntry, own: Names) -> OutboxEntry | None:
         """Return the entry of the channel's agent that an entry is the response to."""
-        asked = entry.payload.get("reply_to")
-        if not isinstance(asked, str):
+        asked = named_in(entry.payload.get("reply_to"))
+        if not asked:
             return None
-        name = next((name for name in own.all if asked in (name.id, name.identity)), None)
+        name = next((name for name in own.all if name.id in asked or name.identity in asked), None)
         found = self._index.read(name) if name else None
         return found if isinstance(found, OutboxEntry) else None
 

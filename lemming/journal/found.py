@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lemming.journal.records import Record, TickStarted, TurnEnded, TurnStarted
+from lemming.journal.records import Record, TickStarted, TurnEnded, TurnResumed, TurnStarted
 
 
 def start_and_end(records: Iterable[Record]) -> tuple[TurnStarted | None, TurnEnded | None]:
@@ -23,3 +23,11 @@ def plan_in(records: Sequence[Record]) -> TickStarted | None:
     """Return the plan among the records of a journal, which is the first; None when there is none yet."""
     first = records[0] if records else None
     return first if isinstance(first, TickStarted) else None
+
+
+def attempts_without_progress(records: Iterable[Record]) -> int:
+    """Return how often a turn was begun since it last came any further, by the records about it."""
+    count = 0
+    for record in records:
+        count = count + 1 if isinstance(record, (TurnStarted, TurnResumed)) else 0
+    return count

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.mail.references import named_in
 from lemming.mail.visibility import Mail
 from lemming.messages import OutboxEntry
 from lemming.times.spoken import moment_of
@@ -77,7 +78,7 @@ def is_answered(request: OutboxEntry, holder: str, mail: Mail) -> bool:
 
 def refers_to(reference: object, entry: OutboxEntry) -> bool:
     """Return whether a payload's reference means an entry: its id, or author/tick_id."""
-    return reference in (entry.id, entry.identity)
+    return any(name in (entry.id, entry.identity) for name in named_in(reference))
 
 
 def is_for_any(request: OutboxEntry) -> bool:
@@ -92,13 +93,12 @@ def answers(entry: OutboxEntry, request: OutboxEntry) -> bool:
 
 def means(reference: object, request: OutboxEntry) -> bool:
     """Return whether a reference means a request, or what was handed on by it."""
-    if reference is None:
+    if not (named := named_in(reference)):
         return False
-    return refers_to(reference, request) or reference == request.payload.get("hands_on")
+    own = (request.id, request.identity, *named_in(request.payload.get("hands_on")))
+    return any(name in own for name in named)
 
 
 def cancels(entry: OutboxEntry, request: OutboxEntry) -> bool:
     """Return whether an entry says that nobody need answer a request any more."""
-    cancelled = entry.payload.get("cancels") if entry.kind == "status" else None
-    references = cancelled if isinstance(cancelled, list) else [cancelled]
-    return any(means(reference, request) for reference in references)
+    return entry.kind == "status" and means(entry.payload.get("cancels"), request)

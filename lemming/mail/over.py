@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from lemming.mail.closing import answers, cancels, is_for_any, is_past_deadline, refers_to
+from lemming.mail.references import name_in, named_in
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry
 
@@ -51,12 +52,14 @@ def is_cancelled(request: OutboxEntry, holder: str, mail: Mail, entries_of: Entr
 def _has_nobody_asking(request: OutboxEntry, mail: Mail, entries_of: EntriesOf, depth: int) -> bool:
     """Return whether what a request was asked for is over itself."""
     asked = request.payload.get("asked")
-    parent = request.payload.get("parent") or (asked.get("parent") if isinstance(asked, dict) else None)
-    if not isinstance(parent, str):
+    parent = name_in(request.payload.get("parent"))
+    if not parent and isinstance(asked, dict):
+        parent = name_in(asked.get("parent"))
+    if not parent:
         return False
     asker = _asker_of(request)
     if any(
-        entry.kind == "response" and entry.payload.get("reply_to") == parent
+        entry.kind == "response" and parent in named_in(entry.payload.get("reply_to"))
         for entry in entries_of(asker, request.tick)
     ):
         return True
@@ -66,8 +69,8 @@ def _has_nobody_asking(request: OutboxEntry, mail: Mail, entries_of: EntriesOf, 
 
 def _asker_of(request: OutboxEntry) -> str:
     """Return to whom the answer is owed: who asked first, where it was handed on."""
-    owed = request.payload.get("owed_to")
-    return owed if "hands_on" in request.payload and isinstance(owed, str) else request.agent
+    owed = name_in(request.payload.get("owed_to")) if "hands_on" in request.payload else ""
+    return owed or request.agent
 
 
 def _found(parent: str, child: OutboxEntry, mail: Mail) -> OutboxEntry | None:

@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from lemming.leave import asks_leave, decision_in
 from lemming.mail.closing import enough_in, is_in_time, last_tick, not_after_in
-from lemming.mail.requests import End, Hop, Requests, RequestView, Share, normal
+from lemming.mail.references import name_in, named_in
+from lemming.mail.requests import End, Hop, Requests, RequestView, Share
 from lemming.messages import EntryName, OutboxEntry
 from lemming.resume import Agent
 
@@ -30,9 +31,9 @@ def concerns_requests(entry: OutboxEntry) -> bool:
         case "request":
             return bool(entry.targets)
         case "response":
-            return bool(_references(entry.payload.get("reply_to")))
+            return bool(named_in(entry.payload.get("reply_to")))
         case "status":
-            return bool(_references(entry.payload.get("cancels")))
+            return bool(named_in(entry.payload.get("cancels")))
     return False
 
 
@@ -140,13 +141,7 @@ def _events_of(name: EntryName, entry: OutboxEntry, place_of: Callable[[EntryNam
         case _:
             return []
     place = place_of(name)
-    return [_Event(place, about, does, entry) for about in _references(entry.payload.get(key))]
-
-
-def _references(value: object) -> list[str]:
-    """Return the requests that a key of a payload names: one, or a list."""
-    listed = value if isinstance(value, list) else [value]
-    return [it for it in listed if isinstance(it, str)]
+    return [_Event(place, about, does, entry) for about in named_in(entry.payload.get(key))]
 
 
 def _names_of(opened: Mapping[str, RequestView]) -> dict[str, list[str]]:
@@ -159,9 +154,8 @@ def _names_of(opened: Mapping[str, RequestView]) -> dict[str, list[str]]:
 def _meant(reference: str, named: Mapping[str, list[str]], opened: Mapping[str, RequestView]) -> str | None:
     """Return the identity of the request that a payload names; None for none, and for one of several."""
     if "/" in reference:
-        identity = normal(reference)
-        return identity if identity in opened else None
-    found = named.get(reference.strip(), ())
+        return reference if reference in opened else None
+    found = named.get(reference, ())
     return found[0] if len(found) == 1 else None
 
 
@@ -172,8 +166,7 @@ def _parent_of(
     place_of: Callable[[EntryName], Place],
 ) -> RequestView | None:
     """Return the request that this one was asked for: an earlier one that its asker was to answer."""
-    reference = request.entry.payload.get("parent")
-    identity = _meant(reference, named, opened) if isinstance(reference, str) else None
+    identity = _meant(name_in(request.entry.payload.get("parent")), named, opened)
     parent = opened[identity] if identity else None
     if parent is None or place_of(parent.name) >= place_of(request.name):
         return None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from lemming.mail.references import normal
 from lemming.messages import EntryName, OutboxEntry
 
 End = Literal["answered", "failed", "refused", "cancelled", "expired"]
@@ -210,17 +211,6 @@ class Requests:
         while request.parent is not None:
             request = self.by_identity[request.parent]
         return request
-
-
-def normal(reference: str) -> str:
-    """Return `author/TICK_ID` with the tick as file names have it.
-
-    >>> normal("desk/42_3fa9c1d2e0b7")
-    'desk/00000042_3fa9c1d2e0b7'
-    """
-    author, _, rest = reference.strip().partition("/")
-    tick, _, id_ = rest.partition("_")
-    return f"{author}/{int(tick):08}_{id_}" if tick.isascii() and tick.isdigit() else reference
 
 
 def _text(value: object) -> str:

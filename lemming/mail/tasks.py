@@ -27,6 +27,7 @@ from lemming.mail.closing import (
 )
 from lemming.mail.decisions import Ends, ends_of_leave
 from lemming.mail.over import is_cancelled, is_over
+from lemming.mail.references import name_in, named_in
 from lemming.mail.visibility import View
 from lemming.messages import EntryName, OutboxEntry, names_of
 
@@ -161,8 +162,7 @@ class Tasks:
             return True
         if entry.kind == "request":
             return self._takes(entry) and not self._is_over(entry)
-        reply_to = entry.payload.get("reply_to") if entry.kind == "response" else None
-        return isinstance(reply_to, str) and reply_to in self._awaited
+        return entry.kind == "response" and self._is_awaited(entry)
 
     def is_nothing_new(self, entry: OutboxEntry) -> bool:
         """Return whether an entry is passed over: it is not to be shown as new, now or later."""
@@ -174,8 +174,8 @@ class Tasks:
             return self._takes(entry) and self._is_over(entry)
         if entry.kind == "response":
             return self._is_late(entry)
-        is_progress = entry.payload.get("reply_to") in self._awaited
-        return entry.kind == "status" and ("cancels" in entry.payload or is_progress or self._is_late(entry))
+        is_nothing = "cancels" in entry.payload or self._is_awaited(entry) or self._is_late(entry)
+        return entry.kind == "status" and is_nothing
 
     def _takes(self, entry: OutboxEntry) -> bool:
         """Return whether a request is one that a turn is taken for."""
@@ -252,6 +252,9 @@ class Tasks:
         asked = [it.request for begun in self._standing for it in begun.asked]
         return frozenset(asked).union(name.id for name in names_of(asked))
 
+    def _is_awaited(self, entry: OutboxEntry) -> bool:
+        return not self._awaited.isdisjoint(named_in(entry.payload.get("reply_to")))
+
     def _begun_before(self, identity: str) -> Begun:
         """Return where a request stands that no turn has come any further with."""
         return next((it for it in self._begun if it.request == identity), Begun(request=identity))
@@ -274,7 +277,7 @@ class Tasks:
         """Return the agents that wait for a request, the one that waits for it last; people are left out."""
         path = request.payload.get("path")
         above = [name for name in path if isinstance(name, str)] if isinstance(path, list) else []
-        asker = str(request.payload.get("owed_to", request.agent))
+        asker = name_in(request.payload.get("owed_to")) or request.agent
         return [name for name in dict.fromkeys([*above, asker]) if name not in self._mail.persons]
 
     def _fresh_entries(self) -> Iterator[tuple[EntryName, OutboxEntry]]:
@@ -328,10 +331,12 @@ class Tasks:
 
     def _is_late(self, answer: OutboxEntry) -> bool:
         """Return whether an answer is to something asked for a request that is open no more."""
-        reply_to = answer.payload.get("reply_to")
-        if not isinstance(reply_to, str) or reply_to in self._awaited:
-            return False
-        name = self._own.get(reply_to.rpartition("_")[2])
+        named = named_in(answer.payload.get("reply_to"))
+        return bool(named) and not self._is_awaited(answer) and all(map(self._is_of_the_past, named))
+
+    def _is_of_the_past(self, reference: str) -> bool:
+        """Return whether a reference is to something that the agent asked for a request of its own."""
+        name = self._own.get(reference.rpartition("_")[2])
         asked = self._mail.read(name) if name else None
         return isinstance(asked, OutboxEntry) and ("parent" in asked.payload or asks_leave(asked.payload))
 

@@ -18,6 +18,7 @@ from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.organisation import Organisation, OrgPath
 from lemming.skills.guides import guide_files
+from lemming.tick.edge import tried
 from lemming.tools import Places
 from lemming.toolset import Toolset
 
@@ -91,7 +92,7 @@ def _find_waits(
     looked_at: LookedAt,
 ) -> dict[str, Waits]:
     touches = {
-        name: touch_of(agents[name], settings, toolset, base, looked_at.get(name, ()))
+        name: _touch_of(agents[name], settings, toolset, base, looked_at.get(name, ()))
         for name in order
         if name in agents
     }
@@ -108,6 +109,14 @@ def _find_waits(
         else:
             waits[name] = Waits(frozenset(names).union(waits.keys() & readable) - {name})
     return waits
+
+
+def _touch_of(
+    agent: Agent, settings: Org, toolset: Toolset, base: OrgPath, looked_at: Sequence[str]
+) -> Touch:
+    """Return what `touch_of` does; an agent of which that cannot be told may touch everything."""
+    touch = tried(lambda: touch_of(agent, settings, toolset, base, looked_at))
+    return Touch(writes={(): "nobody can tell"}) if isinstance(touch, Exception) else touch
 
 
 def longest_chain(order: list[str], waits: Mapping[str, Waits]) -> list[str]:

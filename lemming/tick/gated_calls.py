@@ -10,12 +10,15 @@ from lemming import paths
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.contract import ToolCall
-from lemming.errors import LemmingError
+from lemming.errors import LemmingError, ToolError
 from lemming.files.effects import FileEffect
 from lemming.gates.checks import asking
 from lemming.gates.gate import Gate, GateVerdict, Rule, rules_of
 from lemming.gates.look import Check, Facts, Found, Looked, look, nobody_judged, rules_at
 from lemming.leave import Expires
+from lemming.plugins.errors import words_of
+from lemming.redaction import redact_foreign
+from lemming.tick.edge import tried
 from lemming.tools import EngineTool, Tool, ToolContext, ToolResult
 
 if TYPE_CHECKING:
@@ -32,6 +35,10 @@ class Passed(NamedTuple):
     call: ToolCall
     verdicts: Sequence[GateVerdict]
     leave: dict[str, Any] | None
+
+
+class CannotTell(ToolError):
+    """A call breaks as it is planned, so nobody can tell what it would change: it is not made."""
 
 
 class Asking(NamedTuple):
@@ -85,7 +92,10 @@ class CallGates:
         Where gates want approval for it, it is asked for once, for all of them, and for the call as those
         behind them rewrite it.
         """
-        looked = runtime.look_at_call(self, index, call, tool, context)
+        try:
+            looked = runtime.look_at_call(self, index, call, tool, context)
+        except CannotTell as error:
+            return ToolResult(False, redact_foreign(str(error)))
         if looked.then not in ("pass", "ask"):
             return self.refused(looked)
         seen = call._replace(args=looked.content)
@@ -189,6 +199,11 @@ def planned_changes(tool: Tool, args: Any, context: ToolContext) -> tuple[FileEf
     if not is_planned(tool):
         return None
     try:
-        return tool.plan(context, **tool.check(args)).effects
+        found = tried(lambda: tool.plan(context, **tool.check(args)))
     except LemmingError:
+        return ()  # the disk's: the call will fail for the same reason
+    if isinstance(found, LemmingError):
         return ()  # the call will fail for the same reason
+    if isinstance(found, Exception):
+        raise CannotTell(f"{tool.name} failed: {words_of(found)}") from found
+    return found.effects

@@ -22,7 +22,7 @@ from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, Org, load_config
 from lemming.deadlines import LeftBehind
 from lemming.errors import ConfigError, DiskError, NotAnOrg, OrgBusy, Problem
-from lemming.events import Event, ModelWrote, Observer, ProblemFound, ignore
+from lemming.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
 from lemming.files.documents import once_saved
 from lemming.files.jsontext import JsonProblem, parse, pretty_words
 from lemming.files.lock import FolderLock, description
@@ -117,8 +117,7 @@ class Runtime:
         """Tell an event to all observers."""
         if self.is_heard:
             with self._lock:
-                for observer in (*self.observers, *self._joined):
-                    observer(event)
+                tell(event, (*self.observers, *self._joined))
 
     @property
     def base(self) -> Path:

@@ -13,7 +13,7 @@ from lemming import paths
 from lemming.agents import Agent, Survey, survey_agents
 from lemming.calendars import asker_in, is_clock
 from lemming.config import Config
-from lemming.errors import ConfigError, DiskError, LemmingError, Problem
+from lemming.errors import ConfigError, LemmingError, Problem
 from lemming.files.documents import once_saved
 from lemming.files.jsontext import nearest
 from lemming.files.stamps import opened
@@ -21,7 +21,9 @@ from lemming.mail.jobs import JobDue, Jobs
 from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
 from lemming.patterns import is_named
+from lemming.plugins.errors import words_of
 from lemming.report import Reason, TurnReport
+from lemming.tick.edge import tried
 from lemming.tick.idle import IdleAgents, waits_for_others
 from lemming.tick.pausing import Pauses
 from lemming.tick.plan import Plan, callers_in, channels_in, make_plan, people_in
@@ -143,9 +145,12 @@ class Snapshot:
 
     def why_quiet(self) -> list[TurnReport] | None:
         """Return why each agent that is due would take no turn; None when one of them would."""
-        order = self.plan.order
-        if not order:
+        if not self.plan.order:
             return []
+        turns = tried(lambda: self._why_quiet(self.plan.order))
+        return None if isinstance(turns, Exception) else turns  # a turn that fails is recorded as one
+
+    def _why_quiet(self, order: list[str]) -> list[TurnReport] | None:
         idle = self.org.own(IdleAgents).under(self.survey, self.config, self.tick)
         if any(not waits_for_others(self.org, name) for name in idle.always_asking.intersection(order)):
             return None
@@ -165,17 +170,12 @@ class Snapshot:
         from lemming.turn.inputs import why_not
 
         agent, digest = self.survey.agents[name], self.survey.digests[name]
-        try:
-            looks = idle.look_at(name, root)
-            why = why_not(self, agent, digest)
-            if why is None:
-                return None
-            turn = why.report(name)
-            idle.remember(turn, looks, self.mail)
-        except DiskError:
-            raise
-        except LemmingError:  # a turn that fails, and is recorded as one
+        looks = idle.look_at(name, root)
+        why = why_not(self, agent, digest)
+        if why is None:
             return None
+        turn = why.report(name)
+        idle.remember(turn, looks, self.mail)
         return turn
 
 
@@ -235,11 +235,10 @@ def _rest(
     clocks = dict.fromkeys(clocks_in(survey, config), "")
     if not clocks:
         return clocks
-    try:
-        is_due = bool(_jobs_due(org, survey, config, tick, since, at))
-    except ConfigError as error:
-        return dict.fromkeys(clocks, str(error))
-    if is_due:
+    due = tried(lambda: _jobs_due(org, survey, config, tick, since, at))
+    if isinstance(due, Exception):
+        return dict.fromkeys(clocks, str(due) if isinstance(due, LemmingError) else words_of(due))
+    if due:
         del clocks[min(clocks)]
     return clocks
 

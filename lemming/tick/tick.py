@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from lemming.agents import Agent
 from lemming.clock import elapsed_ms
-from lemming.errors import DiskError, LemmingError, Problem, UnknownModel, name_of
-from lemming.journal.file import Journal, may_have_gone_down
-from lemming.journal.found import plan_in, start_and_end
+from lemming.errors import Problem, TurnBroke, UnknownModel, name_of
+from lemming.journal.file import OWN_LIMIT_BYTES, Journal, may_have_gone_down, read_journal
+from lemming.journal.found import attempts_without_progress, plan_in, start_and_end
 from lemming.journal.ledger import AgentState, amend_state, read_state, write_state
 from lemming.journal.records import (
     EntriesExpired,
@@ -38,6 +38,7 @@ from lemming.report import Reason, TickReport, ToolUsed, TurnReport
 from lemming.tick.answers import JournaledAnswers
 from lemming.tick.commits import Commits
 from lemming.tick.dependencies import Waits, find_waits
+from lemming.tick.edge import tried, why_broken, why_not_begun
 from lemming.tick.executors.threads import run_all
 from lemming.tick.leave_again import why_no_leave, without_used
 from lemming.tick.looked_at import looked_at_by
@@ -49,7 +50,7 @@ from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runs import remove_old_runs
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.turn.inputs import as_record, from_record
+from lemming.turn.inputs import Gathered, as_record, from_record
 from lemming.turn.loop import take_turn
 from lemming.turn.results import INTERRUPTED, as_shown, newest, tool_used
 from lemming.turn.spending import spending, state_after_spending
@@ -119,7 +120,7 @@ class Tick:
         return max(at_once, len(self.plan.order)) if self.runtime.batches else at_once
 
     def _attempts_at(self, name: str) -> int:
-        return _attempts_without_progress(self.journal.records_of(name))
+        return attempts_without_progress(self.journal.records_of(name))
 
     def _agents(self) -> Mapping[str, Agent]:
         """Return the agents as their turns take them: a turn that was begun has the grants of now."""
@@ -195,21 +196,22 @@ class Tick:
             self.is_stopped = True
 
     def _start(self, name: str) -> None:
-        try:
-            found = self.snapshot.inputs_of(name, self.commits.held_files)
-        except DiskError:
-            raise
-        except LemmingError as error:
-            failing = Reason("failing", str(error), name_of(error))
-            self.commits.end(TurnCommitted(report=failing.report(name)))
+        found = tried(lambda: self._gathered(name))
+        if isinstance(found, Exception):
+            self.commits.end(TurnCommitted(report=why_not_begun(found).report(name)))
             return
         if isinstance(found, Reason):
             self.commits.end(TurnSkipped(report=found.report(name)))
             return
-        for problem in found.problems:
+        gathered, begins = found
+        for problem in gathered.problems:
             self.runtime.tell(problem, name)
-        self.journal.begin_turn(*as_record(found))
-        self._take(found.inputs, again=False)
+        self.journal.begin_turn(*begins)
+        self._take(gathered.inputs, again=False)
+
+    def _gathered(self, name: str) -> Reason | tuple[Gathered, tuple[TurnStarted, bytes]]:
+        found = self.snapshot.inputs_of(name, self.commits.held_files)
+        return found if isinstance(found, Reason) else (found, as_record(found))
 
     def _resume(self, started: TurnStarted, records: list[Record]) -> None:
         attempts = self._attempts_at(started.agent)
@@ -225,16 +227,21 @@ class Tick:
             self.commits.add(self._given_up(started, records, reason, "Interrupted"))
             return
         inputs = inputs_of(started, self.snapshot)
-        if refused := self._refused_places(inputs, records):
-            place, why = next(iter(refused.items()))
-            reason = f"its journal records a file that may not be written now, {place}: {why}"
-            self.commits.add(self._given_up(started, records, reason, NO_LONGER_ALLOWED))
+        why = tried(lambda: self._why_no_more(inputs, records))
+        if isinstance(why, Exception):
+            self.commits.add(self._broken_off(started.agent, why))
             return
-        if why := why_no_leave(inputs, self.snapshot):
+        if why:
             self.commits.add(self._given_up(started, records, why, NO_LONGER_ALLOWED))
             return
         self.journal.append(TurnResumed(agent=started.agent))
         self._take(inputs, again=True)
+
+    def _why_no_more(self, inputs: TurnInputs, records: list[Record]) -> str:
+        """Return why a turn that was begun may not go on now; empty when it may."""
+        for place, why in self._refused_places(inputs, records).items():
+            return f"its journal records a file that may not be written now, {place}: {why}"
+        return why_no_leave(inputs, self.snapshot)
 
     def _refused_places(self, inputs: TurnInputs, records: list[Record]) -> dict[str, str]:
         return refused_places(self.snapshot, inputs.agent, records)
@@ -283,9 +290,8 @@ class Tick:
                 inputs = replace(
                     from_record(started, self.plan.tick), problem=UnknownModel("a turn that is over")
                 )
-                outcome = take_turn(
-                    inputs, self._answers(inputs), self._plugins
-                )  # all answers are there: nothing goes live
+                answers = self._answers(inputs)  # they are all there: nothing goes live
+                outcome = take_turn(inputs, answers, self._plugins)
                 self.commits.write_again(self._without_refused(outcome, started))
 
     @cached_property
@@ -303,8 +309,21 @@ class Tick:
         return is_lost(self.runtime.org, self.plan.tick, starts)
 
     def _take(self, inputs: TurnInputs, *, again: bool) -> None:
-        outcome = take_turn(inputs, self._answers(inputs), self._plugins)
+        answers = self._answers(inputs)
+        outcome = tried(lambda: take_turn(inputs, answers, self._plugins))
+        if isinstance(outcome, Exception):
+            outcome = self._broken_off(inputs.agent.name, outcome)
         self.commits.add(outcome, again=again, warned=inputs.warned)
+
+    def _broken_off(self, name: str, error: Exception) -> TurnOutcome:
+        """Return the outcome of a turn that raised this; raise it where it was meant to end the run."""
+        broken = why_broken(error)
+        tick, limit = self.plan.tick, OWN_LIMIT_BYTES  # read again: who writes a journal keeps none of it
+        found = read_journal(self.runtime.org, tick, limit_bytes=limit)
+        records = [record for record in found if record.about == name]
+        started, _ = start_and_end(records)
+        assert started, "a turn that was begun"
+        return self._given_up(started, records, str(broken), name_of(broken))
 
     def _given_up(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
         inputs = from_record(started, self.plan.tick)
@@ -315,6 +334,8 @@ class Tick:
         results, tools, remarks = self._happened_outside(started.agent, records)
         results = kept_results(inputs, results, [record.trust for record in finished])
         state.results = newest((*state.results, *results))
+        if error == TurnBroke.__name__ and inputs.task:
+            state.requests = inputs.task.after_failure(state.requests, used["credits"], counts=True)
         state.passed_on += sum(record.passed_on for record in finished)
         report = TurnReport(
             agent=started.agent,
@@ -374,11 +395,3 @@ class Tick:
 def _unread_in_all(org: Organisation, unread: Mapping[str, int]) -> dict[str, int]:
     """Return how many entries expired for each of these agents since its last turn, these included."""
     return {name: read_state(org, name).expired_unread + count for name, count in unread.items()}
-
-
-def _attempts_without_progress(records: list[Record]) -> int:
-    """Return how often this turn was begun since it last came any further."""
-    count = 0
-    for record in records:
-        count = count + 1 if isinstance(record, (TurnStarted, TurnResumed)) else 0
-    return count

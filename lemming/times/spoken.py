@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, time, timedelta
 
-from lemming.clock import parse_timestamp, timestamp
+from lemming.clock import is_on_the_calendar, parse_timestamp, timestamp
 from lemming.errors import UsageError
 from lemming.times.cron import zone
 
@@ -71,7 +71,7 @@ def parse_moment(text: str, now: datetime, zone_name: str) -> datetime:
     words = [word for word in text.lower().replace(",", " ").split() if word != "at"]
     if words[:1] == ["in"] and len(words) > 1:
         return (now + parse_duration(" ".join(words[1:]))).astimezone(here.tzinfo)
-    if len(words) == 1 and "t" in words[0] and (iso := _iso(text.strip())) is not None:
+    if len(words) == 1 and "t" in words[0] and (iso := _iso(text.strip())):
         return iso.astimezone(here.tzinfo) if iso.tzinfo else _at(iso.date(), iso.time(), here, text)
     at = _time(words[-1]) if words else None
     days = words[:-1] if at else words
@@ -94,9 +94,10 @@ def parse_moment(text: str, now: datetime, zone_name: str) -> datetime:
 
 def _iso(text: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(text.upper())
+        moment = datetime.fromisoformat(text.upper())
     except ValueError:
         return None
+    return moment if is_on_the_calendar(moment) else None
 
 
 def _time(word: str) -> time | None:
@@ -113,9 +114,10 @@ def _day(word: str, here: datetime) -> date | None:
         if len(word) >= 3 and name.startswith(word):
             return here.date() + timedelta(days=(number - here.weekday()) % 7)
     try:
-        return date.fromisoformat(word)
+        day = date.fromisoformat(word)
     except ValueError:
         return None
+    return day if is_on_the_calendar(datetime.combine(day, _MORNING)) else None
 
 
 def _at(day: date, at: time, here: datetime, text: str) -> datetime:

@@ -175,10 +175,9 @@ class Draft:
         """The credits that the turn has spent so far."""
         return sum(answer.credits for answer in self.answers)
 
-    def give_up(self) -> Literal["done"]:
-        """End a turn for a request on which no more may be spent: it has failed, and no model is asked."""
-        assert self.task, "only a request has a budget"
-        self.entries = self.given_up(f"its budget of {self.task.budget:g} credits is used up")
+    def give_up(self, why: str) -> Literal["done"]:
+        """End a turn for a request that has failed before any model is asked."""
+        self.entries = self.given_up(why)
         return "done"
 
     def ask(self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:

@@ -10,6 +10,7 @@ from lemming.files.effects import FileEffect, writes_first
 from lemming.journal.begun import Begun, having_made
 from lemming.journal.ledger import AgentState
 from lemming.llm.pricing import has_reached_soft_cap
+from lemming.mail.references import named_in
 from lemming.messages import OutboxEntry, entry_effect
 from lemming.report import USUAL_ENDS, End, Judged, Status, TurnReport, VerdictJson
 from lemming.tools import ToolResult
@@ -199,8 +200,9 @@ def _still_open(draft: Draft, before: tuple[Begun, ...]) -> tuple[Begun, ...]:
     """Return what an agent has begun, with the requests that this turn was shown and did not answer."""
     if not draft.inputs.open_requests:
         return before
-    answered = {entry.payload.get("reply_to") for entry in draft.entries if entry.kind == "response"}
-    shown = (it for it in draft.inputs.open_requests if it.rpartition("_")[2] not in answered)
+    responses = (entry for entry in draft.entries if entry.kind == "response")
+    answered = {name for entry in responses for name in named_in(entry.payload.get("reply_to"))}
+    shown = (it for it in draft.inputs.open_requests if answered.isdisjoint((it, it.rpartition("_")[2])))
     begun = (it for it in before if it.says_anything)
     return (*begun, *(Begun(request=identity) for identity in shown))
 

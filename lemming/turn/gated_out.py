@@ -12,6 +12,7 @@ from lemming.files.documents import value_of
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import Gate, Rule
 from lemming.gates.look import Found, Looked, digest_of, look, nobody_judged, rules_at
+from lemming.mail.references import named_in
 from lemming.memory import decode_memory, memory_effect
 from lemming.messages import targets_in
 from lemming.tools import ToolResult
@@ -80,13 +81,13 @@ class OutGates:
         channels = inputs.channels
         if not channels or not targets_in(payload).isdisjoint(channels):
             return bool(channels)
-        if kind != "response" or not isinstance(reply_to := payload.get("reply_to"), str):
+        if kind != "response":
             return False
         askers = dict(inputs.open_requests)
         if task and task.request:
             askers |= {task.request: task.asker, task.id: task.asker}
-        asker = next((askers[it] for it in askers if reply_to in (it, it.rpartition("_")[2])), None)
-        return asker is None or asker in channels
+        known = {name: asker for it, asker in askers.items() for name in (it, it.rpartition("_")[2])}
+        return any(it not in known or known[it] in channels for it in named_in(payload.get("reply_to")))
 
     def look_at_memory(self, key: str, value: Any) -> Any:
         """Return a value as it may be remembered; raise `ToolError` that says why it may not."""

@@ -39,8 +39,8 @@ def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ..
 
     Without one it is the agent's own, out of what these plugins bring.
     """
-    if draft.task and draft.task.is_used_up:
-        return draft.give_up()
+    if draft.task and (why := draft.task.why_given_up):
+        return draft.give_up(why)
     if draft.inputs.review.get("only"):
         draft.only_asks = True
         return "waits"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from lemming.agents import Agent
+from lemming.mail.references import name_in
 from lemming.mail.tasks import Task
 from lemming.turn.opening import Surroundings
 from lemming.turn.team import team_tools
@@ -10,12 +11,14 @@ from lemming.turn.team import team_tools
 
 def out_of_reach(now: Surroundings, agent: Agent, task: Task | None) -> dict[str, str]:
     """Return why tools that ask the team, or hand on to it, would reach nobody, by their names."""
-    asker = task.request.payload.get("owed_to", task.request.agent) if task and task.request else None
+    asker = ""
+    if task and task.request:
+        asker = name_in(task.request.payload.get("owed_to")) or task.request.agent
     why: dict[str, str] = {}
     for name, tool in team_tools(agent).items():
         readers = [(tool.target, agent.name), (agent.name, tool.target)]
         if tool.hands_on:
-            readers = [(tool.target, agent.name), (str(asker), tool.target)] if asker else []
+            readers = [(tool.target, agent.name), (asker, tool.target)] if asker else []
         missing = next((pair for pair in readers if not _reads(now, *pair)), None)
         if missing:
             reader, author = missing

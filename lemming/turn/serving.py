@@ -12,6 +12,7 @@ from lemming.journal.begun import Asked, Begun
 from lemming.kinds import MessageKind
 from lemming.leave import is_apart
 from lemming.mail.closing import amount_in, count_in, enough_in, last_tick, not_after_in
+from lemming.mail.references import name_in, named_in
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
 
@@ -51,9 +52,13 @@ class Serving:
     not_after: str = ""
 
     @property
-    def is_used_up(self) -> bool:
-        """Whether the credits that may be spent on the request are."""
-        return self.budget is not None and self.spent >= self.budget
+    def why_given_up(self) -> str:
+        """Why the request has failed, whatever a model would say: all is spent, or its turns break."""
+        if self.budget is not None and self.spent >= self.budget:
+            return f"its budget of {self.budget:g} credits is used up"
+        if self.request and self.begun.failures >= MOST_FAILURES:
+            return f"{MOST_FAILURES} turns came to nothing"
+        return ""
 
     @property
     def answered(self) -> tuple[tuple[str, str], ...]:
@@ -141,7 +146,7 @@ class Serving:
 
     def _addressed(self, payload: dict[str, Any]) -> dict[str, Any]:
         """Return the payload of what concerns the request, addressed to whom the answer is owed."""
-        if payload.get("reply_to") not in (self.id, self.request):
+        if not self._is_meant(payload):
             return payload
         of_it = {"conversation": self.conversation} if self.conversation else {}
         return {**of_it, **payload, "target": self.asker}
@@ -155,7 +160,11 @@ class Serving:
         return any(self._concerns(entry, "status") or _asks(entry) for entry in entries)
 
     def _concerns(self, entry: OutboxEntry, kind: MessageKind) -> bool:
-        return entry.kind == kind and entry.payload.get("reply_to") in (self.id, self.request)
+        return entry.kind == kind and self._is_meant(entry.payload)
+
+    def _is_meant(self, payload: Mapping[str, Any]) -> bool:
+        """Return whether a payload is an answer to the request, or tells of it."""
+        return any(name in (self.id, self.request) for name in named_in(payload.get("reply_to")))
 
     def with_answer(self, entries: list[OutboxEntry]) -> list[OutboxEntry] | None:
         """Return the entries, the last one that may be meant so made the answer; None: there is none."""
@@ -243,12 +252,12 @@ def serving_of(task: Task, *, at: str, may_hand_on: bool) -> Serving:
     spent = [amount_in(ended.payload or {}, "spent") or 0.0 for ended in task.asked]
     return Serving(
         request=begun.request,
-        asker=str(payload.get("owed_to")) if is_handed_on else request.agent,
+        asker=name_in(payload.get("owed_to")) if is_handed_on else request.agent,
         begun=begun,
         until=last_tick(request),
         not_after=not_after_in(payload),
         conversation=conversation if isinstance(conversation, str) else "",
-        reply_to=str(payload["hands_on"]) if is_handed_on else "",
+        reply_to=name_in(payload["hands_on"]) if is_handed_on else "",
         hops=count_in(payload, "hops") or 1 if is_handed_on else 0,
         path=tuple(task.path),
         asked=payload if may_hand_on else None,
@@ -307,7 +316,8 @@ def answering(new: NewEntry, open_requests: Mapping[str, str]) -> NewEntry:
     `open_requests`: who asked, by the request's identity.
     """
     reply_to = new.payload.get("reply_to")
-    meant = [it for it in open_requests if reply_to in (None, it, it.rpartition("_")[2])]
+    named = [*open_requests] if reply_to is None else named_in(reply_to)
+    meant = [it for it in open_requests if it in named or it.rpartition("_")[2] in named]
     if new.kind != "response" or len(meant) != 1:
         return new
     identity = meant[0]

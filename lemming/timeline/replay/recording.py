@@ -11,7 +11,7 @@ from lemming.files.fields import Json
 from lemming.files.jsontext import compact, parse, pretty
 from lemming.timeline.record import RecordedTick
 
-NOT_REPEATABLE = ("Interrupted", "DiskError", "NoLongerAllowed")
+NOT_REPEATABLE = ("Interrupted", "DiskError", "NoLongerAllowed", "TurnBroke")
 """Errors of turns that failed for the engine's or the disk's sake: no answers lead there a second time."""
 
 _CONTEXT_LINES = 2
