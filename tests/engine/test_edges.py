@@ -205,7 +205,12 @@ def test_a_call_that_breaks_as_gates_look_at_it_is_a_failed_call(base: Path) -> 
     gate = {"at": "call", "tool": "breaks", "when": {"field": "own", "op": "is", "value": False}}
     ada = resume("ada", permissions={"tools": ["breaks"]}, gates=[{**gate, "then": "block"}])
     call = {"tool": "breaks", "args": {}}
-    make_org(base, ada, resume("zed"), script=[{"agent": "ada", "reply": say("hi", tool_calls=[call])}])
+    make_org(
+        base,
+        ada,
+        resume("zed"),
+        script=[{"agent": "ada", "reply": say("hi", tool_calls=[call])}, {"reply": say("hi")}],
+    )
     ToolRegistry.register(Breaks())
     try:
         found = turns(base)
