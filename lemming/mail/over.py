@@ -41,7 +41,7 @@ def is_cancelled(request: OutboxEntry, holder: str, mail: Mail, entries_of: Entr
     """Return whether who asked, or a person whom the holder may read, says that nobody need answer."""
     resume = mail.resumes.get(holder)
     heard = {it for it in mail.persons if resume is not None and resume.may_read(it)}
-    askers = {request.agent, _asker_of(request)} & mail.named
+    askers = {request.agent, _asker_of(request, mail)} & mail.named
     return any(
         cancels(entry, request)
         for author in sorted(heard | askers)
@@ -57,7 +57,7 @@ def _has_nobody_asking(request: OutboxEntry, mail: Mail, entries_of: EntriesOf, 
         parent = name_in(asked.get("parent"))
     if not parent:
         return False
-    asker = _asker_of(request)
+    asker = _asker_of(request, mail)
     if any(
         entry.kind == "response" and parent in named_in(entry.payload.get("reply_to"))
         for entry in entries_of(asker, request.tick)
@@ -67,10 +67,10 @@ def _has_nobody_asking(request: OutboxEntry, mail: Mail, entries_of: EntriesOf, 
     return found is not None and is_over(found, asker, mail, entries_of, depth + 1)
 
 
-def _asker_of(request: OutboxEntry) -> str:
+def _asker_of(request: OutboxEntry, mail: Mail) -> str:
     """Return to whom the answer is owed: who asked first, where it was handed on."""
     owed = name_in(request.payload.get("owed_to")) if "hands_on" in request.payload else ""
-    return owed or request.agent
+    return owed if owed in mail.named else request.agent
 
 
 def _found(parent: str, child: OutboxEntry, mail: Mail) -> OutboxEntry | None:

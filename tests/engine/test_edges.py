@@ -143,7 +143,7 @@ def test_a_reference_that_names_nothing_stops_nobody(
     keys = ("reply_to", "parent", "hands_on", "cancels", "owed_to", "path", "conversation")
     put(base, "zed", kind, {**dict.fromkeys(keys, reference), "text": "x", "target": ["ada", "bob"]})
     for _ in range(2):
-        assert {turn.status for turn in turns(base).values()} <= {"done", "skipped"}
+        assert [(it.agent, it.reason) for it in turns(base).values() if it.status == "failed"] == []
     for command in ("status", "requests", "findings", "doctor"):
         assert run(["-C", str(base), command]) < 10, capsys.readouterr().err
 
