@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, Literal
 
 Outcome = Literal[
-    "ok", "not_found", "denied", "invalid_args", "failed", "timed_out", "interrupted", "refused",
-    "pending", "skipped",
+    "ok", "not_found", "denied", "invalid_args", "failed", "timed_out", "interrupted", "refused", "pending",
+    "skipped",
 ]  # fmt: skip
 """How a tool call ends. `ok`: it worked. `not_found`: there is no such tool. `denied`: the agent may not call
 it. `invalid_args`: the arguments do not fit. `failed`: it says so, or broke. `timed_out`: it took too long
@@ -78,8 +78,8 @@ class LemmingError(Exception):
 
     def as_json(self) -> dict[str, Any]:
         """Return the error as the object that `--json` prints and the journal keeps."""
-        told = {"code": self.code, "error": name_of(self), "message": self.message}
-        return {"v": 1, "type": "error", **told, "where": self.where, "hint": self.hint}
+        told = {"message": self.message, "where": self.where, "hint": self.hint}
+        return {"v": 1, "type": "error", "code": self.code, "error": name_of(self), **told}
 
 
 class UsageError(LemmingError):
@@ -249,16 +249,15 @@ class StoppedByGate(LemmingError):
 
 
 class ProviderError(LemmingError):
-    """A model backend did not answer.
+    """A model backend did not answer. `is_retryable`: asking again may help.
 
-    `is_retryable`: asking again may help. `is_for_good`: it will say the same to the same question, until a
+    `is_for_good`: it will say the same to the same question, until a
     person changes something. `retry_after_s` is the wait the server asked for; None when it asked for none.
     `earlier`: why the attempts before this one failed.
     """
 
     code = "LMG-500"
-    is_retryable = False
-    is_for_good = False
+    is_retryable = is_for_good = False
 
     def __init__(
         self, message: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None
