@@ -21,6 +21,8 @@ from lemming.files.fitting import Misfit, about, keyed
 from lemming.files.jsontext import locate, nearest
 from lemming.kinds import FindingKind, MessageKind
 from lemming.organisation import OrgPath
+from lemming.patterns import NoExpression
+from lemming.patterns.expressions import expression
 from lemming.verification import WhoJudges, judge_named
 
 CASE_FILE = "case.json"
@@ -334,8 +336,8 @@ def _wrong_inside(wanted: Any, place: str) -> Iterator[Wrong]:
     """Yield what is wrong with a regular expression or a condition of what is wanted."""
     if pattern := getattr(wanted, "matches", ""):
         try:
-            re.compile(pattern)
-        except (re.error, OverflowError) as error:
+            expression(pattern)
+        except NoExpression as error:
             hint = "put a backslash before characters that are meant as they are"
             yield f"{place}/matches", f"no regular expression: {error}", hint
     if (condition := getattr(wanted, "when", None)) is not None:

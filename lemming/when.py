@@ -6,12 +6,13 @@ it for routes and checks. Operations: `OPS`, a closed list. Format: docs/plans.m
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from lemming.errors import Problem
 from lemming.files.jsontext import nearest
+from lemming.patterns import NoExpression
+from lemming.patterns.expressions import expression
 
 Predicate = Callable[[Any], bool]
 Json = dict[str, Any]
@@ -176,8 +177,8 @@ def _problems_of_value(condition: Json, op: str, pointer: str) -> Iterator[Probl
         yield Problem(f'"{op}" does not take {_shown(value)}', pointer=place, hint=f"{op}: {OPS[op]}")
     elif op == "matches":
         try:
-            re.compile(value)
-        except (re.error, OverflowError) as error:
+            expression(value)
+        except NoExpression as error:
             yield Problem(
                 f"no regular expression: {error}", pointer=place, hint='"contains" takes a plain text'
             )
@@ -303,7 +304,7 @@ _TESTS: dict[str, Callable[[Any, Any], bool]] = {
     "contains": _contains,
     "starts_with": _of_text(str.startswith),
     "ends_with": _of_text(str.endswith),
-    "matches": _of_text(lambda found, wanted: re.search(wanted, found) is not None),
+    "matches": _of_text(lambda found, wanted: expression(wanted).finds(found)),
     "longer_than": lambda found, wanted: isinstance(found, (str, list, dict)) and len(found) > wanted,
     "exists": lambda found, _: _is_there(found),
     "missing": lambda found, _: not _is_there(found),

@@ -385,6 +385,28 @@ def test_commands_print_through_the_screen_only() -> None:
     assert found == set()
 
 
+# Where a function searches by a pattern that does not stand there as it is, and whose it is.
+SEARCHES = {
+    "files/check_schema.py": "the tables of our own formats",
+}
+SEARCHING = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"}
+
+
+def searches(name: str) -> Iterator[str]:
+    """Yield the calls of `re`, inside functions, whose pattern is no literal."""
+    for function in (node for node in ast.walk(TREES[name]) if isinstance(node, ast.FunctionDef)):
+        for node in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
+            owner, _, method = ast.unparse(node.func).rpartition(".")
+            if owner == "re" and method in SEARCHING and not isinstance(node.args[0], ast.Constant):
+                yield ast.unparse(node)
+
+
+def test_a_pattern_of_somebody_elses_is_searched_by_an_engine_with_a_bound() -> None:
+    """`lemming.patterns` is the door: Python's `re` can take for ever, and holds the interpreter."""
+    assert {name for name in TREES if any(searches(name))} == SEARCHES.keys()
+    assert {name for name in TREES if "rust-regex" in FILES[name].read_text()} == {"patterns/of_schemas.py"}
+
+
 def is_broad(handler: ast.ExceptHandler) -> bool:
     """Whether a handler catches everything and does not raise it on."""
     caught = (

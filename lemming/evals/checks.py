@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.findings.find import findings_of
 from lemming.inspect.requests import requests_now
 from lemming.messages import OutboxEntry
+from lemming.patterns.expressions import expression
 from lemming.service.command import run_command
 
 FILE_LIMIT_BYTES = 64 << 20
@@ -64,7 +64,7 @@ def _unlike(entry: OutboxEntry, wanted: EntryWanted, ran: Ran) -> list[str]:
         "kind": wanted.kind not in (None, entry.kind),
         "to": bool(wanted.to) and wanted.to.lower() not in entry.targets,
         "within_ticks": late,
-        "matches": bool(wanted.matches) and re.search(wanted.matches, _text_of(entry)) is None,
+        "matches": bool(wanted.matches) and not expression(wanted.matches).finds(_text_of(entry)),
         "when": wanted.when is not None and not when.holds(wanted.when, entry.as_json()),
     }
     return [name for name, is_so in ways.items() if is_so]
@@ -107,7 +107,7 @@ def _file(wanted: FileWanted, ran: Ran) -> Verdict:
         return Verdict(False, f"it cannot be read: {error.strerror}")
     if not wanted.exists:
         return Verdict(False, "it is there", [wanted.path])
-    if wanted.matches and re.search(wanted.matches, raw.decode("utf-8", "replace")) is None:
+    if wanted.matches and not expression(wanted.matches).finds(raw.decode("utf-8", "replace")):
         return Verdict(False, f"its text does not match {wanted.matches}", [wanted.path])
     if wanted.when is None:
         return Verdict(True)
@@ -177,7 +177,7 @@ def _answer(wanted: AnswerWanted, ran: Ran) -> Verdict:
         return Verdict(False, said, files)
     answer: Any = answer_in(request.answers[-1].payload, request.schema) if request.answers else None
     text = answer if isinstance(answer, str) else compact(answer).decode()
-    if wanted.matches and re.search(wanted.matches, text) is None:
+    if wanted.matches and not expression(wanted.matches).finds(text):
         return Verdict(False, f"the answer is {_shown(answer)}", files)
     if wanted.when is not None and not when.holds(wanted.when, answer):
         return Verdict(False, f"the condition does not hold for {_shown(answer)}", files)

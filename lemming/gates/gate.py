@@ -6,7 +6,6 @@ one finding (`FINDINGS`) what it looks for there. Without one it concerns all th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -17,7 +16,8 @@ from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
 from lemming.files.jsontext import compact, parse
 from lemming.gates.limit import AMOUNTS, Per, window_of
 from lemming.kinds import ToolClass
-from lemming.patterns import is_among
+from lemming.patterns import NoExpression, is_among
+from lemming.patterns.expressions import expression
 from lemming.times.spoken import DURATIONS, parse_duration
 from lemming.verification import WhoJudges, judge_named
 from lemming.when import Predicate, fields_in, predicate, problems_of
@@ -171,8 +171,8 @@ class Gate:
             raise Misfit('"policy" is for gates with "by": whom is it for?')
         for pattern in (*self.redact, *self.deny):
             try:
-                re.compile(pattern)
-            except (re.error, OverflowError) as error:
+                expression(pattern)
+            except NoExpression as error:
                 raise Misfit(f"no regular expression: {pattern!r}: {error}") from None
         for wrong in problems_of(self.when, "when") if self.when is not None else ():
             raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")

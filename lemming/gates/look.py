@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import sha256
@@ -12,6 +11,7 @@ from lemming.answer_schema import misfits
 from lemming.files.jsontext import compact, to_line
 from lemming.gates.gate import SEEN, SETTLES, At, Gate, GateVerdict, Rule, Then
 from lemming.patterns import is_among
+from lemming.patterns.expressions import expression
 from lemming.plugins.errors import words_of
 
 REDACTED = "[redacted]"
@@ -202,7 +202,7 @@ def _finding(
 def _redacted(patterns: Iterable[str], content: Any) -> Found | None:
     rewritten = content
     for pattern in patterns:
-        rewritten = _with_texts(rewritten, partial(re.compile(pattern).sub, lambda _: REDACTED))
+        rewritten = _with_texts(rewritten, partial(expression(pattern).replaced, by=REDACTED))
     return Found("something in it is redacted", rewritten) if rewritten != content else None
 
 
@@ -218,7 +218,7 @@ def _with_texts(content: Any, change: Callable[[str], str]) -> Any:
 def _denied(patterns: Iterable[str], content: Any) -> Found | None:
     texts = [*texts_in(content)]
     for pattern in patterns:
-        if any(re.search(pattern, text) for text in texts):
+        if any(expression(pattern).finds(text) for text in texts):
             return Found(f"something in it fits {pattern!r}"[:300])
     return None
 

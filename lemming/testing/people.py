@@ -19,7 +19,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -35,6 +34,7 @@ from lemming.mail.request_rules import requests_of
 from lemming.mail.requests import Requests, RequestView
 from lemming.messages import OutboxEntry, send
 from lemming.organisation import Organisation
+from lemming.patterns.expressions import expression
 from lemming.providers import is_person
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class ScriptedPerson:
 
     def _payload(self, request: RequestView) -> dict[str, Any] | None:
         for pattern, answer in self._answers:
-            if re.search(pattern, request.text):
+            if expression(pattern).finds(request.text):
                 found = answer(request) if callable(answer) else answer
                 return {"text": found} if isinstance(found, str) else found
         return None

@@ -14,6 +14,8 @@ from typing import Annotated
 from lemming.access.below import Texts
 from lemming.errors import ToolError
 from lemming.files.fitting import about
+from lemming.patterns import NoExpression
+from lemming.patterns.of_schemas import schema_pattern
 from lemming.toolbox.files import ReadsFiles
 from lemming.tools import ToolContext, ToolResult
 
@@ -78,12 +80,7 @@ def _test(text: str, regex: str, *, ignore_case: bool) -> Test:
 
 
 def _expression(regex: str) -> Test:
-    from pydantic_core import SchemaError, SchemaValidator, core_schema
-
     try:
-        return SchemaValidator(
-            core_schema.str_schema(pattern=regex, regex_engine="rust-regex")
-        ).isinstance_python
-    except SchemaError as error:
-        why = str(error).rpartition("error: ")[2].strip().splitlines()[-1]
-        raise ToolError(f"{FileSearch.name}: the regular expression cannot be used: {why}") from error
+        return schema_pattern(regex).finds
+    except NoExpression as error:
+        raise ToolError(f"{FileSearch.name}: the regular expression cannot be used: {error}") from error
