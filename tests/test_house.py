@@ -388,6 +388,9 @@ def test_commands_print_through_the_screen_only() -> None:
 # Where a function searches by a pattern that does not stand there as it is, and whose it is.
 SEARCHES = {
     "files/check_schema.py": "the tables of our own formats",
+    "llm/backends/http.py": "our own words, put together",
+    "timeline/renaming.py": "a name, escaped",
+    "toolbox/functions/files.py": "a name, escaped",
 }
 SEARCHING = {"compile", "findall", "finditer", "fullmatch", "match", "search", "split", "sub", "subn"}
 
