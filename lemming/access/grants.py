@@ -1,4 +1,4 @@
-"""From a path in a tool call to a place that `permissions.file_access` covers. Names only, nothing is opened.
+"""From a path in a tool call to a place that `permissions.file_access` covers. Nothing is opened.
 
 The other half is `access`, which opens places and trusts no name.
 """
@@ -106,6 +106,9 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
     if not covering:
         raise refusal
     nearest = max(covering, key=len)
+    below_grant = target[len(nearest) :]
+    nearest, org = _without_links(nearest, org)
+    asked_at, target = target, (*nearest, *below_grant)
     is_inside = target[: len(org)] == org
     root = base if is_inside else Path("/", *nearest)
     parts = target[len(org) if is_inside else len(nearest) :]
@@ -113,6 +116,8 @@ def resolve(agent: Agent, base: Path, path: str, access: Access, *, caller: str)
         if target == nearest:
             raise asked.failed("is a folder")
         _refuse_names(asked, target[len(nearest) :])
+        if is_inside and target[:-1] != asked_at[:-1] and parts[0] == "agents":
+            raise asked.refused("agents, reached under another name, is closed to agents")
         if is_inside:
             refuse_engines(asked, parts, granted=nearest[len(org) :])
     granted_parts = nearest[len(org) :] if is_inside else ()
@@ -176,6 +181,33 @@ def place_of(agent_name: str, path: str) -> str:
         return path
     own, parts = tuple(paths.workspace_folder(agent_name).split("/")), components(path)
     return "/".join(_below_a_name(parts, (), own) or (*own, *parts))
+
+
+def opened_place(base: Path, place: str) -> str:
+    """Return the one name of a place, whatever path leads to it: what marks and rules know it by.
+
+    Relative to the organisation if it lies there, else absolute and without links.
+    """
+    try:
+        real, org = components(os.path.realpath(base / place)), components(os.path.realpath(base))
+    except ValueError:  # no path at all: whatever opens it says so
+        return place
+    return "/".join(real[len(org) :] if real[: len(org)] == org else ("", *real)) or "/"
+
+
+def _without_links(granted: Components, org: Components) -> tuple[Components, Components]:
+    """Return a granted folder as it is opened, and the organisation's, where they are told apart by links.
+
+    A grant may lead into the organisation through a link of the person who wrote it: then it lies there.
+    """
+    if granted[: len(org)] == org:
+        return granted, org
+    real, home = components(os.path.realpath(_path(granted))), components(os.path.realpath(_path(org)))
+    return (*org, *real[len(home) :]) if real[: len(home)] == home else real, org
+
+
+def _path(parts: Components) -> str:
+    return f"/{'/'.join(parts)}"
 
 
 def _target(asked: Asked, org: Components, own: Components) -> Components:

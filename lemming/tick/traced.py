@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from lemming import paths
-from lemming.access.grants import place_of
+from lemming.access.grants import opened_place, place_of
 from lemming.contract import ToolCall
 from lemming.files.effects import apply_effect
 from lemming.mcp.settings import PREFIX
@@ -113,10 +113,10 @@ class Tracing:
         if named:
             yield Part(named, f"what {call.tool} gives")
         if source := tool.source(context.agent.name, call.args):
-            yield self._file(source, context)
+            yield self._file(opened_place(context.base, source), context)
         elif not named:
             for place in self._places(call, tool, context):
-                yield from self._marks.below(place)
+                yield from self._marks.below(opened_place(context.base, place))
         if not named and (not isinstance(tool, EngineTool) or call.tool == "memory_read"):
             for key, word in self._memories(context).items() if not source else ():
                 yield Part(word, paths.memory_file(context.agent.name, key))
@@ -160,7 +160,8 @@ class Tracing:
         if isinstance(tool, EngineTool) and tool.name != RUNS_ANYTHING:
             return []
         places = tool.writes(context.agent, context.settings)
-        return sorted({own, *(["shared"] if ANYWHERE in places else places)})
+        written = (opened_place(context.base, place) for place in places)
+        return sorted({own, *(["shared"] if ANYWHERE in places else written)})
 
     def _mark_at_once(self, context: ToolContext) -> None:
         """Mark what a call may write before it can: what it does stays, whatever becomes of the turn."""

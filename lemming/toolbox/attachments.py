@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from lemming.access.grants import place_of, resolve
+from lemming.access.grants import resolve
 from lemming.access.open import file_digest_of
 from lemming.errors import ToolError
 from lemming.files.fitting import about
@@ -54,4 +54,4 @@ def _looked_at(context: ToolContext, item: Any) -> dict[str, str]:
         return {"path": path, "error": error.message}
     if given not in (None, "", digest):
         return {"path": path, "error": f"its SHA-256 is {digest}, not {str(given)[:64]}; leave it out"}
-    return {"path": place_of(context.agent.name, path), "sha256": digest}
+    return {"path": place.key, "sha256": digest}

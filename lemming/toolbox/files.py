@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any
 
-from lemming.access.grants import granted_places, place_of, resolve
+from lemming.access.grants import NEVER_OPEN, components, granted_places, place_of, resolve
 from lemming.access.open import list_folder, read_text, write_effect
 from lemming.agents import Agent
 from lemming.config import Org
@@ -76,7 +76,7 @@ class FileWrite(WritesFiles):
     ) -> ToolResult:
         """Return the effect that writes the file."""
         effect = effect_of(context, path, content, caller=self.name)
-        return ToolResult(True, f"wrote {len(effect.content)} bytes to {path}", (effect,))
+        return ToolResult(True, f"wrote {len(effect.content)} bytes to {place_said(path, effect)}", (effect,))
 
 
 class FileList(ReadsFiles):
@@ -95,6 +95,14 @@ class FileList(ReadsFiles):
         names, left_out = list_folder(place, context.staged, context.removed)
         lines = [*names, f"[{left_out} more are not shown]"] if left_out else names
         return ToolResult(True, "\n".join(lines) or "(empty)")
+
+
+def place_said(path: str, effect: FileEffect) -> str:
+    """Return a path as it was said; where it sounds like one of the organisation's, where it really lies."""
+    first = components(path)[:1]
+    if path.startswith("/") or not first or first[0] not in {"agents", *NEVER_OPEN}:
+        return path
+    return f"{effect.place} (a path is below your workspace)"
 
 
 def effect_of(

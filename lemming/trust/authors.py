@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
+from lemming.access.grants import opened_place
 from lemming.agents import Agent
 from lemming.config import Config
 from lemming.memory import Memories
@@ -86,9 +87,7 @@ class Authors:
         for name in low.keys() & self._channels:
             folder = self._config.models[self._resumes[name].model.key].options.get("path")
             if isinstance(folder, str):
-                place = os.path.join(self._org.base, os.path.expanduser(folder))
-                inside = os.path.relpath(place, self._org.base)
-                found[place if inside.startswith("..") else inside] = low[name]
+                found[opened_place(self._org.base, os.path.expanduser(folder))] = low[name]
         return found
 
     def of_tool(self, name: str) -> str:
