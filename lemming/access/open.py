@@ -227,6 +227,18 @@ def _measure(folder: str) -> FolderSize:
 @contextlib.contextmanager
 def _opened_folder(place: Place, folders: list[str]) -> Iterator[int]:
     """Open a folder one component at a time; raise `FileNotFoundError` when one is not there."""
+    try:
+        with _walked(place, folders) as descriptor:
+            yield descriptor
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        _require_its_own_trouble(place, error)
+        raise place.asked.failed(f"cannot be looked at: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def _walked(place: Place, folders: list[str]) -> Iterator[int]:
     forbidden, is_written = _forbidden(place), place.asked.access == "write"
     try:
         descriptor = os.open(place.root, _ROOT)
@@ -262,8 +274,11 @@ def _open(place: Place, name: str, folder: int, flags: int) -> int:
 
 
 def _require_its_own_trouble(place: Place, error: OSError) -> None:
-    """Raise `DiskError` for a refusal that is not about this file; elsewhere all are the agent's trouble."""
-    if place.root == place.base:
+    """Raise `DiskError` for a refusal that is not about this file; elsewhere all are the agent's trouble.
+
+    But for one that is this process's own: it has no room for another open file.
+    """
+    if place.root == place.base or error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
         require_about_one_file(place.key, error)
 
 
@@ -357,6 +372,9 @@ def _opened_file(place: Place) -> Iterator[int]:
     try:
         _refuse_target(place, os.fstat(descriptor))
         yield descriptor
+    except OSError as error:
+        _require_its_own_trouble(place, error)
+        raise place.asked.failed(f"cannot be read: {error.strerror}") from error
     finally:
         os.close(descriptor)
 

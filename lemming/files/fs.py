@@ -12,6 +12,7 @@ import contextlib
 import errno
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from lemming.errors import DiskError
@@ -26,7 +27,7 @@ from lemming.files.reading import read_bytes as read_bytes
 from lemming.files.reading import read_tail as read_tail
 from lemming.files.reading import read_tail_with_status as read_tail_with_status
 from lemming.files.reading import read_with_status as read_with_status
-from lemming.files.refusals import refused, require_below
+from lemming.files.refusals import refused, require_about_one_file, require_below
 from lemming.files.temporary import open_temporary
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -183,9 +184,20 @@ class AppendFile:
 
     def read(self) -> bytes:
         """Return the whole content."""
-        os.lseek(self._descriptor, 0, os.SEEK_SET)
-        size = os.fstat(self._descriptor).st_size
-        return read_up_to(self._descriptor, size, size)
+        with self._looking():
+            os.lseek(self._descriptor, 0, os.SEEK_SET)
+            size = os.fstat(self._descriptor).st_size
+            return read_up_to(self._descriptor, size, size)
+
+    def read_first(self, limit_bytes: int) -> bytes:
+        """Return the first bytes."""
+        with self._looking():
+            return os.pread(self._descriptor, limit_bytes, 0)
+
+    def status(self) -> os.stat_result:
+        """Return what `stat` says now."""
+        with self._looking():
+            return os.fstat(self._descriptor)
 
     def fileno(self) -> int:
         """Return the descriptor, for a kernel lock on it."""
@@ -193,7 +205,17 @@ class AppendFile:
 
     def read_tail(self, block_bytes: int, lines: int) -> bytes:
         """Return the end of the file as `read_tail` does."""
-        return last_lines(self._descriptor, self.size, block_bytes, lines)
+        with self._looking():
+            return last_lines(self._descriptor, self.size, block_bytes, lines)
+
+    @contextlib.contextmanager
+    def _looking(self) -> Iterator[None]:
+        """Raise `DiskError` for any refusal: the file is open, so none is about what stands there."""
+        try:
+            yield
+        except OSError as error:
+            require_about_one_file(self._root / self._relative, error)
+            raise refused(self._root, self._relative, error) from error
 
     def append(self, content: bytes) -> None:
         """Write at the end."""
@@ -215,12 +237,15 @@ class AppendFile:
 
     def restamp(self) -> os.stat_result:
         """Give the file the present time as its stamps, and return what `stat` then says."""
-        disk().touch(self._descriptor)
-        return os.fstat(self._descriptor)
+        with self._looking():
+            disk().touch(self._descriptor)
+            return os.fstat(self._descriptor)
 
     def reserve(self, extra_bytes: int) -> None:
         """Fail now rather than later if the disk has no room for `extra_bytes` more."""
-        if (room := os.fstatvfs(self._descriptor)).f_bavail * room.f_frsize < extra_bytes:
+        with self._looking():
+            room = os.fstatvfs(self._descriptor)
+        if room.f_bavail * room.f_frsize < extra_bytes:
             short = OSError(errno.ENOSPC, f"less than {extra_bytes >> 20} MiB left")
             raise refused(self._root, self._relative, short) from short
 

@@ -72,7 +72,7 @@ class FolderLock:
 
     def read(self) -> bytes:
         """Return what the last holder wrote."""
-        return os.pread(self._file.fileno(), _DESCRIPTION_BYTES, 0)
+        return self._file.read_first(_DESCRIPTION_BYTES)
 
     def describe(self, holder: bytes, *, is_leaving: bool = False) -> None:
         """Replace the description of the holder; unless it is leaving, `description` now finds it."""

@@ -14,6 +14,7 @@ from lemming.errors import Problem, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, nearest, parse, pretty
 from lemming.files.unknown import unknown_keys
+from lemming.files.whole import put_whole, require_free
 from lemming.history.read import PastStates, State
 from lemming.journal.copy import copy_journals
 from lemming.tick.counter import persist_tick
@@ -53,18 +54,19 @@ class Setting:
 def fork(past: PastStates, state: State, folder: Path, settings: list[Setting]) -> list[str]:
     """Make an organisation in `folder` as this one was, and return the files that `settings` changed.
 
-    Journals up to that tick come along; this organisation is not touched. Raises `UsageError` before
-    anything is written when the folder is not empty or a setting does not fit.
+    Journals up to that tick come along; this organisation is not touched. A fork that is ended
+    half-way leaves no organisation. Raises `UsageError` before anything is written when the folder is not
+    empty or a setting does not fit.
     """
     _require_free(past.base, folder)
     changed = files_with(settings, lambda file: past.read_file(state.commit, file))
-    fs.make_root(folder)
-    past.check_out(state.commit, folder)
-    for file, content in changed.items():
-        fs.publish(folder, file, content)
-    if state.commit in past.line():
-        copy_journals(past.base, folder, until=state.tick)
-    persist_tick(folder, state.tick + 1)
+    with put_whole(folder, "fork") as made:
+        past.check_out(state.commit, made)
+        for file, content in changed.items():
+            fs.publish(made, file, content)
+        if state.commit in past.line():
+            copy_journals(past.base, made, until=state.tick)
+        persist_tick(made, state.tick + 1)
     return list(changed)
 
 
@@ -153,10 +155,7 @@ def _no_such_place(holder: Any, part: str, setting: Setting) -> UsageError:
 
 
 def _require_free(base: Path, folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(
-            "this is not an empty folder", where=str(folder), hint="name one that is empty or not there"
-        )
+    require_free(folder)
     if folder.resolve().is_relative_to(base.resolve()):
         raise UsageError(
             "a fork cannot be inside the organisation", where=str(folder), hint="name a folder elsewhere"

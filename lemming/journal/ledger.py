@@ -203,7 +203,7 @@ def write_state(base_path: str | os.PathLike[str], agent_name: str, state: Agent
             file.truncate(len(kept))
         if file.size + len(line) <= ROTATE_BYTES:
             file.append(line)
-            if (after := os.fstat(file.fileno())).st_size == file.size:
+            if (after := file.status()).st_size == file.size:
                 org.files.wrote(relative, state, line, after)
             return
         kept = file.read()

@@ -20,13 +20,13 @@ from lemming.agents import survey_agents
 from lemming.errors import CorruptState, DiskError, UsageError
 from lemming.files import fs
 from lemming.files.descriptors import open_regular
+from lemming.files.whole import put_whole
 from lemming.org_format import require_known_format
 from lemming.organisation import Organisation
 from lemming.service.archive import LEFT_OUT, MANIFEST, Manifest, Root, damaged, read_manifest
 from lemming.tick.counter import load_tick
 
 NOTHING_DONE = "nothing was put in place"
-STAGING = ".lemming-restore"
 _MANIFEST_LIMIT_BYTES, _MOST_MEMBERS = 64 << 20, 20_000_000
 _BLOCK_BYTES = 1 << 20
 _ROOM_LEFT_BYTES = 16 << 20
@@ -48,29 +48,10 @@ def restore(file: Path, folder: Path) -> Restored:
     Raises `UsageError` for a folder that is neither, `CorruptState` for an archive that is not a whole
     backup, `DiskError`. Then the folder is as it was.
     """
-    _require_free(folder)
-    is_new = not folder.exists()
-    fs.make_root(folder)
-    try:
-        fs.make_folder(folder, STAGING)
-        staged = folder / STAGING
+    with put_whole(folder, "restore") as staged:
         manifest = _unpack(file, staged)
         tick, broken = _looked_at(staged)
-        for name in sorted(os.listdir(staged), key=lambda name: name == "agents"):  # which makes it one
-            fs.move(folder, f"{STAGING}/{name}", name)
-        fs.sync_file_system(folder)
-    finally:
-        if (folder / STAGING).exists():
-            fs.remove_tree(folder, STAGING)
-        if is_new and not any(folder.iterdir()):
-            fs.remove_tree(folder.parent, folder.name)
     return Restored(folder, tick, manifest, broken)
-
-
-def _require_free(folder: Path) -> None:
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        hint = "name one that is empty or not there; what is in this one stays as it is"
-        raise UsageError("this is not an empty folder", where=str(folder), hint=hint)
 
 
 def _looked_at(staged: Path) -> tuple[int, dict[str, str]]:

@@ -52,3 +52,39 @@ def test_a_refused_look_stops_the_tick_or_changes_nothing(org: Path, place: str,
             run_once(again, clock=FrozenClock())
         assert tree(again) == peace
     assert stops
+
+
+@pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
+def test_a_refused_look_of_a_file_tool_is_never_a_result(base: Path, refusal: int) -> None:
+    access = {"allow_read": ["./workspace", "./shared"], "allow_write": ["./workspace", "./shared"]}
+    tools = ["file_read", "file_write", "file_list", "file_search"]
+    calls = [
+        {"tool": "file_read", "args": {"path": "shared/x.txt"}},
+        {"tool": "file_write", "args": {"path": "shared/y.txt", "content": "y"}},
+        {"tool": "file_list", "args": {"path": "shared"}},
+        {"tool": "file_search", "args": {"text": "x"}},
+    ]
+    ada = resume("ada", permissions={"read_outboxes": [], "tools": tools, "file_access": access})
+    make_org(base, ada, org={"durability": "off"}, script=[{"reply": say("", tool_calls=calls)}])
+    for place in ("shared", "agents/ada/workspace"):
+        (base / place).mkdir(parents=True, exist_ok=True)
+        (base / place / "x.txt").write_text("x")
+    image = take_image(base)
+    calm, stops = restore(image, base.parent / "calm"), 0
+    with refuse_look(calm, 0, refusal) as all_looks:
+        run_once(calm, clock=FrozenClock())
+    peace = tree(calm)
+    about = ("shared", "workspace", "x.txt", "y.txt")
+    at = [number for number, look in enumerate(all_looks, start=1) if look.split("/")[-1].endswith(about)]
+    assert len(at) >= 10
+    for number in at:
+        again = restore(image, base.parent / f"again {number}")
+        with refuse_look(again, number, refusal):
+            try:
+                run_once(again, clock=FrozenClock())
+            except DiskError:
+                stops += 1
+        if load_tick(again) < 2:
+            run_once(again, clock=FrozenClock())
+        assert tree(again) == peace
+    assert stops

@@ -19,10 +19,11 @@ from lemming.clock import FrozenClock
 from lemming.engine import load_tick, run_once, ticks
 from lemming.errors import CorruptState, DiskError, OrgBusy, UsageError
 from lemming.files import fs
+from lemming.files.whole import STAGINGS
 from lemming.organisation import Organisation
 from lemming.service.archive import MANIFEST
 from lemming.service.backup import Backup, back_up
-from lemming.service.restore import STAGING, restore
+from lemming.service.restore import restore
 from lemming.testing import Crash, crash_at, make_org, resume, say, tree
 from lemming.tick.runtime import open_org
 from lemming.timeline.replay.replay import replay
@@ -326,7 +327,7 @@ def test_an_empty_folder_stays_empty_when_it_fails_and_half_an_organisation_is_n
         restore(file, place)
     moves = [change for change in changes if change.startswith("rename ")]
     assert moves[-1] == "rename agents"
-    assert not (place / STAGING).exists()
+    assert not (place / STAGINGS["restore"]).exists()
     packed(file, ("../evil", b"x"))
     (base / "empty").mkdir()
     with pytest.raises(CorruptState):
