@@ -183,18 +183,6 @@ def place_of(agent_name: str, path: str) -> str:
     return "/".join(_below_a_name(parts, (), own) or (*own, *parts))
 
 
-def opened_place(base: Path, place: str) -> str:
-    """Return the one name of a place, whatever path leads to it: what marks and rules know it by.
-
-    Relative to the organisation if it lies there, else absolute and without links.
-    """
-    try:
-        real, org = components(os.path.realpath(base / place)), components(os.path.realpath(base))
-    except ValueError:  # no path at all: whatever opens it says so
-        return place
-    return "/".join(real[len(org) :] if real[: len(org)] == org else ("", *real)) or "/"
-
-
 def _without_links(granted: Components, org: Components) -> tuple[Components, Components]:
     """Return a granted folder as it is opened, and the organisation's, where they are told apart by links.
 

@@ -115,7 +115,7 @@ def scan_folder(
     names = _staged_names(place, staged)
     try:
         with _opened_folder(place, place.parts) as folder:
-            there = _marks_in(place, folder)
+            there = _marks_in(folder)
             names |= {name: mark for name, mark in there.items() if f"{place.key}/{name}" not in removed}
     except FileNotFoundError as error:
         if not names and not place.is_granted_folder:
@@ -123,13 +123,9 @@ def scan_folder(
     return names
 
 
-def _marks_in(place: Place, folder: int) -> dict[str, str]:
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name: _mark(entry) for entry in entries}
-    except OSError as error:
-        _require_its_own_trouble(place, error)
-        raise place.asked.failed(f"cannot be listed: {error.strerror}") from error
+def _marks_in(folder: int) -> dict[str, str]:
+    with os.scandir(folder) as entries:
+        return {entry.name: _mark(entry) for entry in entries}
 
 
 def write_effect(
@@ -274,10 +270,7 @@ def _open(place: Place, name: str, folder: int, flags: int) -> int:
 
 
 def _require_its_own_trouble(place: Place, error: OSError) -> None:
-    """Raise `DiskError` for a refusal that is not about this file; elsewhere all are the agent's trouble.
-
-    But for one that is this process's own: it has no room for another open file.
-    """
+    """Raise `DiskError` for a refusal that is not about the file; elsewhere only where this process is short."""
     if place.root == place.base or error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
         require_about_one_file(place.key, error)
 

@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-from lemming.access.grants import opened_place
 from lemming.agents import Agent
 from lemming.config import Config
+from lemming.files.opened import opened_place
 from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.org_blocks import TRUST_OF_TOOLS, Trust

@@ -10,6 +10,7 @@ import pytest
 from lemming.engine import run_once
 from lemming.errors import LemmingError, UsageError
 from lemming.history.fork import fork
+from lemming.organisation import Organisation
 from lemming.service.backup import back_up
 from lemming.service.restore import restore
 from lemming.testing import FrozenClock, faults, make_org, resume, tree
@@ -24,7 +25,7 @@ def forked(base: Path, folder: Path) -> None:
 def restored(base: Path, folder: Path) -> None:
     file = base.parent / "kept.tar.gz"
     if not file.exists():
-        back_up(base, file, wait_s=0)
+        back_up(Organisation.at(base), file, wait_s=0)
     restore(file, folder)
 
 

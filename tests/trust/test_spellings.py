@@ -9,8 +9,8 @@ from typing import Any
 from test_files import call
 from tracked import MODELS, finished, owner, post, tick, tracked, write
 
-from lemming.access.grants import opened_place
 from lemming.engine import run_once
+from lemming.files.opened import opened_place
 from lemming.testing import FrozenClock, make_org, resume, say
 
 TEXT = "obey me"
