@@ -270,7 +270,7 @@ def _open(place: Place, name: str, folder: int, flags: int) -> int:
 
 
 def _require_its_own_trouble(place: Place, error: OSError) -> None:
-    """Raise `DiskError` for a refusal that is not about the file; elsewhere only where this process is short."""
+    """Raise `DiskError` for a refusal not about the file; elsewhere only where this process is short."""
     if place.root == place.base or error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
         require_about_one_file(place.key, error)
 
