@@ -26,6 +26,7 @@ ENGINE_LOG = "logs/engine.log"
 LOCK_FILE = ".lemming/lock"
 CIRCUITS_FILE = ".lemming/circuits.json"
 SERVERS_FILE = ".lemming/servers.json"
+THREADS = ".lemming/threads"
 TOLD = "logs/told.json"
 TURNS_NOT_DONE = "logs/turns_not_done.jsonl"
 

@@ -24,6 +24,7 @@ FLOORS = (
     {
         "argument_models",
         "clock",
+        "connections",
         "deadlines",
         "errors",
         "hosts",
@@ -48,7 +49,7 @@ FLOORS = (
         "report",
         "schedule",
     },
-    {"declared", "models", "reply_schemas", "resume", "store"},
+    {"declared", "models", "reply_schemas", "resume", "store", "threads"},
     {"agents", "events", "org_blocks"},
     {"config"},
     {"calendars", "cases", "messages", "plans", "sandbox", "toolset"},
@@ -173,10 +174,13 @@ PATH_METHODS = {
 MAY_PRINT = {"commands", "reference"}
 PRINTS = {"sandbox/launcher.py": "its standard output is its verdict, which the engine reads"}
 
-# A broad `except` stands only at the edges: a turn, a model call, a tool call, a plugin, the process.
+# A broad `except` stands only at the edges: a turn, a model call, a tool call, a channel, a plugin, a thread,
+# the process.
 EDGES = {
     "answer_schema/bounded.py": 1,
     "llm/calls.py": 1,
+    "threads.py": 1,
+    "channels/edge.py": 1,
     "commands/failures.py": 1,
     "dashboard/live.py": 1,
     "deadlines.py": 1,

@@ -31,6 +31,7 @@ from lemming.report import TurnReport
 
 FIRST_LOOK_S, LONGEST_LOOK_S, LOOKS_GROW = 0.05, 1.0, 1.3
 
+_STOP_LOOK_S = 0.1
 Unanswered = Literal["timeout", "stopped", "failing", "nothing_to_do", "too_many_ticks", "waits_for_asker"]
 
 
@@ -151,7 +152,7 @@ def wait_for(
 ) -> AskOutcome:
     """Run ticks, or wait for who runs them, until a request has ended; see `ask`."""
     ends = time.monotonic() + timeout_s if timeout_s is not None else None
-    waiter = _Waiter(Organisation.at(org), identity, stop or threading.Event(), ends, at_work)
+    waiter = _Waiter(Organisation.at(org), identity, _Ending(stop or threading.Event()), ends, at_work)
     timer = threading.Timer(timeout_s, waiter.stop.set) if timeout_s is not None else None
     try:
         if timer:
@@ -194,6 +195,26 @@ class _Following:
             self.failure = turn
         asked = (entry["id"] for entry in turn.entries if entry["kind"] == "request")
         self._tree.update(f"{turn.agent}/{self.tick:08}_{id_}" for id_ in asked)
+
+
+class _Ending(threading.Event):
+    """Set by the time that is up, or with the event of whoever asks, which is theirs and stays as it is."""
+
+    def __init__(self, asked: threading.Event) -> None:
+        super().__init__()
+        self._asked = asked
+
+    def is_set(self) -> bool:
+        return super().is_set() or self._asked.is_set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        ends = None if timeout is None else time.monotonic() + timeout
+        while not self.is_set():
+            left = _STOP_LOOK_S if ends is None else min(_STOP_LOOK_S, ends - time.monotonic())
+            if left <= 0:
+                return False
+            super().wait(left)
+        return True
 
 
 @dataclass

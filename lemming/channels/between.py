@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from lemming.channels.addressed import Addressed
 from lemming.channels.channel import Channel
 from lemming.channels.context import ChannelContext
 from lemming.channels.deliveries import deliver_due
+from lemming.channels.edge import edge
 from lemming.config import MODELS_FILE, Config
 from lemming.errors import LemmingError, Problem, ProviderError
 from lemming.organisation import Organisation
@@ -45,9 +47,10 @@ class Channels:
         self._agents = [one for one in self.of(config, survey, tell) if not one[0].paused]
         for agent, channel in self._agents:
             context = self._context(agent, config, lambda: tick, now)
-            before = context.log.traffic.counts["received"]
-            self._collect(channel, context, tell)
-            self.has_taken_in |= context.log.traffic.counts["received"] > before
+            with _alone(agent, tell):
+                before = context.log.traffic.counts["received"]
+                self._collect(channel, context, tell)
+                self.has_taken_in |= context.log.traffic.counts["received"] > before
 
     def hand_out(
         self, config: Config, survey: Survey, tick: int, now: Callable[[], datetime], tell: Tell
@@ -56,8 +59,9 @@ class Channels:
         for agent, channel in self.of(config, survey, tell):
             if channel.sends and not (config.org.paused or agent.paused):
                 context = self._context(agent, config, lambda: tick, now)
-                pending = self._org.own(Addressed).pending(agent, survey, tick)
-                self._note_wait(deliver_due(channel, context, pending) if pending else None)
+                with _alone(agent, tell):
+                    pending = self._org.own(Addressed).pending(agent, survey, tick)
+                    self._note_wait(deliver_due(channel, context, pending) if pending else None)
 
     def has_arrived(self) -> str:
         """Return the folder in which something has arrived since the last look; empty when nothing has."""
@@ -95,7 +99,9 @@ class Channels:
             self._note_wait((traffic.retry_at - now).total_seconds())
             return
         try:
-            soon = channel.collect(context)
+            with edge():
+                soon = channel.collect(context)
+                left = frozenset(channel.arrived(self._org.base))
         except ProviderError as error:
             context.log.note("down", context.now(), why=str(error))
             tell(_out_of_reach(context.agent, error))
@@ -104,7 +110,7 @@ class Channels:
             return
         if traffic.down_since:
             context.log.note("up", context.now())
-        self._left[context.agent.name] = frozenset(channel.arrived(self._org.base))
+        self._left[context.agent.name] = left
         self._note_wait(0.0 if soon.waiting else soon.again_s)
 
     def _note_wait(self, seconds: float | None) -> None:
@@ -132,6 +138,16 @@ def make_channel(provider: str, options: dict[str, Any], base: Path, config: Con
     channel = make_provider(provider, options, base=base, plugins=config.org.plugins)
     assert isinstance(channel, Channel), "is_channel says so"
     return channel
+
+
+@contextlib.contextmanager
+def _alone(agent: Agent, tell: Tell) -> Iterator[None]:
+    """Tell of what goes wrong around one channel, such as in its log; the others go on."""
+    try:
+        with edge():
+            yield
+    except ProviderError as error:
+        tell(_out_of_reach(agent, error))
 
 
 def _unusable(agent: Agent, error: LemmingError) -> Problem:

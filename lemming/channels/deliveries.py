@@ -7,6 +7,7 @@ from datetime import datetime
 
 from lemming.channels.channel import Channel, Outgoing
 from lemming.channels.context import ChannelContext
+from lemming.channels.edge import edge
 from lemming.channels.log import ChannelLog, Did
 from lemming.errors import ProviderError
 
@@ -42,7 +43,8 @@ def _wait_s(log: ChannelLog, outgoing: Outgoing, now: datetime) -> float:
 def _deliver(channel: Channel, context: ChannelContext, outgoing: Outgoing) -> None:
     """Try one entry and note what came of it."""
     try:
-        channel.deliver(context, outgoing)
+        with edge():
+            channel.deliver(context, outgoing)
     except ProviderError as error:
         did: Did = "failed" if error.is_retryable else "gave_up"
         context.log.note(did, context.now(), entry=outgoing.key, why=str(error))

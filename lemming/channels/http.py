@@ -6,6 +6,7 @@ Here is what one request means, and how an entry is sent; who listens is `lemmin
 from __future__ import annotations
 
 import hmac
+import http.client
 import os
 import time
 import urllib.error
@@ -147,8 +148,8 @@ class HttpChannel(Channel):
             ) from error
         except TimeoutError as error:
             raise TimedOut(f"no answer within {self._timeout_s:g} s") from error
-        except (OSError, ValueError) as error:
-            raise Unavailable(str(getattr(error, "reason", error))) from error
+        except (OSError, ValueError, http.client.HTTPException) as error:  # a broken status line, say
+            raise Unavailable(str(getattr(error, "reason", error)) or type(error).__name__) from error
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):

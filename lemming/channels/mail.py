@@ -19,11 +19,13 @@ from email.headerregistry import Address
 from email.message import EmailMessage
 from email.policy import SMTP, default
 from email.utils import format_datetime
+from hashlib import sha256
 from typing import ClassVar, Literal
 
 from lemming import paths
 from lemming.channels.channel import Channel, Message, Outgoing, Soon, require_kind, require_name
 from lemming.channels.context import ChannelContext
+from lemming.channels.edge import edge
 from lemming.channels.http import value_of
 from lemming.channels.mail_text import (
     Attachment,
@@ -100,6 +102,7 @@ class MailChannel(Channel):
         self._max_text_chars, self._max_attachment_bytes = max_text_chars, max_attachment_bytes
         self._most_an_hour = per_sender_an_hour
         self._next_look: dict[str, float] = {}
+        self._put_off: dict[str, dict[str, float]] = {}
         self.sends = bool(smtp_host)
         self.variables = [password_env] if password_env else []
 
@@ -114,40 +117,67 @@ class MailChannel(Channel):
             return Soon()
         self._next_look[context.agent.name] = time.monotonic() + self._poll_s
         with self._mailbox_open() as imap:
-            unseen = self._search(imap)
+            unseen = self._due(context, self._search(imap))
             for number in unseen[:MOST_AT_ONCE]:
                 self._take(context, imap, number)
         if len(unseen) > MOST_AT_ONCE:
             self._next_look[context.agent.name] = 0.0
         return Soon(max(0, len(unseen) - MOST_AT_ONCE))
 
+    def _due(self, context: ChannelContext, unseen: list[str]) -> list[str]:
+        """Return the mails that are to be looked at, without those of senders who have to wait."""
+        put_off, now = self._put_off.get(context.agent.name, {}), time.monotonic()
+        left = {number: put_off[number] for number in unseen if put_off.get(number, 0.0) > now}
+        self._put_off[context.agent.name] = left
+        return [number for number in unseen if number not in left]
+
     def _search(self, imap: imaplib.IMAP4) -> list[str]:
         _, found = imap.uid("SEARCH", "UNSEEN")
         return (found[0] or b"").decode().split() if found else []
 
     def _take(self, context: ChannelContext, imap: imaplib.IMAP4, number: str) -> None:
-        """Make an entry of one mail and mark it as seen; one of a sender who writes too much is left."""
+        """Make an entry of one mail and mark it as seen; one of a sender who writes too much is left.
+
+        One that cannot be read is kept as a file beside the attachments, and the log says why.
+        """
+        raw = b""
         try:
-            mail = self._fetch(imap, number)
-            ident = message_id_of(mail)
-            if ident not in context.log.traffic.messages:
-                self._receive(context, mail, ident)
-        except RateLimited:
+            raw = self._fetch(imap, number)
+            with edge():
+                mail = email.message_from_bytes(raw, policy=default)
+                ident = message_id_of(mail)
+                if ident not in context.log.traffic.messages:
+                    self._receive(context, mail, ident)
+        except RateLimited as error:
+            again = time.monotonic() + (error.retry_after_s or self._poll_s)
+            self._put_off.setdefault(context.agent.name, {})[number] = again
             return
         except RequestRejected as error:
             context.refuse(f"mail {number}", error.message)
+        except Unavailable as error:
+            if not raw:  # it is the server that is out of reach
+                raise
+            file = self._kept(context, raw)
+            context.refuse(f"mail {number}", f"it cannot be read: {error.message}", file=file)
         imap.uid("STORE", number, "+FLAGS", "(\\Seen)")
 
-    def _fetch(self, imap: imaplib.IMAP4, number: str) -> EmailMessage:
+    def _kept(self, context: ChannelContext, raw: bytes) -> str:
+        """Keep a mail as it came, for a person to look at; return its path."""
+        name = f"{sha256(raw).hexdigest()[:32]}.eml"
+        path = f"{paths.workspace_folder(context.agent.name)}/mail/refused/{name}"
+        fs.publish(context.org.base, path, redact_content(raw), sync=context.syncs)
+        return path
+
+    def _fetch(self, imap: imaplib.IMAP4, number: str) -> bytes:
         _, sizes = imap.uid("FETCH", number, "(RFC822.SIZE)")
         size = _size_in(sizes)
         if size > self._max_bytes:
             raise RequestRejected(f"{size:,} bytes are more than {self._max_bytes:,} (max_bytes)")
         _, parts = imap.uid("FETCH", number, "(BODY.PEEK[])")
         raw = next((part[1] for part in parts if isinstance(part, tuple)), None)
-        if raw is None:
+        if not raw:
             raise Unavailable("the server does not give the mail")
-        return email.message_from_bytes(raw, policy=default)
+        return bytes(raw)
 
     def _receive(self, context: ChannelContext, mail: EmailMessage, ident: str) -> None:
         sender = sender_of(mail)

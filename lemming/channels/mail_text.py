@@ -30,6 +30,7 @@ _BREAKS = {
     "hr",
 }
 _NAME_CHARS = re.compile(r"[^\w.+=@ -]")
+_LONGEST_NAME_BYTES = 200  # a file system takes 255, and a number may stand before it
 _BULK = {"bulk", "junk", "list"}
 
 
@@ -112,6 +113,8 @@ def safe_name(name: str) -> str:
     """
     last = name.replace("\\", "/").rpartition("/")[2]
     plain = _NAME_CHARS.sub("_", last).strip()[-100:]
+    while len(plain.encode("utf-8", "replace")) > _LONGEST_NAME_BYTES:
+        plain = plain[1:]
     return f"_{plain.lstrip('.-')}" if plain[:1] in (".", "-", "") else plain
 
 
@@ -163,7 +166,7 @@ def _content(part: MIMEPart) -> str:
         return ""
     try:
         return raw.decode(part.get_content_charset() or "utf-8", "replace")
-    except LookupError:
+    except (LookupError, ValueError):  # none we know, or one that cannot read it, such as "idna"
         return raw.decode("utf-8", "replace")
 
 

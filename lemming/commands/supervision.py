@@ -34,7 +34,9 @@ def supervised(
 
     with contextlib.ExitStack() as stack:
         if health is not None:
-            port = stack.enter_context(health_server(health, _look_at(Organisation(folder), progress)))
+            port = stack.enter_context(
+                health_server(health, _look_at(Organisation(folder), progress), folder)
+            )
             if not quiet:
                 tell(f"http://{HOST}:{port}{PATH} says whether all is well", style="dim")
         stack.enter_context(watched(supervisor, progress, folder))

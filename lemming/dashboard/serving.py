@@ -11,7 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lemming.connections import bounded_protocol
 from lemming.errors import UsageError
+from lemming.threads import keep_alive
 
 HOST = "127.0.0.1"
 USUAL_PORT = 8421
@@ -34,12 +36,13 @@ def page_of(
     token = token or secrets.token_urlsafe(24)
     listening = _bound(port)
     server = _Server(base, token, person, is_read_only=is_read_only)
-    thread = threading.Thread(target=server.run, args=(listening,), name="lemming-dash", daemon=True)
-    thread.start()
+    over = threading.Event()
+    thread = keep_alive(lambda: server.run(listening), name="lemming-dash", base=base, over=over)
     try:
         server.wait_until_it_answers(thread)
         yield f"http://{HOST}:{listening.getsockname()[1]}/?token={token}"
     finally:
+        over.set()
         server.stop()
         thread.join(ENDS_WITHIN_S)
 
@@ -56,7 +59,7 @@ class _Server:
         app = make_app(self._live, token=token, person=person, is_read_only=is_read_only)
         config = uvicorn.Config(
             app, lifespan="off", log_config=None, access_log=False, server_header=False, ws="none",
-            timeout_graceful_shutdown=2,
+            http=bounded_protocol(), timeout_graceful_shutdown=2,
         )  # fmt: skip
         self._server = uvicorn.Server(config)
 

@@ -11,6 +11,7 @@ from lemming.agents import Survey
 from lemming.clock import SystemClock
 from lemming.llm.circuit import open_circuits
 from lemming.organisation import OrgPath
+from lemming.threads import fallen
 from lemming.tick.not_done import NotDone, read_turns_not_done
 
 FIXES = {
@@ -46,6 +47,11 @@ def troubles_of(base: OrgPath, survey: Survey) -> list[Trouble]:
     ]
     for name, error in survey.broken.items():
         found.append(_of_broken(name, str(error), not_done.get(name)))
+    for fall in fallen(base, SystemClock().now()):
+        often = "once" if fall.times == 1 else f"{fall.times} times in a row"
+        text = f"died {often}, at last {fall.at}: {fall.why}"
+        fix = "it is started again by itself; logs/engine.log has each time"
+        found.append(Trouble(f"thread {fall.thread}", text, fix, since=fall.at))
     for name, state in open_circuits(base, SystemClock().now()).items():
         text = f"left alone until {state.open_until} after {state.failures} failures in a row: {state.reason}"
         found.append(Trouble(name, text, f"mend the backend; delete {paths.CIRCUITS_FILE} to try at once"))

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import Field
 
 from lemming import __version__
+from lemming.connections import bounded_protocol
 
 if TYPE_CHECKING:
     from mcp.server import MCPServer
@@ -204,7 +205,9 @@ def serve_http(server: MCPServer, port: int, token: str, ready: Callable[[int], 
         listening.bind(("127.0.0.1", port))
         listening.listen()
         ready(listening.getsockname()[1])
-        config = uvicorn.Config(app, log_level="error", access_log=False, timeout_graceful_shutdown=2)
+        config = uvicorn.Config(
+            app, log_level="error", access_log=False, timeout_graceful_shutdown=2, http=bounded_protocol()
+        )
         uvicorn.Server(config).run(sockets=[listening])
 
 

@@ -25,6 +25,7 @@ from lemming.organisation import Organisation
 from lemming.redaction import redact, redact_json
 from lemming.report import TickReport, TurnReport
 from lemming.service.command import run_command
+from lemming.threads import keep_alive
 from lemming.tick.runtime import Runtime
 
 FAILURE, WAITING = "failure", "waiting"
@@ -116,8 +117,8 @@ class Alerts:
         begun = {name: thing for name, thing in now.items() if name not in still}
         self._told = {**self._told, kind: {**still, **begun}}
         if self._thread is None:
-            self._thread = threading.Thread(target=self._work, name="lemming-alerts", daemon=True)
-            self._thread.start()
+            over = threading.Event()  # never set: what is in the queue is told, `wait` has its own end
+            self._thread = keep_alive(self._work, name="lemming-alerts", base=self._org, over=over)
         self._news.put(_News(kind, command, tick, list(begun.values()), self._told))
 
     def _work(self) -> None:

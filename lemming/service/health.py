@@ -10,18 +10,18 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
+from lemming.connections import BoundedHandler, BoundedServer
 from lemming.errors import LemmingError, UsageError
 from lemming.files.jsontext import compact
+from lemming.organisation import OrgPath
 from lemming.redaction import redact_bytes, redact_json
 from lemming.service.listening import answering, bound
 
 HOST, PATH = "127.0.0.1", "/healthz"
 _OWN_NAMES = ("127.0.0.1", "localhost", "[::1]")
-_PATIENCE_S = 10.0
 
 
 class Health(NamedTuple):
@@ -36,7 +36,7 @@ Look = Callable[[dict[str, str]], Health]
 
 
 @contextlib.contextmanager
-def health_server(port: int, look: Look) -> Iterator[int]:
+def health_server(port: int, look: Look, base: OrgPath) -> Iterator[int]:
     """Answer on a port of the loopback address for the length of the block (0: any); give the port.
 
     200 when all is well, 503 when it is not, either with the facts. Raises `UsageError` where the port cannot
@@ -44,14 +44,13 @@ def health_server(port: int, look: Look) -> Iterator[int]:
     """
     server = bound(lambda address: _Server(address, _Handler), HOST, port)
     server.look = look
-    with answering(server, "lemming-health") as found:
+    with answering(server, base, "lemming-health") as found:
         yield found
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(BoundedServer):
     """Looks for one caller at a time, whatever many ask at once."""
 
-    daemon_threads = True
     look: Look
 
     def __init__(self, *args: Any) -> None:
@@ -70,15 +69,15 @@ class _Server(ThreadingHTTPServer):
         return HTTPStatus.OK if health.is_well else HTTPStatus.SERVICE_UNAVAILABLE, health.facts
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     """Answers GET and HEAD of one path."""
 
     server: _Server
-    timeout = _PATIENCE_S
     server_version, sys_version = "lemming", ""
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         """Answer."""
+        self.heard()
         self._answer(*self._found())
 
     do_HEAD = do_GET  # noqa: N815

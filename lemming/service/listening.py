@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
-from http.server import ThreadingHTTPServer
 from typing import TypeVar
 
+from lemming.connections import BoundedServer
 from lemming.errors import UsageError
+from lemming.organisation import OrgPath
+from lemming.threads import keep_alive
 
-Server = TypeVar("Server", bound=ThreadingHTTPServer)
+Server = TypeVar("Server", bound=BoundedServer)
 
 
 def bound(make: Callable[[tuple[str, int]], Server], host: str, port: int) -> Server:
@@ -24,11 +26,13 @@ def bound(make: Callable[[tuple[str, int]], Server], host: str, port: int) -> Se
 
 
 @contextlib.contextmanager
-def answering(server: ThreadingHTTPServer, name: str) -> Iterator[int]:
+def answering(server: BoundedServer, base: OrgPath, name: str) -> Iterator[int]:
     """Answer for the length of the block, on a thread of this name; give the port."""
-    threading.Thread(target=server.serve_forever, name=name, daemon=True).start()
+    over = threading.Event()
+    keep_alive(server.serve_forever, name=name, base=base, over=over)
     try:
         yield int(server.server_address[1])
     finally:
+        over.set()
         server.shutdown()
         server.server_close()

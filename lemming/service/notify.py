@@ -10,11 +10,13 @@ import os
 import socket
 import threading
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from lemming.events import Event, TickBegins, TickEnds
 from lemming.logging_config import EngineLog
 from lemming.service.progress import Progress
+from lemming.threads import keep_alive
 
 READY, STOPPING, ALIVE = "READY=1", "STOPPING=1", "WATCHDOG=1"
 
@@ -81,14 +83,15 @@ class Watchdog:
 def watched(supervisor: Supervisor, progress: Progress, base: Path) -> Iterator[None]:
     """Have the watchdog fed for the length of the block, where there is one; say when it ends."""
     over, dog = threading.Event(), Watchdog(supervisor, progress, base)
-    feeder = threading.Thread(target=dog.feed_until, args=(over,), name="lemming-watchdog", daemon=True)
+    feeder = None
     if supervisor.watchdog_s is not None:
-        feeder.start()
+        work = partial(dog.feed_until, over)
+        feeder = keep_alive(work, name="lemming-watchdog", base=base, over=over)
     try:
         yield
     finally:
         over.set()
-        if feeder.is_alive():
+        if feeder:
             feeder.join()
         supervisor.tell(STOPPING)
 

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 from urllib.parse import parse_qs, unquote, urlsplit
@@ -25,6 +24,7 @@ from lemming.channels.context import ChannelContext
 from lemming.channels.http import HttpChannel
 from lemming.clock import Clock
 from lemming.config import load_config
+from lemming.connections import BoundedHandler, BoundedServer
 from lemming.errors import LemmingError, PermissionDenied, Problem, RateLimited, RequestRejected
 from lemming.files.jsontext import compact
 from lemming.inspect.requests import requests_now
@@ -35,7 +35,7 @@ from lemming.resume import Agent
 from lemming.service.listening import answering, bound
 from lemming.tick.counter import load_tick
 
-PATIENCE_S, LONGEST_WAIT_S, LOOK_S = 15.0, 60.0, 0.5
+LONGEST_WAIT_S, LOOK_S = 60.0, 0.5
 METRICS_TOKEN_ENV = "LEMMING_METRICS_TOKEN"  # noqa: S105 - the name of it
 OWN_NAMES = frozenset({"127.0.0.1", "::1", "localhost"})
 LARGEST_BODY_BYTES = 240_000
@@ -87,15 +87,12 @@ def listening(
     """
     server = bound(lambda address: _Server(address, _Handler), host, port)
     server.open(base, clock, stop, tell, metrics)
-    with answering(server, "lemming-http") as found:
+    with answering(server, base, "lemming-http") as found:
         yield found
 
 
-class _Server(ThreadingHTTPServer):
+class _Server(BoundedServer):
     """What the requests share. The files of the organisation are looked at for one of them at a time."""
-
-    daemon_threads = True
-    request_queue_size = 128
 
     def open(
         self, base: Path, clock: Clock, stop: threading.Event, tell: Tell, metrics: Metrics | None
@@ -140,18 +137,17 @@ class _Server(ThreadingHTTPServer):
         """Say nothing of a caller that went away; what went wrong here was told as it was answered."""
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(BoundedHandler):
     server: _Server
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "lemming", ""
-    timeout = PATIENCE_S
     _is_answered = False
 
-    def do_GET(self) -> None:
+    def do_GET(self) -> None:  # noqa: N802
         """Answer `GET /requests/ID` and `GET /metrics`."""
         self._handle(self._get)
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         """Answer `POST /ask` and `POST /hooks/AGENT`."""
         self._handle(self._post)
 
@@ -176,6 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
                 self._refuse(HTTPStatus.INTERNAL_SERVER_ERROR, "something is wrong here: try again")
 
     def _get(self) -> None:
+        self.heard()
         address = urlsplit(self.path)
         place, _, reference = address.path.removeprefix("/").partition("/")
         if place == "metrics" and not reference and self.server.metrics:
@@ -184,11 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
         if place != "requests" or not reference:
             self._no_such_place()
         endpoint = self._endpoint_by_token()
-        asked = parse_qs(address.query).get("wait", ["0"])[-1]
-        try:
-            ends = time.monotonic() + min(max(float(asked), 0.0), LONGEST_WAIT_S)
-        except ValueError:
-            raise Refused(HTTPStatus.BAD_REQUEST, '"wait" must be a number of seconds') from None
+        ends = time.monotonic() + _wait_s(address.query)
         while True:
             request = self.server.request(unquote(reference), {endpoint.agent.name})
             if request is None:
@@ -251,6 +244,7 @@ class _Handler(BaseHTTPRequestHandler):
                 HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body may have {channel.max_body_bytes:,} bytes"
             )
         body = self.rfile.read(int(length))
+        self.heard()
         if len(body) < int(length):
             raise Refused(HTTPStatus.BAD_REQUEST, "the body ended early")
         return body
@@ -274,6 +268,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, status: HTTPStatus, body: bytes, headers: Mapping[str, str]) -> None:
         self._is_answered = True
+        self.answered()
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         for name, value in headers.items():
@@ -291,6 +286,17 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:
         """Write nothing: what arrived is in the channel's log."""
+
+
+def _wait_s(query: str) -> float:
+    """Return for how long a caller waits for an answer."""
+    asked = parse_qs(query, keep_blank_values=True).get("wait", ["0"])[-1]
+    with contextlib.suppress(ValueError):
+        if 0.0 <= (seconds := float(asked)) <= LONGEST_WAIT_S:  # which "nan" is not
+            return seconds
+    hint = "?wait=30 waits for 30 seconds; without it the answer comes at once"
+    message = f'"wait" must be a number of seconds from 0 to {LONGEST_WAIT_S:g}, not "{asked[:40]}"'
+    raise Refused(HTTPStatus.BAD_REQUEST, message, hint)
 
 
 def _facts(request: RequestView) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
@@ -24,6 +25,7 @@ from lemming.organisation import Organisation
 from lemming.plugins.registry import load_plugins
 from lemming.resume import Agent
 from lemming.serving.http_server import Metrics, listening
+from lemming.threads import keep_alive
 from lemming.tick.counter import load_tick
 
 HOST, PORT = "127.0.0.1", 8420
@@ -71,13 +73,8 @@ def serving(
             heard = stack.enter_context(
                 listening(base, host, port, clock=clock, stop=stop, tell=tell, metrics=metrics)
             )
-        worker = threading.Thread(
-            target=_work,
-            args=(Organisation(base), clock, stop, ended, tell),
-            name="lemming-serve",
-            daemon=True,
-        )
-        worker.start()
+        work = partial(_work, Organisation(base), clock, stop, ended, tell)
+        worker = keep_alive(work, name="lemming-serve", base=base, over=ended)
         try:
             yield Served(found, heard)
         finally:

@@ -19,6 +19,12 @@ from lemming.organisation import Organisation
 from lemming.serving.serve import look
 from lemming.testing import Crash, FrozenClock, crash_at
 
+UNREADABLE = (
+    b"From: eve@far.example\r\nMessage-ID: <e-1@far.example>\r\nMIME-Version: 1.0\r\n"
+    b"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n"
+    b"Content-Disposition: attachmentttachment; filename*\r\n\r\nfile\r\n--x--\r\n"
+)
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[Imap]:
@@ -229,3 +235,25 @@ def test_markup_that_is_wrong_is_read_as_far_as_it_goes() -> None:
     assert (
         text_of_html("<p>one<p>two <a href=x>three</a><br>&amp; four <script>no") == "one\ntwo three\n& four"
     )
+
+
+def test_a_mail_that_cannot_be_read_is_kept_aside_and_the_next_one_is_taken(base: Path, post: Imap) -> None:
+    with_mail(base, post)
+    post.put(UNREADABLE, mail())
+    look_at(base)
+    assert [entry.payload["text"] for entry in arrived(base)] == ["Hello?"]
+    refused = next(line for line in noted(base) if line["did"] == "refused")
+    assert "it cannot be read" in refused["why"]
+    assert (base / refused["file"]).read_bytes().startswith(b"From: ")
+    assert post.unseen() == 0
+
+
+def test_who_writes_too_much_keeps_nobody_else_from_being_read(base: Path, post: Imap) -> None:
+    with_mail(base, post, per_sender_an_hour=1)
+    many = [mail(Message_ID=f"<m-{number}@far.example>") for number in range(52)]
+    post.put(*many, mail(Message_ID="<other@near.example>", From="bob@near.example"))
+    org = Organisation(base)
+    for _ in range(2):
+        look(org, SystemClock().now, lambda _: None)
+    assert {entry.payload["from"] for entry in arrived(base)} == {"ada@far.example", "bob@near.example"}
+    assert post.unseen() == 51

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,7 +33,7 @@ def ask(
 
 @contextmanager
 def serving(look: Callable[[dict[str, str]], Health]) -> Iterator[int]:
-    with health_server(0, look) as port:
+    with tempfile.TemporaryDirectory() as base, health_server(0, look, Path(base)) as port:
         yield port
 
 
@@ -100,7 +101,7 @@ def test_a_port_that_is_taken_is_said(base: Path, lemming: Lemming) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        with pytest.raises(UsageError), health_server(port, well):
+        with pytest.raises(UsageError), health_server(port, well, base):
             pass
         ran = lemming("run-forever", "--health", str(port), "--max-ticks", "1")
         assert (ran.status, f"cannot listen on 127.0.0.1:{port}" in ran.err) == (2, True)

@@ -1,0 +1,161 @@
+"""How many callers a server has at once, and how long each may take to say what it wants.
+
+Who only connects, or says a letter a minute, makes room for who asks: the one that has been silent longest is
+let go. The descriptors that are left are the engine's. No file, no thread.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import resource
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+MOST, FEWEST = 64, 4
+REQUEST_S, WORK_S = 20.0, 120.0
+"""How long a request may take to arrive whole, or an answer to be fetched; how long answering may take."""
+_MAKES_ROOM_S, _REST_S = 1.0, 0.1
+_BUSY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+)
+
+
+def most_connections() -> int:
+    """Return how many connections a server has at once: 64, or a quarter of the files a process may open."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST if limit == resource.RLIM_INFINITY else max(FEWEST, min(MOST, limit // 4))
+
+
+class _Caller:
+    def __init__(self) -> None:
+        self.until, self.is_heard = time.monotonic() + REQUEST_S, False
+
+
+class BoundedServer(ThreadingHTTPServer):
+    """A server of threads with a bound on connections, and a deadline for each whole request."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, *args: Any) -> None:
+        self._callers: dict[socket.socket, _Caller] = {}
+        self._changed = threading.Condition()
+        self._most = most_connections()
+        super().__init__(*args)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        """Accept a connection; a process without descriptors rests a moment rather than trying at once."""
+        try:
+            return super().get_request()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE):
+                time.sleep(_REST_S)
+            raise
+
+    def verify_request(self, request: Any, client_address: Any) -> bool:
+        """Return whether there is room; who has not yet said what it wants makes some."""
+        with self._changed:
+            if len(self._callers) >= self._most:
+                self._let_go_of_the_oldest()
+                self._changed.wait_for(lambda: len(self._callers) < self._most, _MAKES_ROOM_S)
+            has_room = len(self._callers) < self._most
+            if has_room:
+                self._callers[request] = _Caller()
+        if not has_room:
+            with contextlib.suppress(OSError):
+                request.settimeout(0.0)
+                request.send(_BUSY)
+        return has_room
+
+    def _let_go_of_the_oldest(self) -> None:
+        silent = [request for request, caller in self._callers.items() if not caller.is_heard]
+        if silent:
+            _let_go(min(silent, key=lambda request: self._callers[request].until))
+
+    def service_actions(self) -> None:
+        """Let go of everybody whose time is up."""
+        now = time.monotonic()
+        with self._changed:
+            for request, caller in self._callers.items():
+                if now >= caller.until:
+                    _let_go(request)
+
+    def may_take(self, request: Any, seconds: float, *, is_heard: bool) -> None:
+        """Give a connection so much time from now; one that is heard is not let go for another."""
+        with self._changed:
+            if caller := self._callers.get(request):
+                caller.until, caller.is_heard = time.monotonic() + seconds, is_heard
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection, and give its place to another."""
+        super().shutdown_request(request)
+        with self._changed:
+            self._callers.pop(request, None)
+            self._changed.notify()
+
+
+class BoundedHandler(BaseHTTPRequestHandler):
+    """A request to a `BoundedServer`. Call `heard` when it has arrived whole."""
+
+    timeout = REQUEST_S
+
+    def handle_one_request(self) -> None:
+        """Answer one request, which has so long to arrive."""
+        self._may_take(REQUEST_S, is_heard=False)
+        super().handle_one_request()
+
+    def heard(self) -> None:
+        """Note that all of the request is here, and only the answer is to come."""
+        self._may_take(WORK_S, is_heard=True)
+
+    def answered(self) -> None:
+        """Note that the answer is there to be fetched."""
+        self._may_take(REQUEST_S, is_heard=True)
+
+    def _may_take(self, seconds: float, *, is_heard: bool) -> None:
+        assert isinstance(self.server, BoundedServer)
+        self.server.may_take(self.connection, seconds, is_heard=is_heard)
+
+
+def _let_go(request: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # its thread, which reads or writes, ends it
+        request.shutdown(socket.SHUT_RDWR)
+
+
+def bounded_protocol(most: int | None = None, request_s: float = REQUEST_S) -> type[asyncio.Protocol]:
+    """Return uvicorn's protocol with the same bounds: `Config(http=...)`."""
+    from uvicorn.protocols.http.h11_impl import H11Protocol
+
+    limit = most_connections() if most is None else most
+
+    class Bounded(H11Protocol):  # type: ignore[misc,unused-ignore] # uvicorn is not always there
+        def connection_made(self, transport: Any) -> None:
+            super().connection_made(transport)
+            self.came = self.loop.time()
+            self.loop.call_later(request_s, self._look)
+            if len(self.connections) > limit:
+                others = [it for it in self.connections if it is not self and isinstance(it, Bounded)]
+                silent = [it for it in others if not it.is_heard]
+                (min(silent, key=lambda it: it.came) if silent else self).transport.abort()
+
+        @property
+        def is_heard(self) -> bool:
+            """Whether a whole request has come that is being answered, or was and the connection is kept."""
+            cycle = self.cycle
+            return cycle is not None and not cycle.more_body and not cycle.response_complete
+
+        def _look(self) -> None:
+            if self.transport.is_closing():
+                return
+            cycle = self.cycle
+            if cycle is None or (cycle.more_body and not cycle.response_complete):
+                self.transport.abort()
+
+    return Bounded

@@ -1,0 +1,232 @@
+"""What one caller, one mail or one channel does, or what is at its other end, stops no other."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from email import message_from_bytes
+from email.policy import default
+from pathlib import Path
+
+import pytest
+from callers import SECRET, TOKEN, Caller, served
+from doorway import answer_to, arrived, noted, with_channel
+
+from lemming.agents import survey_agents
+from lemming.channels.edge import edge
+from lemming.channels.mail_text import attachments_of, message_id_of, safe_name, sender_of, text_of_mail
+from lemming.clock import SystemClock
+from lemming.connections import most_connections
+from lemming.errors import DiskError, RequestRejected, Unavailable
+from lemming.inspect.health import troubles_of
+from lemming.organisation import Organisation
+from lemming.serving.serve import look
+from lemming.testing import make_org, resume
+from lemming.threads import keep_alive
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOOR_SECRET", SECRET)
+    monkeypatch.setenv("DOOR_TOKEN", TOKEN)
+
+
+OPTIONS = {"to": "desk", "secret_env": "DOOR_SECRET", "token_env": "DOOR_TOKEN"}
+
+
+def test_a_thread_that_dies_is_told_of_and_started_again(base: Path) -> None:
+    make_org(base, resume("ada"))
+    died, over, works = [0], threading.Event(), threading.Event()
+
+    def work() -> None:
+        died[0] += 1
+        if died[0] < 3:
+            raise ValueError("a broken line")
+        works.set()
+
+    keep_alive(work, name="lemming-x", base=base, over=over, first_pause_s=0.001).join(5)
+    assert (works.is_set(), died) == (True, [3])
+    told = [
+        it for it in troubles_of(Organisation(base), survey_agents(base)) if it.about == "thread lemming-x"
+    ]
+    assert "ValueError: a broken line" in told[0].text
+    assert (base / "logs/engine.log").read_text().count("thread_died") == 2
+
+
+@pytest.mark.parametrize(
+    ("raised", "becomes"),
+    [
+        (ValueError("x"), Unavailable),
+        (RecursionError(), Unavailable),
+        (RequestRejected("x"), RequestRejected),
+        (DiskError("x", concerns_one_file=True), Unavailable),
+        (DiskError("full"), DiskError),
+    ],
+)
+def test_what_goes_wrong_in_a_channel_is_its_own_but_a_full_disk(
+    raised: Exception, becomes: type[Exception]
+) -> None:
+    with pytest.raises(becomes), edge():
+        raise raised
+
+
+@contextmanager
+def answering_with(line: bytes) -> Iterator[int]:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        listening.listen()
+
+        def answer() -> None:
+            caller, _ = listening.accept()
+            with caller:
+                caller.recv(65536)
+                caller.sendall(line)
+
+        thread = threading.Thread(target=answer, daemon=True)
+        thread.start()
+        yield listening.getsockname()[1]
+        thread.join(5)
+
+
+def test_a_target_with_a_broken_status_line_is_tried_again_later(base: Path) -> None:
+    with answering_with(b"HTTP/1.1 two-hundred\r\n\r\n") as port:
+        url = f"http://127.0.0.1:{port}/x"
+        with_channel(base, {**OPTIONS, "deliver_to": url}, provider="http")
+        with served(base) as caller:
+            caller.hook(b'{"text": "hello"}')
+        (base / "tick.json").write_text('{"current_tick": 2}')
+        answer_to(base, arrived(base)[0], "yes")
+        (base / "tick.json").write_text('{"current_tick": 3}')
+        look(Organisation(base), SystemClock().now, lambda _: None)
+    assert [line["did"] for line in noted(base)] == ["received", "failed"]
+
+
+@pytest.mark.parametrize("wait", ["nan", "inf", "-inf", "-1", "61", "1e300", "soon", ""])
+def test_a_wait_that_is_no_number_of_seconds_is_refused(base: Path, wait: str) -> None:
+    with_channel(base, OPTIONS, provider="http")
+    with served(base) as caller:
+        href = caller.ask(text="?").facts["href"]
+        answer = caller.request(f"{href}?wait={wait}")
+    assert answer.status == 400
+    assert '"wait" must be a number of seconds from 0 to 60' in answer.facts["error"]["message"]
+
+
+def test_a_body_that_github_signed_is_one_message_under_whatever_delivery(base: Path) -> None:
+    import hmac
+
+    with_channel(base, OPTIONS, provider="http")
+    body = b'{"action": "opened"}'
+    signed = "sha256=" + hmac.new(SECRET.encode(), body, "sha256").hexdigest()
+    with served(base) as caller:
+        for ident in ("d-1", "d-2", "d-3"):
+            told = {"X_GitHub_Delivery": ident, "X_Hub_Signature_256": signed}
+            assert caller.call("POST", "/hooks/door", body, **told).status == 202
+    assert len(arrived(base)) == 1
+
+
+def test_who_only_connects_keeps_nobody_from_asking(base: Path) -> None:
+    with_channel(base, OPTIONS, provider="http")
+    with served(base) as caller, ExitStack() as held:
+        before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0
+        idle = [held.enter_context(socket.create_connection(("127.0.0.1", caller.port))) for _ in range(150)]
+        assert caller.ask(text="Are you there?").status == 202
+        if before:
+            ours = len(os.listdir("/proc/self/fd")) - before - len(idle)
+            assert ours <= most_connections() + 8
+
+
+STRANGERS = """
+import resource, socket, sys, threading
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+from pathlib import Path
+from lemming.serving.serve import serving
+with serving(Path(sys.argv[1]), port=0, stop=threading.Event(), tell=lambda _: None) as found:
+    print(found.port, flush=True)
+    sys.stdin.readline()
+    kept = [open("/dev/null") for _ in range(16)]
+    print("room", flush=True)
+"""
+
+
+def test_descriptors_are_left_for_the_engine(base: Path) -> None:
+    with_channel(base, OPTIONS, provider="http")
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", STRANGERS, str(base)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+        ExitStack() as held,
+    ):
+        assert process.stdin
+        assert process.stdout
+        port = int(process.stdout.readline())
+        for _ in range(120):
+            held.enter_context(socket.create_connection(("127.0.0.1", port)))
+        assert Caller(port).ask(text="Are you there?").status == 202
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "room\n"
+
+
+MAILS = [
+    b'From: a@far.example\nContent-Type: text/plain; charset="idna"\n\n\xff\xfe hello .. x\n',
+    b"From: a@far.example\nContent-Type: text/plain; charset=idna\nContent-Transfer-Encoding: base64\n\n"
+    b"//4u\n",
+    b"From: a@far.example\nContent-Disposition: ; =\nContent-Type: text/plain\n\nhello\n",
+    b"From: a@far.example\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=x\n\n--x\n"
+    b"Content-Disposition: attachment; filename*=utf-8''%E6%97%A5\n\nfile\n--x--\n",
+    b"From: =?utf-8?q?A?= <a@far.example>\nSubject: =?x?q?=\n\n",
+    b"From: a@far.example\nContent-Type: text/html; charset=utf-16\n\n<p>hi\n",
+    b"From: a@far.example\nContent-Type: message/rfc822\n\nSubject: in\n\nbody\n",
+    b'From: a@far.example\nContent-Type: multipart/alternative; boundary="y"\n\n--y\n\nplain\n--y\n'
+    b"Content-Type: text/html\n\n<b>bold</b>\n--y--\n",
+]
+
+
+def mutants(count: int) -> Iterator[bytes]:
+    """Yield mails with letters changed, cut out and doubled, the same each time."""
+    chance = random.Random(7)
+    for _ in range(count):
+        raw = bytearray(chance.choice(MAILS))
+        for _ in range(chance.randint(1, 6)):
+            at = chance.randrange(len(raw))
+            what = chance.randrange(3)
+            if what == 0:
+                raw[at] = chance.choice(b"\x00;=\"'*?<>%@\xff\n:,")
+            elif what == 1:
+                del raw[at : at + chance.randint(1, 5)]
+            else:
+                raw[at:at] = raw[at : at + 9]
+            raw = raw or bytearray(b"x")
+        yield bytes(raw)
+
+
+def test_no_mail_raises_more_than_its_own_refusal() -> None:
+    for raw in [*MAILS, *mutants(400)]:
+        try:
+            with edge():
+                mail = message_from_bytes(raw, policy=default)
+                ident = message_id_of(mail)
+                sender_of(mail)
+                assert isinstance(text_of_mail(mail), str)
+                for attachment in attachments_of(mail, ident):
+                    assert len(attachment.name.encode()) < 250
+        except Unavailable:
+            pass
+
+
+def test_a_charset_that_cannot_read_costs_letters_and_not_the_mail() -> None:
+    assert "hello" in text_of_mail(message_from_bytes(MAILS[0], policy=default))
+
+
+def test_the_name_of_an_attachment_fits_into_a_file_system() -> None:
+    assert len(safe_name("報" * 100 + ".pdf").encode()) <= 200
+    assert safe_name("報" * 100 + ".pdf").endswith(".pdf")
