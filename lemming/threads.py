@@ -99,9 +99,10 @@ def fallen(base: OrgPath, now: datetime) -> list[Fall]:
 
 def _read(file: str | os.PathLike[str]) -> Fall | None:
     try:
-        return value_of(Fall, parse(fs.read_bytes(file, 1 << 16)))
+        fall: Fall = value_of(Fall, parse(fs.read_bytes(file, 1 << 16)))
     except (OSError, DiskError, ValueError):
         return None
+    return fall
 
 
 def _is_news(fall: Fall, now: datetime) -> bool:

@@ -117,8 +117,8 @@ class Alerts:
         begun = {name: thing for name, thing in now.items() if name not in still}
         self._told = {**self._told, kind: {**still, **begun}}
         if self._thread is None:
-            over = threading.Event()  # never set: what is in the queue is told, `wait` has its own end
-            self._thread = keep_alive(self._work, name="lemming-alerts", base=self._org, over=over)
+            never = threading.Event()  # what is in the queue is told; `wait` has its own end
+            self._thread = keep_alive(self._work, name="lemming-alerts", base=self._org, over=never)
         self._news.put(_News(kind, command, tick, list(begun.values()), self._told))
 
     def _work(self) -> None:
