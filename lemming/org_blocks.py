@@ -17,7 +17,9 @@ from lemming.when import problems_of
 class TurnDefaults:
     """Limits of a turn for agents whose resume does not set them."""
 
-    max_steps: int = field(default=1, metadata=about("Model calls a turn may make.", ge=1, le=50))
+    max_steps: int | None = field(
+        default=None, metadata=about('Default of a resume\'s "turn.max_steps".', ge=1, le=50)
+    )
     repairs: int = field(default=1, metadata=about("Corrective calls after a bad reply.", ge=0, le=5))
 
 

@@ -86,7 +86,10 @@ class TurnLimits:
     max_steps: int | None = field(
         default=None,
         metadata=about(
-            "Model calls a turn may make to use tool results. Default 1; 8 with a strategy.", ge=1, le=50
+            "Model calls a turn may make to use tool results. Default 1; 8 with a strategy, and where the "
+            "model takes tools natively.",
+            ge=1,
+            le=50,
         ),
     )
     repairs: int | None = field(

@@ -53,9 +53,11 @@ _OWN: Sequence[Mapping[str, Any]] = (
 )
 
 
-def tools_opening(agent: Agent, tools: Iterable[Tool]) -> list[Message]:
+def tools_opening(agent: Agent, tools: Iterable[Tool] | None) -> list[Message]:
     """Return what a small model that calls tools is told first: instructions, the actions, examples."""
-    listed = "\n".join(to_line({"type": "function", "function": one}) for one in actions_of(agent, tools))
+    listed = "\n".join(
+        to_line({"type": "function", "function": one}) for one in actions_of(agent, tools or ())
+    )
     system = (
         f"{agent.instructions}\n\n"
         "# Tools\n\nYou may call one or more functions to assist with the user query.\n\n"

@@ -31,8 +31,8 @@ from lemming.turn.wanted import forms_of, require_sound
 
 IN_THE_OPENING = ("instructions", "examples")
 OPENINGS_REMEMBERED = 10_000
-STEPS_OF_A_STRATEGY = 8
-"""Replies that a turn may ask for whose resume names a strategy and no `max_steps`."""
+STEPS_TO_GO_ON = 8
+"""Replies that a turn may ask for where nobody says so: with a strategy, or with tools called natively."""
 NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
 NAME_CHARS = 64
 """What backends take in names of tools, and how much of it."""
@@ -160,7 +160,7 @@ def _make_opening(
     tools = (*now.toolset.allowed(agent, settings).values(), *team_tools(agent).values())
     limits, defaults = agent.turn, settings.defaults.turn
     told = replace(agent, instructions="\n\n".join([agent.instructions, *added])) if added else agent
-    messages = OPENINGS[entry.prompt](told, () if can.calls_tools else tools)
+    messages = OPENINGS[entry.prompt](told, None if can.calls_tools else tools)
     if can.calls_tools and tools:
         messages[0]["tools"] = _told_natively(tools)
     if agent.output:
@@ -179,7 +179,7 @@ def _make_opening(
         "resume": {key: value for key, value in agent.plain.items() if key not in IN_THE_OPENING},
         "model": {key: value for key, value in vars(entry).items() if key != "images" or value},
         "allocation": vars(allocation),
-        "max_steps": limits.max_steps or max(defaults.max_steps, _steps(entry, limits)),
+        "max_steps": limits.max_steps or defaults.max_steps or _steps(entry, limits, goes_on=can.calls_tools),
         "repairs": defaults.repairs if limits.repairs is None else limits.repairs,
     }
     return Opening(
@@ -249,9 +249,11 @@ def _told_natively(tools: Iterable[Tool]) -> list[dict[str, Any]]:
     ]
 
 
-def _steps(entry: ModelEntry, limits: TurnLimits) -> int:
+def _steps(entry: ModelEntry, limits: TurnLimits, *, goes_on: bool) -> int:
     """Return how many replies a turn may ask for where nobody says so."""
-    return STEPS_OF_A_STRATEGY if limits.strategy else STEPS if entry.prompt == "tools" else 1
+    if limits.strategy or goes_on:
+        return STEPS_TO_GO_ON
+    return STEPS if entry.prompt == "tools" else 1
 
 
 def _formed(prompt: str, agent: Agent, tools: Iterable[Tool], forms: list[Form]) -> dict[str, Any]:

@@ -67,6 +67,7 @@ def test_the_backend_is_told_of_tools_by_their_schemas_and_the_text_is_not(overh
     told = {tool["name"]: tool for tool in system["tools"]}
     assert told["file_list"]["parameters"]["properties"]["path"]["default"] == "."
     assert "file_list" not in system["content"]
+    assert "- Call tools" not in system["content"]
     assert "tool_calls" not in situation["content"]
 
 
@@ -111,6 +112,25 @@ def test_calls_beyond_the_limit_are_told_as_skipped(overheard: Path) -> None:
     results = [message["content"] for message in Overheard.heard[1] if message["role"] == "tool"]
     assert len(results) == 70
     assert set(results[64:]) == {"skipped: it was not called"}
+
+
+@pytest.mark.parametrize(
+    ("org_says", "calls", "status"),
+    [({}, 2, "done"), ({"defaults": {"turn": {"max_steps": 1}}}, 1, "waiting")],
+)
+def test_a_model_that_takes_tools_goes_on_with_their_results_unless_somebody_says_otherwise(
+    base: Path, org_says: dict[str, Any], calls: int, status: str
+) -> None:
+    ada = resume("ada", model={"key": "native"}, permissions={"tools": ["file_list"]})
+    make_org(
+        base,
+        ada,
+        script=[{"step": 0, "calls": [LIST]}, {"reply": say("done")}],
+        models={"native": NATIVE},
+        org=org_says,
+    )
+    (turn,) = run_once(base).turns
+    assert (turn.calls, turn.status) == (calls, status)
 
 
 def test_the_results_of_the_last_step_are_shown_in_the_next_turn(base: Path) -> None:

@@ -46,8 +46,8 @@ def arguments_of(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def argument_text(call: Mapping[str, Any]) -> str:
-    """Return a call's arguments as the text that a model wrote, or its like."""
-    return call["args"] if isinstance(call["args"], str) else to_line(call["args"])
+    """Return a call's arguments as text: always an object, for some servers refuse a conversation else."""
+    return to_line(arguments_of(call))
 
 
 def kept_of(message: Message, kind: str) -> Any:
