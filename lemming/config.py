@@ -28,6 +28,7 @@ from lemming.org_blocks import AgentDefaults, FindingSettings, Http, Quota, Remi
 from lemming.organisation import Organisation
 from lemming.providers import is_channel, option_names
 from lemming.redaction import name_variables
+from lemming.resume import Allocation
 from lemming.times.cron import why_no_zone
 from lemming.when import fields_in
 
@@ -203,7 +204,7 @@ class Config:
 
     org: Org
     models: dict[str, ModelEntry]
-    allocations: dict[str, AgentCredits]
+    allocations: dict[str, Allocation]
     warnings: tuple[Problem, ...] = ()
 
     @cached_property
@@ -222,7 +223,7 @@ class Config:
 KINDS: dict[str, Any] = {
     ORG_FILE: Org,
     MODELS_FILE: dict[str, ModelEntry],
-    CREDITS_FILE: dict[str, AgentCredits],
+    CREDITS_FILE: dict[str, Allocation],
 }
 """What each settings file holds."""
 

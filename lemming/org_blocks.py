@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lemming.files.fitting import Misfit, about, keyed
+from lemming.files.jsontext import nearest
 from lemming.kinds import FindingKind
 from lemming.schedule import Wake
 from lemming.when import problems_of
@@ -144,6 +145,9 @@ class TrustRule:
         metadata=about("For channels: a condition over what the channel has verified: verified.domain."),
     )
     is_: str = field(metadata=keyed("is", "How far they are trusted: a word of `order`."))
+    may_be_absent: bool = field(
+        default=False, metadata=about("Whether that author may be absent: for one who comes later.")
+    )
 
     def __post_init__(self) -> None:
         if self.when:
@@ -179,6 +183,9 @@ class Trust:
             "outside."
         ),
     )
+    may_be_absent: bool = field(
+        default=False, metadata=about("Whether `tools` may name some that are absent: for what comes later.")
+    )
 
     def __post_init__(self) -> None:
         order = self.order
@@ -188,7 +195,8 @@ class Trust:
             raise Misfit('order: it begins with "outside", ends with "owner", and has "agent" between them')
         for word in (*(rule.is_ for rule in self.rules), *self.tools.values()):
             if word not in order:
-                raise Misfit(f'"{word}" is none of the words of order: {", ".join(order)}')
+                words = f'"{word}" is none of the words of order: {", ".join(order)}'
+                raise Misfit(f"{words} ({hint})" if (hint := nearest(word, order)) else words)
 
 
 def _fields_of(condition: Any) -> Iterator[str]:

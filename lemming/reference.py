@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import typer
 
 import lemming.events
-from lemming.agents import Agent, AgentCredits
+from lemming.agents import Agent
 from lemming.calendars import Calendar
 from lemming.cli import COMMANDS, ROOT_HELP, load_command, make_app
 from lemming.commands.screen import tell
@@ -37,6 +37,7 @@ from lemming.mcp.settings import McpSettings
 from lemming.models import ModelEntry
 from lemming.org_blocks import FindingSettings
 from lemming.plans.format import AgentPlan
+from lemming.resume import Allocation
 
 MARK = "<!-- Everything below is generated: `make docs`. -->"
 
@@ -197,7 +198,7 @@ def resume() -> str:
 def settings() -> str:
     """Return a table of the keys of each file of `config/`."""
     tables: dict[str, Any] = {"config/models.json": ModelEntry, "config/org.json": Org}
-    tables |= {"config/credits.json": AgentCredits, "config/calendar.json": Calendar}
+    tables |= {"config/credits.json": Allocation, "config/calendar.json": Calendar}
     tables |= {"config/mcp.json": McpSettings}
     return "\n".join(f"## {file}\n\n{_table_of_keys(kind)}" for file, kind in tables.items())
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
 from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about
-from lemming.files.jsontext import compact, parse
+from lemming.files.jsontext import compact, nearest, parse
 from lemming.gates.gate import Gate
 from lemming.kinds import MESSAGE_KINDS, MessageKind
 from lemming.schedule import AgentSchedule
@@ -58,6 +58,10 @@ class AgentPermissions:
         ),
     )
     file_access: FileAccess = field(default_factory=FileAccess)
+    may_be_absent: bool = field(
+        default=False,
+        metadata=about("Whether agents and tools that are named here may be absent: for what comes later."),
+    )
 
     @cached_property
     def tool_patterns(self) -> tuple[str, ...]:
@@ -76,6 +80,15 @@ class AgentCredits:
     soft_cap: float | None = field(
         default=None,
         metadata=about("One warning in log and prompt when this is reached.", ge=0, le=LARGEST_AMOUNT),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Allocation(AgentCredits):
+    """A line of `config/credits.json`."""
+
+    may_be_absent: bool = field(
+        default=False, metadata=about("Whether that agent may be absent: for one who comes later.")
     )
 
 
@@ -212,8 +225,9 @@ class Member(NamedTuple):
         if isinstance(plain, str):
             return cls(plain, plain)
         if unknown := plain.keys() - {"agent", "as", "description", "verify"}:
-            known = "agent, as, description, verify"
-            raise Misfit(f'team.ask: "{min(unknown)}" is not a key of a member, which has {known}')
+            keys = ("agent", "as", "description", "verify")
+            hint = nearest(min(unknown), keys) or f"it has {', '.join(keys)}"
+            raise Misfit(f'team.ask: "{min(unknown)}" is not a key of a member ({hint})')
         if "agent" not in plain:
             raise Misfit('team.ask: a member needs "agent"')
         if wrong := [key for key in plain if key != "verify" and not isinstance(plain[key], str)]:
@@ -249,6 +263,10 @@ class Team:
     )
     max_hops: int = field(
         default=5, metadata=about("How often a request may have been handed on, with this time.", ge=1, le=50)
+    )
+
+    may_be_absent: bool = field(
+        default=False, metadata=about("Whether agents of the team may be absent: for what comes later.")
     )
 
     def __post_init__(self) -> None:
@@ -342,8 +360,8 @@ class Agent:
         values: dict[str, Any] = parse(compact(asdict(self)))
         values["gates"] = [gate.plain for gate in self.gates]
         for block, defaults in LATER_KEYS.items():
-            inside = values[block] if block else values
-            for key in [key for key, default in defaults.items() if inside[key] == default]:
+            inside = (values.get(block) or {}) if block else values
+            for key in [key for key, default in defaults.items() if inside.get(key, ...) == default]:
                 del inside[key]
         return values
 
@@ -373,6 +391,8 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "verify": None,
     },
     "model": {"fallback": []},
+    "permissions": {"may_be_absent": False},
+    "team": {"may_be_absent": False},
     "schedule": {key: getattr(AgentSchedule(), key) for key in _BY_THE_CLOCK},
     "turn": {"take": None, "tool_timeout_s": None, "deadline_s": None, "strategy": None, "options": {}},
 }

@@ -186,7 +186,7 @@ def require_one_of_each(
         known = {**common}
         for each in own:
             take(known, each.by_agent.get(agent, {}), f" for {agent}")
-        for name in sorted(_of_the_team(agents.get(agent)) & known.keys()):
+        for name in sorted(names_of_team(agents.get(agent)) & known.keys()):
             both = f"that of {known[name]}, and that of the team of {agent}"
             problems.append(_twice(f'two tools are called "{name}": {both}', known[name]))
     if problems:
@@ -199,7 +199,8 @@ def _twice(message: str, origin: str) -> Problem:
     return Problem(message, file, *((int(line), 1) if line.isdigit() else (0, 0)), hint=hint)
 
 
-def _of_the_team(agent: Agent | None) -> set[str]:
+def names_of_team(agent: Agent | None) -> set[str]:
+    """Return what the tools are called with which an agent asks its team and hands on to it."""
     if agent is None or agent.team is None:
         return set()
     asked = {f"ask_{member.name}" for member in agent.team.members}

@@ -56,6 +56,7 @@ FLOORS = (
     {"access", "journal", "tool_context", "trust"},
     {"llm", "mail", "skills", "tools"},
     {"channels", "mcp", "testing", "toolbox", "turn"},
+    {"soundness"},
     {"strategies", "tick"},
     {"exchange", "history", "inspect", "service"},
     {"open_to_run", "serving"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from lemming import paths
-from lemming.agents import Agent, survey_agents
+from lemming.agents import Agent
 from lemming.commands.options import AgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org
 from lemming.commands.screen import in_dollars, one_line, painted, show, show_json, show_table, show_text
@@ -14,6 +14,7 @@ from lemming.config import Config, credits_of, load_config
 from lemming.inspect.next_turn import NextTurn, next_turn
 from lemming.journal.ledger import AgentState, read_state
 from lemming.schedule import AgentSchedule, fire_point
+from lemming.soundness.judged import sound_survey
 from lemming.tick.counter import load_counter
 from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
 from lemming.times.cron import explained
@@ -25,7 +26,7 @@ app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List all agents."""
     base = find_org(ctx)
-    survey, config = survey_agents(base), load_config(base)
+    survey, config = sound_survey(base), load_config(base)
     if as_json:
         for name, agent in survey.agents.items():
             show_json("agent", {"agent": name, "resume": agent.plain, "problem": ""})
@@ -52,7 +53,7 @@ def show_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -> 
     base = find_org(ctx)
     agent, config, (tick, since) = find_agent(base, name), load_config(base), load_counter(base)
     state = read_state(base, name)
-    readers = sorted(other.name for other in survey_agents(base).agents.values() if other.may_read(name))
+    readers = sorted(other.name for other in sound_survey(base).agents.values() if other.may_read(name))
     if as_json:
         facts = {"readers": readers, "state": state.as_json()}
         show_json("agent", {"agent": name, "resume": agent.plain, "problem": "", **facts})

@@ -113,7 +113,10 @@ def nearest(word: str, known: list[str] | tuple[str, ...]) -> str:
     >>> nearest("modle", ["model", "title"])
     'did you mean "model"?'
     """
+    by_letters = {other.lower(): other for other in known}
     matches = get_close_matches(word, known, n=1, cutoff=0.6)
+    if not matches:
+        matches = [by_letters[it] for it in get_close_matches(word.lower(), by_letters, n=1, cutoff=0.6)]
     return f'did you mean "{matches[0]}"?' if matches else ""
 
 
@@ -132,7 +135,8 @@ def _is_slip(word: str, other: str) -> bool:
     if _COUNTERS.findall(word) != _COUNTERS.findall(other):
         return False
     word, other = ("".join(_SEPARATED.split(it.lower())) for it in (word, other))
-    if word == other or min(len(word), len(other)) < 4:
+    shorter = min(len(word), len(other))
+    if word == other or shorter < 3 or (shorter == 3 and len(word) == len(other)):
         return word == other
     return _is_one_slip(word, other) or SequenceMatcher(None, word, other).ratio() > 0.87
 

@@ -145,6 +145,13 @@ class Gate:
     policy: str = field(
         default="", metadata=about("What it is judged by: a text, or a file: ./shared/policy.md.")
     )
+    may_be_absent: bool = field(
+        default=False,
+        metadata=about(
+            "Whether tools, agents, persons and models that it names may be absent: for what comes later. "
+            "Without it a name of nothing stops the run, or takes the agent out."
+        ),
+    )
     because: str = field(default="", metadata=about("What the model and people are told.", max_length=500))
 
     def __post_init__(self) -> None:

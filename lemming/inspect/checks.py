@@ -30,7 +30,7 @@ from lemming.config import (
 )
 from lemming.errors import ConfigError, LemmingError, PermissionDenied, Problem, ToolError, UnknownModel
 from lemming.files import fs
-from lemming.files.jsontext import locate
+from lemming.files.jsontext import locate, meant
 from lemming.inspect.judge_checks import (
     problems_of_gates_judges,
     problems_of_judges,
@@ -43,7 +43,6 @@ from lemming.inspect.plan_checks import problems_of_plan
 from lemming.inspect.readiness import seen_on_the_way
 from lemming.inspect.skill_checks import problems_of_skills
 from lemming.inspect.strategy_checks import problems_of_strategy
-from lemming.inspect.trust_checks import problems_of_trust
 from lemming.mail.misplaced import about_ticks_to_come
 from lemming.mail.outbox_problems import outbox_problems, problems_in
 from lemming.mcp.offered import problems_of_servers, why_no_tool
@@ -53,6 +52,7 @@ from lemming.organisation import Organisation, OrgPath
 from lemming.patterns import is_named
 from lemming.plugins.registry import not_imported
 from lemming.providers import make_provider
+from lemming.soundness.judged import judged
 from lemming.store import store_problems
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns
@@ -100,11 +100,9 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
             yield _warning(ORG_FILE, f"/{key}/0", f'there is no program "{command[0]}" here', hint)
     yield from problems_of_servers(base)
     yield from problems_of_gates_judges(base, config.org.gates, ORG_FILE, config)
-    yield from _about_new_agents(config)
+    yield from judged(base, config, survey_agents(base)).stops
     yield from _about_calendar(base, config)
     yield from _about_allocations(base, config)
-    if config.org.trust:
-        yield from problems_of_trust(config.org.trust, survey_agents(base).agents, config)
     if config.org.gates:
         asking = (agent for agent in survey_agents(base).agents.values() if takes_turns(agent, config))
         keys = {key for agent in asking for key in _keys_of(agent)}
@@ -138,19 +136,11 @@ def _about_allocations(base: OrgPath, config: Config) -> Iterator[Problem]:
                 "this file overrides resumes (`lemming credits grant` writes it); remove the line to undo it"
             )
             yield _warning(CREDITS_FILE, f"/{name}/max_credits", message, hint)
-    for name in config.allocations:
-        if name not in agent_folders(base):
-            hint = nearest_agent(name, agent_folders(base))
-            yield _warning("config/credits.json", f"/{name}", f'there is no agent "{name}"', hint)
-
-
-def _about_new_agents(config: Config) -> Iterator[Problem]:
-    """Yield a warning for each model key that creators may give and that is none."""
-    for index, key in enumerate(config.org.create_agent_models):
-        try:
-            config.model(key)
-        except UnknownModel as error:
-            yield _warning("config/org.json", f"/create_agent_models/{index}", error.message, error.hint)
+    there = agent_folders(base)
+    for name, allocation in config.allocations.items():
+        if not (name in there or allocation.may_be_absent or meant(name, there)):  # that one is an error
+            hint = nearest_agent(name, there)
+            yield _warning(CREDITS_FILE, f"/{name}", f'there is no agent "{name}"', hint)
 
 
 @dataclass
@@ -180,6 +170,7 @@ def problems_of_agents(
     """
     survey = survey_agents(base)
     folders = agent_folders(base)
+    out = judged(base, config, survey).survey.broken if config else {}
     warnings: dict[str, list[Problem]] = {}
     for warning in survey.warnings:
         warnings.setdefault(warning.file, []).append(warning)
@@ -189,6 +180,11 @@ def problems_of_agents(
     for name in folders if only is None else [only]:
         if name in survey.broken:
             yield from survey.broken[name].problems
+        elif config and name in out:
+            yield from out[name].problems
+            told = {problem.pointer for problem in out[name].problems}
+            others = problems_of_resume(base, survey.agents[name], config, folders)
+            yield from (problem for problem in others if problem.pointer not in told)
         else:
             yield from warnings.get(paths.resume_file(name), ())
             if config is not None and name in survey.agents:  # not without a resume: it is ignored
@@ -277,18 +273,14 @@ def _about_time(place: _Place, agent: Agent, config: Config) -> Iterator[Problem
 
 
 def _about_team(place: _Place, agent: Agent, base: OrgPath, folders: list[str]) -> Iterator[Problem]:
-    """Yield what is wrong with whom an agent may ask: each must be there, and able to read the other."""
+    """Yield what is wrong with whom an agent may ask: each must be able to read the other."""
     if agent.team is None:
         return
     others = survey_agents(base).agents
     named = [(f"/team/ask/{index}", member.agent, True) for index, member in enumerate(agent.team.members)]
     named += [(f"/team/hand_to/{index}", name, False) for index, name in enumerate(agent.team.hand_to)]
     for pointer, name, is_asked in named:
-        if name == agent.name:
-            yield place.problem(pointer, "an agent is not in its own team", "take it out")
-        elif name not in folders:
-            yield place.problem(pointer, f'there is no agent "{name}"', nearest_agent(name, folders))
-        elif name in others:
+        if name in others and name != agent.name:
             readers = [(others[name], agent), (agent, others[name])] if is_asked else [(others[name], agent)]
             for reader, author in readers:
                 if not reader.may_read(author.name):

@@ -1,6 +1,6 @@
-"""Gates that do nothing: about tools, agents, words or fields that are not there, or behind another.
+"""Gates that do nothing as things are: nobody may call what they concern, or another settles it before.
 
-All of it is warnings: a gate may be there for what is yet to come. Only what is sure is told.
+All of it is warnings: what can never be stops the run, or that agent (`lemming.soundness`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, get_args
+from typing import Any
 
 from lemming import paths
 from lemming.agents import Agent, agent_folders, survey_agents
@@ -17,34 +17,17 @@ from lemming.config import ORG_FILE, Config, load_config
 from lemming.errors import ConfigError, Problem
 from lemming.files.jsontext import compact, nearest
 from lemming.gates.checks import checks_of
-from lemming.gates.gate import SEEN, SETTLES, At, Gate, Rule, rules_of
-from lemming.kinds import MESSAGE_KINDS, ToolClass
+from lemming.gates.gate import SETTLES, Gate, Rule, rules_of
 from lemming.mcp.offered import why_no_tool
-from lemming.mcp.settings import PREFIX
+from lemming.mcp.settings import PREFIX, mcp_config, servers_named
 from lemming.organisation import Organisation, OrgPath
 from lemming.patterns import is_among, is_named
 from lemming.plugins.registry import not_imported
 from lemming.tools import Tool, toolset_of
 from lemming.toolset import Toolset
-from lemming.turn.team import team_tools
 
 Json = dict[str, Any]
 CODE = "LMG-308"
-
-_WHAT: dict[At, tuple[str, ...]] = {
-    "in": ("entry", "memory", "file", "result"),
-    "out": ("entry", "memory"),
-}
-_SAME = {"is", "is_not"}
-_AMONG = {"in", "not_in"}
-
-
-class _Test(NamedTuple):
-    """One test of a condition, where it stands, and the values that it holds a field against."""
-
-    pointer: str
-    field: str
-    values: Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -122,10 +105,6 @@ def _wrong_with(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wron
             "`approve --for tool` of an earlier version wrote it: it lets pass what gates behind it block",
             'take it out; "approved" in the gate that asks ends the asking only (docs/approvals.md)',
         )
-    yield from _about_arguments(gate, known, agent)
-    for test in _tests(gate.when, "/when") if gate.when else ():
-        yield from _about_field(test, gate, known)
-        yield from _about_values(test, gate, known, agent)
     plugins = tuple(known.config.org.plugins)
     if gate.check and not not_imported(plugins) and gate.check not in (functions := checks_of(plugins)):
         hint = nearest(gate.check, [*functions]) or "a plugin registers one with @check"
@@ -141,26 +120,17 @@ def _about_tools(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wro
     }
     those = [agent] if agent else [*known.agents.values()]
     callable_ = {name: tool for it in those for name, tool in known.allowed[it.name].items()}
-    team = {name for it in those for name in team_tools(it)}
     for index, pattern in enumerate(gate.tools):
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if any(is_named(name, pattern) for name in callable_):
             continue
-        if any(is_named(name, pattern) for name in team):
-            hint = 'use {"at": "out", "when": {"field": "kind", "op": "is", "value": "request"}}'
-            yield at, f'"{pattern}" asks the team, or hands on: that is an entry, and no call', hint
-        elif pattern.startswith(PREFIX) and why_no_tool(known.base, pattern) is None:
-            continue  # of a server whose tools nobody has listed yet
+        if pattern.startswith(PREFIX):
+            is_configured = servers_named([pattern], mcp_config(known.base).servers)
+            if is_configured and (why := why_no_tool(known.base, pattern)):  # of what it has today
+                yield at, *why
         elif any(is_named(name, pattern) for name in there):
             who = f"{agent.name} may not" if agent else "no agent may"
             yield at, f'{who} call "{pattern}": it concerns nothing', "grant it, or take the gate out"
-        else:
-            hint = nearest(pattern, [*callable_, *there]) or "`lemming tools list`"
-            yield at, f'there is no tool "{pattern}"', hint
-    concerned = [tool for tool in callable_.values() if is_among(tool.name, gate.tools)]
-    if concerned and gate.classes and not any(tool.tool_class in gate.classes for tool in concerned):
-        classes = ", ".join(sorted({tool.tool_class for tool in concerned}))
-        yield "/class", f"no tool that it names is of this class: {classes}", "take one of the two keys out"
 
 
 def _is_old_always(gate: Gate) -> bool:
@@ -178,73 +148,6 @@ def _about_approved(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[
             if gate.tools and not is_among(tool, gate.tools):
                 hint = f"it concerns {', '.join(gate.tools)}"
                 yield f"/approved/{name}", f'it does not concern "{tool}"', hint
-
-
-def _about_arguments(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
-    """Yield the arguments that no tool has which a gate concerns."""
-    named = [(f"/args/{name}", name) for name in gate.args]
-    for test in _tests(gate.when, "/when") if gate.when and gate.at in ("call", "result") else ():
-        head, _, rest = test.field.partition(".")
-        named += [(f"{test.pointer}/field", rest)] if head == "args" and rest else []
-    if not named:
-        return
-    those = [agent.name] if agent else known.allowed
-    tools = [tool for name in those for tool in known.allowed.get(name, {}).values()]
-    concerned = [tool for tool in tools if gate.concerns_tool(tool.name, tool.tool_class)]
-    taken = [tool.parameters.get("properties") for tool in concerned]
-    takes_any = any(tool.parameters.get("additionalProperties") for tool in concerned)
-    if not concerned or takes_any or not all(isinstance(it, dict) for it in taken):
-        return
-    arguments = {name: None for properties in taken for name in properties or ()}
-    for at, name in named:
-        if name not in arguments and name.partition(".")[0] not in arguments:
-            hint = nearest(name, [*arguments]) or f"arguments: {', '.join(arguments) or 'none'}"
-            yield at, f'no tool that it concerns has an argument "{name}"', hint
-
-
-def _about_field(test: _Test, gate: Gate, known: _Known) -> Iterator[Wrong]:
-    head, seen = test.field.partition(".")[0], SEEN[gate.at]
-    if head not in seen:
-        hint = nearest(head, [*seen]) or f"it sees {', '.join(sorted(seen))}"
-        yield f"{test.pointer}/field", f'a gate at "{gate.at}" does not see "{head}"', hint
-    elif head == "trust" and known.config.org.trust is None:
-        hint = '"trust": {} in config/org.json has the engine track it'
-        yield test.pointer, "it looks at trust, which nobody tracks", hint
-
-
-def _about_values(test: _Test, gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
-    """Yield the values that a field never has."""
-    wanted: list[str] | tuple[str, ...] | None = None
-    match test.field:
-        case "trust":
-            wanted = known.config.org.trust.order if known.config.org.trust else None
-        case "agent":
-            wanted = [agent.name] if agent else known.names
-        case "from":
-            wanted = known.names if gate.at == "in" else None
-        case "what":
-            wanted = _WHAT.get(gate.at)
-        case "kind":
-            wanted = MESSAGE_KINDS
-        case "class":
-            wanted = get_args(ToolClass)
-    for value in test.values if wanted is not None else ():
-        if value not in (wanted or ()):
-            hint = nearest(str(value), wanted or ()) or f"there is {', '.join(wanted or ()) or 'none'}"
-            yield f"{test.pointer}/value", f'"{test.field}" is never "{value}"', hint
-
-
-def _tests(condition: Json, pointer: str) -> Iterator[_Test]:
-    """Yield the tests of a sound condition."""
-    for word in ("all", "any"):
-        for index, each in enumerate(condition.get(word, ())):
-            yield from _tests(each, f"{pointer}/{word}/{index}")
-    if "not" in condition:
-        yield from _tests(condition["not"], f"{pointer}/not")
-    if "field" in condition:
-        op, value = condition["op"], condition.get("value")
-        values = [value] if op in _SAME else value if op in _AMONG else ()
-        yield _Test(pointer, condition["field"], values or ())
 
 
 # --- gates behind others ------------------------------------------------------------------------

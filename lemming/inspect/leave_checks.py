@@ -8,7 +8,6 @@ from lemming import paths
 from lemming.agents import Agent, survey_agents
 from lemming.config import Config
 from lemming.errors import Problem
-from lemming.files.jsontext import nearest
 from lemming.gates.gate import Gate, Rule, rules_of
 from lemming.mail.decisions import whom_to_ask
 from lemming.organisation import Organisation, OrgPath
@@ -55,12 +54,6 @@ def _about_names(rule: Rule, people: list[str]) -> Iterator[Problem]:
         yield Problem(
             "it asks for leave, and there is no person who could approve it", file, 0, 0, pointer, hint
         )
-    for place, name in enumerate(rule.gate.persons):
-        if people and name not in people:
-            hint = nearest(name, people) or f"persons here: {', '.join(people)}"
-            yield Problem(
-                f'there is no person "{name}"', file, pointer=f"{pointer}/persons/{place}", hint=hint
-            )
 
 
 def _about_reach(rule: Rule, agent: Agent, agents: Agents, people: list[str]) -> Iterator[Problem]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from lemming.config import Config
 from lemming.errors import Problem
-from lemming.files.jsontext import nearest
 from lemming.gates.gate import Gate
 from lemming.gates.limit import window_of
 from lemming.llm.prices import price_of
@@ -24,13 +23,6 @@ def problems_of_limits(
         if why := _why_too_long(gate, config):
             hint = "shorten it, or raise kept_journals: what was spent is read from journals"
             yield Problem(why, file, pointer=f"{pointer}/window", hint=hint)
-        for number, key in enumerate(gate.models):
-            if key not in config.models:
-                hint = nearest(key, list(config.models)) or f"keys there: {', '.join(sorted(config.models))}"
-                yield Problem(
-                    f'there is no model key "{key}"', file, pointer=f"{pointer}/models/{number}",
-                    hint=hint, severity="warning",
-                )  # fmt: skip
         if gate.dollars is not None and (unpriced := _unpriced(keys, config)):
             message = f"a limit in dollars refuses {', '.join(unpriced)}: no price is known"
             hint = (

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lemming import when
-from lemming.agents import Agent, AgentCredits
+from lemming.agents import Agent
 from lemming.calendars import Calendar
 from lemming.cases import Case
 from lemming.config import Org
@@ -28,6 +28,7 @@ from lemming.messages import OutboxEntry
 from lemming.models import ModelEntry
 from lemming.paths import AGENT_NAME_RULE, MEMORY_KEY_RULE
 from lemming.plans.format import AgentPlan
+from lemming.resume import Allocation
 
 Schema = dict[str, Any]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -52,7 +53,7 @@ def _models() -> Schema:
 
 
 def _credits() -> Schema:
-    return _of_a_table(AgentCredits, f"An agent's allocation; the key is its name: {AGENT_NAME_RULE}.")
+    return _of_a_table(Allocation, f"An agent's allocation; the key is its name: {AGENT_NAME_RULE}.")
 
 
 def _outbox() -> Schema:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lemming.agents import Agent, Survey, survey_agents
+from lemming.agents import Agent, Survey
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of, load_config
 from lemming.errors import LemmingError, Problem
@@ -21,6 +21,7 @@ from lemming.journal.records import TickCommitted
 from lemming.mail.misplaced import misplaced
 from lemming.organisation import OrgPath
 from lemming.report import Reason, Why
+from lemming.soundness.judged import sound_survey
 from lemming.tick.counter import load_counter, load_tick
 from lemming.tick.next_tick import find_next_tick, progress_of
 from lemming.tick.plan import Plan, make_plan
@@ -107,7 +108,7 @@ def standing_of(base: OrgPath, *, max_age_s: float | None = None, also: Sequence
 
     Raises `ConfigError` and `CorruptState` where that is all there is to say.
     """
-    tick, config, survey = load_tick(base), load_config(base), survey_agents(base)
+    tick, config, survey = load_tick(base), load_config(base), sound_survey(base)
     engine, is_interrupted = running_engine(base), has_been_interrupted(base, tick)
     lines = _lines(base, config, survey, tick)
     troubles = [*troubles_of(base, survey), *also, *_of_the_tick(base, tick, is_interrupted, engine)]

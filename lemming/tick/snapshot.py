@@ -24,6 +24,7 @@ from lemming.patterns import is_named
 from lemming.plugins.errors import words_of
 from lemming.report import Reason, TurnReport
 from lemming.tick.edge import tried
+from lemming.soundness.judged import judged
 from lemming.tick.idle import IdleAgents, waits_for_others
 from lemming.tick.pausing import Pauses
 from lemming.tick.plan import Plan, callers_in, channels_in, make_plan, people_in
@@ -206,6 +207,7 @@ def take_snapshot(
     """
     began_ns = time.time_ns()
     survey = once_saved(org.base, lambda: survey_agents(org), _problems_of)
+    survey = judged(org, config, survey).survey
     if plan is None:
         before = since() if goes_by_the_clock(survey, config) else ""
         plan = make_plan(
@@ -271,7 +273,8 @@ def unknown_tools(snapshot: Snapshot) -> list[Problem]:
         )
         for tool, places in sorted(survey.by_tool.items())
         for name, index in places
-        if not any(is_named(each, tool) for each in known[name])
+        if not survey.agents[name].permissions.may_be_absent
+        and not any(is_named(each, tool) for each in known[name])
         for message, hint in _why_unknown(snapshot.org, tool, known[name])
     ]
 

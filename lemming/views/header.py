@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lemming import paths
-from lemming.agents import Survey, survey_agents
+from lemming.agents import Survey
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Config, credits_of, load_config
 from lemming.errors import CorruptState, LemmingError
@@ -19,6 +19,7 @@ from lemming.journal.ledger import read_state
 from lemming.journal.records import TickCommitted
 from lemming.organisation import OrgPath
 from lemming.schedule import next_due
+from lemming.soundness.judged import sound_survey
 from lemming.tick.counter import load_tick
 from lemming.tick.next_tick import find_next_tick
 from lemming.tick.plan import said_of_pause, takes_turns
@@ -52,7 +53,7 @@ def broken(org: OrgPath, error: LemmingError) -> Json:
 
 
 def _standing(org: OrgPath) -> Json:
-    tick, config, survey = load_tick(org), load_config(org), survey_agents(org)
+    tick, config, survey = load_tick(org), load_config(org), sound_survey(org)
     engine, record = running_engine(org), last_record(org, tick)
     is_begun = record is not None and not isinstance(record, TickCommitted)
     troubles = troubles_of(org, survey)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lemming.agents import Agent, Survey, survey_agents
+from lemming.agents import Agent, Survey
 from lemming.config import Config, load_config
 from lemming.errors import UsageError
 from lemming.files.jsontext import nearest
@@ -16,6 +16,7 @@ from lemming.mail.index import EntryIndex
 from lemming.mail.request_rules import targets_in
 from lemming.messages import EntryName, OutboxEntry
 from lemming.organisation import Organisation, OrgPath
+from lemming.soundness.judged import sound_survey
 from lemming.tick.plan import is_for_people, takes_turns
 from lemming.views.glances import glances_at
 from lemming.views.layout import laid_out
@@ -83,7 +84,7 @@ def graph_of(org: OrgPath, *, ticks: int = TICKS) -> tuple[dict[str, dict[str, A
     unless there are few agents.
     """
     org = Organisation.at(org)
-    survey, config = survey_agents(org), load_config(org)
+    survey, config = sound_survey(org), load_config(org)
     traffic = _Traffic(org, survey, config, begun_journals(org, min(max(ticks, 1), MOST_TICKS)))
     arrows = [*_reads(survey, traffic.shown), *_asks(survey, traffic)]
     arrows.sort(key=lambda arrow: (-arrow.traffic, arrow.begin, arrow.end, arrow.kind))

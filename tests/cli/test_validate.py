@@ -34,8 +34,8 @@ MISTAKES: list[tuple[dict[str, Any], str, str, str]] = [
     (permissions(tools=["create_agent"]), "warning", f"{PERMISSIONS}/tools/0", "create_agent_allowed"),
     (permissions(read_outboxes=["bbo"]), "warning", f"{PERMISSIONS}/read_outboxes/0", 'did you mean "bob"?'),
     (permissions(read_outboxes=["ada"]), "warning", f"{PERMISSIONS}/read_outboxes/0", "own latest entries"),
-    (file_access(allow_read=["./workspace", "../x"]), "warning", f"{FILES}/allow_read/1", "use ./workspace"),
-    (file_access(allow_write=["data"]), "warning", f"{FILES}/allow_write/0", "use ./workspace"),
+    (file_access(allow_read=["./workspace", "../x"]), "error", f"{FILES}/allow_read/1", "use ./workspace"),
+    (file_access(allow_write=["data"]), "error", f"{FILES}/allow_write/0", "use ./workspace"),
     (file_access(allow_read=["/no/such/folder"]), "warning", f"{FILES}/allow_read/0", "make it"),
     ({"context": [{"file": "./workspace/gone.txt"}]}, "error", "/context/0/file", ""),
     ({"schedule": {"wake": "sometimes"}}, "error", "/schedule/wake", ""),
@@ -101,7 +101,7 @@ def test_mistakes_outside_resumes_are_found(base: Path, lemming: Lemming) -> Non
     ran = lemming("validate", "--json")
     assert {problem["file"]: problem["severity"] for problem in ran.objects} == {
         "config/models.json": "error",
-        "config/credits.json": "warning",
+        "config/credits.json": "error",
         "agents/ada/outbox/notes.txt": "error",
         "agents/ada/memory/goal.json": "error",
     }
@@ -146,14 +146,14 @@ def test_what_an_empty_resume_lacks_is_one_error(base: Path, lemming: Lemming) -
     assert (problem["pointer"], problem["line"]) == ("", 1)
 
 
-def test_a_folder_that_is_not_understood_names_itself_and_refuses_only_itself(
+def test_a_folder_that_is_not_understood_takes_the_agent_out_and_names_itself(
     base: Path, lemming: Lemming
 ) -> None:
     make_org(base, resume("ada", **file_access(allow_read=["./workspace", "~/notes"], allow_write=["data"])))
     first, second = lemming("validate", "--json").objects
-    assert first["message"].startswith('"~/notes" grants nothing, and only it: ')
-    assert second["message"].startswith('"data" grants nothing, and only it: ')
-    assert {first["severity"], second["severity"]} == {"warning"}
+    assert first["message"].startswith('"~/notes" grants nothing: ')
+    assert second["message"].startswith('"data" grants nothing: ')
+    assert {first["severity"], second["severity"]} == {"error"}
 
 
 def test_a_key_over_plain_http_to_another_machine_is_warned_about(

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from lemming.agents import survey_agents
 from lemming.config import load_config
 from lemming.gates.standard import standard
 from lemming.inspect.gate_checks import problems_of_gates
+from lemming.soundness.judged import judged
 from lemming.testing import make_org, resume
 
 FILES = {"tools": ["file_*", "shell"], "read_outboxes": ["*"]}
@@ -24,8 +26,10 @@ def found(
     ada = resume("ada", permissions=FILES, gates=[*own], team=team)
     tracked: dict[str, Any] = {"trust": {}} if trust else {}
     make_org(base, ada, resume("bob"), human, org={"gates": [*gates], **tracked, **settings})
-    problems = [*problems_of_gates(base, load_config(base))]
-    assert {it.severity for it in problems} <= {"warning"}
+    config = load_config(base)
+    now = judged(base, config, survey_agents(base))
+    of_agents = (it for error in now.survey.broken.values() for it in error.problems)
+    problems = [*problems_of_gates(base, config), *now.stops, *of_agents]
     assert {it.code for it in problems} <= {"LMG-308"}
     return [(it.pointer, f"{it.message} ({it.hint})") for it in problems]
 

@@ -406,6 +406,6 @@ def test_a_gate_that_looks_at_what_is_never_there_blocks(base: Path, field: str,
     """Misspelled, it would let everything pass."""
     typo = {"at": "call", "when": {"field": field, "op": "is", "value": "outside"}, "then": "block"}
     org(base, [], call("file_write", path="workspace/a.txt", content="x"), own=[typo])
-    turn = turn_of(base)
+    (turn,) = (it for it in run_once(base).turns if it.agent == "ada")
     assert not (base / "agents/ada/workspace/a.txt").exists()
-    assert why in turn.verdicts[0]["why"]
+    assert why in turn.reason

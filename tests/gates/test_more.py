@@ -132,7 +132,7 @@ def test_it_is_replayed_and_the_same_for_turns_at_once(tmp_path: Path) -> None:
 
 
 def test_where_nobody_can_be_asked_it_blocks(base: Path) -> None:
-    asking(base, credits=1, per="agent", persons=["nobody"])
+    asking(base, credits=1, per="agent", persons=["nobody"], may_be_absent=True)
     assert calls(base, 3) == [1, 0, 0]
     assert requests(base) == []
 

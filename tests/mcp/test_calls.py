@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import time
@@ -101,6 +102,10 @@ def test_a_tool_that_no_pattern_allows_is_not_there_and_its_server_is_not_starte
     base = org_with(
         tmp_path, {"mis": server("dead")}, call("mcp.mis.add", a=1, b=2), tools=["mcp.other.*", "*"]
     )
+    for file in base.glob("agents/*/resume.json"):
+        plain = json.loads(file.read_text())
+        plain["permissions"]["may_be_absent"] = True
+        file.write_text(json.dumps(plain))
     run(base)
     assert outcomes(base)[0][0] == "not_found"
     assert "mcp" not in journal_lines(base, 1)[0]

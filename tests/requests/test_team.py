@@ -131,7 +131,9 @@ def test_one_who_cannot_be_reached_is_not_asked(tmp_path: Path) -> None:
         {"agent": "desk", "reply": calls(("ask_ann", {"message": "a?"}), ("ask_nobody", {"message": "?"}))},
     ]
     deaf = resume("ann", permissions={"read_outboxes": []}, **QUIET)
-    org = org_of(tmp_path, desk("ann", "nobody"), deaf, script=script)
+    asking = desk("ann", "nobody")
+    asking["team"]["may_be_absent"] = True
+    org = org_of(tmp_path, asking, deaf, script=script)
     ask(org, "desk")
     turns(org, 2)
     assert 'ann cannot read desk: \\"desk\\" is missing in its read_outboxes' in prompts(org, 2)["desk"]

@@ -1,0 +1,152 @@
+"""The agents that may run, and what stops all: each file held against what there is, when that has changed.
+
+What is not understood in a gate, grant, limit or trust rule blocks. In a resume it takes that agent out, as a
+resume that is no JSON does; in the settings it stops the run. Whoever shows or runs agents goes by this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from operator import is_
+from typing import Any, NamedTuple
+
+from lemming import paths
+from lemming.agents import RESUME_LIMIT_BYTES, Survey, survey_agents
+from lemming.config import CREDITS_FILE, ORG_FILE, Config, load_config
+from lemming.errors import ConfigError, Problem
+from lemming.files import fs
+from lemming.files.jsontext import locate
+from lemming.organisation import Organisation, OrgPath
+from lemming.plugins.registry import load_installed_plugins, not_imported
+from lemming.soundness.gates import wrong_with
+from lemming.soundness.known import Known, Wrong
+from lemming.soundness.rules import (
+    wrong_with_agent,
+    wrong_with_allocations,
+    wrong_with_creators,
+    wrong_with_trust,
+)
+from lemming.tools import toolset_of
+from lemming.toolset import Toolset
+
+CODE = "LMG-308"
+
+
+class Judged(NamedTuple):
+    """The agents as they may run, those out among `broken`, and what is wrong with the settings."""
+
+    survey: Survey
+    stops: tuple[Problem, ...]
+    is_sound: bool
+
+    def require_sound_settings(self) -> None:
+        """Raise `ConfigError` with all that stops the run."""
+        if self.stops:
+            raise ConfigError(str(self.stops[0]), problems=self.stops)
+
+
+def judged(base: OrgPath, config: Config, survey: Survey) -> Judged:
+    """Return what becomes of agents and settings; the very same value while nothing changes."""
+    return Organisation.at(base).own(_Latest).of(config, survey)
+
+
+def sound_survey(base: OrgPath) -> Survey:
+    """Return the agents as they may run. Raises `ConfigError` for settings that cannot be read."""
+    org = Organisation.at(base)
+    return judged(org, load_config(org), survey_agents(org)).survey
+
+
+def require_sound(org: Organisation, config: Config) -> None:
+    """Raise `ConfigError` for settings that nobody understands; what is missing may be a package's tool."""
+    survey = survey_agents(org)
+    if not judged(org, config, survey).is_sound:
+        load_installed_plugins()
+    judged(org, config, survey).require_sound_settings()
+
+
+class _Latest:
+    """What was judged last, and what it was made of."""
+
+    def __init__(self, org: Organisation) -> None:
+        self._org = org
+        self._parts: tuple[Any, ...] = ()
+        self._judged: Judged | None = None
+
+    def of(self, config: Config, survey: Survey) -> Judged:
+        toolset = _toolset_of(self._org, config) if _is_about_tools(config, survey) else None
+        parts = (config, survey, toolset, _servers_of(self._org, config, survey))
+        if self._judged is None or not all(map(is_, parts, self._parts)):
+            self._judged = _judge(Known(self._org, config, survey, toolset))
+            self._parts = parts
+        return self._judged
+
+
+def _is_about_tools(config: Config, survey: Survey) -> bool:
+    trust = config.org.trust
+    return bool(survey.by_tool or survey.has_gates or config.org.gates or (trust and trust.tools))
+
+
+def _servers_of(org: Organisation, config: Config, survey: Survey) -> object:
+    """Return what is known of MCP servers, where somebody's tools are theirs."""
+    named = [*(config.org.trust.tools if config.org.trust else ()), *survey.by_tool]
+    named += [tool for gate in config.org.gates for tool in gate.tools]
+    named += [tool for agent in survey.agents.values() for gate in agent.gates for tool in gate.tools]
+    if not any(tool.startswith("mcp.") for tool in named):
+        return None
+    from lemming.mcp.settings import mcp_config
+
+    return mcp_config(org)
+
+
+def _toolset_of(org: Organisation, config: Config) -> Toolset | None:
+    """Return the tools; None where not all of them are known here."""
+    settings = config.org
+    if not_imported(settings.plugins) or load_config(org).org.tool_files != settings.tool_files:
+        return None
+    try:
+        return toolset_of(settings, org)
+    except ConfigError:
+        return None
+
+
+def _judge(known: Known) -> Judged:
+    survey = known.survey
+    stops = (
+        *_problems(known.org, ORG_FILE, _wrong_with_settings(known)),
+        *_problems(known.org, CREDITS_FILE, wrong_with_allocations(known)),
+    )
+    out: dict[str, ConfigError] = {}
+    for name, agent in survey.agents.items():
+        wrong = [*wrong_with_agent(agent, known)]
+        for place, gate in enumerate(agent.gates):
+            wrong += [it._replace(at=f"/gates/{place}{it.at}") for it in wrong_with(gate, known, agent)]
+        if wrong:
+            problems = tuple(_problems(known.org, paths.resume_file(name), wrong))
+            out[name] = ConfigError(str(problems[0]), problems=problems)
+    if not out:
+        return Judged(survey, stops, is_sound=not stops)
+    agents = {name: agent for name, agent in survey.agents.items() if name not in out}
+    broken = dict(sorted({**survey.broken, **out}.items()))
+    return Judged(replace(survey, agents=agents, broken=broken), stops, is_sound=False)
+
+
+def _wrong_with_settings(known: Known) -> Iterator[Wrong]:
+    settings = known.config.org
+    for place, gate in enumerate(settings.gates):
+        for it in wrong_with(gate, known, None):
+            yield it._replace(at=f"/gates/{place}{it.at}")
+    if settings.trust:
+        yield from wrong_with_trust(settings.trust, known)
+    yield from wrong_with_creators(known)
+
+
+def _problems(org: Organisation, file: str, found: Iterable[Wrong]) -> Iterator[Problem]:
+    text = ""
+    for wrong in found:
+        try:
+            text = text or fs.read_bytes(org / file, RESUME_LIMIT_BYTES * 4).decode("utf-8", "replace")
+        except OSError:  # it has gone since, or stands for the default
+            text = " "
+        line, column = locate(text.removeprefix("\ufeff"), wrong.at)
+        yield Problem(wrong.message, file, line, column, wrong.at, wrong.hint, code=CODE)

@@ -1,0 +1,106 @@
+"""Trust rules, teams, grants and allocations that are about nobody and nothing here. Only what is sure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from lemming.access.grants import why_no_grant
+from lemming.agents import Agent, nearest_agent
+from lemming.files.jsontext import meant, nearest
+from lemming.org_blocks import TRUST_OF_TOOLS, Trust
+from lemming.patterns import is_named
+from lemming.soundness.known import Known, Wrong
+
+_LATER = '"may_be_absent": true says that it is for later'
+
+
+def wrong_with_trust(trust: Trust, known: Known) -> Iterator[Wrong]:
+    """Yield rules that are about nobody here, or are never reached, and patterns that fit no tool."""
+    for number, rule in enumerate(trust.rules):
+        at = f"/trust/rules/{number}"
+        named = [name for name in known.names if is_named(name, rule.from_)]
+        earlier = [it for it in trust.rules[:number] if not it.when and is_named(rule.from_, it.from_)]
+        if not named and not rule.may_be_absent:
+            hint = f"{nearest_agent(rule.from_, known.names)}; {_LATER}"
+            yield Wrong(f"{at}/from", f'"{rule.from_}" is the name of no agent', hint)
+        elif rule.when and not rule.may_be_absent and not any(map(known.is_channel, named)):
+            hint = "only what a channel has verified can be looked at; take `when` out"
+            yield Wrong(f"{at}/when", f'no channel speaks for "{rule.from_}"', hint)
+        elif earlier:
+            hint = "the first rule that fits counts: move it up"
+            yield Wrong(f"{at}/from", f'an earlier rule ("{earlier[0].from_}") is about all of these', hint)
+    for pattern in () if trust.may_be_absent else trust.tools:
+        if pattern not in TRUST_OF_TOOLS and (why := known.why_no_tool(pattern)):
+            yield Wrong(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
+
+
+def wrong_with_creators(known: Known) -> Iterator[Wrong]:
+    """Yield what new agents can never have, or nobody can be who may create them."""
+    settings, keys = known.config.org, [*known.config.models]
+    for index, key in enumerate(settings.create_agent_models):
+        if key not in keys:
+            hint = nearest(key, keys) or f"keys there: {', '.join(sorted(keys))}"
+            yield Wrong(f"/create_agent_models/{index}", f'no model key "{key}"', hint)
+    for index, name in enumerate(settings.create_agent_allowed):
+        if name not in known.names and (other := meant(name, known.names)):
+            yield Wrong(
+                f"/create_agent_allowed/{index}", f'there is no agent "{name}"', f'did you mean "{other}"?'
+            )
+
+
+def wrong_with_allocations(known: Known) -> Iterator[Wrong]:
+    """Yield allocations that limit nobody, and are surely meant for an agent that has none.
+
+    One of an agent that has left stays, for when it is put back.
+    """
+    allocations = known.config.allocations
+    without = [name for name in known.names if name not in allocations]
+    for name, allocation in allocations.items():
+        if name not in known.names and not allocation.may_be_absent and (other := meant(name, without)):
+            yield Wrong(f"/{name}", f'there is no agent "{name}"', f'did you mean "{other}"? {_LATER}')
+
+
+def wrong_with_agent(agent: Agent, known: Known) -> Iterator[Wrong]:
+    """Yield what an agent's team and grants name and nobody understands.
+
+    A tool or an agent in a grant that is not there may come later, and grants nothing till then: it is only
+    told of elsewhere, unless it is one that is there, with a slip.
+    """
+    yield from _about_team(agent, known)
+    permissions, tools = agent.permissions, known.tool_names
+    for index, name in enumerate(() if permissions.may_be_absent else permissions.tools):
+        at = f"/permissions/tools/{index}"
+        if not (why := known.why_no_tool(name)):
+            continue
+        if other := meant(name, sorted(tools)):
+            yield Wrong(at, f'no tool "{name}"', f'did you mean "{other}"?')
+        elif "*" in name or name.startswith("mcp."):
+            yield Wrong(at, why[0], f"{why[1]}; {_LATER}")
+    for index, name in enumerate(() if permissions.may_be_absent else permissions.read_outboxes):
+        at = f"/permissions/read_outboxes/{index}"
+        if name in ("*", *known.names):
+            continue
+        if "*" in name:
+            yield Wrong(at, f'"{name}" is no name', 'names of agents, or "*" alone for all')
+        elif other := meant(name, known.names):
+            yield Wrong(at, f'there is no agent "{name}"', f'did you mean "{other}"?')
+    files = permissions.file_access
+    for key, grants in (("allow_read", files.allow_read), ("allow_write", files.allow_write)):
+        for index, grant in enumerate(grants):
+            if why_not := why_no_grant(grant):
+                hint = "use ./workspace, ./shared, a folder in one of them, or an absolute path"
+                at = f"/permissions/file_access/{key}/{index}"
+                yield Wrong(at, f'"{grant}" grants nothing: {why_not}', hint)
+
+
+def _about_team(agent: Agent, known: Known) -> Iterator[Wrong]:
+    if agent.team is None:
+        return
+    named = [(f"/team/ask/{index}", member.agent) for index, member in enumerate(agent.team.members)]
+    named += [(f"/team/hand_to/{index}", name) for index, name in enumerate(agent.team.hand_to)]
+    for at, name in named:
+        if name == agent.name:
+            yield Wrong(at, "an agent is not in its own team", "take it out")
+        elif name not in known.names and not agent.team.may_be_absent:
+            hint = f"{nearest_agent(name, known.names)}; {_LATER}"
+            yield Wrong(at, f'there is no agent "{name}"', hint)

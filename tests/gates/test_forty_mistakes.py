@@ -1,0 +1,241 @@
+"""A gate, grant, limit, trust rule, team and model's line with each of many typing mistakes: none is run.
+
+Each mistake is made by a rule in a right file; the run is refused, or that agent is out, with file and line.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.agents import survey_agents
+from lemming.config import load_config
+from lemming.errors import ConfigError, Problem
+from lemming.files import fs
+from lemming.files.jsontext import pretty
+from lemming.organisation import Organisation
+from lemming.soundness.judged import judged
+from lemming.testing import make_org, resume
+
+Json = dict[str, Any]
+ORG, MODELS, CREDITS, ADA = (
+    "config/org.json", "config/models.json", "config/credits.json", "agents/ada/resume.json",
+)  # fmt: skip
+
+GATE: Json = {
+    "at": "call",
+    "then": "block",
+    "tool": ["file_write", "mcp.files.*"],
+    "class": "write",
+    "when": {"field": "agent", "op": "is", "value": "ada"},
+}
+ASK: Json = {
+    "at": "call",
+    "then": "ask",
+    "tool": "file_write",
+    "args": {"path": "reports/*"},
+    "persons": ["human"],
+}
+FIELD: Json = {
+    "at": "call",
+    "then": "block",
+    "tool": "file_write",
+    "when": {"field": "args.path", "op": "starts_with", "value": "/etc"},
+}
+LIMIT: Json = {
+    "at": "spend", "then": "stop", "credits": 5, "per": "agent", "window": "24h",
+    "when": {"field": "model", "op": "is", "value": "scripted"},
+}  # fmt: skip
+KEYS: Json = {"at": "spend", "then": "block", "models": ["scripted"]}
+TRUST: Json = {
+    "order": ["outside", "known", "agent", "owner"],
+    "rules": [{"from": "editor", "is": "known"}],
+    "tools": {"file_search": "outside", "mcp.files.*": "known"},
+}
+TEAM: Json = {
+    "ask": [{"agent": "editor", "as": "helper", "description": "x"}],
+    "hand_to": ["editor"],
+    "max_asked": 3,
+}
+PERMISSIONS: Json = {
+    "read_outboxes": ["editor", "human"],
+    "tools": ["file_write", "memory_*"],
+    "file_access": {"allow_read": ["./shared"], "allow_write": ["./workspace"]},
+}
+LINE: Json = {
+    "provider": "openai", "model": "gpt", "per_call": 1.0, "attempts": 2, "prompt": "full",
+    "max_output_tokens": 9,
+}  # fmt: skip
+
+
+def right() -> dict[str, Json]:
+    """Return the files of an organisation of which nothing is wrong."""
+    servers = {"files": {"command": ["true"]}}
+    ada = resume("ada", team=TEAM, permissions=PERMISSIONS, credits={"max_credits": 9.0, "soft_cap": 5.0})
+    ada["gates"] = [ASK, {**GATE, "tool": "file_write"}]
+    return copy.deepcopy({
+        ORG: {"gates": [GATE, FIELD, LIMIT, KEYS], "trust": TRUST},
+        MODELS: {
+            "scripted": {"provider": "scripted", "options": {"file": "config/answers.jsonl"}},
+            "gpt": LINE,
+        },
+        CREDITS: {"ada": {"max_credits": 5.0}},
+        "config/mcp.json": {"servers": servers},
+        ADA: ada,
+        "agents/editor/resume.json": resume("editor", permissions={"read_outboxes": ["ada"]}),
+        "agents/human/resume.json": resume(
+            "human", model={"key": "human"}, permissions={"read_outboxes": ["*"]}
+        ),
+    })  # fmt: skip
+
+
+# --- slips of the pen -------------------------------------------------------------------------------
+
+
+def without(at: int) -> Callable[[str], str]:
+    return lambda word: word[:at] + word[at + 1 :]
+
+
+def swapped(at: int) -> Callable[[str], str]:
+    return lambda word: word[:at] + word[at + 1 : at + 2] + word[at : at + 1] + word[at + 2 :]
+
+
+def doubled(at: int) -> Callable[[str], str]:
+    return lambda word: word[: at + 1] + word[at : at + 1] + word[at + 1 :]
+
+
+def instead(at: int, letter: str) -> Callable[[str], str]:
+    return lambda word: word[:at] + letter + word[at + 1 :]
+
+
+SLIPS: list[Callable[[str], str]] = [
+    *(without(at) for at in (0, 1, 2, 3)),
+    *(swapped(at) for at in (0, 1, 2)),
+    *(doubled(at) for at in (0, 1, 2)),
+    *(instead(at, letter) for at, letter in ((0, "x"), (1, "q"), (2, "y"), (3, "z"))),
+    lambda word: f"{word}s",
+    lambda word: word.removesuffix("s") if word.endswith("s") else f"{word}_",
+    str.upper,
+    str.capitalize,
+    lambda word: f" {word}",
+    lambda word: f"{word} ",
+    lambda word: word.replace("_", "-") if "_" in word else f"-{word}",
+    lambda word: f"{word}*x",
+]
+
+
+def keys_and_words(
+    value: Any, place: tuple[str | int, ...] = ()
+) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Yield each key in a JSON value, and each text that names something, with its place."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*place, key), "key"
+            yield from keys_and_words(inner, (*place, key))
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from keys_and_words(inner, (*place, index))
+    elif isinstance(value, str):
+        yield place, "word"
+
+
+FREE = {"description", "as", "because", "order", "provider", "model", "args", "window"}
+"""Words that may be any, or that are asked for by another name when they are used."""
+FREE_WORDS = {"/etc", "reports/*", "x", "scripted"}
+
+
+def is_free(file: str, place: tuple[str | int, ...], kind: str, files: dict[str, Json]) -> bool:
+    above: Any = files[file]
+    for part in place[:-1]:
+        above = above[part]
+    return kind == "word" and (bool({*map(str, place)} & FREE) or above[place[-1]] in FREE_WORDS)
+
+
+TABLES: dict[str, tuple[str, tuple[str | int, ...]]] = {
+    "a gate of all": (ORG, ("gates", 0)),
+    "a gate with a field": (ORG, ("gates", 1)),
+    "a gate of one": (ADA, ("gates", 0)),
+    "a grant": (ADA, ("permissions",)),
+    "a limit": (ORG, ("gates", 2)),
+    "a limit of models": (ORG, ("gates", 3)),
+    "credits": (ADA, ("credits",)),
+    "an allocation": (CREDITS, ()),
+    "trust": (ORG, ("trust",)),
+    "a team": (ADA, ("team",)),
+    "a model's line": (MODELS, ("gpt",)),
+}
+
+
+def mistakes(table: str) -> Iterator[tuple[str, dict[str, Json]]]:
+    """Yield the files with one mistake each, and what it is."""
+    file, root = TABLES[table]
+    files = right()
+    inner: Any = files[file]
+    for part in root:
+        inner = inner[part]
+    for below, kind in list(keys_and_words(inner)):
+        place = (*root, *below)
+        if is_free(file, place, kind, files):
+            continue
+        for slip in SLIPS:
+            wrong = right()
+            above: Any = wrong[file]
+            for part in place[:-1]:
+                above = above[part]
+            last = place[-1]
+            word = str(last) if kind == "key" else str(above[last])
+            if slip(word) in ("", word) or slip(word).startswith(("mcp.files.", "/", ".//")):
+                continue  # what a server has, only the server says; any absolute folder may be meant
+            if kind == "word":
+                above[last] = slip(word)
+            else:  # at the same place among the keys
+                items = [(slip(key) if key == last else key, item) for key, item in above.items()]
+                above.clear()
+                above.update(items)
+            yield f"{file} {'/'.join(map(str, place))} {kind}: {slip(word)!r}", wrong
+
+
+def problems_with(base: Path, files: dict[str, Json]) -> list[Problem]:
+    """Return what stops the run, or takes an agent out; nothing where everything would run."""
+    for file, plain in files.items():
+        fs.publish(base, file, pretty(plain))
+    org = Organisation(base)
+    try:
+        config = load_config(org)
+        found = judged(org, config, survey_agents(org))
+    except ConfigError as error:
+        return list(error.problems)
+    return [*found.stops, *(it for error in found.survey.broken.values() for it in error.problems)]
+
+
+def says_more(problem: Problem) -> bool:
+    """Return whether a problem says what to write instead, in its hint or within its sentence."""
+    return bool(problem.hint) or problem.message.endswith(")") or "words of order:" in problem.message
+
+
+def test_the_right_files_are_right(base: Path) -> None:
+    make_org(base)
+    assert problems_with(base, right()) == []
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_no_typing_mistake_runs(table: str, base: Path) -> None:
+    make_org(base)
+    passed, unplaced, tried = [], [], 0
+    for said, wrong in mistakes(table):
+        tried += 1
+        found = [it for it in problems_with(base, wrong) if it.severity == "error"]
+        if not found:
+            passed.append(said)
+        elif not any(
+            it.file == said.split(" ")[0] and it.line and (it.hint or it.message.endswith(")"))
+            for it in found
+        ):
+            unplaced.append((said, found[0]))
+    assert passed == []
+    assert unplaced == []
+    assert tried >= 40
