@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lemming import paths
 from lemming.access.grants import why_no_grant
 from lemming.agents import Agent, nearest_agent
 from lemming.files.jsontext import meant, nearest
@@ -56,7 +57,11 @@ def wrong_with_allocations(known: Known) -> Iterator[Wrong]:
     allocations = known.config.allocations
     without = [name for name in known.names if name not in allocations]
     for name, allocation in allocations.items():
-        if name not in known.names and not allocation.may_be_absent and (other := meant(name, without)):
+        if name in known.names:
+            continue
+        if not paths.AGENT_NAME.match(name):
+            yield Wrong(f"/{name}", f'"{name}" is no name of an agent', nearest_agent(name, known.names))
+        elif (other := meant(name, without)) and not allocation.may_be_absent:
             yield Wrong(f"/{name}", f'there is no agent "{name}"', f'did you mean "{other}"? {_LATER}')
 
 

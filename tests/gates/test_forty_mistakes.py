@@ -83,7 +83,7 @@ def right() -> dict[str, Json]:
             "scripted": {"provider": "scripted", "options": {"file": "config/answers.jsonl"}},
             "gpt": LINE,
         },
-        CREDITS: {"ada": {"max_credits": 5.0}},
+        CREDITS: {"editor": {"max_credits": 5.0}},
         "config/mcp.json": {"servers": servers},
         ADA: ada,
         "agents/editor/resume.json": resume("editor", permissions={"read_outboxes": ["ada"]}),
