@@ -38,7 +38,6 @@ from lemming.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins
 from lemming.report import TickReport, TurnReport
 from lemming.schedule import in_order, is_due
-from lemming.soundness.judged import require_sound
 from lemming.tick.counter import (
     LAST_TICK,
     counter,
@@ -284,7 +283,6 @@ def _run(runtime: Runtime, tick: int, ticks: list[int], *, advance: bool) -> Tic
         _see_to_channels(runtime, config, tick)
     records = read_journal(runtime.org, tick, limit_bytes=OWN_LIMIT_BYTES) if is_begun else []
     started = plan_in(records)
-    require_sound(runtime.org, config)
     snapshot = take_snapshot(
         runtime.org,
         config,

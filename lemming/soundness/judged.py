@@ -57,12 +57,17 @@ def sound_survey(base: OrgPath) -> Survey:
     return judged(org, load_config(org), survey_agents(org)).survey
 
 
-def require_sound(org: Organisation, config: Config) -> None:
-    """Raise `ConfigError` for settings that nobody understands; what is missing may be a package's tool."""
-    survey = survey_agents(org)
-    if not judged(org, config, survey).is_sound:
+def who_may_run(org: Organisation, config: Config, survey: Survey) -> Survey:
+    """Return the agents as they may run; what is missing may be the tool of a package that is installed.
+
+    Raises `ConfigError` for settings that nobody understands.
+    """
+    found = judged(org, config, survey)
+    if not found.is_sound:
         load_installed_plugins()
-    judged(org, config, survey).require_sound_settings()
+        found = judged(org, config, survey)
+        found.require_sound_settings()
+    return found.survey
 
 
 class _Latest:

@@ -23,8 +23,8 @@ from lemming.organisation import Organisation
 from lemming.patterns import is_named
 from lemming.plugins.errors import words_of
 from lemming.report import Reason, TurnReport
+from lemming.soundness.judged import who_may_run
 from lemming.tick.edge import tried
-from lemming.soundness.judged import judged
 from lemming.tick.idle import IdleAgents, waits_for_others
 from lemming.tick.pausing import Pauses
 from lemming.tick.plan import Plan, callers_in, channels_in, make_plan, people_in
@@ -204,10 +204,11 @@ def take_snapshot(
     """Look at an organisation as a tick begins. `plan` is that of an interrupted attempt: it is kept.
 
     `at` is the tick's reading of the clock; `since` gives that of the tick before, where one is needed.
+    Raises `ConfigError` for settings that nobody understands.
     """
     began_ns = time.time_ns()
     survey = once_saved(org.base, lambda: survey_agents(org), _problems_of)
-    survey = judged(org, config, survey).survey
+    survey = who_may_run(org, config, survey)
     if plan is None:
         before = since() if goes_by_the_clock(survey, config) else ""
         plan = make_plan(
