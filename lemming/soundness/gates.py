@@ -11,7 +11,7 @@ from lemming.files.jsontext import nearest
 from lemming.gates.gate import SEEN, At, Gate
 from lemming.kinds import MESSAGE_KINDS, ToolClass
 from lemming.patterns import is_among, is_named
-from lemming.soundness.known import Known, Wrong
+from lemming.soundness.known import WhatIsThere, Wrong
 from lemming.when import predicate
 
 Json = dict[str, Any]
@@ -45,7 +45,7 @@ class Test(NamedTuple):
         return (self.value,) if self.op in _SAME else self.value if self.op in _AMONG else ()
 
 
-def wrong_with(gate: Gate, known: Known, agent: Agent | None) -> Iterator[Wrong]:
+def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
     """Yield what can never be in a gate of an agent's resume (None: of all agents); places are below it.
 
     Where it says that what it is about may be absent, names of what is not there are no mistakes.
@@ -61,7 +61,7 @@ def wrong_with(gate: Gate, known: Known, agent: Agent | None) -> Iterator[Wrong]
             yield from _about_values(test, gate, known, agent)
 
 
-def _about_tools(gate: Gate, known: Known) -> Iterator[Wrong]:
+def _about_tools(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
     for index, pattern in enumerate(gate.tools):
         at = "/tool" if isinstance(gate.tool, str) else f"/tool/{index}"
         if not (why := known.why_no_tool(pattern)):
@@ -73,7 +73,7 @@ def _about_tools(gate: Gate, known: Known) -> Iterator[Wrong]:
             yield Wrong(at, *why)
 
 
-def _about_classes(gate: Gate, known: Known) -> Iterator[Wrong]:
+def _about_classes(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
     if not gate.tools or not gate.classes or known.may_have_more_tools(gate.tools):
         return
     tools = [tool for tool in (known.tools_of(None) or {}).values() if is_among(tool.name, gate.tools)]
@@ -83,7 +83,7 @@ def _about_classes(gate: Gate, known: Known) -> Iterator[Wrong]:
         yield Wrong("/class", message, "take one of the two keys out")
 
 
-def _about_names(gate: Gate, known: Known) -> Iterator[Wrong]:
+def _about_names(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
     for index, name in enumerate(gate.persons):
         people = [each for each in known.names if known.is_person(each)]
         if name not in people:
@@ -95,7 +95,7 @@ def _about_names(gate: Gate, known: Known) -> Iterator[Wrong]:
             yield Wrong(f"/models/{index}", f'there is no model key "{key}"', hint)
 
 
-def _about_arguments(gate: Gate, known: Known, agent: Agent | None) -> Iterator[Wrong]:
+def _about_arguments(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the arguments that no tool has which a gate concerns, where all of these are known."""
     named = [(f"/args/{name}", name) for name in gate.args]
     for test in tests_in(gate.when, "/when") if gate.when and gate.at in ("call", "result") else ():
@@ -119,7 +119,7 @@ def _about_arguments(gate: Gate, known: Known, agent: Agent | None) -> Iterator[
             yield Wrong(at, f'no tool that it concerns has an argument "{name}"', hint)
 
 
-def _about_field(test: Test, gate: Gate, known: Known) -> Iterator[Wrong]:
+def _about_field(test: Test, gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
     head, _, below = test.field.partition(".")
     seen = SEEN[gate.at]
     if head not in seen:
@@ -132,7 +132,7 @@ def _about_field(test: Test, gate: Gate, known: Known) -> Iterator[Wrong]:
         yield Wrong(test.pointer, "it looks at trust, which nobody tracks", hint)
 
 
-def _about_values(test: Test, gate: Gate, known: Known, agent: Agent | None) -> Iterator[Wrong]:
+def _about_values(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
     """Yield the values that a field never has."""
     wanted = _values_of(test, gate, known, agent)
     if wanted is None:
@@ -149,7 +149,7 @@ def _about_values(test: Test, gate: Gate, known: Known, agent: Agent | None) -> 
             yield Wrong(f"{test.pointer}/value", message, nearest(str(test.value), [*wanted]) or there)
 
 
-def _values_of(test: Test, gate: Gate, known: Known, agent: Agent | None) -> Collection[str] | None:
+def _values_of(test: Test, gate: Gate, known: WhatIsThere, agent: Agent | None) -> Collection[str] | None:
     """Return all that a field can be; None where that is not known."""
     match test.field:
         case "trust":

@@ -20,7 +20,7 @@ from lemming.files.jsontext import locate
 from lemming.organisation import Organisation, OrgPath
 from lemming.plugins.registry import load_installed_plugins, not_imported
 from lemming.soundness.gates import wrong_with
-from lemming.soundness.known import Known, Wrong
+from lemming.soundness.known import WhatIsThere, Wrong
 from lemming.soundness.rules import (
     wrong_with_agent,
     wrong_with_allocations,
@@ -82,7 +82,7 @@ class _Latest:
         toolset = _toolset_of(self._org, config) if _is_about_tools(config, survey) else None
         parts = (config, survey, toolset, _servers_of(self._org, config, survey))
         if self._judged is None or not all(map(is_, parts, self._parts)):
-            self._judged = _judge(Known(self._org, config, survey, toolset))
+            self._judged = _judge(WhatIsThere(self._org, config, survey, toolset))
             self._parts = parts
         return self._judged
 
@@ -115,7 +115,7 @@ def _toolset_of(org: Organisation, config: Config) -> Toolset | None:
         return None
 
 
-def _judge(known: Known) -> Judged:
+def _judge(known: WhatIsThere) -> Judged:
     survey = known.survey
     stops = (
         *_problems(known.org, ORG_FILE, _wrong_with_settings(known)),
@@ -136,7 +136,7 @@ def _judge(known: Known) -> Judged:
     return Judged(replace(survey, agents=agents, broken=broken), stops, is_sound=False)
 
 
-def _wrong_with_settings(known: Known) -> Iterator[Wrong]:
+def _wrong_with_settings(known: WhatIsThere) -> Iterator[Wrong]:
     settings = known.config.org
     for place, gate in enumerate(settings.gates):
         for it in wrong_with(gate, known, None):

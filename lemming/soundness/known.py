@@ -29,7 +29,7 @@ class Wrong(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Known:
+class WhatIsThere:
     """What there is; `toolset` is None where not all tools are known here."""
 
     org: Organisation

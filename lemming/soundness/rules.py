@@ -10,12 +10,12 @@ from lemming.agents import Agent, nearest_agent
 from lemming.files.jsontext import meant, nearest
 from lemming.org_blocks import TRUST_OF_TOOLS, Trust
 from lemming.patterns import is_named
-from lemming.soundness.known import Known, Wrong
+from lemming.soundness.known import WhatIsThere, Wrong
 
 _LATER = '"may_be_absent": true says that it is for later'
 
 
-def wrong_with_trust(trust: Trust, known: Known) -> Iterator[Wrong]:
+def wrong_with_trust(trust: Trust, known: WhatIsThere) -> Iterator[Wrong]:
     """Yield rules that are about nobody here, or are never reached, and patterns that fit no tool."""
     for number, rule in enumerate(trust.rules):
         at = f"/trust/rules/{number}"
@@ -35,7 +35,7 @@ def wrong_with_trust(trust: Trust, known: Known) -> Iterator[Wrong]:
             yield Wrong(f"/trust/tools/{pattern}", why[0], f"{why[1]}; {_LATER}")
 
 
-def wrong_with_creators(known: Known) -> Iterator[Wrong]:
+def wrong_with_creators(known: WhatIsThere) -> Iterator[Wrong]:
     """Yield what new agents can never have, or nobody can be who may create them."""
     settings, keys = known.config.org, [*known.config.models]
     for index, key in enumerate(settings.create_agent_models):
@@ -49,7 +49,7 @@ def wrong_with_creators(known: Known) -> Iterator[Wrong]:
             )
 
 
-def wrong_with_allocations(known: Known) -> Iterator[Wrong]:
+def wrong_with_allocations(known: WhatIsThere) -> Iterator[Wrong]:
     """Yield allocations that limit nobody, and are surely meant for an agent that has none.
 
     One of an agent that has left stays, for when it is put back.
@@ -65,7 +65,7 @@ def wrong_with_allocations(known: Known) -> Iterator[Wrong]:
             yield Wrong(f"/{name}", f'there is no agent "{name}"', f'did you mean "{other}"? {_LATER}')
 
 
-def wrong_with_agent(agent: Agent, known: Known) -> Iterator[Wrong]:
+def wrong_with_agent(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
     """Yield what an agent's team and grants name and nobody understands.
 
     A tool or an agent in a grant that is not there may come later, and grants nothing till then: it is only
@@ -98,7 +98,7 @@ def wrong_with_agent(agent: Agent, known: Known) -> Iterator[Wrong]:
                 yield Wrong(at, f'"{grant}" grants nothing: {why_not}', hint)
 
 
-def _about_team(agent: Agent, known: Known) -> Iterator[Wrong]:
+def _about_team(agent: Agent, known: WhatIsThere) -> Iterator[Wrong]:
     if agent.team is None:
         return
     named = [(f"/team/ask/{index}", member.agent) for index, member in enumerate(agent.team.members)]
