@@ -236,9 +236,12 @@ class AppendFile:
             raise refused(self._root, self._relative, error) from error
 
     def restamp(self) -> os.stat_result:
-        """Give the file the present time as its stamps, and return what `stat` then says."""
+        """Give the file the present time as its stamps, and return what `stat` then says.
+
+        Raises `OSError` where the file system refuses that, which is no trouble with the disk.
+        """
+        disk().touch(self._descriptor)
         with self._looking():
-            disk().touch(self._descriptor)
             return os.fstat(self._descriptor)
 
     def reserve(self, extra_bytes: int) -> None:

@@ -206,7 +206,7 @@ def test_answers_that_come_in_a_batch_pass_gates(base: Path) -> None:
     options = {"base_url": f"{batches.url}/v1", "batches": True}
     models = {"batchy": {"provider": "openai", "model": "m", "options": options}}
     permissions = {"read_outboxes": [], "tools": ["file_*"], "file_access": FILES}
-    ada = resume("ada", model={"key": "batchy"}, permissions=permissions)
+    ada = resume("ada", model={"key": "batchy"}, permissions=permissions, turn={"max_steps": 1})
     make_org(base, ada, models=models, org={"gates": [NOT_SHARED, PINS]})
     (base / "shared").mkdir()
     batches.start()
