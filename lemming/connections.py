@@ -140,9 +140,11 @@ def bounded_protocol(most: int | None = None, request_s: float = REQUEST_S) -> t
             super().connection_made(transport)
             self.came = self.loop.time()
             self.loop.call_later(request_s, self._look)
-            if len(self.connections) > limit:
-                others = [it for it in self.connections if it is not self and isinstance(it, Bounded)]
-                silent = [it for it in others if not it.is_heard]
+            here = [
+                it for it in self.connections if isinstance(it, Bounded) and not it.transport.is_closing()
+            ]
+            if len(here) > limit:  # one that was let go is in the set until the loop comes to it
+                silent = [it for it in here if it is not self and not it.is_heard]
                 (min(silent, key=lambda it: it.came) if silent else self).transport.abort()
 
         @property

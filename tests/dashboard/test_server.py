@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from email.message import Message
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
@@ -13,6 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from lemming.connections import most_connections
 from lemming.dashboard.serving import page_of
 from lemming.messages import read_outbox_entries, send
 from lemming.testing import make_org, resume
@@ -191,3 +194,15 @@ def test_a_request_that_poses_as_a_call_is_shown_without_one_and_cannot_be_appro
         refused = ask(place, "/do/decide", "POST", {"id": entry.id, "word": "approve"})
     assert (item["decides"], "call" in item, refused.status) == (False, False, 400)
     assert read_outbox_entries(base, "human") == []
+
+
+def test_who_only_connects_to_the_page_keeps_nobody_from_it(org: Path) -> None:
+    with page_of(org, port=0, token=TOKEN) as address, ExitStack() as held:
+        port = urlsplit(address).port or 0
+        idle = [held.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(150)]
+        caller = HTTPConnection("127.0.0.1", port, timeout=20)
+        caller.request("GET", f"/?token={TOKEN}")
+        assert caller.getresponse().status == 303
+        caller.close()
+        gone = select.select(idle, [], [], 0)[0]
+        assert len(idle) - len(gone) <= most_connections()
