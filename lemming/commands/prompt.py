@@ -31,7 +31,7 @@ def prompt(ctx: typer.Context, agent: AgentName, as_json: AsJson = False) -> Non
     base = find_org(ctx)
     find_agent(base, agent)
     preview = preview_tick(base, load_settings(base))
-    if not takes_turns(preview.survey.agents[agent], preview.snapshot.config):
+    if not takes_turns(preview.snapshot.agent(agent), preview.snapshot.config):
         raise UsageError(f"others speak for {agent}; no model is ever asked", hint=f"lemming inbox {agent}")
     inputs = preview.inputs_regardless(agent)
     if as_json:

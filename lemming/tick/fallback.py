@@ -29,7 +29,7 @@ def ask_in_turn(
     `ProviderError` when nobody answers (of those after which asking again may help, if there is one), and
     `OutOfCredits` when the agent's own model cannot be paid for; of a fallback that is one more failure.
     """
-    failures: list[LemmingError] = []
+    failures, ends = list[LemmingError](), list[ProviderError]()
     for key in (model,) if model else ("", *inputs.agent.model.fallback):
         try:
             entry = entry_for(inputs, config, key)
@@ -43,8 +43,8 @@ def ask_in_turn(
             if key in ("", model) and isinstance(error, OutOfCredits):
                 raise
             failures += [*getattr(error, "earlier", ()), error]
-    found = [failure for failure in reversed(failures) if isinstance(failure, ProviderError)]
-    last = next((failure for failure in found if not failure.is_for_good), found[0])
+            ends += [error] if isinstance(error, ProviderError) else []
+    last = next((failure for failure in reversed(ends) if not failure.is_for_good), ends[-1])
     last.earlier = tuple(failure for failure in failures if failure is not last)
     raise last
 

@@ -166,8 +166,8 @@ def test_a_failed_turn_keeps_only_what_happened_outside(base: Path) -> None:
 
 
 def test_an_unknown_tool_and_an_unknown_key_are_said_at_a_run_once(base: Path) -> None:
-    make_org(base, resume("ada", permissions={"tools": ["file_raed"]}, modle={}))
+    make_org(base, resume("ada", permissions={"tools": ["teleport"]}, motto="calm"))
     said: list[str] = []
-    watch = lambda event: said.append(event.problem.hint) if isinstance(event, ProblemFound) else None  # noqa: E731
+    watch = lambda event: said.append(str(event.problem)) if isinstance(event, ProblemFound) else None  # noqa: E731
     run_once(base, notify=watch)
-    assert said == ['did you mean "model"?', 'did you mean "file_read"?']
+    assert ['unknown key "motto"' in said[0], 'no tool "teleport"' in said[1]] == [True, True], said

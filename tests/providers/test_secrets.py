@@ -47,7 +47,7 @@ def test_a_key_under_any_name_that_a_server_echoes_reaches_no_file(
     )
     make_org(base, ada, models=models, org={"history": "git"})
     report = run_once(base)
-    assert [turn.status for turn in report.turns] == ["waiting"]  # for what it remembers
+    assert [turn.status for turn in report.turns] == ["done"]
     assert load_memory(base, "ada", "seen") == "Bearer [redacted FOO_AUTHENTICATION]"
     for forms in (KEY, quote(KEY, safe=""), base64.b64encode(KEY.encode()).decode(), json.dumps(KEY)[1:-1]):
         holding = [name for name, raw in tree(base, without=()).items() if forms.encode() in raw]
