@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from lemming.clock import Clock, parse_timestamp, timestamp
 from lemming.errors import CircuitOpen, DiskError, ProviderError, TimedOut, Unavailable
 from lemming.files import fs
 from lemming.files.documents import value_of
-from lemming.files.jsontext import parse, pretty
+from lemming.files.jsontext import compact, parse, pretty
 from lemming.organisation import OrgPath
 from lemming.redaction import without_userinfo
 
@@ -153,12 +154,18 @@ def _failed(state: CircuitState, now: datetime, error: ProviderError, is_probe: 
 def circuit_name(provider: str, options: Mapping[str, Any]) -> str:
     """Return what shares a fate: the provider and the address it talks to, without user and password.
 
+    Of a program with arguments, which may hold secrets, the digest tells it from others of its name.
+
     >>> circuit_name("openai", {"base_url": "https://me:secret@api.example.org/v1?key=1"})
     'openai https://api.example.org/v1'
+    >>> circuit_name("cli", {"command": ["python3", "echo.py"]})
+    'cli python3 (10e5e04e)'
     """
-    command = options.get("command") or [""]
+    program, *arguments = options.get("command") or [""]
+    if arguments:
+        program = f"{program} ({blake2b(compact(arguments), digest_size=4).hexdigest()})"
     address = str(options.get("base_url") or options.get("host") or "").partition("?")[0]
-    return f"{provider} {without_userinfo(address) or command[0]}".strip()
+    return f"{provider} {without_userinfo(address) or program}".strip()
 
 
 def _end_of_opening(now: datetime, number: int) -> str:

@@ -164,7 +164,7 @@ def test_a_limit_holds_for_calls_that_wait_for_a_batch(
 ) -> None:
     """A call that may be one too many, as corrections may come before it, waits; the others go together."""
     gate = {"at": "spend", "calls": limit, "per": "organisation", "then": "block"}
-    agents = [{**independent(name), "turn": {"repairs": repairs}} for name in AGENTS]
+    agents = [{**independent(name), "turn": {"repairs": repairs, "max_steps": 1}} for name in AGENTS]
     make_org(base, *agents, models=models(server), org={"gates": [gate]})
     report = run_once(base, batch=True)
     assert [turn.calls for turn in report.turns] == [1, 1, 1][:made] + [0] * (3 - made)

@@ -196,7 +196,8 @@ def test_the_file_is_plain(circuit: Circuit, tmp_path: Path, clock: FrozenClock)
         ({"base_url": "http://10.0.0.1:8000/v1"}, "openai http://10.0.0.1:8000/v1"),
         ({"base_url": "https://user:password@host/v1?key=secret"}, "openai https://host/v1"),
         ({"host": "gpu:11434"}, "openai gpu:11434"),
-        ({"command": ["claude", "-p"]}, "openai claude"),
+        ({"command": ["claude"]}, "openai claude"),
+        ({"command": ["claude", "-p"]}, "openai claude (7fede808)"),
     ],
 )
 def test_a_circuit_is_named_after_provider_and_address(options: dict[str, object], name: str) -> None:
