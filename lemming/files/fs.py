@@ -12,7 +12,6 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from lemming.errors import DiskError
@@ -184,20 +183,26 @@ class AppendFile:
 
     def read(self) -> bytes:
         """Return the whole content."""
-        with self._looking():
+        try:
             os.lseek(self._descriptor, 0, os.SEEK_SET)
             size = os.fstat(self._descriptor).st_size
             return read_up_to(self._descriptor, size, size)
+        except OSError as error:
+            raise self._refused(error) from error
 
     def read_first(self, limit_bytes: int) -> bytes:
         """Return the first bytes."""
-        with self._looking():
+        try:
             return os.pread(self._descriptor, limit_bytes, 0)
+        except OSError as error:
+            raise self._refused(error) from error
 
     def status(self) -> os.stat_result:
         """Return what `stat` says now."""
-        with self._looking():
+        try:
             return os.fstat(self._descriptor)
+        except OSError as error:
+            raise self._refused(error) from error
 
     def fileno(self) -> int:
         """Return the descriptor, for a kernel lock on it."""
@@ -205,17 +210,15 @@ class AppendFile:
 
     def read_tail(self, block_bytes: int, lines: int) -> bytes:
         """Return the end of the file as `read_tail` does."""
-        with self._looking():
-            return last_lines(self._descriptor, self.size, block_bytes, lines)
-
-    @contextlib.contextmanager
-    def _looking(self) -> Iterator[None]:
-        """Raise `DiskError` for any refusal: the file is open, so none is about what stands there."""
         try:
-            yield
+            return last_lines(self._descriptor, self.size, block_bytes, lines)
         except OSError as error:
-            require_about_one_file(self._root / self._relative, error)
-            raise refused(self._root, self._relative, error) from error
+            raise self._refused(error) from error
+
+    def _refused(self, error: OSError) -> DiskError:
+        """Return the error of a refusal: the file is open, so none is about what stands there."""
+        require_about_one_file(self._root / self._relative, error)
+        return refused(self._root, self._relative, error)
 
     def append(self, content: bytes) -> None:
         """Write at the end."""
@@ -236,18 +239,19 @@ class AppendFile:
             raise refused(self._root, self._relative, error) from error
 
     def restamp(self) -> os.stat_result:
-        """Give the file the present time as its stamps, and return what `stat` then says.
-
-        Raises `OSError` where the file system refuses that, which is no trouble with the disk.
-        """
+        """Stamp the file with the present time, and return what `stat` says; raise `OSError` when refused."""
         disk().touch(self._descriptor)
-        with self._looking():
+        try:
             return os.fstat(self._descriptor)
+        except OSError as error:
+            raise self._refused(error) from error
 
     def reserve(self, extra_bytes: int) -> None:
         """Fail now rather than later if the disk has no room for `extra_bytes` more."""
-        with self._looking():
+        try:
             room = os.fstatvfs(self._descriptor)
+        except OSError as error:
+            raise self._refused(error) from error
         if room.f_bavail * room.f_frsize < extra_bytes:
             short = OSError(errno.ENOSPC, f"less than {extra_bytes >> 20} MiB left")
             raise refused(self._root, self._relative, short) from short
