@@ -1,12 +1,14 @@
 """What the outboxes of an organisation hold: which entries there are, and those that have been read.
 
 An entry never changes (docs/formats.md), so one that was read, or written by the engine, is not looked at
-again. An outbox is listed again when its folder's stamp tells that somebody else changed it; its entries are
-then read again as well. All of this follows from the files and may be dropped at any moment.
+again. An outbox is listed again when its folder's stamp tells that somebody else changed it; of its entries
+those are then read again whose own stamps do not tell that they stand as they were read. All of this follows
+from the files and may be dropped at any moment.
 """
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
@@ -18,9 +20,21 @@ from lemming import paths
 from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.descriptors import Around
-from lemming.files.stamps import ABSENT, Listing, Look, list_again, looks_at
-from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in, read_entry
-from lemming.organisation import Organisation, OrgPath
+from lemming.files.documents import unreadable
+from lemming.files.stamps import (
+    ABSENT,
+    Identity,
+    Listing,
+    Look,
+    has_rested,
+    identity_in,
+    list_again,
+    looks_at,
+    opened,
+    status_of,
+)
+from lemming.messages import ENTRY_LIMIT_BYTES, EntryName, OutboxEntry, decode_entry, names_in
+from lemming.organisation import Organisation
 
 KEPT_BYTES = 32 << 20
 KEPT_BYTES_EACH = 64 << 10  # for every outbox that is read, where that is more: what an inbox shows of one
@@ -86,6 +100,7 @@ class EntryIndex:
         self._in_order = NONE
         self._changed: set[EntryName] = set()  # what came or went since they were put in order
         self._moments: dict[EntryName, str] = {}  # for which entries by hand wait; empty: for none
+        self._stood: dict[EntryName, Identity] = {}  # what files were when they were read and had rested
         self._shown: dict[str, tuple[Names, frozenset[EntryName], Names]] = {}
 
     def moment_of(self, name: EntryName) -> str:
@@ -93,7 +108,7 @@ class EntryIndex:
         if name.is_derived:
             return ""
         if name not in self._moments:
-            moment = _moment_in(self._base, name)
+            moment = self._moment_in(name)
             if moment is None:
                 return ""
             self._moments[name] = moment
@@ -174,13 +189,34 @@ class EntryIndex:
         if entry is not None:
             return entry
         try:
-            entry = read_entry(self._base, name)
+            entry = decode_entry(name, self.bytes_of(name))
         except FileNotFoundError:
             return None
+        except OSError as error:
+            return unreadable(name.file, error)
         except ConfigError as error:
             return error.with_traceback(None)
         self._keep(name, entry)
         return entry
+
+    def bytes_of(self, name: EntryName) -> bytes:
+        """Return what an entry's file holds, and take note of what tells of a change. Raises `OSError`."""
+        now = time.time_ns()
+        raw, status = fs.read_with_status(f"{self._base}/{name.file}", ENTRY_LIMIT_BYTES)
+        if has_rested(identity := identity_in(status), now):
+            self._stood[name] = identity
+        return raw
+
+    def _moment_in(self, name: EntryName) -> str | None:
+        """Return the moment that an entry waits for (mostly none); None: its file cannot be read."""
+        try:
+            raw = self.bytes_of(name)
+            if b"not_before" in raw:
+                return decode_entry(name, raw).not_before
+            is_whole = raw.rstrip().endswith(b"}") and b"\0" not in raw  # power loss leaves less
+            return "" if is_whole else None
+        except (OSError, ConfigError):
+            return None
 
     def written(self, name: EntryName, entry: OutboxEntry, around: Around) -> None:
         """Take note that the engine has written an entry; `around` is what `fs.publish_seen` said."""
@@ -209,15 +245,16 @@ class EntryIndex:
         self._outboxes[name.author] = _Outbox(known.path, listing, names, known.strays)
 
     def _list(self, author: str, path: str, listing: Listing, known: _Outbox | None) -> Names:
-        """Take note of what an outbox holds; forget what was read in it where somebody else changed it."""
+        """Take note of what an outbox holds; forget what may be another where somebody else changed it."""
         before = known.names if known else NONE
         names = self._with_changes(before, author, listing.names)
         if known:
             is_changed = known.listing.identity != listing.identity
-            if is_changed and names is before:  # something else stands under one of the names
-                names, self._in_order = before.copy(), self._in_order.copy()
             if is_changed or not (known.listing.is_settled or known.listing.is_changed_here):
-                self._forget(before.all)
+                in_doubt = self._in_doubt(path, before)
+                if is_changed and in_doubt and names is before:  # something else may stand under a name
+                    names, self._in_order = before.copy(), self._in_order.copy()
+                self._forget(in_doubt)
         if listing is ABSENT:
             self._outboxes.pop(author, None)
             return NONE
@@ -226,6 +263,22 @@ class EntryIndex:
             strays = [file_name for file_name in listing.names if not paths.ENTRY_FILE.match(file_name)]
         self._outboxes[author] = _Outbox(path, listing._replace(names=[]), names, strays)
         return names
+
+    def _in_doubt(self, path: str, names: Names) -> list[EntryName]:
+        """Return the entries of an outbox that are gone, or that may have changed since they were read."""
+        try:
+            with opened(path) as folder:
+                return [name for name in names.all if not self._stands(name, folder)]
+        except OSError:
+            return names.all
+
+    def _stands(self, name: EntryName, folder: int) -> bool:
+        """Return whether an entry of an open outbox is certainly as it was read."""
+        stood = self._stood.get(name)
+        try:
+            return stood is not None and identity_in(status_of(name.file_name, folder)) == stood
+        except OSError:
+            return False
 
     def _with_changes(self, before: Names, author: str, file_names: Iterable[str]) -> Names:
         """Return the names of the entries among these files; those from before are not taken apart again."""
@@ -248,6 +301,7 @@ class EntryIndex:
     def _forget(self, names: Iterable[EntryName]) -> None:
         for name in names:
             self._moments.pop(name, None)
+            self._stood.pop(name, None)
             if entry := self.entries.pop(name, None):
                 self.kept_bytes -= _size(entry)
 
@@ -255,18 +309,6 @@ class EntryIndex:
 def in_tick_order(rank: dict[str, int], name: EntryName) -> tuple[int, int, int, str]:
     """Return the key by which entries are sorted: tick, the author's place in it, number, id."""
     return name.tick, rank.get(name.author, -1), name.number, name.id
-
-
-def _moment_in(base: OrgPath, name: EntryName) -> str | None:
-    """Return the moment that an entry waits for, as its file says (mostly none); None: it cannot be read."""
-    try:
-        raw = fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES)
-        if b"not_before" in raw:
-            return decode_entry(name, raw).not_before
-        is_whole = raw.rstrip().endswith(b"}") and b"\0" not in raw  # power loss leaves less
-        return "" if is_whole else None
-    except (OSError, ConfigError):
-        return None
 
 
 def _size(entry: OutboxEntry) -> int:

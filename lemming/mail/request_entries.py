@@ -20,7 +20,7 @@ class RequestEntries:
     """What outboxes say of requests, for one thread at a time: `org.own(RequestEntries)`."""
 
     def __init__(self, org: Organisation) -> None:
-        self._base, self._index = org.base, org.own(EntryIndex)
+        self._index = org.own(EntryIndex)
         self._outboxes: dict[str, _Read] = {}
         self._all: dict[EntryName, OutboxEntry] = {}
 
@@ -50,23 +50,28 @@ class RequestEntries:
                     read.entries[name] = kept[name]
                 continue
             try:
-                if entry := _look_at(self._base, name):
+                if entry := self._look_at(name):
                     read.entries[name] = entry
             except (OSError, ConfigError):  # gone since, or no entry: the outbox's owner is told elsewhere
                 read.unusable.add(name)
         return read
 
+    def _look_at(self, name: EntryName) -> OutboxEntry | None:
+        at_hand = self._index.entries.get(name)
+        if at_hand is None:
+            return _about_requests(name, self._index.bytes_of(name))
+        return at_hand if concerns_requests(at_hand) else None
+
 
 def entry_about_requests(base: OrgPath, name: EntryName) -> OutboxEntry | None:
     """Return an entry that opens a request, moves one or ends one; None for any other, or none at all."""
     try:
-        return _look_at(base, name)
+        return _about_requests(name, fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES))
     except (OSError, ConfigError):
         return None
 
 
-def _look_at(base: OrgPath, name: EntryName) -> OutboxEntry | None:
-    raw = fs.read_bytes(f"{base}/{name.file}", ENTRY_LIMIT_BYTES)
+def _about_requests(name: EntryName, raw: bytes) -> OutboxEntry | None:
     if not may_matter(raw):
         return None
     entry = decode_entry(name, raw)
