@@ -15,10 +15,12 @@ from lemming.organisation import Organisation
 from lemming.plans.asking import said_of
 from lemming.plans.format import is_planner
 from lemming.schedule import next_due
-from lemming.tick.addressed import who_goes_on
+from lemming.tick.addressed import stands_still, who_goes_on
 from lemming.tick.counter import load_tick
 from lemming.tick.snapshot import Snapshot, take_snapshot
 from lemming.turn.planned import waits_of
+
+STANDS_STILL = "came no further in its last turn, and gave no answer; a tick by the clock asks it again"
 
 
 class Rest(NamedTuple):
@@ -58,6 +60,8 @@ def _rest_of_one(now: Snapshot, name: str) -> Rest:
             return Rest("takes turns by the clock, and is not due", comes_by_itself=False)
         if (tick := next_due(agent.schedule, now.tick)) > now.tick:
             return Rest(f"is due in tick {tick}", comes_by_itself=False)
+        if stands_still(now.org, name) and name not in who_goes_on(now, [name]).now:
+            return Rest(STANDS_STILL, comes_by_itself=False)
         reason = now.reason_of(name)
     except LemmingError as error:
         return Rest(f"takes no turn: {error}", comes_by_itself=False)

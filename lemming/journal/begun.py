@@ -54,7 +54,8 @@ class Begun(_Plain):
     what, in order; `enough`: for each group, how many ends are waited for. `results`: those of tool calls
     that no turn was shown yet. `turns`: how many it has taken so far; `failures`: how many in a row gave
     nothing that could be used. `spent`: what its own turns for it cost, where the request has a budget.
-    `in_vain`: how often calls gave the same failure in its turns, by what tells them apart.
+    `in_vain`: how often calls gave the same in its turns, by what tells them apart. `stands_still`: whether
+    the last of them came no further: it gave no answer, and nothing was asked, called or learned.
     """
 
     request: str
@@ -65,6 +66,7 @@ class Begun(_Plain):
     failures: int = 0
     spent: float = 0.0
     in_vain: dict[str, int] = field(default_factory=dict)
+    stands_still: bool = False
 
     @property
     def is_only_shown(self) -> bool:
@@ -116,7 +118,8 @@ class Begun(_Plain):
         """Return it as JSON; keys that say nothing are left out."""
         asked = {"asked": [it.as_json() for it in self.asked]} if self.asked else {}
         lists = {key: [*value] for key in ("enough", "results") if (value := getattr(self, key))}
-        further = {key: value for key in ("failures", "spent", "in_vain") if (value := getattr(self, key))}
+        keys = ("failures", "spent", "in_vain", "stands_still")
+        further = {key: value for key in keys if (value := getattr(self, key))}
         return {"request": self.request, **asked, **lists, "turns": self.turns, **further}
 
 

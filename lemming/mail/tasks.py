@@ -130,17 +130,20 @@ class Tasks:
     def next(self, last: str) -> Task | None:
         """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
 
-        What goes on comes before what is new, and what was asked first before the rest. Requests do not keep
-        an older entry from being shown for longer than one turn.
+        What goes on comes before what is new, what was asked first before the rest, and what stands still
+        last. Requests do not keep an older entry from being shown for longer than one turn, and those that
+        stand still keep none.
         """
-        for begun in self._standing:
-            if begun.goes_on and begun.request not in self._resting:
-                return self._task(self._read(begun.request), begun)
+        going = [it for it in self._standing if it.goes_on and it.request not in self._resting]
+        if begun := next((it for it in going if not it.stands_still), None):
+            return self._task(self._read(begun.request), begun)
         for name, request in self._requests():
             if not self._is_over(request):
                 if last and self._has_older_news(name):
                     return None
                 return self._task(request, self._begun_before(name.identity))
+        if going and not (last and self._has_older_news()):
+            return self._task(self._read(going[0].request), going[0])
         return None
 
     def sets_aside(self, entry: OutboxEntry) -> bool:
@@ -285,11 +288,11 @@ class Tasks:
             if isinstance(entry := self._mail.read(name), OutboxEntry):
                 yield name, entry
 
-    def _has_older_news(self, than: EntryName) -> bool:
-        """Return whether something is new that came before an entry and has no turn of its own."""
-        before = self._mail.key(than)
+    def _has_older_news(self, than: EntryName | None = None) -> bool:
+        """Return whether something is new, if an entry is named before it, and has no turn of its own."""
+        before = self._mail.key(than) if than else None
         for name, entry in self._fresh_entries():
-            if self._mail.key(name) > before:
+            if before and self._mail.key(name) > before:
                 return False
             if entry.is_new_to(self._name, self._mail.named) and not self.sets_aside(entry):
                 return True

@@ -13,6 +13,7 @@ from lemming.mail.tasks import Tasks, tasks_of
 from lemming.mail.visibility import View
 from lemming.memory import read_memories
 from lemming.messages import OutboxEntry
+from lemming.organisation import Organisation
 from lemming.plans.format import is_planner, wake_of
 from lemming.report import Reason
 from lemming.resume import Agent
@@ -40,7 +41,8 @@ def who_goes_on(snapshot: Snapshot, names: Collection[str] | None = None) -> Goi
     """Return the agents, of `names` or of all, for which something waits, and that would take a turn for it.
 
     That is an unread entry with the agent as its target, a request that it may go on with, or a tool's result
-    that it has not been shown. An answer is none as long as others are waited for with it.
+    that it has not been shown. An answer is none as long as others are waited for with it, and a request none
+    for which the last turn came no further.
     People, agents that are paused or broken, those that may spend no more and those that go by the clock and
     are not due are left out.
     """
@@ -68,14 +70,15 @@ def who_goes_on(snapshot: Snapshot, names: Collection[str] | None = None) -> Goi
 def hurried(snapshot: Snapshot) -> Snapshot:
     """Return the snapshot of a tick that is run at once, for what was asked, and not by the clock.
 
-    Who wakes always has a turn in it only if something waits that names it; its next one by the clock comes.
+    Who wakes always, and who holds a request that stands still, has a turn in it only if something waits that
+    names it; its next one by the clock comes.
     """
     config, agents = snapshot.config, snapshot.survey.agents
     always = {
         name
         for name in snapshot.plan.order
         if name in agents
-        and wake_of(agents[name], config) == "always"
+        and (wake_of(agents[name], config) == "always" or stands_still(snapshot.org, name))
         and not is_clock(agents[name].model.key, config)
     }
     late = always.difference(who_goes_on(snapshot, always).now) if always else always
@@ -85,6 +88,14 @@ def hurried(snapshot: Snapshot) -> Snapshot:
     order = [name for name in plan.order if name not in late]
     not_due = [name for name in agents if name in late or name in plan.not_due]
     return replace(snapshot, plan=replace(plan, order=order, not_due=not_due))
+
+
+def stands_still(org: Organisation, name: str) -> bool:
+    """Return whether the last turn that an agent took for one of its requests came no further."""
+    try:
+        return any(begun.stands_still for begun in read_state(org, name).requests)
+    except LemmingError:  # its turn says so
+        return False
 
 
 def _may_spend(snapshot: Snapshot, agent: Agent, state: AgentState) -> bool:
@@ -120,7 +131,7 @@ def _has_something(snapshot: Snapshot, agent: Agent, found: FoundFirst) -> bool:
 
 
 def _names_it(view: View, agent: Agent, tasks: Tasks | None) -> bool:
-    if tasks and tasks.next(""):
+    if tasks and (task := tasks.next("")) and not task.begun.stands_still:
         return True
     entries = map(view.mail.read, view.fresh())
     return any(

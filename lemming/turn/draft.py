@@ -318,6 +318,7 @@ class Draft:
             self.add_result("memory_update", {"key": key}, ToolResult(False, str(error)))
         else:
             place = effect.place
+            self.repeats.remember(key, value)
             self.memory[place] = self.staged[place] = effect
 
     def use(self, call: ToolCall, at: str) -> None:

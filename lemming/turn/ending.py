@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from lemming.errors import LemmingError, name_of
@@ -119,7 +120,7 @@ def _waiting_reason(draft: Draft) -> str:
     if draft.only_asks:
         asked = sorted({name for entry in draft.standing for name in entry.targets})
         return f"nothing is shown before {' or '.join(asked)} decides"
-    if open_asked := [asked for begun in _requests_after(draft)[1][-1:] for asked in begun.open]:
+    if open_asked := [asked for begun in _requests_after(draft, "done")[1][-1:] for asked in begun.open]:
         return f"waits for {', '.join(sorted({asked.to for asked in open_asked}))}"
     if draft.held_up or draft.left:
         return draft.held_up or draft.left
@@ -146,7 +147,7 @@ def _state_after(
         state.turns += 1
         state.read = inputs.read
         state.results = () if draft.task or draft.asked else _untold(draft)
-        state.serving, state.requests = _requests_after(draft)
+        state.serving, state.requests = _requests_after(draft, end)
         state.inputs = _fingerprint_after(draft)
         state.expired_unread = 0
     else:  # what happened outside has happened: the next prompt must say so
@@ -177,23 +178,37 @@ def _untold(draft: Draft) -> tuple[dict[str, Any], ...]:
     return (*draft.unshown, *left)
 
 
-def _requests_after(draft: Draft) -> tuple[str, tuple[Begun, ...]]:
+def _requests_after(draft: Draft, end: End) -> tuple[str, tuple[Begun, ...]]:
     """Return the request that the turn was for, and those that are begun and open after it."""
     before = draft.inputs.state.requests
     if draft.task is None and not draft.asked:
-        return "", _still_open(draft, before)
+        return "", _still_open(draft, _moving(before))
     calls = _asked_now(draft)
     if draft.task is None:
         own = [entry for entry in draft.entries if entry.identity in calls]
         asked = (OWN_ACCOUNT.after(own, draft.unshown, calls, leave=draft.leave),) if own else ()
-        return "", (*_still_open(draft, before), *asked)
+        return "", (*_still_open(draft, _moving(before)), *asked)
     task = draft.task
     others = tuple(begun for begun in before if begun.key != task.begun.key)
     is_over = draft.is_answered or draft.is_handed_on if task.request else not draft.unshown
-    return task.request, others if is_over else (
-        *others,
-        task.after(draft.entries, draft.unshown_told, calls, draft.cost, draft.leave, draft.repeats.in_vain),
+    if is_over:
+        return task.request, others
+    after = task.after(
+        draft.entries, draft.unshown_told, calls, draft.cost, draft.leave, draft.repeats.in_vain
     )
+    return task.request, (*others, replace(after, stands_still=_stands_still(draft, after, end)))
+
+
+def _stands_still(draft: Draft, after: Begun, end: End) -> bool:
+    """Return whether a turn for a request left nothing to go on with that there was not before it."""
+    if end != "unanswered" or draft.may_rest or draft.left:
+        return False
+    return not (after.open or after.results or draft.repeats.has_learned)
+
+
+def _moving(before: tuple[Begun, ...]) -> tuple[Begun, ...]:
+    """Return what an agent has begun, once it was shown something else: there is something to go on with."""
+    return tuple(replace(it, stands_still=False) if it.stands_still else it for it in before)
 
 
 def _still_open(draft: Draft, before: tuple[Begun, ...]) -> tuple[Begun, ...]:

@@ -16,15 +16,15 @@ HINT = "This call has given the same three times; do something else or finish."
 
 
 KEPT = 64
-"""So many calls that were in vain are remembered from turn to turn."""
+"""So many calls are remembered from turn to turn, with what they gave."""
 
 
 class Repeats:
     """The calls of one turn, counted: what one reply asks for twice counts once, for it was not told yet.
 
-    `before`: how often calls were in vain in earlier turns for the same request; `in_vain`: with those of
-    this turn. `hinted`: the results, by number, with which the model is told. `is_round`: a call was in vain
-    so often, over several turns, that another one would come to the same.
+    `before`: how often calls gave the same in earlier turns for the same request; `in_vain`: with those of
+    this turn. `hinted`: the results, by number, with which the model is told. `has_learned`: something was
+    remembered that had not been before.
     """
 
     def __init__(self, before: Mapping[str, int] | None = None) -> None:
@@ -32,8 +32,20 @@ class Repeats:
         self._counts = {**self.in_vain}
         self._before = frozenset(self.in_vain)
         self._of_reply: set[str] = set()
+        self._of_turn: dict[str, bool] = {}  # by key: whether the call failed
         self.hinted: set[int] = set()
-        self.is_round = False
+        self.has_learned = False
+
+    @property
+    def is_round(self) -> bool:
+        """Whether calls gave the same so often, over several turns, that another turn would come to the same.
+
+        One that fails is enough. Of those that succeed it must be all that the turn did: who goes on with its
+        work may look at the same file in each turn.
+        """
+        again = [key for key in self._of_turn if self._counts[key] >= STUCK_AT and key in self._before]
+        is_all = len(again) == len(self._of_turn) and not self.has_learned
+        return any(self._of_turn[key] for key in again) or bool(again and is_all)
 
     def begin_reply(self) -> None:
         """Begin with the calls of another reply."""
@@ -41,17 +53,34 @@ class Repeats:
 
     def is_stuck(self, index: int, call: ToolCall, result: ToolResult) -> bool:
         """Count a call with its result, number `index`, and return whether it was made too often."""
-        said = compact([call.tool, call.args, result.success, result.output])
-        key = blake2b(said, digest_size=16).hexdigest()
+        key = _key([call.tool, call.args, result.success, result.output])
         if key in self._of_reply:
             return False
         self._of_reply.add(key)
-        self._counts[key] = self._counts.get(key, 0) + 1
-        if self._counts[key] == HINT_AT:
+        count = self._count(key)
+        if count == HINT_AT:
             self.hinted.add(index)
-        is_stuck = self._counts[key] >= STUCK_AT
-        is_in_vain = not result.success and result.outcome != "pending"
-        if is_in_vain and (key in self.in_vain or len(self.in_vain) < KEPT):
-            self.in_vain[key] = self._counts[key]
-            self.is_round = self.is_round or (is_stuck and key in self._before)
-        return is_stuck
+        if result.outcome != "pending":
+            self._of_turn[key] = not result.success
+            self._keep(key)
+        return count >= STUCK_AT
+
+    def remember(self, memory: str, value: object) -> None:
+        """Count that a memory was given a value."""
+        key = _key([memory, value])
+        self.has_learned = self._count(key) == 1 or self.has_learned
+        self._keep(key)
+
+    def _count(self, key: str) -> int:
+        self._counts[key] = self._counts.get(key, 0) + 1
+        return self._counts[key]
+
+    def _keep(self, key: str) -> None:
+        self.in_vain.pop(key, None)  # the newest comes last
+        if len(self.in_vain) >= KEPT:
+            del self.in_vain[next(iter(self.in_vain))]
+        self.in_vain[key] = self._counts[key]
+
+
+def _key(said: list[object]) -> str:
+    return blake2b(compact(said), digest_size=16).hexdigest()

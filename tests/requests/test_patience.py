@@ -12,6 +12,7 @@ from asked import ask, person
 
 from lemming.asking.ask import AskOutcome, AtWork
 from lemming.asking.ask import ask as put
+from lemming.contract import ToolCall
 from lemming.engine import ticks
 from lemming.files import fs
 from lemming.files.jsontext import pretty
@@ -21,6 +22,8 @@ from lemming.messages import read_outbox_entries, send
 from lemming.report import TickReport
 from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
 from lemming.tick.counter import load_tick
+from lemming.tools import ToolResult
+from lemming.turn.repeats import Repeats
 
 Json = dict[str, Any]
 ADDRESSED = {"wake": "addressed"}
@@ -253,3 +256,66 @@ def test_a_lead_that_waits_takes_no_paid_turn(base: Path, wake: str) -> None:
     )
     ask(base, "lead")
     assert paid([*clocked(base, 6)]) == ["lead"]
+
+
+def holding_on(base: Path, *script: Json) -> Path:
+    """Make an organisation in which bob says that it will come, unless the script has something else."""
+    soon = {"outbox_entries": [{"kind": "status", "payload": {"text": "soon"}, "tags": []}]}
+    return make_org(
+        base,
+        person(),
+        resume("bob", schedule=ADDRESSED, permissions={"read_outboxes": ["*"], "tools": ["file_read"]}),
+        resume("helper", schedule=ADDRESSED),
+        script=[
+            {"agent": "helper", "reply": say("here it is", kind="response")},
+            *script,
+            {"reply": {**NOTHING, **soon}},
+        ],
+        models={"human": {"provider": "human"}},
+    )
+
+
+def test_who_comes_no_further_is_asked_again_by_the_clock_only(base: Path) -> None:
+    holding_on(base, {"contains": "urgent", "reply": say("yes", kind="response")})
+    outcome = put(base, "bob", "when?", clock=FrozenClock())
+    assert (outcome.why, load_tick(base)) == ("nothing_to_do", 2)
+    assert outcome.reason.startswith("bob came no further in its last turn")
+    assert put(base, "helper", "well?", clock=FrozenClock()).answer == "here it is"
+    assert [called(base, tick, "bob") for tick in journal_ticks(base)] == [True, False]
+    assert paid([*clocked(base, 3)]) == ["bob"] * 3
+    assert put(base, "bob", "urgent?", clock=FrozenClock()).answer == "yes"  # not after what stands still
+    assert not called(base, load_tick(base) - 1, "helper")
+    ask(base, "bob", "by the way", kind="message")
+    assert paid(run(base)) == ["bob", "bob"]  # for the message, and for what it may help with
+    assert len(requests_now(base).requests.open) == 1
+
+
+def test_what_gives_the_same_turn_after_turn_is_over_at_the_fourth_time(base: Path) -> None:
+    holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
+    fs.publish(base, "agents/bob/workspace/list.txt", b"nothing yet")
+    outcome = put(base, "bob", "watch it", clock=FrozenClock())
+    assert (outcome.end, load_tick(base)) == ("failed", 5)
+    assert outcome.reason == "the same call was made again and again, and gave the same"
+
+
+def test_polling_what_changes_is_no_repeat(base: Path) -> None:
+    holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
+    request = ask(base, "bob", "watch it")
+    for number in range(6):
+        fs.publish(base, "agents/bob/workspace/list.txt", b"%d" % number)
+        assert paid([*clocked(base, 1)]) == ["bob"]
+    assert requests_now(base).requests.named(request.id)[0].is_open
+
+
+def test_who_goes_on_with_its_work_may_look_at_the_same_file_in_each_turn() -> None:
+    look, result, before = ToolCall("file_read", {"path": "notes.md"}), ToolResult(True, "plan"), {}
+    for number in range(6):
+        turn = Repeats(before)
+        turn.is_stuck(0, look, result)
+        turn.remember("step", number)
+        assert not turn.is_round
+        before = turn.in_vain
+    turn = Repeats(before)
+    turn.is_stuck(0, look, result)
+    turn.remember("step", 5)
+    assert turn.is_round
