@@ -263,9 +263,9 @@ def _wire_call(name: str, schema: Json) -> Json:
     return _closed({"tool": tool, "args": _closed(args)})
 
 
-def _is_plain(schema: Json) -> bool:
+def _is_plain(schema: Any) -> bool:
     """Whether a value's schema may appear in a closed wire schema as it is."""
-    kind = schema.get("type")
+    kind = schema.get("type") if isinstance(schema, dict) else None
     if kind == "array":
         return _is_plain(schema.get("items", {}))
     return kind in ("string", "integer", "number", "boolean")

@@ -33,7 +33,7 @@ def look(
     if not names:
         return {}
     known = known_servers(org).servers
-    listed = org.own(McpServers).list(names)
+    listed = org.own(McpServers).list(names, known=known)
     new = {name: found.tools for name, found in listed.items() if name not in known and not found.problem}
     if new:
         keep(org, new, sync=sync)

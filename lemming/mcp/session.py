@@ -32,11 +32,15 @@ _CONNECTION_CLOSED = -32000
 
 
 class Answered(NamedTuple):
-    """What a call gave: its content blocks and structured content as JSON, or what the server asks back."""
+    """What a call gave: its content blocks and structured content as JSON, or what the server asks back.
+
+    `promised`: the JSON Schema that the tool's structured content is to satisfy; None for none.
+    """
 
     is_error: bool
     content: list[dict[str, Any]]
     structured: Any = None
+    promised: Any = None
     questions: Mapping[str, Any] | None = None
     state: str | None = None
 
@@ -54,6 +58,7 @@ class Session:
         self._life: asyncio.Task[None] | None = None
         self._over: asyncio.Event | None = None
         self._errors, self._status = -1, 0
+        self._promised: dict[str, Any] = {}
 
     async def begin(self) -> None:
         """Have the session open, for at most `start_timeout_s`. Raises `ToolError`."""
@@ -71,6 +76,7 @@ class Session:
                 if len(found) > MOST_TOOLS:
                     raise ToolError(f"it has more than {MOST_TOOLS} tools")
                 if not cursor:
+                    self._promised = {it["name"]: it["output_schema"] for it in found}
                     return found
             raise ToolError(f"its list of tools has more than {_MOST_PAGES} pages")
 
@@ -87,15 +93,19 @@ class Session:
             )
         if isinstance(result, InputRequiredResult):
             asked = result.model_dump(mode="json", by_alias=True, exclude_none=True)
-            return Answered(False, [], None, asked.get("inputRequests") or {}, result.request_state)
+            questions, state = asked.get("inputRequests") or {}, result.request_state
+            return Answered(False, [], questions=questions, state=state)
         blocks = [block.model_dump(mode="json", exclude_none=True) for block in result.content]
-        return Answered(bool(result.is_error), blocks, result.structured_content)
+        promised = None if result.is_error else self._promised.get(tool)
+        return Answered(bool(result.is_error), blocks, result.structured_content, promised)
 
     async def close(self) -> None:
         """End the session and the program; when that takes too long it is left to its launcher."""
         if self._over is None or self._life is None:
             return
         self._over.set()
+        if self._client is not None and not self._client.done():
+            self._life.cancel()  # it has not answered yet
         await asyncio.wait({self._life}, timeout=_CLOSING_TIME_S)
         self._life = self._over = self._client = None
 
@@ -136,6 +146,7 @@ class Session:
                     client = await stack.enter_async_context(
                         Client(transport, cache=None, elicitation_callback=_decline)
                     )
+                client.session.validate_tool_result = _leave_to_us
                 ready.set_result(client)
                 await over.wait()
         except TimeoutError:
@@ -214,6 +225,10 @@ class Session:
             encoding_error_handler="replace",
         )
         return stdio_client(parameters, errlog=told)
+
+
+async def _leave_to_us(name: str, result: Any) -> None:
+    """Hold a result to nothing here: the SDK would do it without a bound, on the loop of all sessions."""
 
 
 async def _decline(context: Any, params: Any) -> Any:

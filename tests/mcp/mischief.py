@@ -3,7 +3,8 @@
 As a program (`python mischief.py [WORD...]`) it speaks by standard input and output. `by_http` answers on a
 port of this process, for organisations that are opened hundreds of times. Words: `mute` says nothing at all;
 `dead` ends at once; `other` has another description of `add`; `more` has one more tool; `endless` begins a
-line that never ends; `asks` speaks the newer protocol, in which a tool may ask back, and has some that do.
+line that never ends; `asks` speaks the newer protocol, in which a tool may ask back, and has some that do;
+`given` has the tools of `GIVEN` beside, which answer with what stands beside them; `slow` is mute until `AWAKE`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ def tool(name: str, description: str, **properties: dict[str, Any]) -> dict[str,
 
 
 BOOK = {**tool("book", "Book a table.", table=NUMBER), "annotations": {"idempotentHint": True}}
+GIVEN: dict[str, tuple[dict[str, Any], Any]] = {}
+AWAKE = threading.Event()
 SURE = {"properties": {"sure": {"type": "boolean"}, "name": {"type": "string"}}, "required": ["sure"]}
 
 
@@ -46,6 +49,7 @@ def tools(words: set[str]) -> list[dict[str, Any]]:
         tool("slash/es", "A name that cannot be used."),
         tool("long" * 15, "A name that is too long."),
         *([tool("extra", "One more.")] if "more" in words else ()),
+        *([{"name": name, **said} for name, (said, _) in GIVEN.items()] if "given" in words else ()),
         *([BOOK, tool("sample", "Ask for a model.")] if "asks" in words else ()),
     ]
 
@@ -70,6 +74,8 @@ def answer(request: dict[str, Any], words: set[str]) -> Any:
 
 
 def call(name: str, args: dict[str, Any]) -> Any:
+    if name in GIVEN:
+        return {**said("given"), "structuredContent": GIVEN[name][1]}
     match name:
         case "add":
             return said(str(args["a"] + args["b"]))
@@ -131,6 +137,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if "slow" in self.words:
+            AWAKE.wait(30)
         body = replied(request, self.words).encode() if "id" in request else b""
         self.send_response(200 if body else 202)
         self.send_header("Content-Type", "application/json")
