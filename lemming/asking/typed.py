@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from lemming.answer_schema import flaw_of
 from lemming.errors import ContractError, UsageError
 
 Json = dict[str, Any]
@@ -14,10 +15,13 @@ Schema = Json | type[Any] | None
 def schema_of(wanted: Schema) -> tuple[Json | None, Callable[[Any], Any]]:
     """Return the JSON Schema of what is asked for, and what makes a value of an answer.
 
-    Raises `UsageError` for a type that has no fields; the value, `ContractError` for an answer that the type
-    refuses though its schema does not.
+    Raises `UsageError` for a type that has no fields, or a schema that cannot be used; the value,
+    `ContractError` for an answer that the type refuses though its schema does not.
     """
     if wanted is None or isinstance(wanted, dict):
+        flaw, pointer = flaw_of(wanted or {})
+        if flaw:
+            raise UsageError(f"schema{pointer and ' ' + pointer}: {flaw}", hint="docs/answers.md")
         return wanted, lambda answer: answer
     from pydantic import PydanticSchemaGenerationError, PydanticUserError, TypeAdapter, ValidationError
 

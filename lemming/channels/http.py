@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
+from lemming.answer_schema import flaw_of
 from lemming.channels.channel import Channel, Message, Outgoing, require_kind, require_name
 from lemming.channels.context import ChannelContext, Receipt
 from lemming.channels.signatures import signature, signing_key, verified_id
@@ -180,6 +181,9 @@ def _check(more: Mapping[str, Any]) -> None:
         raise RequestRejected('"conversation" must be a text')
     if not isinstance(more.get("schema", {}), dict):
         raise RequestRejected('"schema" must be a JSON schema, an object')
+    flaw, pointer = flaw_of(more.get("schema", {}))
+    if flaw:
+        raise RequestRejected(f'"schema"{pointer and " " + pointer}: {flaw}')
     deadline = more.get("deadline", 1)
     if not isinstance(deadline, int) or isinstance(deadline, bool) or deadline < 1:
         raise RequestRejected('"deadline" must be a number of ticks, at least 1')

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
 
+from lemming.answer_schema import flaw_of
 from lemming.errors import UsageError
 from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about, key_of, keyed
 from lemming.files.jsontext import compact, parse
@@ -181,6 +182,9 @@ class Gate:
                 expression(pattern)
             except NoExpression as error:
                 raise Misfit(f"no regular expression: {pattern!r}: {error}") from None
+        flaw, inside = flaw_of(self.schema) if self.schema is not None else ("", "")
+        if flaw:
+            raise Misfit(f"schema{inside.replace('/', '.')}: no JSON Schema: {flaw}")
         for wrong in problems_of(self.when, "when") if self.when is not None else ():
             raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
 

@@ -1,18 +1,33 @@
-"""Open requests that reach nobody, or whose answers nobody gets: which line of a resume is missing."""
+"""Open requests that reach nobody, whose answers nobody gets, or that ask for what nothing can be held to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from lemming import paths
+from lemming.answer_schema import flaw_of
 from lemming.errors import Problem
 from lemming.inspect.requests import requests_now
 from lemming.organisation import OrgPath
 
 
 def problems_of_requests(base: OrgPath, only: str | None = None) -> Iterator[Problem]:
-    """Yield a warning for each permission that an open request lacks; `only`: of one agent's resume."""
+    """Yield a warning for each permission that an open request lacks, and for each schema that is none.
+
+    `only`: of what concerns one agent's resume.
+    """
     now = requests_now(base)
+    for request in now.requests.open:
+        flaw, pointer = flaw_of(request.schema or {})
+        if flaw and only in (None, request.asker):
+            yield Problem(
+                f"any answer will do: {flaw}",
+                request.entry.file,
+                pointer=f"/payload/schema{pointer}",
+                hint=f"`lemming cancel {request.id}`, and ask again with a schema that can be used",
+                severity="warning",
+                code="LMG-301",
+            )
     missing: dict[tuple[str, str], str] = {}
     for request in now.requests.open:
         for share in request.open_shares:

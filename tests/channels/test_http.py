@@ -22,6 +22,7 @@ from lemming.organisation import Organisation
 from lemming.serving.serve import look
 from lemming.testing import FrozenClock, make_org, resume
 
+NO_SCHEMA = rb'{"text": "x", "schema": {"patternProperties": {"\\p{Foo}": {}}}}'
 OPTIONS = {"to": "desk", "secret_env": "DOOR_SECRET", "token_env": "DOOR_TOKEN"}
 
 
@@ -133,6 +134,7 @@ def test_a_question_is_a_request_and_its_answer_is_fetched(base: Path, door: Cal
         ("POST", "/ask", b'{"text": ""}', {"Authorization": f"Bearer {TOKEN}"}, 400),
         ("POST", "/ask", b'{"text": "x", "target": "boss"}', {"Authorization": f"Bearer {TOKEN}"}, 400),
         ("POST", "/ask", b'{"text": "x", "deadline": "soon"}', {"Authorization": f"Bearer {TOKEN}"}, 400),
+        ("POST", "/ask", NO_SCHEMA, {"Authorization": f"Bearer {TOKEN}"}, 400),
         ("POST", "/hooks/desk", b"{}", {}, 404),
         ("POST", "/hooks/door", b"{}", {}, 401),
         ("POST", "/elsewhere", b"{}", {}, 404),

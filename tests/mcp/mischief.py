@@ -4,7 +4,7 @@ As a program (`python mischief.py [WORD...]`) it speaks by standard input and ou
 port of this process, for organisations that are opened hundreds of times. Words: `mute` says nothing at all;
 `dead` ends at once; `other` has another description of `add`; `more` has one more tool; `endless` begins a
 line that never ends; `asks` speaks the newer protocol, in which a tool may ask back, and has some that do;
-`given` has the tools of `GIVEN` beside, which answer with what stands beside them; `slow` is mute until `AWAKE`.
+`given` has the tools of `GIVEN` too, which answer with what stands there; `slow` is mute until `AWAKE`.
 """
 
 from __future__ import annotations
