@@ -15,6 +15,7 @@ from lemming.config import Config, load_config
 from lemming.errors import ConfigError, UsageError
 from lemming.files.jsontext import nearest
 from lemming.inspect.request_costs import RequestCosts
+from lemming.mail.patience import last_tick_for
 from lemming.mail.request_entries import RequestEntries
 from lemming.mail.request_rules import requests_of
 from lemming.mail.requests import Requests, RequestView
@@ -105,6 +106,7 @@ def requests_now(base_path: str | os.PathLike[str]) -> RequestsNow:
         tick=tick,
         broken=survey.broken,
         at=at,
+        last_tick_of=lambda request: last_tick_for(org, request, people, tick),
     )
     now = RequestsNow(found, survey.agents, people, survey.broken)
     return latest.keep(now, entries, survey, config)

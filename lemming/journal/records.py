@@ -100,6 +100,7 @@ class TickStarted(Record):
     skipped: dict[str, str] = {}  # noqa: RUF012
     broken: dict[str, str] = {}  # noqa: RUF012
     mcp: Annotated[Json, {"description": "The tools of MCP servers, by server, as the tick began."}] = {}  # noqa: RUF012
+    at_once: Annotated[bool, {"description": "It was run for what was asked, and not by the clock."}] = False
 
 
 class TurnStarted(Record):

@@ -12,6 +12,7 @@ from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.begun import Asked, Begun
 from lemming.leave import SHOW, SPEND, decision_in
 from lemming.mail.closing import cancels, is_in_time, is_past, refers_to
+from lemming.mail.patience import patient
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
 
@@ -62,7 +63,7 @@ def settled(mail: Mail, agent: Agent, asked: Sequence[Asked]) -> tuple[Asked, ..
     What is about an entry that is gone is left out.
     """
     kept = [it for it in asked if not _is_about_nothing(mail, it)]
-    begun = Begun(request="", asked=tuple(kept))
+    begun = patient(mail, Begun(request="", asked=tuple(kept)))
 
     def entries_of(author: str, tick: int) -> Iterator[OutboxEntry]:
         names = mail.past(author)

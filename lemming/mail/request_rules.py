@@ -16,6 +16,7 @@ from lemming.resume import Agent
 FIRST_PLACE = -2  # before everybody's entries of a tick: when what was open through the tick before expires
 A_PERSONS_PLACE = -1  # who has no turn in a tick wrote before its turns
 
+LastTick = Callable[[OutboxEntry], int | None]
 Place = tuple[int, int, int, str]
 """Where something stands in the order of all entries: tick, the author's place in it, number, id."""
 
@@ -46,13 +47,14 @@ def requests_of(
     tick: int,
     broken: Iterable[str] = (),
     at: str = "",
+    last_tick_of: LastTick = last_tick,
 ) -> Requests:
     """Return the requests that these entries tell of, as they stand before `tick` runs, at a moment.
 
     `order` is that of the agents in a tick; `people` are the agents that persons speak for, `broken` those
-    whose resume is.
+    whose resume is. `last_tick_of`: the last tick whose answer to a request counts.
     """
-    facts = _Facts(agents, frozenset(people), frozenset((*agents, *broken)), tick, at)
+    facts = _Facts(agents, frozenset(people), frozenset((*agents, *broken)), tick, at, last_tick_of)
     ranks = {name: place for place, name in enumerate(order)}
     place_of = partial(_place, ranks, facts.people)
     ordered = sorted((it for it in entries.items() if it[0].tick <= tick), key=lambda it: place_of(it[0]))
@@ -81,6 +83,7 @@ class _Facts(NamedTuple):
     known: frozenset[str]
     tick: int
     at: str
+    last_tick_of: LastTick
 
     def may_read(self, reader: str, author: str) -> bool:
         agent = self.agents.get(reader)
@@ -113,7 +116,7 @@ def _opened(ordered: Iterable[tuple[EntryName, OutboxEntry]], facts: _Facts) -> 
                 entry=entry,
                 shares=[Share(target, target, entry.tick) for target in targets],
                 wanted=enough_in(entry.payload, len(targets)),
-                deadline=last_tick(entry),
+                deadline=facts.last_tick_of(entry),
                 not_after=not_after_in(entry.payload),
             )
     return opened

@@ -27,6 +27,7 @@ from lemming.mail.closing import (
 )
 from lemming.mail.decisions import Ends, ends_of_leave
 from lemming.mail.over import is_cancelled, is_over
+from lemming.mail.patience import patient
 from lemming.mail.references import name_in, named_in
 from lemming.mail.visibility import View
 from lemming.messages import EntryName, OutboxEntry, names_of
@@ -239,6 +240,7 @@ class Tasks:
         """Return how what was asked and is open has ended, where it has."""
         if any(it.not_after for it in begun.open):
             self._mail.changing.add(self._name)
+        begun = patient(self._mail, begun)
         ends = {it.key: end for it in begun.open if it.leave is None and (end := self._end_of(it))}
         if any(it.leave is not None for it in begun.open):
             now = self._mail.tick, self._mail.at

@@ -55,7 +55,7 @@ class Mail:
         self._callers, self._askers, self.resumes = frozenset(callers), askers, agents
         self.agents, self._order, self.persons = frozenset(order), order, frozenset(persons)
         self.named = self.agents.union(broken)  # a target names one of them, or it names nobody
-        self._index, self._shows_turns = org.own(EntryIndex), visibility == "order"
+        self.org, self._index, self._shows_turns = org, org.own(EntryIndex), visibility == "order"
         self.at_hand = self._index.entries.get  # most that is read was read before
         self._rank = {name: place for place, name in enumerate(order)}
         self._firing = {name: place for place, name in enumerate(firing)}

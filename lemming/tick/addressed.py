@@ -52,11 +52,7 @@ def who_goes_on(snapshot: Snapshot, names: Collection[str] | None = None) -> Goi
             continue
         try:
             state = read_state(snapshot.org, name)
-            going.is_timed |= any(
-                it.until is not None and it.to in persons
-                for it in (*state.asked_leave, *(it for begun in state.requests for it in begun.open))
-                if not it.end
-            )
+            going.is_timed = going.is_timed or _waits_in_ticks(state, persons)
             if _may_spend(snapshot, agent, state) and (tick := _goes_on_at(snapshot, agent, state)):
                 if tick > snapshot.tick:
                     going.later[name] = tick
@@ -82,12 +78,26 @@ def hurried(snapshot: Snapshot) -> Snapshot:
         and not is_clock(agents[name].model.key, config)
     }
     late = always.difference(who_goes_on(snapshot, always).now) if always else always
-    if not late:
-        return snapshot
     plan = snapshot.plan
-    order = [name for name in plan.order if name not in late]
-    not_due = [name for name in agents if name in late or name in plan.not_due]
-    return replace(snapshot, plan=replace(plan, order=order, not_due=not_due))
+    if late:
+        order = [name for name in plan.order if name not in late]
+        not_due = [name for name in agents if name in late or name in plan.not_due]
+        plan = replace(plan, order=order, not_due=not_due)
+    at_once = bool(late) or any(_has_a_person_in_ticks(snapshot, name) for name in agents)
+    return replace(snapshot, plan=replace(plan, at_once=True)) if at_once else snapshot
+
+
+def _has_a_person_in_ticks(snapshot: Snapshot, name: str) -> bool:
+    try:
+        return _waits_in_ticks(read_state(snapshot.org, name), snapshot.mail.persons)
+    except LemmingError:  # its turn says so
+        return False
+
+
+def _waits_in_ticks(state: AgentState, persons: Collection[str]) -> bool:
+    """Return whether an agent waits for a person until a tick."""
+    asked = (*state.asked_leave, *(it for begun in state.requests for it in begun.open))
+    return any(it.until is not None and it.to in persons for it in asked if not it.end)
 
 
 def stands_still(org: Organisation, name: str) -> bool:

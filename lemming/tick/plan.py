@@ -32,7 +32,8 @@ class Plan:
 
     `order`: agents that are due. `not_due`: those whose schedule says another tick. `skipped`: why any other
     agent takes no turn. `broken`: what is wrong with a resume. `at` is the tick's reading of the clock, and
-    `since` the one up to which the ticks before it went (empty: not known, or not needed).
+    `since` the one up to which the ticks before it went (empty: not known, or not needed). `at_once`: it is
+    run for what was asked, and that makes a difference to who has a turn, or to what persons were given.
     """
 
     tick: int
@@ -42,6 +43,7 @@ class Plan:
     broken: dict[str, str] = field(default_factory=dict)
     at: str = ""
     since: str = ""
+    at_once: bool = False
 
     @property
     def everyone(self) -> set[str]:
@@ -66,8 +68,8 @@ class Plan:
         return [reason.report(name) for name, reason in self._kept_out.items()]
 
     def as_json(self) -> dict[str, Any]:
-        """Return the plan as JSON values, without the readings of the clock."""
-        return {key: value for key, value in vars(self).items() if key not in ("at", "since")}
+        """Return the plan as JSON values, without the readings of the clock, and why it is run."""
+        return {key: value for key, value in vars(self).items() if key not in ("at", "since", "at_once")}
 
     @classmethod
     def of(cls, started: TickStarted) -> Plan:

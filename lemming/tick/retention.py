@@ -20,8 +20,9 @@ from lemming.errors import CorruptState, Problem
 from lemming.journal.file import journal_ticks, read_plan
 from lemming.journal.ledger import read_state
 from lemming.journal.read_mark import ReadMark
-from lemming.mail.closing import is_answered, is_past_deadline
+from lemming.mail.closing import is_answered
 from lemming.mail.index import EntryIndex
+from lemming.mail.patience import is_past_for
 from lemming.mail.visibility import Mail
 from lemming.messages import EntryName, OutboxEntry, names_of
 from lemming.organisation import Organisation
@@ -97,7 +98,7 @@ def _not_gone_out(org: Organisation, survey: Survey, config: Config, tick: int) 
 
 def _is_waited_for(entry: OutboxEntry, unshown: list[_Reader], people: list[_Reader], mail: Mail) -> bool:
     """Return whether an entry is an open request, or an answer that its asker has not seen."""
-    if entry.kind not in ("request", "response") or is_past_deadline(entry, mail.tick, mail.at):
+    if entry.kind not in ("request", "response") or is_past_for(mail, entry):
         return False
     if any(reader.name in entry.targets for reader in unshown):
         return True

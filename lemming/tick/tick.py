@@ -77,8 +77,9 @@ class Tick:
         if not journal.records:
             plan, boot, since = snapshot.plan, runtime.clock.boot_id, snapshot.plan.since
             of_before = {"after": after, "since": since} if since else {"after": after}
-            servers: dict[str, Any] = {"mcp": {**snapshot.servers}} if snapshot.servers else {}
-            journal.append(TickStarted(at=plan.at, boot=boot, **of_before, **plan.as_json(), **servers))
+            further: dict[str, Any] = {"mcp": {**snapshot.servers}} if snapshot.servers else {}
+            further |= {"at_once": True} if plan.at_once else {}
+            journal.append(TickStarted(at=plan.at, boot=boot, **of_before, **plan.as_json(), **further))
         mail = snapshot.open_mail()
         return cls(runtime, journal, snapshot, Commits(runtime, journal, mail, snapshot.config.org))
 

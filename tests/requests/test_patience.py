@@ -16,12 +16,13 @@ from lemming.contract import ToolCall
 from lemming.engine import ticks
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.inspect.requests import requests_now
+from lemming.inspect.requests import find_request, requests_now
 from lemming.journal.file import journal_ticks
 from lemming.messages import read_outbox_entries, send
 from lemming.report import TickReport
-from lemming.testing import FrozenClock, journal_lines, make_org, resume, say
+from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.tick.counter import load_tick
+from lemming.timeline.replay.replay import replay_into, ticks_to_rerun
 from lemming.tools import ToolResult
 from lemming.turn.repeats import Repeats
 
@@ -319,3 +320,52 @@ def test_who_goes_on_with_its_work_may_look_at_the_same_file_in_each_turn() -> N
     turn.is_stuck(0, look, result)
     turn.remember("step", 5)
     assert turn.is_round
+
+
+def at_once(base: Path, *questions: str) -> None:
+    for question in questions:
+        assert put(base, "helper", question, clock=FrozenClock()).answer == "here it is"
+
+
+def test_ticks_run_for_others_count_for_no_person(base: Path, tmp_path: Path) -> None:
+    gate = {"at": "call", "tool": "memory_write", "then": "ask", "persons": ["human"], "expires": 3}
+    make_org(
+        base,
+        person(),
+        *(resume(name, schedule=ADDRESSED, gates=[gate]) for name in ("ann", "zoe")),
+        resume("helper", schedule=ADDRESSED),
+        resume("slow"),
+        script=[
+            {"agent": "helper", "reply": say("here it is", kind="response")},
+            {"agent": "slow", "reply": NOTHING},
+            {"contains": "memory_write", "reply": say("done", kind="response")},
+            {"reply": calling("memory_write", key="x", value=1)},
+        ],
+        models={"human": {"provider": "human"}},
+    )
+    asked = [ask(base, name) for name in ("ann", "zoe")]
+    run(base)
+    first, second = (it for it in requests_now(base).requests.open if it.asker != "human")
+    at_once(base, *"abcdefgh")
+    list(clocked(base, 1))
+    at_once(base, *"ijkl")
+    assert find_request(requests_now(base).requests, first.identity).is_open
+    send(
+        base,
+        "human",
+        tick=load_tick(base),
+        kind="response",
+        payload={"reply_to": first.id, "target": "ann", "decision": "approve"},
+        tags=[],
+        created_at="x",
+    )
+    assert paid(run(base)) == ["ann", "slow"]
+    list(clocked(base, 3))  # by the clock it is over
+    of = requests_now(base).requests.by_identity
+    assert (of[first.identity].end, of[second.identity].end) == ("answered", "expired")
+    assert all(of[it.identity].end == "answered" for it in asked)
+    again = tmp_path / "again"
+    assert list(replay_into(base, again, ticks_to_rerun(base, None)))
+    told = {**tree(base)}
+    del told["agents/human/turns.jsonl"]  # what a person has read
+    assert tree(again) == told

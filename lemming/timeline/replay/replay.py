@@ -195,6 +195,7 @@ def _run_again(runtime: Rerun, arrivals: Arrivals, recorded: RecordedTick) -> Re
         persist_tick(runtime.base, recorded.tick)
     say_again(runtime, recorded)
     lost = give_up_again(runtime, recorded)
+    runtime.hurries = recorded.begin.at_once
     run_opened(runtime, recorded.tick, advance=recorded.end is not None and recorded.end.advanced)
     return Replayed(recorded.tick, len(recorded.ended) - len(lost), lost)
 
@@ -264,7 +265,8 @@ class Rerun(Runtime):
             raise missing(self.recorded, request.agent, f"call {request.step} of its model")
         started = self.recorded.started[request.agent]
         recorded = started.prompt
-        now = request.messages[: len(recorded)] if request.step else request.messages
+        goes_on = request.step or started.decided  # what an approved call gave comes after the prompt
+        now = request.messages[: len(recorded)] if goes_on else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
             is_free = request.step or strategy not in SHIPPED
             now = recorded if is_free else _without_question(now, recorded)
