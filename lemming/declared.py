@@ -37,6 +37,7 @@ class Declared:
     independent: bool = False
     reads: Sequence[str] | None = None
     writes: Sequence[str] | None = None
+    places: Sequence[str] = ()
     process: bool = True
     success_is_news: bool = True
 
@@ -56,6 +57,8 @@ class Declared:
         for places in (self.reads, self.writes):
             if isinstance(places, str):
                 raise ValueError(f'@tool: reads and writes are lists of places: write ["{places}"]')
+        if isinstance(self.places, str):
+            raise ValueError(f'@tool: places is a list of parameters: write ["{self.places}"]')
 
     def register(self, function: Callable[..., Any]) -> None:
         """Register the function that said this, as a plugin's module is loaded."""
@@ -76,6 +79,7 @@ class Said(TypedDict, total=False):
     independent: bool
     reads: Sequence[str] | None
     writes: Sequence[str] | None
+    places: Sequence[str]
     process: bool
     success_is_news: bool
 

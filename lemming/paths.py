@@ -7,6 +7,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+Components = tuple[str, ...]
 AGENT_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}\Z")
 AGENT_NAME_RULE = "a name has 1 to 63 characters a-z, 0-9, _ and -, and starts with a letter or digit"
 MEMORY_KEY = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,119}\Z")
@@ -116,3 +117,27 @@ def journal_file(tick: int) -> str:
     'logs/ticks/00000042.jsonl'
     """
     return f"{JOURNALS}/{tick:08d}.jsonl"
+
+
+def components(path: str) -> Components:
+    """Return the names in a path, without empty ones and dots."""
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def place_of(agent_name: str, path: str) -> str:
+    """Return where a path that an agent uses lies: relative to the organisation, or absolute.
+
+    >>> place_of("ada", "notes.txt"), place_of("ada", "./shared/facts.txt")
+    ('agents/ada/workspace/notes.txt', 'shared/facts.txt')
+    """
+    if path.startswith("/"):
+        return path
+    own, parts = tuple(workspace_folder(agent_name).split("/")), components(path)
+    return "/".join(below_a_name(parts, (), own) or (*own, *parts))
+
+
+def below_a_name(parts: Components, org: Components, own: Components) -> Components | None:
+    """Return where the names of a path lead that begin with one of the two that agents have; else None."""
+    if parts[:1] == ("workspace",):
+        return (*own, *parts[1:])
+    return (*org, *parts) if parts[:1] == ("shared",) else None

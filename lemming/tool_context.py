@@ -100,6 +100,15 @@ class ToolContext:
         fs.make_folder(self.base, folder)
         return self.base / folder
 
+    def place(self, path: str) -> Path:
+        """Return where a path that the agent uses leads, as file tools take it, with no link left in it.
+
+        `@tool(places=[...])` has gates look at the same place. Whether the agent may touch it is not said.
+        """
+        from lemming.files.opened import opened_place
+
+        return self.base / opened_place(self.base, paths.place_of(self.agent.name, path))
+
     @property
     def memory(self) -> Memory:
         """What the agent remembers, by key. What is set is remembered when the turn ends well."""

@@ -42,8 +42,6 @@ is any file there is. In `agents/*/resume.json` the star is no pattern: it stand
 
 ANYWHERE = "/"
 NOWHERE: Places = {}
-
-
 INFERRED: Any = ""
 
 
@@ -98,8 +96,7 @@ class Tool(ABC):
     what it was told to need not: the result is shown when the agent wakes for something else."""
 
     is_independent: bool = False
-    """Whether its calls neither look at nor change files that other agents touch. A turn whose tools are all
-    independent need not wait for turns it has nothing to do with."""
+    """Whether its calls touch no file that others do: a turn with such tools alone need not wait for them."""
 
     timeout_s: float | None = None
     """Longest time a call may take; None: `tool_timeout_s` in `config/org.json`. A call that takes longer is
@@ -113,6 +110,9 @@ class Tool(ABC):
 
     stages_files: bool = False
     """Whether its results may hold files and entries, which the engine writes."""
+
+    place_arguments: Sequence[str] = ()
+    """Arguments that name files or folders as `file_read` takes them: gates see the place that is opened."""
 
     own_memories: Sequence[str] = ()
     """Keys of memories that its calls keep for themselves: prompts do not show them."""

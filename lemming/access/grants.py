@@ -15,9 +15,9 @@ from lemming import paths
 from lemming.agents import Agent
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files.effects import FileEffect
+from lemming.paths import Components, below_a_name, components, place_of
 
 Access = Literal["read", "write"]
-Components = tuple[str, ...]
 
 COMPONENT_LIMIT_BYTES = 255
 DEPTH_LIMIT = 32
@@ -152,11 +152,6 @@ def why_no_grant(grant: str) -> str:
     return "it is neither ./workspace, ./shared, a folder in one of them, nor an absolute path"
 
 
-def components(path: str) -> Components:
-    """Return the names in a path, without empty ones and dots."""
-    return tuple(part for part in path.split("/") if part not in ("", "."))
-
-
 def granted_places(agent: Agent, access: Access) -> dict[str, str]:
     """Return each folder that a resume grants, each with the grant; one that is not understood is left out.
 
@@ -169,18 +164,6 @@ def granted_places(agent: Agent, access: Access) -> dict[str, str]:
         for grant in granted
         if not why_no_grant(grant)
     }
-
-
-def place_of(agent_name: str, path: str) -> str:
-    """Return where a path that an agent uses lies: relative to the organisation, or absolute.
-
-    >>> place_of("ada", "notes.txt"), place_of("ada", "./shared/facts.txt")
-    ('agents/ada/workspace/notes.txt', 'shared/facts.txt')
-    """
-    if path.startswith("/"):
-        return path
-    own, parts = tuple(paths.workspace_folder(agent_name).split("/")), components(path)
-    return "/".join(_below_a_name(parts, (), own) or (*own, *parts))
 
 
 def _without_links(granted: Components, org: Components) -> tuple[Components, Components]:
@@ -204,20 +187,14 @@ def _target(asked: Asked, org: Components, own: Components) -> Components:
         raise asked.refused(why)
     if asked.path.startswith("/"):
         return parts
-    return _below_a_name(parts, org, own) or (*own, *parts)
-
-
-def _below_a_name(parts: Components, org: Components, own: Components) -> Components | None:
-    if parts[:1] == ("workspace",):
-        return (*own, *parts[1:])
-    return (*org, *parts) if parts[:1] == ("shared",) else None
+    return below_a_name(parts, org, own) or (*own, *parts)
 
 
 def _granted_folder(asked: Asked, grant: str, org: Components, own: Components) -> Components:
     if why := why_no_grant(grant):
         raise asked.refused(f"the resume grants {json.dumps(grant)}, which is not understood: {why}")
     parts = components(grant)
-    return parts if grant.startswith("/") else _below_a_name(parts, org, own) or parts
+    return parts if grant.startswith("/") else below_a_name(parts, org, own) or parts
 
 
 def why_unsafe(path: str, parts: Components) -> str:

@@ -92,8 +92,8 @@ class Gate:
     args: dict[str, str | list[str]] = field(
         default_factory=dict,
         metadata=about(
-            'Arguments with the patterns they may have ({"path": ["reports/*"]}): a call in which one has '
-            "another, or none."
+            'Arguments with the patterns they may have ({"path": ["shared/reports/*"]}): a call in which one '
+            "has another, or none."
         ),
     )
     check: str = field(default="", metadata=about("A function of a plugin, by the name it registered."))

@@ -125,12 +125,22 @@ def look(
         if gate.then == "pass":
             break
         if gate.then == "rewrite":
-            content = found.content
+            content = _put(found.content, content, facts) if gate.check else found.content
         said = say(gate.then, about, gate.because or found.why)
         if gate.then in SETTLES:
             return _ended(content, verdicts, said)
         verdicts.append(said)
     return Looked(content, verdicts, "ask" if any(it.then == "ask" for it in verdicts) else "pass")
+
+
+def _put(made: Any, content: Any, facts: Facts) -> Any:
+    """Return what a function makes of a call: what it gives back as it saw it stays as it was."""
+    seen = facts(content).get("args")
+    if not (isinstance(made, dict) and isinstance(content, dict) and isinstance(seen, dict)):
+        return made
+    kept = {key: it for key, it in content.items() if key in made and made[key] == seen.get(key)}
+    left_out = {key for key in seen if key not in content}  # it saw their defaults
+    return {**{key: it for key, it in made.items() if key not in left_out or it != seen[key]}, **kept}
 
 
 def _ended(content: Any, verdicts: Iterable[GateVerdict], last: GateVerdict) -> Looked:
@@ -176,22 +186,26 @@ def _finding(
     require_seen(gate, seen)
     if not gate.condition(seen) or (gate.approved and gate.is_approved(seen["agent"], seen["tool"])):
         return None
+    is_call = gate.at == "call"
     match gate.finding:
         case "":
             return Found("")
         case "redact":
-            return _redacted(gate.redact, content)
+            found = _redacted(gate.redact, content)
+            if found is None and is_call and gate.then != "rewrite":
+                return _denied(gate.redact, seen["args"])
+            return found
         case "deny":
-            return _denied(gate.deny, content)
+            return _denied(gate.deny, [content, seen["args"]] if is_call else content)
         case "max_length":
             return _too_long(gate.max_length or 1, content)
         case "schema":
-            wrong = misfits(gate.schema or {}, content)
+            wrong = misfits(gate.schema or {}, seen["args"] if is_call else content)
             return Found(f"it is not what is wanted: {'; '.join(wrong)}"[:500]) if wrong else None
         case "dedupe":
             return Found("it is the same as before") if digest_of(content) in earlier else None
         case "args":
-            return _unfitting(gate, seen["args"])
+            return _unfitting(gate, seen["args"], content if is_call else seen["args"])
         case "check":
             return check(gate.check, seen)
         case "by":
@@ -246,11 +260,11 @@ def _with_values(content: Any, change: Callable[[str], str]) -> Any:
     return change(content) if isinstance(content, str) else content
 
 
-def _unfitting(gate: Gate, args: Any) -> Found | None:
+def _unfitting(gate: Gate, args: Any, said: Any) -> Found | None:
     """Return which argument has no value that is allowed; one that is not there has the empty text."""
     for name, patterns in gate.args.items():
         allowed = [patterns] if isinstance(patterns, str) else patterns
-        value = args.get(name, "") if isinstance(args, dict) else ""
+        value = args.get(name, "") if isinstance(args, dict) and name in said else ""
         text = value if isinstance(value, str) else to_line(value)
         if not is_among(text, allowed):
             return Found(f'argument "{name}" is {text[:80]!r}; allowed: {", ".join(allowed)}'[:500])

@@ -113,10 +113,9 @@ def _looked_at(
     call = ToolCall(told.tool, told.args)
     after, steps = told.args, list[AskedGate]()
     facts = gates.facts_of(call, tool, context)
-    at_calls = (
-        it for it in rules if it.gate.at == "call" and it.gate.concerns_tool(tool.name, tool.tool_class)
-    )
-    for step, after in _steps(at_calls, call, facts):  # noqa: B007 - the last is what counts
+    at_calls = [it for it in rules if it.gate.at == "call" and _is_for(it.gate, tool)]
+    asked = gates.placed(at_calls, tool, context.base)
+    for step, after in _steps(asked, call, facts):  # noqa: B007 - the last is what counts
         steps.append(step)
     last = steps[-1] if steps and steps[-1].then in SETTLES else None
     asking = [step for step in steps if step.then == "ask"]

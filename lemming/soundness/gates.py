@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from typing import Any, NamedTuple, get_args
+from collections.abc import Collection, Iterator
+from typing import Any, get_args
 
 from lemming.agents import Agent
 from lemming.errors import Outcome
@@ -11,7 +11,8 @@ from lemming.files.jsontext import nearest
 from lemming.gates.gate import SEEN, At, Gate
 from lemming.kinds import MESSAGE_KINDS, ToolClass
 from lemming.patterns import is_among, is_named
-from lemming.soundness.known import WhatIsThere, Wrong
+from lemming.soundness.known import Test, WhatIsThere, Wrong
+from lemming.soundness.placed import wrong_with_paths
 from lemming.when import predicate
 
 Json = dict[str, Any]
@@ -20,8 +21,6 @@ WHAT: dict[At, tuple[str, ...]] = {
     "in": ("entry", "memory", "file", "result"),
     "out": ("entry", "memory"),
 }
-_SAME = {"is", "is_not"}
-_AMONG = {"in", "not_in"}
 _OF_TEXTS = {"starts_with", "ends_with", "contains", "matches"}
 _OF_WHAT_IS_THERE = {"agent", "from", "tool"}
 _NOTHING_BELOW = {
@@ -29,20 +28,6 @@ _NOTHING_BELOW = {
     "model", "outcome", "output", "own", "provider", "success", "text", "tick", "tool", "trust", "what",
 }  # fmt: skip
 """Fields that are one text, number or truth."""
-
-
-class Test(NamedTuple):
-    """One test of a condition, and where it stands."""
-
-    pointer: str
-    field: str
-    op: str
-    value: Any
-
-    @property
-    def values(self) -> Sequence[Any]:
-        """The values that it holds the field against, one of which it must be."""
-        return (self.value,) if self.op in _SAME else self.value if self.op in _AMONG else ()
 
 
 def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
@@ -55,7 +40,10 @@ def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[
         yield from _about_classes(gate, known)
         yield from _about_names(gate, known)
         yield from _about_arguments(gate, known, agent)
-    for test in tests_in(gate.when, "/when") if gate.when else ():
+    tests = [*tests_in(gate.when, "/when")] if gate.when else []
+    if gate.at in ("call", "result"):
+        yield from wrong_with_paths(gate, tests, known, agent)
+    for test in tests:
         yield from _about_field(test, gate, known)
         if not (gate.may_be_absent and test.field in _OF_WHAT_IS_THERE):
             yield from _about_values(test, gate, known, agent)

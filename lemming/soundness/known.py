@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from lemming.agents import Agent, Survey
 from lemming.config import Config
@@ -20,12 +20,30 @@ OF_SERVERS = "mcp."
 _ALL_OF_SERVERS = "mcp.*"
 
 
+_SAME = {"is", "is_not"}
+_AMONG = {"in", "not_in"}
+
+
 class Wrong(NamedTuple):
     """The place in a file (a JSON pointer), what is wrong there, and what to do."""
 
     at: str
     message: str
     hint: str
+
+
+class Test(NamedTuple):
+    """One test of a condition, and where it stands."""
+
+    pointer: str
+    field: str
+    op: str
+    value: Any
+
+    @property
+    def values(self) -> Sequence[Any]:
+        """The values that it holds the field against, one of which it must be."""
+        return (self.value,) if self.op in _SAME else self.value if self.op in _AMONG else ()
 
 
 @dataclass(frozen=True)

@@ -206,7 +206,7 @@ class JournaledAnswers:
             if isinstance(passed, ToolResult):
                 return passed
             call, said, leave = passed
-            context = replace(context, look=partial(self._gates.look_at_result, tool, call))
+            context = replace(context, look=partial(self._gates.look_at_result, tool, call, context.base))
         if tracing:
             tracing.look(call, tool, context)
             if self._gates:

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lemming.access.grants import Components, components, resolve
+from lemming.access.grants import resolve
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.organisation import Organisation, OrgPath
+from lemming.paths import Components, components
 from lemming.skills.guides import guide_files
 from lemming.tick.edge import tried
 from lemming.tools import Places

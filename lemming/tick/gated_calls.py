@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from lemming import paths
+from lemming.access.named import as_opened, opened_in_gate, places_among
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.contract import ToolCall
@@ -15,6 +18,7 @@ from lemming.files.effects import FileEffect
 from lemming.gates.checks import asking
 from lemming.gates.gate import Gate, GateVerdict, Rule, rules_of
 from lemming.gates.look import Check, Facts, Found, Looked, look, nobody_judged, rules_at
+from lemming.gates.placed import placed
 from lemming.leave import Expires
 from lemming.plugins.errors import words_of
 from lemming.redaction import redact_foreign
@@ -116,7 +120,8 @@ class CallGates:
 
     def look_at_call(self, call: ToolCall, tool: Tool, context: ToolContext) -> Looked:
         """Have the gates look at a call before it is made; what passes are its arguments."""
-        rules = [it for it in self.calls if it.gate.concerns_tool(call.tool, tool.tool_class)]
+        concerned = [it for it in self.calls if it.gate.concerns_tool(call.tool, tool.tool_class)]
+        rules = self.placed(concerned, tool, context.base)
         facts = self.facts_of(call, tool, context) if rules else dict
 
         def judged(rule: Rule, _: dict[str, Any]) -> Found | None:  # before, within the turn
@@ -127,18 +132,29 @@ class CallGates:
 
     def facts_of(self, call: ToolCall, tool: Tool, context: ToolContext) -> Facts:
         """Return what conditions see of a call, for any arguments that gates make of it."""
-        changes = planned_changes(tool, call.args, context)
-        told = {} if changes is None else self._told_of(changes)
-        return lambda args: {**self._facts(call, tool), **told, "args": args}
 
-    def look_at_result(self, tool: Tool, call: ToolCall, result: ToolResult) -> ToolResult:
+        def told_of(args: Any) -> dict[str, Any]:
+            changes = planned_changes(tool, args, context)
+            return {} if changes is None else self._told_of(changes)
+
+        planned = told_of(call.args)
+
+        def facts(args: Any) -> dict[str, Any]:
+            told = planned if args == call.args else told_of(args)
+            return {**self._facts(call, tool), **told, "args": self._seen(args, tool, context.base)}
+
+        return facts
+
+    def look_at_result(self, tool: Tool, call: ToolCall, base: Path, result: ToolResult) -> ToolResult:
         """Have the gates look at the whole of what a call gave, before it is cut."""
+        args = self._seen(call.args, tool, base) if self.results else call.args
 
         def facts(output: Any) -> dict[str, Any]:
-            said = {"args": call.args, "success": result.success, "outcome": result.outcome}
+            said = {"args": args, "success": result.success, "outcome": result.outcome}
             return {**self._facts(call, tool), **said, "output": output}
 
-        looked = look(self.results, result.output, facts, about=call.tool, check=self._ask)
+        rules = self.placed(self.results, tool, base)
+        looked = look(rules, result.output, facts, about=call.tool, check=self._ask)
         output = looked.content if looked.passes else f"[withheld: {looked.told()}]"
         return replace(
             result,
@@ -158,6 +174,16 @@ class CallGates:
             on_error="stop" if looked.then == "stop" else "return",
             verdicts=tuple(looked.verdicts),
         )
+
+    def placed(self, rules: Sequence[Rule], tool: Tool, base: Path) -> Sequence[Rule]:
+        """Return gates as they look at the calls of a tool: the paths that they name are places too."""
+        as_place = partial(opened_in_gate, agent_name=self.agent.name, base=base)
+        return placed(rules, tool.place_arguments, as_place)
+
+    def _seen(self, args: Any, tool: Tool, base: Path) -> Any:
+        """Return arguments as gates see them: a path by the place that is opened."""
+        named = tool.place_arguments
+        return as_opened(args, places_among(named, tool.parameters), self.agent.name, base) if named else args
 
     def _facts(self, call: ToolCall, tool: Tool) -> dict[str, Any]:
         told = {"agent": self.agent.name, "tick": self.tick, "tool": call.tool, "class": tool.tool_class}

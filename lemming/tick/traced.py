@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import Any
 
 from lemming import paths
-from lemming.access.grants import place_of
 from lemming.contract import ToolCall
 from lemming.files.effects import apply_effect
 from lemming.files.opened import opened_place
 from lemming.mcp.settings import PREFIX
 from lemming.memory import decode_record, read_memories, trust_in
+from lemming.paths import place_of
 from lemming.tick.snapshot import Snapshot
 from lemming.tools import ANYWHERE, EngineTool, Tool, ToolContext, ToolResult
 from lemming.trust.authors import Authors

@@ -25,6 +25,7 @@ class Attach(ReadsFiles):
         "the engine fills in the SHA-256. A call only checks them."
     )
     success_is_news = False
+    place_arguments = ("files",)
     output_limit_bytes = 128 << 10
 
     def plan(

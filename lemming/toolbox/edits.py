@@ -85,6 +85,7 @@ class FileMove(WritesFiles, ReadsFiles):
     description = (
         "Move or rename a text file. Nothing that stands there is written over, unless `over` is true."
     )
+    place_arguments = ("path", "to")
 
     def plan(
         self,

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
-from lemming.access.grants import NEVER_OPEN, components, granted_places, place_of, resolve
+from lemming.access.grants import NEVER_OPEN, granted_places, resolve
 from lemming.access.open import list_folder, read_text, write_effect
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import ToolError
 from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
+from lemming.paths import components, place_of
 from lemming.sandbox.quota import FolderSize
 from lemming.tools import EngineTool, Places, ToolClass, ToolContext, ToolResult
 
@@ -23,6 +24,7 @@ class ReadsFiles(EngineTool):
 
     tool_class: ToolClass = "read"
     keeps_deadline = True
+    place_arguments: Sequence[str] = ("path",)
 
     def reads(self, agent: Agent, settings: Org) -> Places:
         """Return the folders that the resume grants for reading."""
@@ -43,6 +45,7 @@ class WritesFiles(EngineTool):
 
     tool_class: ToolClass = "write"
     keeps_deadline = True
+    place_arguments: Sequence[str] = ("path",)
     success_is_news = False
 
     def writes(self, agent: Agent, settings: Org) -> Places:

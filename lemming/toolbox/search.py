@@ -45,6 +45,7 @@ class Search(ReadsFiles):
         "Find the sections and paragraphs of text files that are most about some words: path:line, a score, "
         "and a piece of the text, best first."
     )
+    place_arguments = (_FOLDER,)
 
     @property
     def parameters(self) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from lemming.access.grants import components, kept_at, why_unsafe
+from lemming.access.grants import kept_at, why_unsafe
 from lemming.access.open import read_text
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.errors import PermissionDenied, ToolError
 from lemming.files.fitting import about
 from lemming.files.jsontext import nearest
+from lemming.paths import components
 from lemming.tools import EngineTool, Places, ToolContext, ToolResult
 
 

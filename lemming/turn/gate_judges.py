@@ -5,15 +5,18 @@ Who judges is recorded with the gate as the turn begins. What gives no verdict d
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from lemming.access.named import as_written, is_any_absolute, places_among, written_in_gate
 from lemming.agents import Agent
 from lemming.contract import ToolCall
+from lemming.gates.foresee import may_hold
 from lemming.gates.gate import Gate, Rule
 from lemming.gates.look import AskingStopped, Found, FunctionBroke, look
+from lemming.gates.placed import placed
 from lemming.tools import ToolResult
 from lemming.turn.judges import (
     NoVerdict,
@@ -41,8 +44,13 @@ def recorded_rules(now: Surroundings, agent: Agent, rules: Iterable[Rule]) -> li
         if rule.gate.by:
             plain["judge"] = judge_of_gate(now, agent, rule, {})
         if rule.gate.at != "out":
-            concerned = (it for it in allowed if rule.gate.concerns_tool(it.name, it.tool_class))
+            concerned = [it for it in allowed if rule.gate.concerns_tool(it.name, it.tool_class)]
             plain["tools"] = {tool.name: tool.tool_class for tool in concerned}
+            with_places = [it for it in concerned if it.place_arguments]
+            if with_places and rule.gate.by:
+                plain["places"] = {
+                    it.name: places_among(it.place_arguments, it.parameters) for it in with_places
+                }
         told.append(plain)
     return told
 
@@ -58,6 +66,7 @@ class GateJudges:
         }
         at_tools = [plain for plain in recorded if "tools" in plain]
         self._tools: dict[str, dict[str, str]] = {plain["line"]: plain["tools"] for plain in at_tools}
+        self._places: dict[str, Json] = {plain["line"]: plain.get("places", {}) for plain in at_tools}
         self._rules = [Rule(plain["line"], rules[plain["line"]]) for plain in at_tools]
 
     def ask(self, rule: Rule, seen: Json) -> Found | None:
@@ -93,8 +102,8 @@ class GateJudges:
             return result
 
         def facts(output: Any) -> Json:
-            said = {"args": call.args, "success": result.success, "outcome": result.outcome}
-            return {**self._facts(call, rules[0]), **said, "output": output}
+            said = {"success": result.success, "outcome": result.outcome, "output": output}
+            return {**self._of_call(call, rules[0], call.args), **said}
 
         looked = look(rules, result.output, facts, about=call.tool, judge=self.ask)
         stops = looked.then == "stop"
@@ -107,10 +116,26 @@ class GateJudges:
         )
 
     def _of_call(self, call: ToolCall, rule: Rule, args: Any) -> Json:
-        return {**self._facts(call, rule), "args": args}
+        places = self._places[rule.line].get(call.tool, {})
+        return {**self._facts(call, rule), "args": as_written(args, places, self._agent)}
 
-    def _concerned(self, call: ToolCall, at: str) -> Iterable[Rule]:
-        return (it for it in self._rules if it.gate.at == at and call.tool in self._tools[it.line])
+    def _concerned(self, call: ToolCall, at: str) -> Iterator[Rule]:
+        """Yield the gates whose judges may have to be asked.
+
+        What an absolute path leads to is not for a turn to look up: by it no condition keeps a judge out.
+        """
+        for rule in self._rules:
+            if rule.gate.at != at or call.tool not in self._tools[rule.line]:
+                continue
+            places = self._places[rule.line].get(call.tool, {})
+            if rule.gate.when is None or not is_any_absolute(call.args, places):
+                yield from placed([rule], places, partial(written_in_gate, agent_name=self._agent))
+            elif may_hold(rule.gate.when, self._facts(call, rule)) is not False:
+                yield rule._replace(gate=replace(rule.gate, when=None))
+
+    @property
+    def _agent(self) -> str:
+        return self._draft.inputs.agent.name
 
     def _facts(self, call: ToolCall, rule: Rule) -> Json:
         draft, trust = self._draft, self._draft.trust

@@ -148,7 +148,8 @@ def test_what_is_too_long_to_be_looked_at_whole_does_not_pass(base: Path) -> Non
 
 def test_a_program_judges_a_call(base: Path) -> None:
     base.mkdir(parents=True, exist_ok=True)
-    code = "print(json.dumps({'passes': asked['seen']['args']['path'] == 'a.txt', 'reason': 'not there'}))"
+    passes = "asked['seen']['args']['path'] == 'agents/ada/workspace/a.txt'"
+    code = f"print(json.dumps({{'passes': {passes}, 'reason': 'not there'}}))"
     (base / "check.py").write_text(f"import json, sys\nasked = json.load(sys.stdin)\n{code}\n")
     other = {"tool": "file_write", "args": {"path": "b.txt", "content": "1"}}
     gate = {"at": "call", "class": "write", "then": "block", "by": {"command": ["python3", "./check.py"]}}

@@ -37,7 +37,7 @@ ASK: Json = {
     "at": "call",
     "then": "ask",
     "tool": "file_write",
-    "args": {"path": "reports/*"},
+    "args": {"path": "shared/reports/*"},
     "persons": ["human"],
 }
 FIELD: Json = {
@@ -145,7 +145,7 @@ def keys_and_words(
 
 FREE = {"description", "as", "because", "order", "provider", "model", "args", "window"}
 """Words that may be any, or that are asked for by another name when they are used."""
-FREE_WORDS = {"/etc", "reports/*", "x", "scripted"}
+FREE_WORDS = {"/etc", "shared/reports/*", "x", "scripted"}
 
 
 def is_free(file: str, place: tuple[str | int, ...], kind: str, files: dict[str, Json]) -> bool:

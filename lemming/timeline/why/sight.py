@@ -13,9 +13,9 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from lemming import paths
-from lemming.access.grants import place_of
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.messages import names_of
+from lemming.paths import place_of
 from lemming.timeline.record import TurnRecord
 
 # A section's mark is made from its text, so nothing inside the text can end it.

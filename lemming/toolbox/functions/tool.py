@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lemming.access.grants import place_of
 from lemming.agents import Agent
 from lemming.config import Org
 from lemming.declared import TOOL_NAME, TOOL_NAME_RULE, declared
 from lemming.errors import ConfigError, InvalidArguments
-from lemming.files.jsontext import compact
+from lemming.files.jsontext import compact, nearest
 from lemming.logging_config import EngineLog
+from lemming.paths import place_of
 from lemming.redaction import redact_json
 from lemming.tool_context import CallEffects, ToolContext
 from lemming.toolbox.functions import caching, keeping
@@ -59,6 +59,16 @@ class FunctionTool(Tool):
         self.home = (home or home_of(function)) if about.process else None
         self.keeps_deadline = self.home is not None
         self.own_memories = self._own_memories()
+        self.place_arguments = self._place_arguments()
+
+    def _place_arguments(self) -> Sequence[str]:
+        named = [*self.parameters.get("properties", {})]
+        for name in self.declared.places:
+            if name not in named:
+                what = f'places of {self.name} names "{name}", which is no parameter of it'
+                hint = nearest(name, named) or f"its parameters: {', '.join(named) or 'none'}"
+                raise BadFunction(what, where=self.where, hint=hint)
+        return tuple(self.declared.places)
 
     def _own_memories(self) -> Sequence[str]:
         kept = [f"state.{self.name}"] if self.signature.contexts else []
