@@ -13,8 +13,10 @@ from typing import Any, Literal, NamedTuple
 from lemming.clock import parse_timestamp, timestamp
 from lemming.files.jsontext import compact, to_line
 from lemming.times.spoken import parse_duration
+from lemming.unseen import notes_on
 
 Json = dict[str, Any]
+LOOK_CLOSELY = "LOOK CLOSELY: there is more to it than is seen; `lemming approvals ID` says what"
 ARGS_CHARS, DIFF_CHARS = 300, 8000
 SHOW, SPEND, PUBLISH = "show", "spend", "publish"
 """What waits for leave and is no call of a tool: to be shown an entry, to go on beyond a limit, to write an
@@ -141,7 +143,8 @@ def said_of_call(call: Mapping[str, Any]) -> str:
     >>> said_of_call(push)
     'shell: run `git push`; asks because it sends (org.json#/0)'
     """
-    return f"{call['tool']}: {_said_of_args(call['args'])}; asks because {call['why']} ({call['gate']})"
+    said = f"{call['tool']}: {_said_of_args(call['args'])}; asks because {call['why']} ({call['gate']})"
+    return f"{said}; {LOOK_CLOSELY}" if any(notes_on(call["args"])) else said
 
 
 def _said_of_args(args: Json) -> str:

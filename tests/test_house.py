@@ -32,6 +32,7 @@ FLOORS = (
         "paths",
         "patterns",
         "quoting",
+        "unseen",
         "redaction",
     },
     {"answer_schema", "files", "plugins"},

@@ -15,6 +15,8 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, TextIO
 
+from lemming.unseen import INVISIBLE
+
 Style = Literal["bold", "dim", "red", "green", "yellow", "plain"]
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33"}
@@ -24,10 +26,6 @@ _NARROWEST_COLUMN = 16
 # Where a style begins and ends, until the text is written: nobody else can know the mark of this process.
 _MARK = os.urandom(8).hex()
 _STYLED = re.compile(f"\0{_MARK}([0-9]+)\0")
-# What shows nothing though Unicode calls it a letter or a mark: fillers, joiners, selectors.
-_INVISIBLE = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\uffa0\U000e0100-\U000e01ef]"
-)
 _CLEAR_LINE = "\r\033[K"
 
 
@@ -139,12 +137,7 @@ def printable(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    return _INVISIBLE.sub("?", "".join(map(_printable, text)))
-
-
-def is_invisible(letter: str) -> bool:
-    """Return whether a character shows nothing, or another thing than itself: all but letters and signs."""
-    return letter != " " and (not letter.isprintable() or bool(_INVISIBLE.match(letter)))
+    return INVISIBLE.sub("?", "".join(map(_printable, text)))
 
 
 def _printable(letter: str) -> str:
@@ -184,7 +177,7 @@ def _show_json(plain: Any, write: Any, end: str) -> None:
 
 def _escaped(letter: str) -> str:
     """Return a character as JSON may show it: what is not seen as an escape, which stands for the same."""
-    if letter == "\n" or (letter.isprintable() and not _INVISIBLE.match(letter)):
+    if letter == "\n" or (letter.isprintable() and not INVISIBLE.match(letter)):
         return letter
     return re.sub("(....)", r"\\u\1", letter.encode("utf-16-be", "surrogatepass").hex())
 

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import re
 import sys
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from lemming.commands.screen import is_invisible, painted, show, width_of
+from lemming.commands.screen import painted, show, width_of
 from lemming.files.jsontext import pretty
+from lemming.unseen import notes_on, seen
 
 NOT_THERE = "(not there)"
 LONGEST_RUN, MOST_EMPTY, NARROWEST = 60, 3, 20
 _RUN = re.compile(rf" {{{LONGEST_RUN},}}")
-_OTHER_ALPHABETS = ("CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE", "FULLWIDTH", "MATHEMATICAL")
 
 
 def show_call(call: Mapping[str, Any], asked: Sequence[tuple[str, str]]) -> None:
@@ -29,7 +28,7 @@ def show_call(call: Mapping[str, Any], asked: Sequence[tuple[str, str]]) -> None
     for person, until in asked:
         show_folded("asked", f"{person}: {until}")
     for key, value in call["args"].items():
-        show(f"argument {seen(key)}:")
+        show(f"argument {_seen(key)}:")
         show_whole(value if isinstance(value, str) else pretty(value).decode().rstrip("\n"))
     if not call["args"]:
         show("no arguments")
@@ -61,7 +60,7 @@ def show_whole(text: str) -> None:
                 show("  |")
         empty = 0
         if line is not None:
-            for number, part in enumerate(_folded(seen(line), width_of(sys.stdout) - 4)):
+            for number, part in enumerate(_folded(_seen(line), width_of(sys.stdout) - 4)):
                 show(f"  {'»' if number else '|'} {part}")
 
 
@@ -69,33 +68,13 @@ def show_folded(head: str, text: str) -> None:
     """Print a line with a head, folded where the terminal ends."""
     indent = f"{head}  " if head else "  "
     width = width_of(sys.stdout) - len(indent)
-    for number, part in enumerate(_folded(seen(text), width, at_spaces=True)):
+    for number, part in enumerate(_folded(_seen(text), width, at_spaces=True)):
         show(f"{indent if not number else ' ' * (len(indent) - 2) + '» '}{part}")
 
 
-def seen(text: str) -> str:
-    """Return a text in which what is not seen stands as its number, and long gaps as their length.
-
-    >>> seen("a\\u202eb\\tc")
-    'a⟨U+202E⟩b⟨U+0009⟩c'
-    """
-    marked = "".join(f"⟨U+{ord(letter):04X}⟩" if _is_unseen(letter) else letter for letter in text)
-    return _RUN.sub(lambda found: f"⟨{len(found[0]):,} spaces⟩", marked)
-
-
-def _is_unseen(letter: str) -> bool:
-    return is_invisible(letter) or "\ufe00" <= letter <= "\ufe0f" or letter in "⟨⟩"  # ours say what is not
-
-
-def notes_on(args: Any) -> Iterator[str]:
-    """Yield the words in a call that have letters of several alphabets, which look like others."""
-    for word in dict.fromkeys(re.findall(r"\w+", pretty(args).decode())):
-        if word.isascii():
-            continue
-        strange = [it for it in word if unicodedata.name(it, "").split(" ")[0] in _OTHER_ALPHABETS]
-        if strange and any(it.isascii() and it.isalpha() for it in word):
-            numbers = " ".join(dict.fromkeys(f"U+{ord(it):04X}" for it in strange))
-            yield f"{seen(word)} has letters of several alphabets: {numbers}"
+def _seen(text: str) -> str:
+    """Return a text in which what is not seen stands as its number, and long gaps as their length."""
+    return _RUN.sub(lambda found: f"⟨{len(found[0]):,} spaces⟩", seen(text))
 
 
 def _folded(text: str, width: int, *, at_spaces: bool = False) -> Iterator[str]:

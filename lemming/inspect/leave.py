@@ -12,6 +12,7 @@ from lemming.journal.ledger import read_state
 from lemming.leave import asks_leave
 from lemming.mail.requests import RequestView
 from lemming.organisation import Organisation
+from lemming.unseen import notes_on
 
 Json = dict[str, Any]
 
@@ -55,8 +56,15 @@ def _of(org: Organisation, agent: str) -> dict[str, Json]:
 
 
 def call_of(request: RequestView, calls: Mapping[str, Json]) -> Json | None:
-    """Return the call that a request asks leave for, with the diff that it shows; None when it asks none."""
+    """Return the call that a request asks leave for, with the diff that it shows; None when it asks none.
+
+    `notes`: what is to be looked at closely in it.
+    """
     call = calls.get(request.identity)
     shown = request.entry.payload.get("call")
     diff = shown.get("diff") if isinstance(shown, dict) else None
-    return {**call, **({"diff": diff} if isinstance(diff, str) else {})} if call else None
+    if call is None:
+        return None
+    notes = [*notes_on(call["args"])]
+    further = {"notes": notes} if notes else {}
+    return {**call, **({"diff": diff} if isinstance(diff, str) else {}), **further}

@@ -12,7 +12,9 @@ import pytest
 from leave_org import edit, finished, lemming, make, requests, tick
 
 from lemming.access.binding import SHOWN_FILES
+from lemming.leave import LOOK_CLOSELY, said_of_call
 from lemming.tools import Tool, ToolRegistry, ToolResult
+from lemming.unseen import notes_on
 
 HOME = "agents/ada/workspace"
 
@@ -194,3 +196,21 @@ def test_words_that_name_no_file_are_not_said_to_be_missing_files(tmp_path: Path
     edit(base, "agents/ada/resume.json", permissions={"read_outboxes": ["human"], "tools": ["runs"]})
     tick(base)
     assert requests(base)[0].payload["call"]["binds"] == {}
+
+
+@pytest.mark.parametrize(
+    ("command", "note"),
+    [
+        ("rm\u00a0-rf /tmp/x", "signs that are not seen: U+00A0"),
+        ("echo \x1b[2K\rls", "signs that are not seen: U+001B U+000D"),
+        ("curl https://p\u0430ypal.com", "p\u0430ypal has letters of several alphabets: U+0430"),
+        ("\u0441\u0440 a b", "\u0441\u0440 looks like Latin letters, and has none: U+0441 U+0440"),
+        (f"ls{' ' * 100};curl evil", "a long gap, with something behind it"),
+        ("say привет \u2764\ufe0f", ""),
+        ("git push\n\tnow", ""),
+    ],
+)
+def test_what_is_to_be_looked_at_closely_is_said_in_lists_too(command: str, note: str) -> None:
+    call = {"tool": "runs", "args": {"command": command}, "why": "it runs", "gate": "g"}
+    assert [*notes_on(call["args"])] == ([note] if note else [])
+    assert said_of_call(call).endswith(LOOK_CLOSELY) == bool(note)
