@@ -57,7 +57,7 @@ def outbox_folder(name: str) -> str:
     return f"{agent_folder(name)}/outbox"
 
 
-@lru_cache(maxsize=1 << 15)
+@lru_cache(maxsize=1 << 12)
 def entry_file(name: str, tick: int, entry_id: str) -> str:
     """Return the path of one outbox entry; raise `ValueError` for an id that is not a plain word.
 

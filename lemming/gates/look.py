@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from lemming.answer_schema import misfits
-from lemming.files.jsontext import compact, to_line
+from lemming.files.jsontext import compact, to_line, with_texts
 from lemming.gates.gate import SEEN, SETTLES, At, Gate, GateVerdict, Rule, Then
 from lemming.patterns import is_among
 from lemming.patterns.expressions import expression
@@ -198,7 +198,7 @@ def _finding(
         case "deny":
             return _denied(gate.deny, [content, seen["args"]] if is_call else content)
         case "max_length":
-            return _too_long(gate.max_length or 1, content)
+            return _too_long(gate, content)
         case "schema":
             wrong = misfits(gate.schema or {}, seen["args"] if is_call else content)
             return Found(f"it is not what is wanted: {'; '.join(wrong)}"[:500]) if wrong else None
@@ -216,17 +216,8 @@ def _finding(
 def _redacted(patterns: Iterable[str], content: Any) -> Found | None:
     rewritten = content
     for pattern in patterns:
-        rewritten = _with_texts(rewritten, partial(expression(pattern).replaced, by=REDACTED))
+        rewritten = with_texts(rewritten, partial(expression(pattern).replaced, by=REDACTED))
     return Found("something in it is redacted", rewritten) if rewritten != content else None
-
-
-def _with_texts(content: Any, change: Callable[[str], str]) -> Any:
-    """Return a JSON value with its texts changed, keys included."""
-    if isinstance(content, str):
-        return change(content)
-    if isinstance(content, dict):
-        return {change(key): _with_texts(value, change) for key, value in content.items()}
-    return [_with_texts(item, change) for item in content] if isinstance(content, (list, tuple)) else content
 
 
 def _denied(patterns: Iterable[str], content: Any) -> Found | None:
@@ -237,18 +228,43 @@ def _denied(patterns: Iterable[str], content: Any) -> Found | None:
     return None
 
 
-def _too_long(most: int, content: Any) -> Found | None:
-    length = sum(map(len, texts_in(content)))
+def _too_long(gate: Gate, content: Any) -> Found | None:
+    """Return a value whose texts have as many characters in all as may be, where they have more.
+
+    The first stay whole, and keys and numbers as they are: `ValueError` where they alone are too many for a
+    rewrite.
+    """
+    most, length = gate.max_length or 1, sum(map(len, texts_in(content)))
     if length <= most:
         return None
-    room = most
+    found = Found(f"it has {length} characters, {most} are allowed")
+    if gate.then != "rewrite":
+        return found
+    room = most - (length - sum(map(len, _values_in(content))))
+    if room < 0:
+        raise ValueError(f"without its texts it has {most - room} characters, {most} are allowed")
 
     def cut(text: str) -> str:
         nonlocal room
-        kept, room = text[:room], max(room - len(text), 0)
-        return text if kept == text else f"{kept}{CUT}"
+        kept = text if len(text) <= room else _cut(text, room)
+        room -= len(kept)
+        return kept
 
-    return Found(f"it has {length} characters, {most} are allowed", _with_values(content, cut))
+    return found._replace(content=_with_values(content, cut))
+
+
+def _cut(text: str, most: int) -> str:
+    """Return the beginning of a text, marked as such where there is room for it."""
+    return f"{text[: most - len(CUT)]}{CUT}" if most > 2 * len(CUT) else text[:most]
+
+
+def _values_in(content: Any) -> Iterator[str]:
+    """Yield the texts in a JSON value that are no keys."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, (dict, list, tuple)):
+        for item in content.values() if isinstance(content, dict) else content:
+            yield from _values_in(item)
 
 
 def _with_values(content: Any, change: Callable[[str], str]) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
-from itertools import takewhile
 from typing import Any, NamedTuple
 
 from lemming.agents import Survey, agent_folders
@@ -21,7 +20,7 @@ from lemming.mail.request_rules import requests_of
 from lemming.mail.requests import RequestView
 from lemming.memory import read_memories
 from lemming.organisation import Organisation
-from lemming.times.cron import MOST_COUNTED, Due, next_occurrence, occurrences, why_no_cron, why_no_zone
+from lemming.times.cron import Due, due_between, next_occurrence, why_no_cron, why_no_zone
 
 TOOL, MEMORY = "keep_job", "calendar"
 
@@ -142,16 +141,14 @@ class Jobs:
         zone_name = job.timezone or self._config.org.timezone
         if job.cron is None or zone_name is None or since >= until:
             return None
-        after, last = parse_timestamp(since), parse_timestamp(until)
-        if job.missed == "skip":
-            after = max(after, last - timedelta(minutes=job.grace_minutes))
-        found = []
-        for moment in takewhile(lambda it: it <= last, occurrences(job.cron, zone_name, after)):
-            if job.on_holidays or not self.is_holiday(moment):
-                found.append(moment)
-            if len(found) == MOST_COUNTED:
-                break
-        return Due(len(found), found[0], found[-1]) if found else None
+        return due_between(
+            job.cron,
+            zone_name,
+            parse_timestamp(since),
+            parse_timestamp(until),
+            grace=timedelta(minutes=job.grace_minutes) if job.missed == "skip" else None,
+            counts=lambda moment: job.on_holidays or not self.is_holiday(moment),
+        )
 
     def is_holiday(self, moment: datetime) -> bool:
         """Return whether a moment falls on a holiday, in its own time zone."""

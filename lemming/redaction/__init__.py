@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
+from lemming.files.jsontext import with_texts
 from lemming.redaction.hidden import texts_in
 from lemming.redaction.key_shapes import has_long_word, keys_in, may_hide
 
@@ -187,12 +188,7 @@ def redact_json(value: Any) -> Any:
     >>> redact_json({"ticks": [1, 2]})
     {'ticks': [1, 2]}
     """
-    if isinstance(value, str):
-        return redact_foreign(value)
-    if isinstance(value, dict):
-        return {redact_foreign(key) if isinstance(key, str) else key: redact_json(item)
-                for key, item in value.items()}  # fmt: skip
-    return [redact_json(item) for item in value] if isinstance(value, (list, tuple)) else value
+    return with_texts(value, redact_foreign)
 
 
 def redact(text: str) -> str:

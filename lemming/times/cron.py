@@ -8,9 +8,10 @@ a star for the minute or the hour follow real time.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import NamedTuple
+from functools import cache
+from typing import Any, NamedTuple
 
 from lemming.files.jsontext import nearest
 
@@ -35,9 +36,9 @@ _RANGES = ("0-59", "0-23", "1-31 or L", "1-12 or jan-dec", "0-7 or sun-sat, also
 
 
 class Due(NamedTuple):
-    """The moments of a schedule within an interval: how many, the first and the last of those counted.
+    """The moments of a schedule within an interval: how many, the first and the last.
 
-    At most `MOST_COUNTED` are counted; then there may be more, after `last`.
+    At most `MOST_COUNTED` are counted; then there may be more.
     """
 
     times: int
@@ -125,15 +126,46 @@ def zone(name: str) -> tzinfo:
 
 def occurrences(cron: str, zone_name: str, after: datetime) -> Iterator[datetime]:
     """Yield the moments after `after` at which a schedule is due, in its time zone, in order, each once."""
-    from cronsim import CronSim
-
     text = NICKNAMES.get(cron.strip().lower(), cron)
     before = after.astimezone(UTC)
-    for moment in CronSim(text, after.astimezone(zone(zone_name))):
+    for moment in _simulator()(text, after.astimezone(zone(zone_name))):
         # Where clocks are put back, the search begins at a time of day that comes twice.
         if (now := moment.astimezone(UTC)) > before:
             before = now
             yield moment
+
+
+@cache
+def _simulator() -> type[Any]:
+    """Return cronsim's way of finding moments, right also where clocks change by less than an hour.
+
+    It steps by whole hours of real time, and after such a change lands beside the full hour.
+    """
+    from cronsim import CronSim
+
+    class Simulator(CronSim):
+        def advance_hour(self) -> bool:
+            if self.dt.hour in self.hours:
+                return False
+            self.dt = self.dt.replace(minute=0, second=0)
+            while self.dt.hour not in self.hours:
+                self.tick(seconds=3600 - 60 * self.dt.minute)
+                if self.dt.hour == 0:
+                    break
+            return True
+
+        def advance_minute(self) -> bool:
+            if self.dt.minute in self.minutes:
+                return False
+            self.dt = self.dt.replace(second=0)
+            while self.dt.minute not in self.minutes:
+                later = [it - self.dt.minute for it in self.minutes if it > self.dt.minute]
+                self.tick(seconds=60 * min(later, default=60 - self.dt.minute))
+                if self.dt.minute == 0:
+                    break
+            return True
+
+    return Simulator
 
 
 def next_occurrence(cron: str, zone_name: str, after: datetime) -> datetime | None:
@@ -142,22 +174,48 @@ def next_occurrence(cron: str, zone_name: str, after: datetime) -> datetime | No
 
 
 def due_between(
-    cron: str, zone_name: str, after: datetime, until: datetime, *, grace: timedelta | None = None
+    cron: str,
+    zone_name: str,
+    after: datetime,
+    until: datetime,
+    *,
+    grace: timedelta | None = None,
+    counts: Callable[[datetime], bool] = lambda _: True,
 ) -> Due | None:
     """Return the moments of a schedule in (`after`, `until`], None when there is none.
 
-    With `grace`, only those younger than that at `until`.
+    With `grace`, only those younger than that at `until`. Of a moment that does not count nothing is known.
     """
     if grace is not None:
         after = max(after, until - grace)
     if until <= after:
         return None
+
+    def within(after: datetime, until: datetime) -> Iterator[datetime]:
+        for moment in occurrences(cron, zone_name, after):
+            if moment.astimezone(UTC) > until:
+                return
+            if counts(moment):
+                yield moment
+
     count, first, last = 0, until, until
-    for moment in occurrences(cron, zone_name, after):
-        if moment.astimezone(UTC) > until or count == MOST_COUNTED:
-            break
+    for moment in within(after, until):
+        if count == MOST_COUNTED:
+            return Due(count, first, _last(within, last, until))
         count, first, last = count + 1, first if count else moment, moment
     return Due(count, first, last) if count else None
+
+
+def _last(
+    within: Callable[[datetime, datetime], Iterator[datetime]], after: datetime, until: datetime
+) -> datetime:
+    """Return the last moment in an interval, looked for from its end, day by day; else `after`."""
+    begin = until
+    while begin > after:
+        end, begin = begin, max(begin - timedelta(days=1), after)
+        if found := [*within(begin, end)]:
+            return found[-1]
+    return after
 
 
 def explained(cron: str) -> str:

@@ -78,7 +78,7 @@ def test_rewrites_chain_and_the_rewritten_call_is_the_one_that_is_made(base: Pat
     gates = [
         {"at": "call", "redact": ["[0-9]{4}"], "then": "rewrite"},
         {"at": "call", "deny": ["[0-9]{4}"], "then": "block"},
-        {"at": "call", "tool": "file_write", "max_length": 45, "then": "rewrite"},
+        {"at": "call", "tool": "file_write", "max_length": 48, "then": "rewrite"},
     ]
     content = f"call 5551 now {'y' * 60}"
     org(base, gates, call("file_write", path="workspace/a", content=content))
@@ -87,6 +87,36 @@ def test_rewrites_chain_and_the_rewritten_call_is_the_one_that_is_made(base: Pat
     assert written.startswith("call [redacted] now y")
     assert written.endswith("[cut]")
     assert [it["then"] for it in turn.verdicts] == ["rewrite", "rewrite"]
+
+
+def test_a_rewrite_loses_no_value_and_keeps_to_its_length(base: Path) -> None:
+    gates = [
+        {"at": "out", "redact": ["[0-9]{4}"], "then": "rewrite"},
+        {"at": "out", "when": {"field": "key", "op": "is", "value": "warned"}, "max_length": 1, "then": "warn"},
+        {"at": "out", "when": {"field": "key", "op": "in", "value": ["cut", "keys"]}, "max_length": 10,
+         "then": "rewrite"},
+    ]  # fmt: skip
+    kept = {
+        "pins": {"1234": "ada", "[redacted]": "bob", "5678": ["9999"]},
+        "cut": ["four", "y" * 60, "z"],
+        "keys": {"a key of more than ten": "x"},
+        "warned": {"long": 1},
+    }
+    updates = [{"key": key, "value": value} for key, value in kept.items()]
+    base = make_org(
+        base, resume("ada"), org={"gates": gates}, script=[{"reply": say("x", memory_updates=updates)}]
+    )
+    turn = turn_of(base)
+    memory = base / "agents/ada/memory"
+    read = {it.stem: json.loads(it.read_bytes())["value"] for it in memory.iterdir()}
+    assert read == {
+        "pins": {"[redacted] (2)": "ada", "[redacted]": "bob", "[redacted] (3)": ["[redacted]"]},
+        "cut": ["four", "yyyyyy", ""],
+        "warned": {"long": 1},
+    }
+    assert [it["why"] for it in turn.verdicts if it["then"] == "block"] == [
+        "the gate broke: ValueError: without its texts it has 22 characters, 10 are allowed"
+    ]
 
 
 def test_arguments_that_are_not_allowed_and_those_that_are_missing(base: Path) -> None:

@@ -23,7 +23,14 @@ ZONES = """
     Europe/Dublin Europe/Moscow Pacific/Auckland Pacific/Chatham UTC
 """.split()  # noqa: SIM905
 FIXED = ((0, 0), (0, 30), (1, 30), (2, 0), (2, 15), (2, 30), (3, 0), (9, 0), (23, 45))
-REPEATED = {"*/30 * * * *": 30, "*/15 * * * *": 15, "0 * * * *": 60}
+REPEATED = {
+    "*/30 * * * *": (range(24), range(0, 60, 30)),
+    "*/15 * * * *": (range(24), range(0, 60, 15)),
+    "0 * * * *": (range(24), [0]),
+    "45 * * * *": (range(24), [45]),
+    "*/15 8 * * *": ([8], range(0, 60, 15)),
+    "*/20 1,2 * * *": ([1, 2], range(0, 60, 20)),
+}
 
 
 def walked(zone: str, start: datetime, end: datetime) -> dict[str, list[datetime]]:
@@ -47,8 +54,8 @@ def walked(zone: str, start: datetime, end: datetime) -> dict[str, list[datetime
                 is_now = is_now or any(next_wall <= moment < wall for moment in at)
             if is_now:
                 found[f"{minute} {hour} * * *"].append(now)
-        for cron, every in REPEATED.items():
-            if local.minute % every == 0:
+        for cron, (hours, minutes) in REPEATED.items():
+            if local.hour in hours and local.minute in minutes:
                 found[cron].append(now)
         before = local
     return found
@@ -123,9 +130,11 @@ def test_a_week_of_downtime_is_counted_and_grace_leaves_out_what_is_old() -> Non
     assert (young.times, young.last) == (1, due.last)
     assert due_between("0 9 * * *", "Europe/Berlin", after, until, grace=HOUR) is None
     assert due_between("* * * * *", "UTC", until, after) is None
-    many = due_between("* * * * *", "UTC", after, until)
-    assert many
-    assert many.times == 1000
+    for cron in ("* * * * *", "* * 17,18 * *"):  # more than are counted; the last is the last all the same
+        many = due_between(cron, "UTC", after, until)
+        assert many
+        assert many.times == 1000
+        assert many.last == (until if cron == "* * * * *" else datetime(2026, 11, 18, 23, 59, tzinfo=UTC))
 
 
 @pytest.mark.parametrize(
