@@ -39,7 +39,7 @@ def as_base(base_path: str | os.PathLike[str]) -> Path:
     return Path(base_path).absolute()
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def agent_folder(name: str) -> str:
     """Return `agents/<name>`; raise `ValueError` for a name that could lead elsewhere."""
     if not AGENT_NAME.match(name):
@@ -75,7 +75,7 @@ def memory_folder(name: str) -> str:
     return f"{agent_folder(name)}/memory"
 
 
-@lru_cache(maxsize=1 << 14)
+@lru_cache(maxsize=1 << 12)
 def memory_file(name: str, key: str) -> str:
     """Return the path of one memory; raise `ValueError` for a key that could lead elsewhere."""
     if not MEMORY_KEY.match(key) or key.endswith("."):

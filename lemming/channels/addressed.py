@@ -22,7 +22,7 @@ class _Looked:
 
     def __init__(self) -> None:
         self.names: dict[str, Names] = {}
-        self.seen: set[EntryName] = set()
+        self.seen: dict[str, set[EntryName]] = {}
         self.pending: dict[EntryName, Outgoing] = {}
 
 
@@ -41,24 +41,27 @@ class Addressed:
         for author in _readable(agent, survey):
             names = self._index.outbox(author)
             if looked.names.get(author) is not names:
-                is_whole = self._look(agent, names, tick, looked, own)
+                is_whole = self._look(agent, author, names, tick, looked, own)
                 if is_whole:
                     looked.names[author] = names
         for name in [name for name in looked.pending if name.identity in settled]:
             del looked.pending[name]
         return [looked.pending[name] for name in sorted(looked.pending)]
 
-    def _look(self, agent: Agent, names: Names, tick: int, looked: _Looked, own: Names) -> bool:
+    def _look(
+        self, agent: Agent, author: str, names: Names, tick: int, looked: _Looked, own: Names
+    ) -> bool:
         """Take note of what is new among an author's entries; return whether all could be looked at."""
-        is_whole = True
+        is_whole, seen = True, looked.seen.get(author, set()).intersection(names.all)
+        looked.seen[author] = seen
         for name in names.all:
-            if name in looked.seen:
+            if name in seen:
                 continue
             entry = self._index.read(name) if name.tick < tick else None
             if not isinstance(entry, OutboxEntry):
                 is_whole = False
                 continue
-            looked.seen.add(name)
+            seen.add(name)
             if outgoing := self._outgoing(agent, entry, own):
                 looked.pending[name] = outgoing
         return is_whole

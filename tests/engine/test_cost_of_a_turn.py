@@ -1,7 +1,8 @@
-"""What a turn costs in an organisation that uses nothing beyond it: calls are counted, nothing is timed."""
+"""What a turn costs in an organisation that uses nothing beyond it: calls and what is kept are counted."""
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from benchmarks.orgs import WARM_TICKS, make, running
+from lemming.paths import agent_folder, entry_file, memory_file
 
 AGENTS, TICKS = 20, 2
 MOST_CALLS = {"one": 1420, "all": 1740}
@@ -16,6 +18,9 @@ MOST_CALLS = {"one": 1420, "all": 1740}
 
 When it is more, something that most organisations do not use is looked at in every turn.
 """
+MOST_NAMES_KEPT = 1 << 12
+MOST_KEPT_OF_A_TICK = 10
+"""So many pieces of memory a tick may leave: of its journal, until it is packed."""
 
 
 def calls_of_a_turn(base: Path, reading: str) -> float:
@@ -40,3 +45,16 @@ def calls_of_a_turn(base: Path, reading: str) -> float:
 def test_a_turn_makes_no_more_calls_than_it_did(tmp_path: Path, reading: str) -> None:
     calls = calls_of_a_turn(tmp_path / "org", reading)
     assert MOST_CALLS[reading] / 2 < calls <= MOST_CALLS[reading]
+
+
+def test_what_an_engine_keeps_does_not_grow_with_its_ticks(tmp_path: Path) -> None:
+    org = make(tmp_path / "org", 2, "all", org={"durability": "off", "retention_ticks": 3})
+    run, kept = running(org, 20, warm=20), []
+    for _ in range(2):
+        run()
+        for names in (entry_file, memory_file, agent_folder):
+            assert (names.cache_info().maxsize or sys.maxsize) <= MOST_NAMES_KEPT
+            names.cache_clear()
+        gc.collect()
+        kept.append(sys.getallocatedblocks())
+    assert (kept[1] - kept[0]) / 20 <= MOST_KEPT_OF_A_TICK

@@ -92,7 +92,8 @@ def test_rewrites_chain_and_the_rewritten_call_is_the_one_that_is_made(base: Pat
 def test_a_rewrite_loses_no_value_and_keeps_to_its_length(base: Path) -> None:
     gates = [
         {"at": "out", "redact": ["[0-9]{4}"], "then": "rewrite"},
-        {"at": "out", "when": {"field": "key", "op": "is", "value": "warned"}, "max_length": 1, "then": "warn"},
+        {"at": "out", "when": {"field": "key", "op": "is", "value": "warned"}, "max_length": 1,
+         "then": "warn"},
         {"at": "out", "when": {"field": "key", "op": "in", "value": ["cut", "keys"]}, "max_length": 10,
          "then": "rewrite"},
     ]  # fmt: skip
