@@ -48,9 +48,7 @@ class Addressed:
             del looked.pending[name]
         return [looked.pending[name] for name in sorted(looked.pending)]
 
-    def _look(
-        self, agent: Agent, author: str, names: Names, tick: int, looked: _Looked, own: Names
-    ) -> bool:
+    def _look(self, agent: Agent, author: str, names: Names, tick: int, looked: _Looked, own: Names) -> bool:
         """Take note of what is new among an author's entries; return whether all could be looked at."""
         is_whole, seen = True, looked.seen.get(author, set()).intersection(names.all)
         looked.seen[author] = seen
