@@ -8,11 +8,12 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from lemming.answer_schema import misfits
-from lemming.files.jsontext import compact, to_line, with_texts
+from lemming.files.jsontext import compact, to_line
 from lemming.gates.gate import SEEN, SETTLES, At, Gate, GateVerdict, Rule, Then
 from lemming.patterns import is_among
 from lemming.patterns.expressions import expression
 from lemming.plugins.errors import words_of
+from lemming.redaction.rewriting import with_texts
 
 REDACTED = "[redacted]"
 CUT = "[cut]"
