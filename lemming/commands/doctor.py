@@ -265,12 +265,18 @@ def _channels(base: OrgPath, config: Config) -> Iterator[Finding]:
     if not config.has_channels:
         return
     from lemming.inspect.channels import channel_states, troubles_of_channels
+    from lemming.serving.serve import is_served
 
     survey = survey_agents(base)
-    troubles = troubles_of_channels(base, survey, config)
+    troubles, found = troubles_of_channels(base, survey, config), channel_states(base, survey, config)
     for trouble in troubles:
         yield Finding("warn", "channels", f"{trouble.about}: {trouble.text}", trouble.fix)
-    if not troubles and (found := channel_states(base, survey, config)):
+    served = [one.agent for one in found if one.seen_to_by == "serve"]
+    if served and not is_served(Path(base)):
+        text = f"nobody sees to {', '.join(served)}: no process here listens for http and mail"
+        fix = "lemming run-forever --serve PORT, or `lemming serve` beside it; lemming service --serve PORT"
+        yield Finding("warn", "channels", text, fix)
+    elif found and not troubles:
         said = ", ".join(f"{one.agent} ({one.arrived} arrived, {one.delivered} went out)" for one in found)
         yield Finding("ok", "channels", said)
 

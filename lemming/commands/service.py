@@ -14,9 +14,10 @@ from lemming.agents import survey_agents
 from lemming.commands.options import AsJson, duration
 from lemming.commands.org import find_org
 from lemming.commands.screen import show, show_json, show_text, tell
-from lemming.config import load_config
+from lemming.config import Config, load_config
 from lemming.errors import UsageError
 from lemming.files import fs
+from lemming.inspect.channels import channel_states
 from lemming.inspect.reach import reaches
 from lemming.organisation import OrgPath
 from lemming.service.unit import Form, Service, is_for, name_of_folder, text_of
@@ -48,6 +49,16 @@ def service(
         int | None,
         typer.Option("--health", min=1, max=65535, metavar="PORT", help="As of run-forever."),
     ] = None,
+    serve: Annotated[
+        int | None,
+        typer.Option(
+            "--serve",
+            min=1,
+            max=65535,
+            metavar="PORT",
+            help="As of run-forever: http and mail channels too, which nobody sees to without it.",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Make this organisation a service: started with the machine, watched, and started again when it dies.
@@ -63,10 +74,15 @@ def service(
     Examples:
       lemming service
       lemming service --interval 10m --wake-on-change --health 8642
+      lemming service --serve 8420
       lemming service --form compose > compose.yaml
     """
     base = find_org(ctx)
-    load_config(base)  # or it would not start
+    config = load_config(base)  # or it would not start
+    served = _served(base, config)
+    if serve is not None and not served:
+        hint = "leave out --serve; docs/channels.md says what a channel is"
+        raise UsageError("there is nothing to serve: no agent is an http or mail channel", hint=hint)
     folder = Path(base).resolve()
     if name and name != name_of_folder(name):
         raise UsageError(
@@ -81,6 +97,7 @@ def service(
         keys_file=str(_config_home() / "lemming" / f"{name}.env"),
         log_file=str(Path.home() / "Library" / "Logs" / f"lemming-{name}.log"),
         health=health,
+        serve=serve,
     )
     text = text_of(described, form)
     written = "" if only_print or form != "systemd" else _write(described, text)
@@ -93,6 +110,14 @@ def service(
         show_text(text.rstrip("\n"))
     _tell_next(described, form, written)
     _tell_of_trust(base)
+    if served and serve is None:
+        tell(f"nobody sees to {', '.join(served)} under it: add --serve PORT", style="yellow")
+
+
+def _served(base: OrgPath, config: Config) -> list[str]:
+    """Return the agents that are channels somebody has to listen for."""
+    states = channel_states(base, survey_agents(base), config)
+    return [it.agent for it in states if it.seen_to_by == "serve"]
 
 
 def _write(described: Service, text: str) -> str:

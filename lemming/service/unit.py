@@ -25,7 +25,7 @@ class Service:
     """What is to run: the organisation's folder, the program's words for it, and where its keys are.
 
     `keys_file` holds NAME=VALUE lines and need not be there; into `log_file` launchd writes what it says.
-    `health`: the port of /healthz, None for none.
+    `health` is the port of /healthz, `serve` that of http channels (it sees to mail too); None for none.
     """
 
     name: str
@@ -35,12 +35,18 @@ class Service:
     keys_file: str
     log_file: str
     health: int | None = None
+    serve: int | None = None
 
     @property
     def words(self) -> list[str]:
         """The command line."""
         health = [] if self.health is None else ["--health", str(self.health)]
-        return [*self.program, "-C", self.folder, "run-forever", *self.options, *health]
+        return [*self.program, "-C", self.folder, "run-forever", *self.options, *self.serving, *health]
+
+    @property
+    def serving(self) -> list[str]:
+        """The words of the command line about channels."""
+        return [] if self.serve is None else ["--serve", str(self.serve)]
 
     @property
     def file_name(self) -> str:
@@ -126,7 +132,10 @@ def launchd_agent(service: Service) -> str:
 def compose_file(service: Service) -> str:
     """Return a file for docker compose, with the image's recipe in it. The folder is mounted at /org."""
     port = 8642 if service.health is None else service.health
-    command = ["lemming", "-C", "/org", "run-forever", *service.options, "--health", str(port)]
+    command = ["lemming", "-C", "/org", "run-forever", *service.options, *service.serving]
+    command += ["--health", str(port)]
+    # Channels listen on 127.0.0.1 only: that of the machine, where a proxy with TLS stands before them.
+    network = "" if service.serve is None else "    network_mode: host\n"
     ask = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{port}/healthz')"
     quoted = {key: json.dumps(value) for key, value in {
         "folder": service.folder.replace("$", "$$"),
@@ -144,7 +153,7 @@ services:
         RUN pip install --no-cache-dir "lemming-engine=={__version__}"
     command: {json.dumps([word.replace("$", "$$") for word in command])}
     init: true
-    restart: on-failure
+{network}    restart: on-failure
     user: "${{UID:-1000}}:${{GID:-1000}}"
     stop_grace_period: {STOP_S}s
     environment:

@@ -6,6 +6,7 @@ It writes entries as `lemming send` does, so an engine may run beside it, in thi
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -20,7 +21,7 @@ from lemming.channels.http import HttpChannel, value_of
 from lemming.clock import Clock, SystemClock
 from lemming.config import load_config
 from lemming.errors import ConfigError, LemmingError, OrgBusy, Problem, UsageError
-from lemming.files.lock import FolderLock
+from lemming.files.lock import FolderLock, description
 from lemming.organisation import Organisation
 from lemming.plugins.registry import load_plugins
 from lemming.resume import Agent
@@ -107,10 +108,16 @@ def _held(base: Path) -> Iterator[None]:
     except OrgBusy as error:
         hint = "one process sees to http and mail: `lemming serve`, or `lemming run-forever --serve`"
         raise OrgBusy("the channels here are served already", where=str(base), hint=hint) from error
+    lock.describe(b"%d" % os.getpid())
     try:
         yield
     finally:
         lock.release()
+
+
+def is_served(base: Path) -> bool:
+    """Return whether a process sees to http and mail channels here. Takes no lock."""
+    return description(base, LOCK_FILE) is not None
 
 
 def _work(org: Organisation, clock: Clock, stop: threading.Event, ended: threading.Event, tell: Tell) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 import yaml
+from callers import SECRET, served
+from doorway import with_channel
 from terminal import Lemming
 
 from lemming.service.unit import Service, compose_file, launchd_agent, systemd_unit
@@ -108,6 +110,27 @@ def test_print_and_other_forms_write_nothing(base: Path, lemming: Lemming, home:
     assert lemming("service", "--form", "launchd").out.startswith("<?xml")
     assert lemming("service", "--json", "--print").objects[0]["file"] == ""
     assert not home.exists()
+
+
+def test_channels_are_seen_to_where_serve_is_given_and_told_of_where_it_is_not(
+    base: Path, lemming: Lemming, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_org(base, resume("ada"))
+    assert lemming("service", "--print", "--serve", "8420").status == 2
+    monkeypatch.setenv("DOOR_SECRET", SECRET)
+    with_channel(base, {"to": "desk", "secret_env": "DOOR_SECRET"}, provider="http")
+    nobody = "nobody sees to door"
+    assert f"{nobody} under it: add --serve PORT" in lemming("service", "--print").err
+    for form in "systemd", "launchd", "compose":
+        ran = lemming("service", "--print", "--form", form, "--serve", "8420")
+        assert "8420" in ran.out
+        assert nobody not in ran.err
+    engine = yaml.safe_load(ran.out)["services"]["engine"]
+    assert engine["command"][4:6] == ["--serve", "8420"]
+    assert engine["network_mode"] == "host"
+    assert f"{nobody}: no process here listens for http and mail" in lemming("doctor").out
+    with served(base):
+        assert nobody not in lemming("doctor").out
 
 
 def test_the_unit_of_another_organisation_is_left_alone(
