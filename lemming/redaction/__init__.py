@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus, unquote
 
-from lemming.redaction.hidden import texts_in
+from lemming.redaction.hidden import is_dressed, is_in_short_lines, texts_in
 from lemming.redaction.key_shapes import has_long_word, keys_in, may_hide
 from lemming.redaction.rewriting import with_texts
 
@@ -59,9 +59,10 @@ _SHAPES = re.compile(
 
 
 class Secret(NamedTuple):
-    """A text that no file may hold: as a string, as bytes, and the variable it comes from."""
+    """A text that no file may hold: as it is, in one case, as bytes, and the variable it comes from."""
 
     value: str
+    folded: str
     raw: bytes
     name: str
 
@@ -109,8 +110,6 @@ def redact_foreign(text: str) -> str:
     >>> redact_foreign("it is ghp_0123456789abcdefghij0123456789abcdef")
     'it is [redacted key]'
     """
-    if not may_hide(text):
-        return redact_values(text)
     spans = sorted(_secrets_in(text, _DEPTH), key=lambda span: (span[0], -span[1]))
     if not spans:
         return text
@@ -253,24 +252,38 @@ def refresh() -> tuple[Secret, ...]:
     found = {form: name for value, name in _secret_values() for form in _forms(value)}
     longest_first = sorted(found.items(), key=lambda item: (-len(item[0]), item))
     _known = tuple(
-        Secret(value, value.encode("utf-8", "surrogateescape"), name) for value, name in longest_first
+        Secret(value, _folded(value), value.encode("utf-8", "surrogateescape"), name)
+        for value, name in longest_first
     )
     return _known
 
 
-def _secrets_in(text: str, depth: int) -> Iterator[tuple[int, int, str]]:
+def _secrets_in(text: str, depth: int, *, is_bytes: bool = False) -> Iterator[tuple[int, int, str]]:
     """Yield where secrets stand in a text, and their names; it looks through so many disguises."""
+    folded = _folded(text)
     for secret in _known if _known is not None else refresh():
-        start = text.find(secret.value)
+        start = folded.find(secret.folded)
         while start >= 0:
             yield start, start + len(secret.value), secret.name
-            start = text.find(secret.value, start + 1)
-    for start, end in keys_in(text):
-        yield start, end, _LOOKS_LIKE_KEY
-    if depth and ("\\" in text or "%" in text or "&#" in text or has_long_word(text)):
-        for inner, place in texts_in(text):
-            for start, end, name in _secrets_in(inner, depth - 1):
+            start = folded.find(secret.folded, start + 1)
+    if may_hide(text):
+        for start, end in keys_in(text):
+            yield start, end, _LOOKS_LIKE_KEY
+    if depth and _may_be_in_disguise(text, is_bytes=is_bytes):
+        for inner, place, of_bytes in texts_in(text, is_bytes=is_bytes):
+            for start, end, name in _secrets_in(inner, depth - 1, is_bytes=of_bytes):
                 yield *place(start, end), name
+
+
+def _folded(text: str) -> str:
+    """Return a text in one case and as long as it was: only this letter becomes two."""
+    return text.replace("\u0130", "i").lower()
+
+
+def _may_be_in_disguise(text: str, *, is_bytes: bool) -> bool:
+    if "\\" in text or "%" in text or "&#" in text or has_long_word(text):
+        return True
+    return not is_bytes and ("=" in text or is_in_short_lines(text) or is_dressed(text))
 
 
 def _secret_values() -> Iterator[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""Texts that stand in other texts in disguise: behind escapes, in base64, in hex.
+"""Texts that stand in other texts in disguise: behind escapes, with signs nobody sees, in base64, in hex.
 
 Bytes become characters one by one there: what is not ASCII is UTF-8, read so.
 """
@@ -7,45 +7,112 @@ from __future__ import annotations
 
 import binascii
 import re
+import unicodedata
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 
 Place = Callable[[int, int], tuple[int, int]]
 """From where something stands in a text inside to where it stands in the outer one."""
 
+MOST_IN_SHORT_LINES = 1 << 16
+"""So many characters in lines shorter than a key are looked at as base64: lists of words are such."""
 _ROUNDS = 4  # escapes of escapes of escapes
-_IS_ESCAPED = re.compile(r"\\(?:u00[2-7]|x[2-7]|/)|%[2-7][0-9a-f]|&#x?[0-9a-f]", re.I)
+# Signs that nobody sees (soft hyphen, zero width, directions, variants), and letters in another dress.
+_UNSEEN = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff"
+)
+_DRESSED = "\u2070-\u209c\u2102-\u2149\u2460-\u24e9\uff01-\uff5e\U0001d400-\U0001d7ff"
+_IN_DISGUISE = re.compile(f"[{_UNSEEN}{_DRESSED}]")
+_IS_ESCAPED = re.compile(r"\\(?:u[0-9a-f{]|U0000|x[2-7]|/|[01][0-7]{2})|%[2-7][0-9a-f]|&#x?[0-9a-f]", re.I)
 _ESCAPE = re.compile(
-    r"\\\\*(?:u(?P<u>[0-9a-f]{4})|x(?P<x>[0-9a-f]{2})|(?P<sign>[/\"'\\nrt]))"
-    r"|%(?P<percent>[0-9a-f]{2})|&#(?:x(?P<hex>[0-9a-f]{2,4})|(?P<dec>[0-9]{2,4}));",
+    r"\\\\*(?:(?-i:U)0000(?P<long>[0-9a-f]{4})|u(?P<u>[0-9a-f]{4})|u\{0{0,9}(?P<braced>[0-9a-f]{2,4})\}"
+    r"|x(?P<x>[0-9a-f]{2})|(?P<octal>[01][0-7]{2})|(?P<sign>[/\"'\\nrt]))"
+    r"|%(?P<percent>[0-9a-f]{2})|&#(?:x0{0,9}(?P<hex>[0-9a-f]{2,4})|0{0,9}(?P<dec>[0-9]{2,4}));?",
     re.I,
 )
+_IS_QUOTED_PRINTABLE = re.compile(r"=(?:[2-7][0-9a-f]|\r?\n)", re.I)
+_QUOTED_PRINTABLE = re.compile(r"=(?:(?P<percent>[0-9a-f]{2})|(?P<soft_end>[ \t]{0,9}\r?\n))", re.I)
 _SIGNS = {"n": "\n", "r": "\r", "t": "\t"}
 
 _LINE_END = r"(?:\\+r)?(?:\\+n|\r?\n)[ \t]*"
-_WORD = re.compile(rf"[A-Za-z0-9+/_-]{{16,}}(?:{_LINE_END}[A-Za-z0-9+/_-]{{2,}})*")
+_IN_BASE64 = "[A-Za-z0-9+/_-]"
+_SHORT_LINES = rf"(?<!{_IN_BASE64}){_IN_BASE64}{{4,15}}+(?:{_LINE_END}{_IN_BASE64}{{2,}}+){{2,}}"
+_WORD = re.compile(rf"{_IN_BASE64}{{16,}}(?:{_LINE_END}{_IN_BASE64}{{2,}})*")
+_WORD_OR_LINES = re.compile(rf"{_WORD.pattern}|(?P<short>{_SHORT_LINES})")
+_SHORT_LINE = re.compile(rf"(?:\\n|\n)[ \t]*{_IN_BASE64}{{4,15}}+(?:\\+r)?(?:\\+n|\r?\n)")
 _BETWEEN = re.compile(_LINE_END)
 _HEX = re.compile(r"[0-9a-fA-F]{16,}")
 _TO_STANDARD = str.maketrans("-_", "+/")
 
 
-def texts_in(text: str) -> Iterator[tuple[str, Place]]:
-    """Yield what a text may hold in disguise, and how to find it there again.
+def texts_in(text: str, *, is_bytes: bool = False) -> Iterator[tuple[str, Place, bool]]:
+    """Yield what a text may hold in disguise, how to find it there again, and whether it is bytes read so.
 
-    >>> found = [inner for inner, _ in texts_in("%68ush and 68757368687573682068757368")]
+    >>> found = [inner for inner, _, _ in texts_in("%68ush and 68757368687573682068757368")]
     >>> "hush and 68757368687573682068757368" in found, "hushhush hush" in found
     (True, True)
     """
+    if not is_bytes and is_dressed(text):
+        yield *_undressed(text), False
     if _IS_ESCAPED.search(text):
-        yield _unescaped(text)
-    for word in _WORD.finditer(text):
+        yield *_unescaped(text), is_bytes
+    if not is_bytes and "=" in text and _IS_QUOTED_PRINTABLE.search(text):
+        inner, back = _without([*_QUOTED_PRINTABLE.finditer(text)], text)
+        yield inner, _both(back), False
+    for word in _words_in(text, is_bytes=is_bytes):
         written, places = _in_one_line(word[0], word.start())
         standard = written.translate(_TO_STANDARD)
         for first in range(4):
-            yield _from_base64(standard[first:]), _in_groups(places[first:], 3, 4)
+            yield _from_base64(standard[first:]), _in_groups(places[first:], 3, 4), True
         for run in _HEX.finditer(written):
             for first in (run.start(), run.start() + 1):
-                yield _from_hex(written[first : run.end()]), _in_groups(places[first:], 1, 2)
+                yield _from_hex(written[first : run.end()]), _in_groups(places[first:], 1, 2), True
+
+
+def _words_in(text: str, *, is_bytes: bool) -> Iterator[re.Match[str]]:
+    """Yield what may be base64 or hex: long words, and short ones line by line where there are such lines."""
+    room = MOST_IN_SHORT_LINES
+    for word in (_WORD if is_bytes or not is_in_short_lines(text) else _WORD_OR_LINES).finditer(text):
+        if word.lastgroup == "short":
+            room -= len(word[0])
+        if word.lastgroup is None or room >= 0:
+            yield word
+
+
+def is_dressed(text: str) -> bool:
+    """Return whether signs nobody sees, or letters in another dress, stand in a text."""
+    return not text.isascii() and _IN_DISGUISE.search(text) is not None
+
+
+def is_in_short_lines(text: str) -> bool:
+    """Return whether a line of a text could be one of a key in base64 that is broken into short lines."""
+    return ("\n" in text or "\\n" in text) and _SHORT_LINE.search(text) is not None
+
+
+def _undressed(text: str) -> tuple[str, Place]:
+    """Return a text in plain letters and without what nobody sees."""
+    plain = text.translate({ord(sign): _plain(sign) for sign in {*_IN_DISGUISE.findall(text)}})
+
+    def place(start: int, end: int) -> tuple[int, int]:
+        if len(plain) == len(text):
+            return start, end
+        seen = [at for at, sign in enumerate(text) if not _IN_DISGUISE.match(sign) or _plain(sign)]
+        return seen[start], seen[end - 1] + 1
+
+    return plain, place
+
+
+def _plain(sign: str) -> str:
+    """Return what a sign in disguise is: one letter, itself where that is several, or nothing."""
+    if unicodedata.category(sign) in ("Cf", "Mn", "Cn", "Lo"):
+        return ""
+    plain = unicodedata.normalize("NFKC", sign)
+    return plain if len(plain) == 1 else sign
+
+
+def _both(back: Callable[[int], int]) -> Place:
+    return lambda start, end: (back(start), back(end))
 
 
 def _unescaped(text: str) -> tuple[str, Place]:
@@ -66,17 +133,18 @@ def _unescaped(text: str) -> tuple[str, Place]:
 
 
 def _without(escapes: list[re.Match[str]], text: str) -> tuple[str, Callable[[int], int]]:
-    """Return a text with the one character in place of each escape, and the way back to where it was."""
+    """Return a text with what each escape means in its place, and the way back to where it was."""
     pieces: list[str] = []
     inner, outer = [0], [0]  # where there a stretch begins that is as long here
     at = end = 0
     for escape in escapes:
-        pieces += text[end : escape.start()], _meant(escape)
+        meant = _meant(escape)
+        pieces += text[end : escape.start()], meant
         at += escape.start() - end
         end = escape.end()
-        inner += at, at + 1
+        inner += at, at + len(meant)
         outer += escape.start(), end
-        at += 1
+        at += len(meant)
 
     def back(position: int) -> int:
         stretch = bisect_right(inner, position) - 1
@@ -86,11 +154,17 @@ def _without(escapes: list[re.Match[str]], text: str) -> tuple[str, Callable[[in
 
 
 def _meant(escape: re.Match[str]) -> str:
-    if sign := escape["sign"]:
-        return _SIGNS.get(sign, sign)
-    if escape["dec"]:
-        return chr(int(escape["dec"]))
-    return chr(int(escape["u"] or escape["x"] or escape["percent"] or escape["hex"], 16))
+    kind, written = escape.lastgroup, escape[escape.lastgroup or 0]
+    match kind:
+        case "soft_end":
+            return ""
+        case "sign":
+            return _SIGNS.get(written, written)
+        case "dec":
+            return chr(int(written))
+        case "octal":
+            return chr(int(written, 8))
+    return chr(int(written, 16))
 
 
 def _in_one_line(word: str, start: int) -> tuple[str, range | list[int]]:

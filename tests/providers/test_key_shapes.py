@@ -10,6 +10,7 @@ import string
 import time
 import uuid
 import zlib
+from collections.abc import Callable
 
 import pytest
 
@@ -190,6 +191,36 @@ HARMLESS = {
     "a time": "2026-11-23T07:08:12.123456Z 00000042-a1b2c3 agents/ada/outbox/00000042_3f9a2b.json",
     "a table": "|---|---|\n| a | b |\n" + "-" * 80,
 }
+
+
+def _in_lines(text: str, of: int, end: str = "\n") -> str:
+    return end.join(text[at : at + of] for at in range(0, len(text), of))
+
+
+DRESSED: dict[str, Callable[[str], str]] = {
+    "short lines": lambda key: _in_lines(base64.b64encode(key.encode()).decode().rstrip("="), 8),
+    "shorter lines": lambda key: _in_lines(base64.b64encode(key.encode()).decode().rstrip("="), 4, "\r\n"),
+    "in JSON": lambda key: _in_lines(base64.b64encode(key.encode()).decode().rstrip("="), 8, "\\n"),
+    "full width": lambda key: "".join(chr(ord(it) + 0xFEE0) if it > " " else it for it in key),
+    "zero width": lambda key: "\u200b".join(key),
+    "zero width in JSON": lambda key: "\\u200b".join(key),
+    "soft hyphens": lambda key: "\u00ad".join(key),
+    "zeros": lambda key: "".join(f"&#{ord(it):05};" for it in key),
+    "octal": lambda key: "".join(f"\\{ord(it):03o}" for it in key),
+    "braces": lambda key: "".join(f"\\u{{{ord(it):x}}}" for it in key),
+    "quoted-printable": lambda key: "".join(f"={ord(it):02X}" for it in key),
+    "soft line ends": lambda key: _in_lines(key, 30, "=\n"),
+}
+
+
+@pytest.mark.parametrize("dress", DRESSED)
+def test_a_key_in_another_dress_is_taken_out(dress: str) -> None:
+    for key in KEYS.values():
+        if "\n" not in key:
+            dressed = DRESSED[dress](key)
+            without = redact_foreign(f"so: {dressed} !")
+            assert "[redacted key]" in without, key
+            assert dressed[-24:-6] not in without, without
 
 
 @pytest.mark.parametrize("text", [*HARMLESS.values(), *PLACEHOLDERS], ids=[*HARMLESS, *PLACEHOLDERS])

@@ -54,6 +54,15 @@ def test_a_key_under_any_name_that_a_server_echoes_reaches_no_file(
         assert holding == []
 
 
+def test_a_value_is_found_in_whatever_case_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOO_API_KEY", KEY)
+    refresh()
+    for said in KEY.upper(), KEY.title(), f"\u0130 {KEY.upper()} \u0130":
+        assert redact_foreign(said) == said.replace(KEY.upper(), KEY.title()).replace(
+            KEY.title(), "[redacted FOO_API_KEY]"
+        )
+
+
 def test_a_key_that_hides_behind_escapes_of_json_is_found() -> None:
     name_variables({"api_key_env": "FOO_AUTH"}, "here")
     with pytest.MonkeyPatch.context() as patch:
