@@ -14,6 +14,7 @@ from lemming.errors import LemmingError, NotTrusted
 from lemming.events import Observer
 from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
+from lemming.tick.rename_begun import require_no_rename
 from lemming.tick.runtime import Runtime, open_org
 
 
@@ -43,6 +44,7 @@ def open_to_run(
             batch=batch,
             observers_of=observers_of,
         ) as opened:
+            require_no_rename(opened.base)
             opened.watches = watch
             try:
                 yield opened

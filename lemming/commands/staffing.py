@@ -13,7 +13,7 @@ from lemming.commands.options import AgentName, AsJson, agent_names
 from lemming.commands.org import find_agent, find_org, has_been_interrupted, path_of_agent, require_folder
 from lemming.commands.screen import show, show_json, tell
 from lemming.commands.trust import load_settings
-from lemming.config import CREDITS_FILE, ORG_FILE, load_config
+from lemming.config import load_config
 from lemming.errors import ToolError, UnknownModel, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import parse, pretty
@@ -25,11 +25,11 @@ from lemming.mcp.settings import PREFIX
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person, takes_turns
+from lemming.tick.rename_begun import rename_begun, require_no_rename
 from lemming.tick.runtime import open_org
-from lemming.timeline.renaming import entries_renamed, names_replaced, shown_stays_shown, went_out_stays_so
+from lemming.timeline.renaming import rename
 from lemming.timeline.repair.repair import place_aside
 from lemming.tools import toolset_of
-from lemming.trust.marks import forget_marks, rename_marks
 
 PLACEHOLDER = "Describe here what this agent is for and what it should write."
 NewName = Annotated[str, typer.Argument(metavar="NEW", help=f"{paths.AGENT_NAME_RULE.capitalize()}.")]
@@ -156,29 +156,22 @@ def rename_agent(ctx: typer.Context, name: AgentName, new: NewName, as_json: AsJ
 
     Whoever reads it goes on reading it: read_outboxes of the others, config/credits.json and
     create_agent_allowed get the new name too. What the journals tell of the past stays under the old one.
+    After a kill the same command does the rest; until then no tick runs.
 
     \b
     Example:
       lemming agents rename editor chief
     """
     base = find_org(ctx)
-    find_agent(base, name)
-    folder = path_of_agent(new)
-    if (base / folder).exists():
-        raise UsageError(f'there is an agent "{new}" already', where=folder, hint="choose another name")
+    path_of_agent(new)
     with open_org(base, command="agents rename"):
-        _require_no_open_tick(base)
-        readers = [reader for reader in survey_agents(base).agents if reader != name]
-        rename_marks(base, paths.agent_folder(name), folder)
-        fs.move(Path(base), paths.agent_folder(name), folder)
-        forget_marks(base, paths.agent_folder(name))
-        entries_renamed(base, name, new)
-        for reader in readers:
-            shown_stays_shown(base, reader, name, new)
-        for agent in (new, *readers):
-            went_out_stays_so(base, agent, name, new)
-        files = [f"{folder}/resume.json", *map(paths.resume_file, readers), CREDITS_FILE, ORG_FILE]
-        changed = [file for file in files if names_replaced(base, file, name, new)]
+        begun = rename_begun(base)
+        if begun is None:
+            find_agent(base, name)
+            _require_no_open_tick(base)
+        elif begun != (name, new):
+            require_no_rename(base)
+        changed = rename(base, name, new)
     if as_json:
         show_json("renamed", {"agent": new, "before": name, "files": changed})
         return

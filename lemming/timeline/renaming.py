@@ -8,16 +8,47 @@ from pathlib import Path
 from typing import Any
 
 from lemming import paths
-from lemming.errors import ConfigError, CorruptState
+from lemming.agents import survey_agents
+from lemming.config import CREDITS_FILE, ORG_FILE
+from lemming.errors import ConfigError, CorruptState, UsageError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, compact, parse, pretty
+from lemming.files.stamps import is_there
 from lemming.journal.ledger import amend_state, read_state
 from lemming.messages import EntryName, decode_entry, list_outbox, names_in
 from lemming.organisation import OrgPath
+from lemming.tick.rename_begun import begin_rename, end_rename
+from lemming.trust.marks import forget_marks, rename_marks
 
 LIMIT_BYTES = 1 << 20
 LOG_LIMIT_BYTES = 1 << 30
 LISTS = ("read_outboxes", "create_agent_allowed")
+
+
+def rename(base: OrgPath, old: str, new: str) -> list[str]:
+    """Give an agent another name everywhere, and return the files of people's that were changed for it.
+
+    What is to be done is written down first: after a kill the same again does the rest. Raises `UsageError`
+    where both folders are there.
+    """
+    before, after = paths.agent_folder(old), paths.agent_folder(new)
+    if is_there(f"{base}/{before}") and is_there(f"{base}/{after}"):
+        raise UsageError(f'there is an agent "{new}" already', where=after, hint="choose another name")
+    begin_rename(base, old, new)
+    readers = [reader for reader in survey_agents(base).agents if reader not in (old, new)]
+    rename_marks(base, before, after)
+    if is_there(f"{base}/{before}"):
+        fs.move(Path(base), before, after)
+    forget_marks(base, before)
+    entries_renamed(base, old, new)
+    for reader in readers:
+        shown_stays_shown(base, reader, old, new)
+    for agent in (new, *readers):
+        went_out_stays_so(base, agent, old, new)
+    files = [f"{after}/resume.json", *map(paths.resume_file, readers), CREDITS_FILE, ORG_FILE]
+    changed = [file for file in files if names_replaced(base, file, old, new)]
+    end_rename(base)
+    return changed
 
 
 def entries_renamed(base: OrgPath, old: str, new: str) -> None:

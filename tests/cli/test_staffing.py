@@ -11,8 +11,12 @@ from terminal import Lemming
 
 from lemming.agents import load_agent
 from lemming.engine import run_once
+from lemming.errors import CorruptState
 from lemming.messages import read_outbox_entries
-from lemming.testing import Crash, crash_at, make_org, resume, say, write_script
+from lemming.testing import Crash, crash_at, make_org, resume, say, tree, write_script
+from lemming.tick.runtime import open_org
+from lemming.timeline.renaming import rename
+from lemming.timeline.repair.repair import find_repairs, make_repairs
 
 HUMAN = resume("human", model={"key": "human"})
 
@@ -149,3 +153,53 @@ def test_nobody_leaves_in_the_middle_of_a_tick(base: Path, lemming: Lemming, wor
     ran = lemming("agents", *words)
     assert (ran.status, "tick 1 is not finished" in ran.err) == (2, True)
     assert (base / "agents/ada/resume.json").exists()
+
+
+def whole_files(base: Path) -> dict[str, bytes]:
+    return {path: content for path, content in tree(base).items() if not path.endswith(".tmp")}
+
+
+def test_a_rename_that_is_cut_off_anywhere_is_finished_by_the_same_again_or_by_repair(
+    base: Path, tmp_path: Path, lemming: Lemming
+) -> None:
+    two_agents(base)
+    run_once(base)
+    before = tree(base)
+    whole = shutil.copytree(base, tmp_path / "whole")
+    rename(whole, "ada", "eve")
+    renamed = tree(whole)
+    for number in range(1, 100):
+        cut = shutil.copytree(base, tmp_path / f"cut{number}")
+        try:
+            with crash_at(number):
+                rename(cut, "ada", "eve")
+            break
+        except Crash:
+            pass
+        if not (cut / "renaming.json").exists():
+            assert whole_files(cut) in (before, renamed)
+            continue
+        with pytest.raises(CorruptState, match="rename of ada to eve was cut off"):
+            run_once(cut)
+        if number % 2:
+            with pytest.raises(Crash), crash_at(2):
+                rename(cut, "ada", "eve")
+            rename(cut, "ada", "eve")
+        else:
+            with open_org(cut, command="repair") as runtime:
+                make_repairs(runtime, find_repairs(cut))
+        assert whole_files(cut) == renamed
+        shutil.rmtree(cut)
+    assert number > 10
+    write_script(cut, [{"reply": say("more")}])
+    assert {turn.agent: turn.status for turn in run_once(cut).turns}["eve"] == "done"
+
+
+def test_another_rename_waits_for_the_one_that_was_cut_off(base: Path, lemming: Lemming) -> None:
+    two_agents(base)
+    with pytest.raises(Crash), crash_at(4):
+        rename(base, "ada", "eve")
+    assert "`lemming agents rename ada eve` finishes it" in lemming("agents", "rename", "bob", "eva").err
+    assert lemming("repair").out.startswith("renaming.json: the rename of ada to eve was cut off")
+    assert lemming("agents", "rename", "ada", "eve").status == 0
+    assert lemming("repair").status == 0

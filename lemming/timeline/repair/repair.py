@@ -31,11 +31,13 @@ from lemming.messages import list_outbox
 from lemming.organisation import OrgPath
 from lemming.tick.counter import load_tick, persist_tick, tick_by_journals
 from lemming.tick.next_tick import find_next_tick
+from lemming.tick.rename_begun import rename_begun, said_of_rename
 from lemming.tick.runtime import Runtime
+from lemming.timeline.renaming import rename
 from lemming.timeline.repair.unknown import UnknownCall, find_unknown_calls
 from lemming.timeline.verify.lost import LastWrites, LostFile
 
-Kind = Literal["tick", "journal", "ledger", "lost", "leftover", "outbox", "call"]
+Kind = Literal["rename", "tick", "journal", "ledger", "lost", "leftover", "outbox", "call"]
 
 ASIDE = "aside"
 FILE_LIMIT_BYTES = 1 << 30
@@ -45,10 +47,11 @@ WHERE_THE_ENGINE_WRITES = ("agents", "config", "logs", "shared", "trust", ".lemm
 @dataclass(frozen=True)
 class Step:
     """One change: move a file aside; cut it to `number` bytes, a copy aside; make `number` the next tick;
-    move all journals after tick `number` aside; write a file with this `content` where there is none.
+    move all journals after tick `number` aside; write a file with this `content` where there is none;
+    finish the rename of an agent.
     """
 
-    does: Literal["move", "cut", "tick", "journals", "write"]
+    does: Literal["move", "cut", "tick", "journals", "write", "rename"]
     file: str
     number: int = 0
     content: bytes = b""
@@ -80,6 +83,10 @@ def find_repairs(base: OrgPath, *, newest: int | None = None, with_outboxes: boo
 
     Changes nothing. Safe beside an engine, but what an engine is writing may then look torn.
     """
+    if names := rename_begun(base):  # until it is done nobody can tell what else is wrong
+        action = f"give the rest the new name. {_AGAIN}"
+        steps = (Step("rename", paths.RENAMING_FILE),)
+        return [Repair("rename", paths.RENAMING_FILE, said_of_rename(*names), action, steps)]
     try:
         ticks = journal_ticks(base)
     except CorruptState as error:
@@ -127,6 +134,9 @@ def _take(base: OrgPath, step: Step, aside: str) -> None:
             file.truncate(step.number)
     elif step.does == "write":
         fs.create(Path(base), step.file, step.content)
+    elif step.does == "rename":
+        if names := rename_begun(base):
+            rename(base, *names)
     else:
         persist_tick(base, step.number, sync=True)
 

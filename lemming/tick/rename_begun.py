@@ -1,0 +1,61 @@
+"""A rename of an agent that is under way: what it is to do stands in `renaming.json` until all is done."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from lemming import paths
+from lemming.errors import CorruptState
+from lemming.files import fs
+from lemming.files.jsontext import JsonProblem, parse, pretty
+from lemming.organisation import OrgPath
+
+LIMIT_BYTES = 4096
+
+
+def rename_begun(base: OrgPath) -> tuple[str, str] | None:
+    """Return the names, old and new, of a rename that was not finished; None: there is none.
+
+    Raises `CorruptState` for a file that says no names.
+    """
+    try:
+        plain = parse(fs.read_bytes(f"{base}/{paths.RENAMING_FILE}", LIMIT_BYTES))
+    except FileNotFoundError:
+        return None
+    except (OSError, JsonProblem) as error:
+        raise _unreadable(str(error)) from error
+    plain = plain if isinstance(plain, dict) else {}
+    old, new = (str(plain.get(key, "")) for key in ("agent", "becomes"))
+    if not (paths.AGENT_NAME.match(old) and paths.AGENT_NAME.match(new)):
+        raise _unreadable('expected {"agent": NAME, "becomes": NAME}')
+    return old, new
+
+
+def begin_rename(base: OrgPath, old: str, new: str) -> None:
+    """Write down what is to be done, before any of it is."""
+    content = pretty({"agent": old, "becomes": new})
+    fs.publish(Path(base), paths.RENAMING_FILE, content, sync=True)
+
+
+def end_rename(base: OrgPath) -> None:
+    """Take it away again: all is done, and survives power loss."""
+    fs.sync_file_system(Path(base))
+    fs.remove(Path(base), paths.RENAMING_FILE, sync=True)
+
+
+def said_of_rename(old: str, new: str) -> str:
+    """Return what a person is told of one that was not finished."""
+    return f"the rename of {old} to {new} was cut off: some files have the old name, and some the new one"
+
+
+def require_no_rename(base: OrgPath) -> None:
+    """Raise `CorruptState` where a rename was not finished: a tick would take the agent for two, or none."""
+    if names := rename_begun(base):
+        hint = f"`lemming agents rename {' '.join(names)}` finishes it, and so does `lemming repair --yes`"
+        raise CorruptState(said_of_rename(*names), where=paths.RENAMING_FILE, hint=hint)
+
+
+def _unreadable(why: str) -> CorruptState:
+    message = f"cannot tell which agent was being renamed: {why}"
+    hint = "remove it if no agent was being renamed; else write it as it was"
+    return CorruptState(message, where=paths.RENAMING_FILE, hint=hint)
