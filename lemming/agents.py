@@ -52,6 +52,7 @@ __all__ = [
     "survey_agents",
 ]
 OWN_FOLDERS = ("outbox", "memory", "workspace", "logs")
+WRITTEN_FOLDERS = ("outbox", "memory")
 
 
 @dataclass(frozen=True)
@@ -248,7 +249,10 @@ def _in_text(found: dict[str, bool]) -> list[tuple[str, bool]]:
 
 
 def require_own_folders(base: OrgPath, name: str) -> None:
-    """Raise `ConfigError` when something else stands where one of the agent's own folders belongs."""
+    """Raise `ConfigError` when something else stands where one of the agent's own folders belongs.
+
+    Or when what its turn writes could not be written there: better not asked than paid for in vain.
+    """
     own = paths.agent_folder(name)
     agent = f"{base}/{own}"
     for folder in OWN_FOLDERS:
@@ -260,6 +264,12 @@ def require_own_folders(base: OrgPath, name: str) -> None:
             what = "a symbolic link" if stat.S_ISLNK(mode) else "something that is not a folder"
             raise _broken(
                 f"{own}/{folder}", f"{what} stands where the agent's {folder} belongs", "move it away"
+            )
+        if folder in WRITTEN_FOLDERS and not os.access(f"{agent}/{folder}", os.W_OK | os.X_OK):
+            raise _broken(
+                f"{own}/{folder}",
+                "the engine may not write here, so its model is not asked",
+                "check the folder's owner and mode",
             )
 
 

@@ -139,15 +139,25 @@ class Commits:
             self.log.warning("soft_cap_reached", agent=report.agent, tick=tick, credits=spent)
 
     def _apply(self, outcome: TurnOutcome, *, again: bool) -> None:
-        """Write a turn's files: memories and workspace, then the outbox, then the agent's new state."""
+        """Write a turn's files: memories and workspace, then the outbox, then the agent's new state.
+
+        An entry is paid for and waited for: where it cannot be written the run ends, as on a full disk, and
+        the next one writes it from the journal.
+        """
         self.journal.settle(outcome.report.agent)
         base, effects, entries = self.runtime.base, outcome.effects, outcome.entries
         first = len(effects) - len(entries)
-        for effect in effects if again else effects[:first]:
+        for effect in effects[:first]:
             apply_effect(base, effect, again=again)
-        for number, entry in enumerate(() if again else entries):
-            effect = effects[first + number]
-            self.mail.written(number, entry, fs.publish_seen(base, effect.path, effect.content))
+        try:
+            for number, (effect, entry) in enumerate(zip(effects[first:], entries, strict=True)):
+                if again:
+                    apply_effect(base, effect, again=True)
+                else:
+                    self.mail.written(number, entry, fs.publish_seen(base, effect.path, effect.content))
+        except DiskError as error:
+            error.concerns_one_file = False
+            raise
         write_state(self.runtime.org, outcome.report.agent, outcome.state)
 
     def _show(self, outcome: TurnOutcome) -> None:
