@@ -28,6 +28,7 @@ DESCRIPTOR_LIMIT = 1024
 TEMPORARY = ".tmp"
 SECCOMP_DESCRIPTOR = 20  # where bwrap finds the filter
 _LOOK_EVERY_S = 0.1
+_COUNT_AT_LEAST_EVERY_S = 0.5
 _LOOK_SHARE = 10  # a look that takes long is followed by a pause this many times as long
 
 
@@ -215,7 +216,7 @@ def _watch(child: int, wake: int, order: Order) -> tuple[Ended, int]:
     from lemming.sandbox import processes
 
     began = time.monotonic()
-    deadline, next_look = began + order.timeout_s, began + _LOOK_EVERY_S
+    deadline, next_count, next_look = began + order.timeout_s, *(2 * [began + _LOOK_EVERY_S])
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(wake, select.POLLIN)
@@ -224,12 +225,16 @@ def _watch(child: int, wake: int, order: Order) -> tuple[Ended, int]:
         if status is not None:
             code = os.waitstatus_to_exitcode(status)
             return ("exit", code) if code >= 0 else ("signal", -code)
+        if now >= next_count:
+            if _are_too_many():
+                return "processes", 0
+            next_count = _next_count_after(now)
         if now >= next_look:
             if limit := _limit_reached(order):
                 return limit, 0
-            looked = time.monotonic()
-            next_look = looked + max(_LOOK_EVERY_S, _LOOK_SHARE * (looked - now))
-        ready = [file for file, _ in poll.poll(1000 * max(0.0, min(deadline, next_look) - now))]
+            next_look = _next_after(now)
+        pause = min(deadline, next_count, next_look) - time.monotonic()
+        ready = [file for file, _ in poll.poll(1000 * max(0.0, pause))]
         if 0 in ready:
             return "cancelled", 0
         if wake in ready:
@@ -237,17 +242,41 @@ def _watch(child: int, wake: int, order: Order) -> tuple[Ended, int]:
     return "timeout", 0
 
 
+def _next_after(began: float) -> float:
+    """Return when to do again what began at a time and is done now."""
+    done = time.monotonic()
+    return done + max(_LOOK_EVERY_S, _LOOK_SHARE * (done - began))
+
+
+def _next_count_after(began: float) -> float:
+    """Return when to count processes again: soon, for a count takes longest where they double."""
+    return min(_next_after(began), time.monotonic() + _COUNT_AT_LEAST_EVERY_S)
+
+
+def _are_too_many() -> bool:
+    from lemming.sandbox import processes
+
+    return sum(process.threads for process in processes.descendants()) > PROCESS_LIMIT
+
+
 def _limit_reached(order: Order) -> Ended | None:
-    """Look at the processes and at the workspace; return the limit at which the command is ended, if any."""
+    """Look at the memory and at the workspace; return the limit at which the command is ended, if any.
+
+    To tell the memory of many takes seconds, in which they can double: they are counted meanwhile.
+    """
     from lemming.sandbox import processes, quota
 
     found = processes.descendants()
-    if sum(process.threads for process in found) > PROCESS_LIMIT:
-        return "processes"
-    if sum(process.memory_bytes for process in found) > order.max_memory_bytes and (
-        processes.memory_of(found) > order.max_memory_bytes
-    ):
-        return "memory"
+    if sum(process.memory_bytes for process in found) > order.max_memory_bytes:
+        taken, next_count = 0, time.monotonic() + _LOOK_EVERY_S
+        for process in found:
+            taken += processes.memory_of(process)
+            if taken > order.max_memory_bytes:
+                return "memory"
+            if (now := time.monotonic()) >= next_count:
+                if _are_too_many():
+                    return "processes"
+                next_count = _next_count_after(now)
     if order.workspace is not None:
         usage = quota.measure(order.workspace)
         usage = usage._replace(size_bytes=usage.size_bytes + processes.unlinked_bytes(found))

@@ -88,17 +88,13 @@ def descendants() -> list[Process]:
     return found
 
 
-def memory_of(processes: list[Process]) -> int:
-    """Return the memory of processes, what they share with each other counted once, where Linux tells."""
-    return sum(_proportional(process.id) or process.memory_bytes for process in processes)
-
-
-def _proportional(process: int) -> int:
-    with contextlib.suppress(OSError), open(f"/proc/{process}/smaps_rollup", "rb") as file:
+def memory_of(process: Process) -> int:
+    """Return the memory of a process, its part only of what it shares with others, where Linux tells."""
+    with contextlib.suppress(OSError), open(f"/proc/{process.id}/smaps_rollup", "rb") as file:
         for line in file:
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) << 10
-    return 0
+    return process.memory_bytes
 
 
 def unlinked_bytes(processes: list[Process]) -> int:

@@ -62,8 +62,18 @@ def shop(tmp_path: Path) -> Iterator[Workshop]:
     shop.org.close()
 
 
-def test_arguments_become_the_functions_types_and_what_it_gives_becomes_text(shop: Workshop) -> None:
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """The functions of `ENDS`: tests leave nothing behind in there."""
+    shop = Workshop(tmp_path_factory.mktemp("ends") / "org")
+    shop.file(ENDS)
+    yield shop
+    shop.org.close()
+
+
+def test_a_function_is_told_of_and_called_with_every_kind_of_argument(shop: Workshop) -> None:
     shop.file(EVERY_KIND, header=_WITHOUT_FUTURE)
+    require_told(shop)
     result = shop.call("everything", **GIVEN, count="4")
     assert result.output == (
         '{"person":{"name":"Ada","born":"1815-12-10"},"place":{"x":3,"y":0},"colour":"red",'
@@ -72,8 +82,8 @@ def test_arguments_become_the_functions_types_and_what_it_gives_becomes_text(sho
     assert result.outcome == "ok"
 
 
-def test_a_model_is_told_what_signature_hints_and_docstring_say(shop: Workshop) -> None:
-    shop.file(EVERY_KIND, header=_WITHOUT_FUTURE)
+def require_told(shop: Workshop) -> None:
+    """A model is told what signature, hints and docstring say."""
     known = shop.toolset["everything"]
     assert known.description == "Take every kind."
     properties = known.parameters["properties"]
@@ -86,21 +96,21 @@ def test_a_model_is_told_what_signature_hints_and_docstring_say(shop: Workshop) 
     assert "$" not in str(known.parameters)
 
 
-@pytest.mark.parametrize(
-    "docstring",
-    [
-        "Add.\n\n    Args:\n        a: The first.\n    ",
-        "Add.\n\n    Parameters\n    ----------\n    a : int\n        The first.\n    ",
-        "Add.\n\n    :param a: The first.\n    ",
-    ],
-    ids=["google", "numpy", "rest"],
-)
-def test_each_style_of_docstring_is_understood(shop: Workshop, docstring: str) -> None:
-    shop.file(f'@tool\ndef add(a: int, b: int = 1) -> int:\n    """{docstring}"""\n    return a + b\n')
-    known = shop.toolset["add"]
-    assert known.description == "Add."
-    assert known.parameters["properties"]["a"] == {"description": "The first.", "type": "integer"}
-    assert shop.call("add", a=2).output == "3"
+DOCSTRINGS = {
+    "google": "Add.\n\n    Args:\n        a: The first.\n    ",
+    "numpy": "Add.\n\n    Parameters\n    ----------\n    a : int\n        The first.\n    ",
+    "rest": "Add.\n\n    :param a: The first.\n    ",
+}
+
+
+def test_each_style_of_docstring_is_understood(shop: Workshop) -> None:
+    code = '@tool\ndef {}(a: int, b: int = 1) -> int:\n    """{}"""\n    return a + b\n'
+    shop.file("".join(code.format(*style) for style in DOCSTRINGS.items()))
+    for style in DOCSTRINGS:
+        known = shop.toolset[style]
+        assert known.description == "Add."
+        assert known.parameters["properties"]["a"] == {"description": "The first.", "type": "integer"}
+        assert shop.call(style, a=2).output == "3"
 
 
 def test_every_wrong_argument_is_named_with_the_nearest_spelling(shop: Workshop) -> None:
@@ -187,24 +197,21 @@ async def later(number: int) -> int:
     ],
 )
 def test_whatever_a_function_does_ends_its_call_only(
-    shop: Workshop, how: str, outcome: str, said: str
+    ends: Workshop, how: str, outcome: str, said: str
 ) -> None:
-    shop.file(ENDS)
-    result = shop.call("fail", how=how)
+    result = ends.call("fail", how=how)
     assert (result.outcome, said in result.output) == (outcome, True), result.output
-    assert shop.call("later", number=1).output == "2"
+    assert ends.call("later", number=1).output == "2"
 
 
-def test_a_recoverable_error_reaches_the_model_word_for_word(shop: Workshop) -> None:
-    shop.file(ENDS)
-    result = shop.call("fail", how="recoverable")
+def test_a_recoverable_error_reaches_the_model_word_for_word(ends: Workshop) -> None:
+    result = ends.call("fail", how="recoverable")
     assert (result.output, result.outcome) == ("try London; it is spelled so", "failed")
 
 
 @pytest.mark.parametrize("name", ["hang", "hang_in_c"])
-def test_a_call_that_takes_too_long_is_ended(shop: Workshop, name: str) -> None:
-    shop.file(ENDS)
-    result = shop.call(name)
+def test_a_call_that_takes_too_long_is_ended(ends: Workshop, name: str) -> None:
+    result = ends.call(name)
     assert result.outcome == "timed_out"
     assert result.output.startswith(f"{name}: it took longer than 0.3 s and was ended")
 
@@ -298,15 +305,15 @@ def test_transient_errors_of_a_repeatable_tool_are_tried_again_and_counted(shop:
 def test_a_kept_result_is_given_without_a_call_for_as_long_as_it_says(shop: Workshop) -> None:
     shop.file(
         """
-        @tool(cache_ticks=2, repeatable=True)
+        @tool(cache_ticks=1, repeatable=True)
         def price(ctx: ToolContext, of: str) -> str:
             return f"{of} at tick {ctx.tick}"
         """
     )
-    for tick in range(1, 5):
+    for tick in range(1, 4):
         shop.run(call("price", of="tea"), call("price", of="rum"))
         said = [record["output"] for record in shop.finished(tick)]
-        asked = 1 if tick <= 3 else 4
+        asked = 1 if tick <= 2 else 3
         assert said == [f"tea at tick {asked}", f"rum at tick {asked}"]
     assert len(load_memory(shop.base, "ada", "cache.price")) == 2
 

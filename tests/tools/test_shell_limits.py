@@ -82,9 +82,9 @@ def test_processes_have_a_limit(desk: Desk) -> None:
 
 @needs_python
 def test_processes_that_double_are_all_ended(desk: Desk) -> None:
-    """Root has no limit but the one that the launcher keeps, and 1024 are there before it looks."""
+    """Root has no limit but the one that the launcher keeps, and 512 are there before it looks."""
     (desk.workspace / "double.py").write_text(
-        "import os\nfor _ in range(10):\n    try: os.fork()\n    except OSError: pass\n"
+        "import os\nfor _ in range(9):\n    try: os.fork()\n    except OSError: pass\n"
         "os.execv('/bin/sleep', ['sleep', '1000.375'])\n"
     )
     desk.refusal("shell", command=f"{PYTHON} double.py; exit 1")
