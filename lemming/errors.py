@@ -6,8 +6,9 @@ ends with. Each instance says what happened, where, and what to do about it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 Outcome = Literal[
@@ -67,6 +68,8 @@ class LemmingError(Exception):
     exit_status = 1
     verdicts: Sequence[dict[str, Any]] = ()  # what gates said of the question that it ended
     at: str = ""  # when it stood in the place of an answer, if that fails a request
+    lost: Mapping[str, Any] = MappingProxyType({})  # what counts as spent on a question, of `journal.lost`
+    earlier: tuple[LemmingError, ...] = ()  # why the attempts before it failed, where there were any
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
         super().__init__(message)
@@ -253,18 +256,19 @@ class ProviderError(LemmingError):
 
     `is_for_good`: it will say the same to the same question, until a
     person changes something. `retry_after_s` is the wait the server asked for; None when it asked for none.
+    `may_be_paid`: the question may have reached the model, so that it is billed though no answer came.
     `earlier`: why the attempts before this one failed.
     """
 
     code = "LMG-500"
     is_retryable = is_for_good = False
+    may_be_paid = True
 
     def __init__(
         self, message: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None
     ) -> None:
         super().__init__(message, where=where, hint=hint)
         self.retry_after_s = retry_after_s
-        self.earlier: tuple[LemmingError, ...] = ()
 
 
 class Unavailable(ProviderError):
@@ -278,6 +282,7 @@ class RateLimited(ProviderError):
     """The backend asks us to slow down."""
 
     code = "LMG-502"
+    may_be_paid = False
     is_retryable = True
 
 
@@ -292,6 +297,7 @@ class AuthenticationFailed(ProviderError):
     """No key, a wrong key, or an account that may not do this."""
 
     code = "LMG-504"
+    may_be_paid = False
     is_for_good = True
 
 
@@ -299,6 +305,7 @@ class UnknownModel(ProviderError):
     """The model key is not configured, or the backend has no such model."""
 
     code = "LMG-505"
+    may_be_paid = False
     is_for_good = True
 
 
@@ -306,6 +313,7 @@ class CircuitOpen(ProviderError):
     """The backend failed too often lately; it is left alone until the time in the message."""
 
     code = "LMG-506"
+    may_be_paid = False
 
 
 class RequestRejected(ProviderError):
@@ -315,6 +323,7 @@ class RequestRejected(ProviderError):
     """
 
     code = "LMG-507"
+    may_be_paid = False
     is_for_good = True
     refused = ""
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args
 from lemming.errors import Outcome, code_of
 from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Json, Place, Price
 from lemming.gates.gate import At, Then
+from lemming.journal.lost import LostJson
 
 Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
@@ -102,7 +103,7 @@ class Judged(TypedDict):
     cost_usd: Price
 
 
-MAY_SAY_NOTHING = ("removed", "trust", "verdicts", "judged")
+MAY_SAY_NOTHING = ("removed", "trust", "verdicts", "judged", "lost")
 """Keys of a report that are left out of JSON where they are empty."""
 
 
@@ -118,7 +119,8 @@ class TurnReport:
     `trust`: how far what it wrote is trusted, and what made it so; left out of JSON where nobody tracks that.
     `cost_usd` is None when the price is not known. `request` is the entry, as author/tick_id, that the turn
     was for; it is left out of JSON where it was for none, and so are `verdicts`, of
-    gates, and `judged`, what judges said of its drafts. Without an `end` it is the usual one of the status.
+    gates, `judged`, what judges said of its drafts, and `lost`, calls whose answers never came. Without an
+    `end` it is the usual one of the status.
     """
 
     agent: AgentName
@@ -145,6 +147,7 @@ class TurnReport:
     trust: Json = field(default_factory=dict)
     verdicts: list[VerdictJson] = field(default_factory=list)
     judged: Judged | None = None
+    lost: LostJson | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the report as JSON values, with the code of the error if there is one."""

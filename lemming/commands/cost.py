@@ -74,6 +74,7 @@ def _show_json(found: Costs) -> None:
         show_json("cost", {**plain, **({"rest": name} if is_rest else {}), **row.as_json()})
     facts: dict[str, Any] = {"by": found.by, "before": found.before.as_json(), "before_tick": found.first}
     facts |= {"judged_credits": float(found.judged)} if found.judged else {}
+    facts |= {"lost": found.lost.as_json()} if found.lost else {}
     facts |= {"removed": found.gone.as_json(), "under_way": found.open.as_json(), "damaged": found.damaged}
     show_json("cost_total", {**found.total.as_json(), **facts})
 
@@ -137,5 +138,11 @@ def _tell_what_is_missing(found: Costs) -> None:
         tell(f"{counted(float(found.judged), 'credit')} of it were spent on judges")
     if any(found.open.amounts):
         tell(f"a tick under way has spent {counted(float(found.open.credits), 'credit')} more so far")
+    if found.lost:
+        calls, dollars = counted(found.lost.calls, "call"), found.lost.cost_usd
+        most = f"{_in_digits(Decimal(repr(found.lost.credits)))} credits"
+        most += "" if dollars is None else f", ${_in_digits(Decimal(repr(dollars)))}"
+        were = "was sent and its answer" if found.lost.calls == 1 else "were sent and their answers"
+        tell(f"{calls} {were} never came: at most {most}, which limits count beside the total")
     for tick in found.damaged:
         tell(f"the journal of tick {tick} cannot be read; `lemming verify` says why", style="yellow")

@@ -41,6 +41,7 @@ from lemming.journal.records import (
     BatchEnded,
     BatchSent,
     EntriesExpired,
+    ModelReserved,
     Record,
     TickCommitted,
     TickStarted,
@@ -76,7 +77,7 @@ NAMES: dict[type[Event], str] = {
     ProblemFound: "problem",
     # The engine's own book-keeping:
     **dict.fromkeys((TickStarted, TickCommitted, TurnAnswered, TurnStopped), ""),
-    **dict.fromkeys((BatchAnnounced, BatchAwaited, EntriesExpired), ""),
+    **dict.fromkeys((ModelReserved, BatchAnnounced, BatchAwaited, EntriesExpired), ""),
 }
 """What `--json` calls an event where that is not its kind; nothing for those that it leaves out."""
 

@@ -20,6 +20,7 @@ from lemming.errors import CorruptState
 from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.spent import CallSpent, SpentReader, TickSpent, TurnSpent
 from lemming.organisation import OrgPath
 from lemming.times.cron import zone
@@ -89,7 +90,8 @@ class Costs:
     `before`: what ledgers say and no journal tells of; `first`: the oldest tick that has one, `is_pruned`
     where there were others. `gone`: what agents spent that were removed, and have no ledger. `open`: what
     turns under way have spent, which is in no ledger yet. `damaged`: ticks whose journals cannot be read.
-    `judged`: of all credits in the ledgers, those that judges cost; none with `since`.
+    `judged`: of all credits in the ledgers, those that judges cost; none with `since`. `lost`: what limits
+    count beside the total, for calls whose answers never came.
     """
 
     by: By
@@ -102,6 +104,7 @@ class Costs:
     is_pruned: bool = False
     damaged: list[int] = field(default_factory=list)
     judged: Decimal = ZERO
+    lost: Lost = NONE_LOST
 
 
 @dataclass
@@ -144,6 +147,7 @@ def _costs_by(base: OrgPath, costs: Costs, since: int) -> Costs:
     states = {name: read_state(base, name) for name in agent_folders(base)}
     ledgers = {name: _of_state(state) for name, state in states.items()}
     zone_name = load_config(base).org.timezone
+    costs.lost = reduce(Lost.plus, (state.lost for state in states.values()), NONE_LOST)
     turns, day_in = [], zone(zone_name) if zone_name else UTC
     for turn in _turns(base, costs):
         if (state := states.get(turn.agent)) and turn.tick > state.tick:

@@ -12,7 +12,7 @@ from lemming.organisation import OrgPath
 
 def running_engine(base: OrgPath) -> dict[str, Any] | None:
     """Return who runs this organisation now (pid, host, since, command); None when nobody does."""
-    from lemming.tick.runtime import holder_of
+    from lemming.tick.holder import holder_of
 
     try:
         return holder_of(base)

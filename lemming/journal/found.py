@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from lemming.journal.records import Record, TickStarted, TurnEnded, TurnResumed, TurnStarted
+from lemming.journal.records import (
+    ModelReserved,
+    Record,
+    TickStarted,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
+)
 
 
 def start_and_end(records: Iterable[Record]) -> tuple[TurnStarted | None, TurnEnded | None]:
@@ -29,5 +36,6 @@ def attempts_without_progress(records: Iterable[Record]) -> int:
     """Return how often a turn was begun since it last came any further, by the records about it."""
     count = 0
     for record in records:
-        count = count + 1 if isinstance(record, (TurnStarted, TurnResumed)) else 0
+        if not isinstance(record, ModelReserved):  # whose call may be what ends the engine
+            count = count + 1 if isinstance(record, (TurnStarted, TurnResumed)) else 0
     return count

@@ -20,6 +20,7 @@ from lemming.files.fitting import LARGEST_AMOUNT
 from lemming.files.jsontext import compact, parse
 from lemming.files.refusals import require_about_one_file
 from lemming.journal.begun import Asked, Begun
+from lemming.journal.lost import NONE_LOST, Lost
 from lemming.journal.read_mark import ReadMark
 from lemming.organisation import Organisation, OrgPath
 
@@ -33,6 +34,7 @@ _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
     "expired_unread", "passed_on", "serving", "requests", "end", "leave_used", "judged", "asked_leave",
+    "lost",
 )  # fmt: skip
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
@@ -48,7 +50,7 @@ class AgentState:
     `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
     turn ended, where that is not the usual way of its status. `leave_used`: entries by which persons gave
     leave in advance, and that were used. `judged`: of the credits, what judges cost. `asked_leave`: what it
-    asked leave for beside calls.
+    asked leave for beside calls. `lost`: what limits count beside `credits` and `cost_usd`.
     """
 
     tick: int = -1
@@ -71,6 +73,7 @@ class AgentState:
     leave_used: tuple[str, ...] = ()
     judged: float = _amount(0.0)
     asked_leave: tuple[Asked, ...] = ()
+    lost: Lost = NONE_LOST
 
     @property
     def used_up(self) -> float:
@@ -78,13 +81,15 @@ class AgentState:
         return round(self.credits + self.passed_on, 6)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the line of the ledger; the last seven keys are left out where they say nothing."""
+        """Return the line of the ledger; what may be empty is left out where it is."""
         plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
         for key in _MAY_BE_EMPTY:
             if not plain[key]:
                 del plain[key]
         if self.asked_leave:
             plain["asked_leave"] = [asked.as_json() for asked in self.asked_leave]
+        if self.lost:
+            plain["lost"] = self.lost.as_json()
         if self.leave_used:
             plain["leave_used"] = [*self.leave_used]
         if self.requests:
@@ -95,7 +100,8 @@ class AgentState:
         """Return this state, with what another one says was spent where that is more."""
         spent = {name: max(getattr(self, name), getattr(other, name)) for name in _SPENT}
         dollars = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
-        return replace(self, **spent, cost_usd=max(dollars, default=None))
+        lost = max(self.lost, other.lost, key=lambda it: it.calls)
+        return replace(self, **spent, cost_usd=max(dollars, default=None), lost=lost)
 
     @classmethod
     def from_json(cls, plain: dict[str, Any]) -> AgentState:

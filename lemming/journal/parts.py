@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
+from lemming.journal.lost import LostJson
 from lemming.kinds import MessageKind
 
 # Written so because of keys that are words of Python's own.
@@ -190,6 +191,7 @@ class StateJson(TypedDict):
     end: NotRequired[str]
     leave_used: NotRequired[list[str]]
     asked_leave: NotRequired[list[AskedJson]]
+    lost: NotRequired[LostJson]
 
 
 State = Annotated[Json, StateJson]

@@ -9,16 +9,7 @@ kinds that have no type are refused.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import (
-    TYPE_CHECKING,
-    Annotated,
-    Any,
-    ClassVar,
-    Literal,
-    Self,
-    get_origin,
-    get_type_hints,
-)
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, get_origin, get_type_hints
 
 from lemming.errors import Outcome
 from lemming.events import Event
@@ -34,6 +25,7 @@ from lemming.files.fields import (
     object_of,
     schema_of,
 )
+from lemming.journal.lost import LostJson
 from lemming.journal.parts import (
     AheadJson,
     CallJson,
@@ -185,6 +177,16 @@ class TurnStopped(Record):
     agent: AgentName
 
 
+class ModelReserved(Record):
+    """The most that a call can cost that is about to be made, where limits hold."""
+
+    agent: AgentName
+    call: Count
+    key: str
+    credits: Amount
+    cost_usd: Price
+
+
 class ModelReplied(Record):
     """A model's answer, before anything it causes."""
 
@@ -209,6 +211,7 @@ class ModelReplied(Record):
     attempts: Count = 1
     earlier: list[FailedAttempt] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
+    lost: Annotated[Json, LostJson] = {}  # noqa: RUF012
 
 
 class ModelFailed(Record):
@@ -224,6 +227,7 @@ class ModelFailed(Record):
     earlier: list[FailedAttempt] = []  # noqa: RUF012
     verdicts: Annotated[list[Json], list[VerdictJson]] = []  # noqa: RUF012
     at: str = ""
+    lost: Annotated[Json, LostJson] = {}  # noqa: RUF012
 
 
 class BatchAnnounced(Record):
@@ -382,7 +386,7 @@ class TickCommitted(Record):
 RECORDS: dict[str, type[Record]] = {
     kind.kind: kind
     for kind in (
-        TickStarted, TurnStarted, TurnResumed, TurnStopped, ModelReplied, ModelFailed,
+        TickStarted, TurnStarted, TurnResumed, TurnStopped, ModelReserved, ModelReplied, ModelFailed,
         BatchAnnounced, BatchSent, BatchAwaited, BatchEnded, ToolStarted, ToolFinished, GateAsked,
         TurnAnswered, TurnSkipped, TurnCommitted, EntriesExpired, TickCommitted,
     )

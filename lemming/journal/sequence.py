@@ -16,6 +16,7 @@ from lemming.journal.records import (
     BatchSent,
     ModelFailed,
     ModelReplied,
+    ModelReserved,
     Record,
     TickCommitted,
     TickStarted,
@@ -29,7 +30,8 @@ from lemming.journal.records import (
 from lemming.journal.starts import why_no_start
 
 _WITHIN_A_TURN = (
-    TurnResumed, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnAnswered, BatchAwaited,
+    TurnResumed, ModelReserved, ModelReplied, ModelFailed, ToolStarted, ToolFinished, TurnAnswered,
+    BatchAwaited,
 )  # fmt: skip
 """What may stand in a journal only after its agent's `turn_started`."""
 

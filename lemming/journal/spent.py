@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any, NamedTuple
 
 from lemming import paths
@@ -15,12 +16,11 @@ from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.files.fields import Json
 from lemming.files.jsontext import JsonProblem, parse
 from lemming.journal.file import raw_journal
+from lemming.journal.lost import NONE_LOST, Lost
 from lemming.organisation import OrgPath
 
-_READ = tuple(
-    b'{"type":"%b"' % kind
-    for kind in (b"tick_started", b"turn_started", b"model_replied", b"turn_committed", b"turn_skipped")
-)
+_KINDS = (b"tick_started", b"turn_started", b"model_reserved", b"model_replied", b"model_failed")
+_READ = tuple(b'{"type":"%b"' % kind for kind in _KINDS)
 
 
 class CallSpent(NamedTuple):
@@ -38,13 +38,27 @@ class TurnSpent:
     """What one turn has spent so far, in the order of its calls.
 
     `before`: what the agent's ledger said when the turn began. `request`: the entry that the turn was for,
-    as author/tick_id; empty for none, and where that is not known yet.
+    as author/tick_id; empty for none, and where that is not known yet. `told`: what answers say is lost;
+    `reserved`: what is reserved for calls that have none, by their numbers.
     """
 
     agent: str
     before: Json
     request: str = ""
     calls: list[CallSpent] = field(default_factory=list)
+    told: Lost = NONE_LOST
+    reserved: dict[int, list[Lost]] = field(default_factory=dict)
+
+    @property
+    def lost(self) -> Lost:
+        """What counts as spent though no answer came: of a turn that is over for good."""
+        open_ = (lost for reserved in self.reserved.values() for lost in reserved)
+        return reduce(Lost.plus, open_, self.told)
+
+    def settle(self, plain: Json) -> None:
+        """Take what an answer, or what stood in its place, says of what was reserved for its call."""
+        self.reserved.pop(plain["call"], None)
+        self.told = self.told.plus(Lost.of(plain.get("lost")))
 
 
 @dataclass
@@ -96,7 +110,13 @@ class SpentReader:
                     self._keys[name] = opening["resume"]["model"]["key"]
                 request = (plain.get("task") or {}).get("request", "")
                 found.turns.setdefault(name, TurnSpent(name, plain["state"], request))
+            case "model_reserved":
+                reserved = found.turns[plain["agent"]].reserved
+                reserved.setdefault(plain["call"], []).append(Lost.of(plain))
+            case "model_failed":
+                found.turns[plain["agent"]].settle(plain)
             case "model_replied":
+                found.turns[plain["agent"]].settle(plain)
                 key = plain.get("key") or self._keys.get(plain["agent"]) or plain["model"]
                 amounts = (plain[name] for name in CallSpent._fields[1:])
                 found.turns[plain["agent"]].calls.append(CallSpent(key, *amounts))

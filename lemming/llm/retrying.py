@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from lemming.errors import ProviderError, RequestRejected, Unavailable
+from lemming.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
 from lemming.llm.calls import ask, timed_out
 from lemming.llm.circuit import Circuit
 from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
@@ -35,6 +35,7 @@ class _Deadline:
     waited_s: float = 0.0
     failures: list[ProviderError] = dataclasses.field(default_factory=list)
     hear: Callable[[str], object] | None = None
+    again: Callable[[ProviderError], None] | None = None
 
 
 class RetryingLLMProvider(Backend):
@@ -73,12 +74,19 @@ class RetryingLLMProvider(Backend):
         self._stop = stop or threading.Event()
         self._sleep, self._clock, self._jitter = sleep or self._stop.wait, clock, jitter
 
-    def complete(self, request: Request, hear: Callable[[str], object] | None = None) -> Reply:
+    def complete(
+        self,
+        request: Request,
+        hear: Callable[[str], object] | None = None,
+        again: Callable[[ProviderError], None] | None = None,
+    ) -> Reply:
         """Return the first reply; raise the last attempt's `ProviderError` when there is none.
 
-        `hear` gets the text of each attempt as it comes.
+        `hear` gets the text of each attempt as it comes. `again` gets the error of one that failed before
+        the next is made, and what it raises comes out.
         """
-        deadline = _Deadline(request.deadline_s, self._clock() + request.deadline_s, hear=hear)
+        ends = self._clock() + request.deadline_s
+        deadline = _Deadline(request.deadline_s, ends, hear=hear, again=again)
         try:
             reply = self._attempt(request, deadline)
             return reply._replace(earlier=tuple(deadline.failures)) if deadline.failures else reply
@@ -86,7 +94,7 @@ class RetryingLLMProvider(Backend):
             first = error
         try:
             reply = self._retrying()(self._again, [first], request, deadline)
-        except ProviderError as error:
+        except (ProviderError, OutOfCredits) as error:
             error.earlier = tuple(failure for failure in deadline.failures if failure is not error)
             raise
         return reply._replace(earlier=tuple(deadline.failures))
@@ -110,6 +118,8 @@ class RetryingLLMProvider(Backend):
         """Ask in the time that is left; `failed` holds the first attempt's error until that is raised."""
         if failed:
             raise failed.pop()
+        if deadline.again and deadline.failures:
+            deadline.again(deadline.failures[-1])
         remaining_s = deadline.ends - self._clock()
         return self._attempt(request._replace(deadline_s=remaining_s), deadline)
 
@@ -130,7 +140,9 @@ class RetryingLLMProvider(Backend):
 
     def _once(self, request: Request, deadline: _Deadline) -> Reply:
         if request.deadline_s <= 0:
-            raise timed_out(deadline.whole_s)
+            late = timed_out(deadline.whole_s)
+            late.may_be_paid = False  # it was not sent
+            raise late
         if self._pace is None:
             return self._ask(request, deadline)
         came = self._clock()

@@ -28,7 +28,8 @@ from lemming.journal.sealing import SEALED, plain_ticks
 from lemming.organisation import Organisation
 from lemming.service.archive import MANIFEST, SUFFIXES, VERSION, Manifest, Root, cannot_read, members
 from lemming.tick.counter import load_tick
-from lemming.tick.runtime import holder_of, open_org
+from lemming.tick.holder import holder_of
+from lemming.tick.runtime import open_org
 
 COMPRESSION = 6
 LOOK_S = 0.1

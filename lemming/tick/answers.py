@@ -31,6 +31,7 @@ from lemming.events import ModelAsked
 from lemming.files.effects import FileEffect, apply_effect, writes_first
 from lemming.gates.gate import GateVerdict
 from lemming.journal.file import Journal
+from lemming.journal.lost import NONE_LOST
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.llm.pricing import usage_of
@@ -41,7 +42,7 @@ from lemming.redaction import redact_json, redact_values
 from lemming.tick.commits import Commits
 from lemming.tick.fallback import ask_in_turn
 from lemming.tick.questions import look_before, question, require_paid_for
-from lemming.tick.recorded import recorded_answer, recorded_finding, recorded_result
+from lemming.tick.recorded import record_of, recorded_answer, recorded_finding, recorded_result
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.toolbox.left_over import is_left_by, without_secrets
@@ -84,7 +85,11 @@ class JournaledAnswers:
         self._name = inputs.agent.name
         self._limits, self._verdicts = limits, list[GateVerdict]()  # of the question under way
         limit = inputs.agent.turn.deadline_s
-        self._tracing = tracing_of(snapshot, inputs) if inputs.trust else None
+        self._tracing: Tracing | None = None
+        if inputs.trust and self._settings.trust:
+            from lemming.tick.traced import Tracing
+
+            self._tracing = Tracing(snapshot, inputs)
         self._ends = time.monotonic() + limit if limit else math.inf
         for record in journal.records_of(self._name):
             match record:
@@ -108,10 +113,10 @@ class JournaledAnswers:
         record = self._from_outside(
             self._answers, call, lambda: self._ask_live(call, messages, model, schema)
         )
+        if self._limits:
+            self._limits.settle(record)
         answer = recorded_answer(record)
         self._spent += answer.credits
-        if self._limits:
-            self._limits.settle(answer)
         return answer
 
     def knows(self, call: int) -> bool:
@@ -162,29 +167,8 @@ class JournaledAnswers:
         """Call a tool, and return the record of what came of it."""
         began = time.perf_counter()
         result = self._run(index, call, at, staged)
-        more: dict[str, Any] = {"duration_ms": took} if (took := elapsed_ms(began)) else {}
         result = self._tracing.told(result) if self._tracing else result
-        for key in ("passed_on", "asks_leave", "leave", "trust"):
-            if value := getattr(result, key):
-                more[key] = value
-        if result.entries:
-            more["entries"] = [entry._asdict() for entry in result.entries]
-        if result.attempts > 1:
-            more["attempts"] = result.attempts
-        if result.on_error != "return":
-            more["on_error"] = result.on_error
-        if result.verdicts:
-            more["verdicts"] = [verdict.as_json() for verdict in result.verdicts]
-        return ToolFinished(
-            agent=self._name,
-            index=index,
-            tool=call.tool,
-            success=result.success,
-            outcome=result.outcome,
-            output=redact_values(result.output),
-            effects=[effect.as_json() for effect in result.effects],
-            **more,
-        )
+        return record_of(self._name, index, call, result, elapsed_ms(began))
 
     def _run(self, index: int, call: ToolCall, at: str, staged: dict[str, FileEffect]) -> ToolResult:
         """Run a tool; one that reaches outside is announced, once what it may look at is on the disk."""
@@ -293,7 +277,7 @@ class JournaledAnswers:
         optional: dict[str, Any] = {"batched": True} if reply.batched else {}
         if key:
             optional["key"] = key
-        optional |= self._said_by_gates()
+        optional |= self._said_by_gates() | self._lost(call)
         if reply.calls or reply.thinking or reply.kept:
             natively = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
             optional |= {name: redact_json(value) for name, value in natively.items() if value}
@@ -316,14 +300,6 @@ class JournaledAnswers:
             duration_ms=elapsed_ms(started + reply.waited_s),
         )
 
-    def _with_images(self, request: Request) -> Request:
-        """Return a request with the images that belong to the end of the turn's prompt."""
-        from lemming.turn.images import load_images
-
-        inputs, held = self._inputs, self._commits.held_files
-        images = load_images(inputs.images, inputs.agent, self._runtime.base, held)
-        return request._replace(images=images, images_with=inputs.prompt[-1]["content"])
-
     def _reply(
         self,
         call: int,
@@ -339,24 +315,50 @@ class JournaledAnswers:
         if self._runtime.is_heard and not key:
             self._runtime.notify(ModelAsked(agent=self._name, call=call))
         if inputs.images and entry.images:
-            request = self._with_images(request)
+            from lemming.turn.images import with_images
+
+            request = with_images(request, inputs, self._runtime.base, self._commits.held_files)
         if self._limits or not self._snapshot.pauses.is_clear(self._name):
-            asked = key or inputs.agent.model.key, entry, request
-            look = partial(look_before, self._snapshot, self._limits, self._tracing, *asked)
-            self._verdicts += self._runtime.may_ask(look)
+            self._look_before(key or inputs.agent.model.key, entry, request)
         try:
             with self._runtime.waiting():
-                return self._runtime.complete(entry, request, live=bool(key))
+                reply = self._runtime.complete(entry, request, live=bool(key))
         except AnswerTooLarge as error:  # the backend bills for it, at most for what it was allowed
             tokens = request.max_output_tokens
-            return Reply("", output_tokens=tokens, finish="too_large", earlier=error.earlier)
+            reply = Reply("", output_tokens=tokens, finish="too_large", earlier=error.earlier)
         except ProviderError as error:
             if self._runtime.stop.is_set():
                 raise Stopped from error
+            if self._limits and not error.may_be_paid:
+                self._limits.release(call)
             raise
+        finally:
+            self._runtime.before_again.pop(self._name, None)
+        if self._limits:
+            self._limits.release(call)
+        return reply
+
+    def _look_before(self, key: str, entry: ModelEntry, request: Request) -> None:
+        """Look whether a call may be made; under limits, reserve what it can cost, now and at each retry.
+
+        Raises `Paused`, or `LimitReached`.
+        """
+        look = partial(look_before, self._snapshot, self._limits, self._tracing, key, entry, request)
+        self._verdicts += self._runtime.may_ask(look)
+        if self._limits is None:
+            return
+        self._limits.reserve(key, entry, request)
+        self._settle()
+
+        def again(error: ProviderError) -> None:
+            if error.may_be_paid:
+                with self._runtime.turn_lock:
+                    self._look_before(key, entry, request)
+
+        self._runtime.before_again[self._name] = again
 
     def _no_answer(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
-        more = self._said_by_gates(error.verdicts) | self._attempts(call, getattr(error, "earlier", ()))
+        more = self._said_by_gates(error.verdicts) | self._attempts(call, error.earlier) | self._lost(call)
         more |= {"at": self._runtime.now()} if self._inputs.task and is_final(error) else {}
         return ModelFailed(
             agent=self._name,
@@ -370,6 +372,11 @@ class JournaledAnswers:
 
     def _said_by_gates(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         return {"verdicts": said} if (said := [it.as_json() for it in self._verdicts] or [*recorded]) else {}
+
+    def _lost(self, call: int) -> dict[str, Any]:
+        """Return what of the reservations for a call is lost, if anything is."""
+        lost = self._runtime.lost(self._name, call, self._limits.lost(call) if self._limits else NONE_LOST)
+        return {"lost": lost.as_json()} if lost else {}
 
     def _attempts(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
         """Return how often a model was asked, and why in vain, if it was; and put it into the log."""
@@ -389,12 +396,3 @@ class JournaledAnswers:
     def _sync(self) -> None:
         with self._runtime.waiting():
             self._journal.sync()
-
-
-def tracing_of(snapshot: Snapshot, inputs: TurnInputs) -> Tracing | None:
-    """Return who tells how far what the calls of a turn give is trusted; None where nobody tracks that."""
-    if not inputs.trust or not snapshot.config.org.trust:
-        return None
-    from lemming.tick.traced import Tracing
-
-    return Tracing(snapshot, inputs)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from lemming.clock import Clock
 from lemming.config import Org
-from lemming.errors import DiskError, LemmingError, Problem, Unusable
+from lemming.errors import DiskError, LemmingError, Problem, ProviderError, Unusable
 from lemming.models import ModelEntry
 from lemming.providers import LLMProvider, Reply, Request, make_provider
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from lemming.llm.circuit import Circuits
     from lemming.llm.cluster import DaskCalls
     from lemming.llm.rate_limit import Pace
+    from lemming.llm.retrying import RetryingLLMProvider
     from lemming.llm.servers import Server, Servers
 
 
@@ -33,7 +34,7 @@ class Backends:
     stop: threading.Event
     tell: Callable[[Problem], None]
     settings: Org = field(default_factory=Org)
-    _providers: dict[tuple[object, ...], LLMProvider] = field(default_factory=dict)
+    _providers: dict[tuple[object, ...], RetryingLLMProvider] = field(default_factory=dict)
     _circuits: Circuits | None = None
     _servers: Servers | None = None
     _paces: dict[str, Pace] = field(default_factory=dict)
@@ -41,14 +42,17 @@ class Backends:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def complete(
-        self, entry: ModelEntry, request: Request, hear: Callable[[str], object] | None = None
+        self,
+        entry: ModelEntry,
+        request: Request,
+        hear: Callable[[str], object] | None = None,
+        again: Callable[[ProviderError], None] | None = None,
     ) -> Reply:
         """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker.
 
-        `hear` gets the answer's text as it comes.
+        `hear` gets the answer's text as it comes; `again` looks before a call that failed is made again.
         """
-        provider = self._provider(entry)
-        return provider.complete(request) if hear is None else provider.complete_heard(request, hear)
+        return self._provider(entry).complete(request, hear, again)
 
     def bare(self, entry: ModelEntry) -> LLMProvider:
         """Return a new provider of an entry, with nothing around it."""
@@ -72,7 +76,7 @@ class Backends:
         if self._cluster is not None:
             self._cluster.close()
 
-    def _provider(self, entry: ModelEntry) -> LLMProvider:
+    def _provider(self, entry: ModelEntry) -> RetryingLLMProvider:
         limits = entry.max_concurrency, entry.requests_per_minute, entry.tokens_per_minute
         where = self.settings.executor, self.settings.executor_address
         key = entry.provider, repr(entry.options), entry.attempts, limits, where
@@ -88,7 +92,7 @@ class Backends:
                     raise Unusable(error.message, where=error.where, hint=error.hint) from error
             return self._providers[key]
 
-    def _make(self, entry: ModelEntry) -> LLMProvider:
+    def _make(self, entry: ModelEntry) -> RetryingLLMProvider:
         from lemming.llm.circuit import Circuits, circuit_name
         from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
         from lemming.llm.retrying import RetryingLLMProvider

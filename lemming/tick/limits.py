@@ -29,15 +29,25 @@ from lemming.gates.limit import (
 )
 from lemming.gates.look import rules_at
 from lemming.journal.begun import Asked
-from lemming.journal.file import journal_ticks
+from lemming.journal.file import Journal, journal_ticks
 from lemming.journal.ledger import AgentState, read_state
+from lemming.journal.lost import Lost
 from lemming.journal.records import Record, TurnStarted
 from lemming.report import TurnReport
 from lemming.tick.executors.turn_lock import TurnLock
 from lemming.tick.raises import approved, raised
+from lemming.tick.reserved import Reserved
 from lemming.tick.runtime import Runtime, Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.tick.spent_before import NotKnown, SpentBefore, amount_in, amount_of, tick_of, total
+from lemming.tick.spent_before import (
+    NotKnown,
+    SpentBefore,
+    amount_in,
+    amount_lost,
+    amount_of,
+    tick_of,
+    total,
+)
 from lemming.tick.turn_limits import Scope, TurnSpending
 from lemming.turn.values import TurnInputs
 
@@ -69,22 +79,23 @@ class TickSpending:
         reports: Mapping[str, TurnReport],
     ) -> TickSpending | None:
         """Return the limits of a tick with these records so far; None where nobody has any."""
-        agents = (snapshot.survey.agents.get(name) for name in snapshot.plan.order)
-        gates = [*snapshot.config.org.gates, *(gate for agent in agents if agent for gate in agent.gates)]
+        agents = snapshot.survey.agents.values()  # whoever has a limit may add up what others spend
+        gates = [*snapshot.config.org.gates, *(gate for agent in agents for gate in agent.gates)]
         if not any(gate.at == "spend" for gate in gates):
             return None
         begun = {it.agent: AgentState.from_json(it.state) for it in records if isinstance(it, TurnStarted)}
         began = {name: begun.get(name) or _state_of(snapshot, name) for name in agent_folders(snapshot.org)}
         return cls(snapshot, reports, runtime.turn_lock, runtime.stop, began)
 
-    def of(self, inputs: TurnInputs) -> TurnSpending | None:
-        """Return the limits of a turn that begins, or goes on; None where it has none."""
+    def of(self, inputs: TurnInputs, journal: Journal) -> TurnSpending:
+        """Return the limits of a turn that begins, or goes on."""
         agent = inputs.agent
         own_file = paths.resume_file(agent.name)
         rules = rules_at(rules_of(ORG_FILE, self.snapshot.config.org.gates, own_file, agent.gates), "spend")
-        turn = self.turns[agent.name] = TurnSpending(self, inputs, rules)
+        reserved = Reserved(journal, agent.name)
+        turn = self.turns[agent.name] = TurnSpending(self, inputs, rules, reserved)
         self.tell()
-        return turn if rules else None
+        return turn
 
     def tell(self) -> None:
         """Let turns that wait look again: another has begun, or is over."""
@@ -226,4 +237,5 @@ def _state_of(snapshot: Snapshot, name: str) -> AgentState | CorruptState:
 
 def _amount_of_turn(report: TurnReport) -> Amount:
     tokens = report.input_tokens + report.output_tokens
-    return amount_of(report.credits, report.cost_usd, tokens, report.calls)
+    spent = amount_of(report.credits, report.cost_usd, tokens, report.calls)
+    return spent.plus(amount_lost(Lost.of(report.lost)))

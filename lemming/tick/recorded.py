@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from lemming.contract import NewEntry
+from lemming.contract import NewEntry, ToolCall
 from lemming.errors import recorded_failure
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import GateVerdict
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
+from lemming.redaction import redact_values
 from lemming.tools import INFERRED, ToolResult, is_unknown_outcome
 from lemming.turn.values import Answer
 
@@ -24,9 +25,35 @@ def recorded_answer(record: ModelReplied | ModelFailed) -> Answer:
     """Return the answer that a record holds; raise the error that stood in its place."""
     if isinstance(record, ModelFailed):
         failure = recorded_failure(record.error, record.message)
-        failure.verdicts, failure.at = record.verdicts, record.at
+        failure.verdicts, failure.at, failure.lost = record.verdicts, record.at, record.lost
         raise failure
     return Answer._make(_facts_of(record))
+
+
+def record_of(agent: str, index: int, call: ToolCall, result: ToolResult, took_ms: int) -> ToolFinished:
+    """Return the record of what came of a tool call."""
+    more: dict[str, Any] = {"duration_ms": took_ms} if took_ms else {}
+    for key in ("passed_on", "asks_leave", "leave", "trust"):
+        if value := getattr(result, key):
+            more[key] = value
+    if result.entries:
+        more["entries"] = [entry._asdict() for entry in result.entries]
+    if result.attempts > 1:
+        more["attempts"] = result.attempts
+    if result.on_error != "return":
+        more["on_error"] = result.on_error
+    if result.verdicts:
+        more["verdicts"] = [verdict.as_json() for verdict in result.verdicts]
+    return ToolFinished(
+        agent=agent,
+        index=index,
+        tool=call.tool,
+        success=result.success,
+        outcome=result.outcome,
+        output=redact_values(result.output),
+        effects=[effect.as_json() for effect in result.effects],
+        **more,
+    )
 
 
 def recorded_result(record: ToolFinished) -> ToolResult:

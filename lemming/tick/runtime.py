@@ -9,35 +9,34 @@ import contextlib
 import os
 import platform
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lemming import paths
 from lemming.access.trust import Consent
 from lemming.clock import Clock, SystemClock, timestamp
 from lemming.config import Config, Org, load_config
 from lemming.deadlines import LeftBehind
-from lemming.errors import ConfigError, DiskError, NotAnOrg, OrgBusy, Problem
+from lemming.errors import ConfigError, DiskError, NotAnOrg, Problem, ProviderError
 from lemming.events import Event, ModelWrote, Observer, ProblemFound, ignore, tell
 from lemming.files.documents import once_saved
-from lemming.files.jsontext import JsonProblem, parse, pretty_words
-from lemming.files.lock import FolderLock, description
+from lemming.files.jsontext import pretty_words
 from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import learn_stamps
+from lemming.journal.lost import Lost
 from lemming.journal.prompts import PromptWriter
 from lemming.journal.records import BatchAnnounced, BatchSent
 from lemming.logging_config import EngineLog
 from lemming.models import ModelEntry
 from lemming.org_format import require_known_format
-from lemming.organisation import Organisation, OrgPath
+from lemming.organisation import Organisation
 from lemming.plugins.registry import load_installed_plugins, load_plugins
 from lemming.providers import Reply, Request, provider_names
 from lemming.tick.backends import Backends
 from lemming.tick.executors.turn_lock import TurnLock
+from lemming.tick.holder import locked, next_epoch
 from lemming.tick.not_done import TurnsNotDone
 from lemming.tick.reading import previous_reading
 from lemming.toolbox.calls import call_tool
@@ -57,7 +56,6 @@ if TYPE_CHECKING:
     from lemming.tick.snapshot import Snapshot
     from lemming.tools import Tool
 
-BEGINNINGS_WAITED_FOR = 25
 KEPT_TOOLS = "the tools from before hold until it is mended"
 KEPT_SETTINGS = "the settings from before hold until it is mended"
 
@@ -77,7 +75,8 @@ class Runtime:
 
     `stop` is set when the engine is to end: the operator wants it, or something went wrong that concerns
     every turn. `observers` hear one event at a time, and so do those that `observers_of` names for the
-    settings of the tick. `batch`: model calls go through batch APIs where there are any; `batches` are those
+    settings of the tick. `before_again`, by agent: what looks, or raises, before a call that failed is made
+    again. `batch`: model calls go through batch APIs where there are any; `batches` are those
     of the tick under way. `turn_lock`: of all turns the one that holds it works.
     """
 
@@ -96,6 +95,7 @@ class Runtime:
     watches: bool = False  # whether observers are told of answers as they come
     hurries: bool = False  # whether the tick is run at once, for what was asked, and not by the clock
     has_looked_back: bool = False  # whether earlier turns were found to be on the disk
+    before_again: dict[str, Callable[[ProviderError], None]] = field(default_factory=dict)
     observers_of: Callable[[Runtime, Config], list[Observer]] = nobody
     _joined: tuple[Observer, ...] = ()
     _config: Config | None = None
@@ -208,6 +208,10 @@ class Runtime:
         """Return what a look before a question is asked gives; it raises what keeps it from being asked."""
         return look()
 
+    def lost(self, agent: str, call: int, found: Lost) -> Lost:
+        """Return what of the reservations for a turn's call is lost, as it was `found`."""
+        return found
+
     def complete(self, entry: ModelEntry, request: Request, *, live: bool = False) -> Reply:
         """Ask the model an entry stands for, in a batch where there is one for it, and not `live`."""
         if live or self.batches is None:
@@ -216,7 +220,8 @@ class Runtime:
 
     def complete_live(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
-        return self.backends.complete(entry, request, self._hearer(request) if self.watches else None)
+        hear, again = self._hearer(request) if self.watches else None, self.before_again.get(request.agent)
+        return self.backends.complete(entry, request, hear, again)
 
     def _hearer(self, request: Request) -> Callable[[str], object]:
         """Return who tells observers of the text of an answer as it comes."""
@@ -322,8 +327,8 @@ def open_org(
         )
     require_known_format(org)
     clock = clock or SystemClock()
-    lock = _lock(base)
-    epoch = _next_epoch(lock)
+    lock = locked(base)
+    epoch = next_epoch(lock)
     try:
         holder: dict[str, str | int] = {
             "pid": os.getpid(),
@@ -354,44 +359,3 @@ def _is_folder(path: Path) -> bool:
     except OSError as error:
         require_about_one_file(path, error)
         return False
-
-
-def holder_of(base: OrgPath) -> dict[str, Any] | None:
-    """Return who holds the organisation now: pid, host, since, command; None when nobody does."""
-    found = description(Path(base), paths.LOCK_FILE)
-    holder = {} if found is None else _describe(found)
-    return holder if "pid" in holder else None
-
-
-def _lock(base: Path) -> FolderLock:
-    for _ in range(BEGINNINGS_WAITED_FOR):
-        try:
-            return FolderLock(base, paths.LOCK_FILE)
-        except OrgBusy:
-            if holder := holder_of(base):
-                raise _busy(base, holder) from None
-        time.sleep(0.02)  # an engine that begins, and has not yet said who it is, or one that ends
-    where = str(base / paths.LOCK_FILE)
-    hint = f"`fuser -v {where}` names it; end it, or remove the file while no engine runs"
-    raise OrgBusy("something holds the lock and does not say who it is", where=where, hint=hint)
-
-
-def _busy(base: Path, holder: dict[str, Any]) -> OrgBusy:
-    who = f"pid {holder.get('pid', '?')} on {holder.get('host', '?')} since {holder.get('since', '?')}"
-    command = f" ({holder['command']})" if holder.get("command") else ""
-    hint = "wait for it or stop it; looking (`lemming status`, `ls`, `jq`) is always safe"
-    return OrgBusy(f"another engine is running here: {who}{command}", where=str(base), hint=hint)
-
-
-def _next_epoch(lock: FolderLock) -> int:
-    epoch = _describe(lock.read()).get("epoch", 0)
-    return epoch + 1 if isinstance(epoch, int) else 1
-
-
-def _describe(raw: bytes) -> dict[str, Any]:
-    """Return what a holder wrote about itself; the file is throw-away, so anything else counts as nothing."""
-    try:
-        holder = parse(raw)
-    except JsonProblem:
-        return {}
-    return holder if isinstance(holder, dict) else {}

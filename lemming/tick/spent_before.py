@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from lemming.clock import parse_timestamp, timestamp
 from lemming.errors import LemmingError
-from lemming.gates.limit import NOTHING, Amount, Window
+from lemming.gates.limit import NOTHING, ZERO, Amount, Window
 from lemming.journal.file import journal_ticks
 from lemming.journal.ledger import AgentState
+from lemming.journal.lost import Lost
 from lemming.journal.spent import SpentReader, TurnSpent
 from lemming.llm.worst import exact
 from lemming.organisation import Organisation
@@ -94,9 +95,10 @@ def _read(org: Organisation, tick: int) -> _Tick:
 
 
 def _amount(turn: TurnSpent) -> Amount:
-    return total(
+    spent = total(
         amount_of(call.credits, call.cost_usd, call.input_tokens + call.output_tokens) for call in turn.calls
     )
+    return spent.plus(amount_lost(turn.lost))
 
 
 def amount_of(credits: float, cost_usd: float | None, tokens: int, calls: int = 1) -> Amount:
@@ -106,8 +108,14 @@ def amount_of(credits: float, cost_usd: float | None, tokens: int, calls: int = 
 
 
 def amount_in(state: AgentState) -> Amount:
-    """Return what a ledger says was spent; it does not count calls."""
-    return Amount(_in_digits(state.credits, 6), _in_digits(state.cost_usd, 12))
+    """Return what a ledger says was spent, with what is lost; it does not count calls."""
+    spent = Amount(_in_digits(state.credits, 6), _in_digits(state.cost_usd, 12))
+    return spent.plus(amount_lost(state.lost)._replace(calls=ZERO)) if state.lost else spent
+
+
+def amount_lost(lost: Lost) -> Amount:
+    """Return what limits count for calls whose answers never came."""
+    return Amount(_in_digits(lost.credits, 6), _in_digits(lost.cost_usd, 12), Decimal(lost.calls))
 
 
 def _in_digits(amount: float | None, digits: int) -> Decimal:

@@ -46,6 +46,7 @@ from lemming.tick.lost_turns import is_lost
 from lemming.tick.permitted import NO_LONGER_ALLOWED, inputs_of, refused_places
 from lemming.tick.plan import Plan
 from lemming.tick.recorded import reached_outside, recorded_answer, written_ahead
+from lemming.tick.reserved import lost_in
 from lemming.tick.retention import find_expired, said_of
 from lemming.tick.runs import remove_old_runs
 from lemming.tick.runtime import Runtime, Stopped
@@ -338,6 +339,7 @@ class Tick:
         if error == TurnBroke.__name__ and inputs.task:
             state.requests = inputs.task.after_failure(state.requests, used["credits"], counts=True)
         state.passed_on += sum(record.passed_on for record in finished)
+        state.lost = state.lost.plus(lost := lost_in(records))
         report = TurnReport(
             agent=started.agent,
             status="failed",
@@ -346,6 +348,7 @@ class Tick:
             tools=tools,
             written_ahead=written_ahead(records),
             remarks=remarks,
+            lost=lost.as_json(),
             **used,
         )
         return TurnOutcome(report, state, lambda: state)
@@ -380,7 +383,7 @@ class Tick:
         return results, used, remarks
 
     def _answers(self, inputs: TurnInputs) -> JournaledAnswers:
-        limits = self._limits.of(inputs) if self._limits else None
+        limits = self._limits.of(inputs, self.journal) if self._limits else None
         return JournaledAnswers(self.runtime, self.journal, self.snapshot, inputs, self.commits, limits)
 
     @cached_property

@@ -24,16 +24,19 @@ from lemming.gates.limit import (
 )
 from lemming.gates.look import WORDS, require_seen
 from lemming.journal.begun import Asked
+from lemming.journal.lost import Lost
+from lemming.journal.records import ModelFailed, ModelReplied
 from lemming.llm.worst import most_tokens_in, size_of, worst_of
 from lemming.models import ModelEntry
 from lemming.plugins.errors import words_of
 from lemming.providers import Request
 from lemming.tick.raises import approved
+from lemming.tick.reserved import Reserved
 from lemming.tick.runtime import Stopped
 from lemming.tick.snapshot import Snapshot
-from lemming.tick.spent_before import NotKnown, amount_of
+from lemming.tick.spent_before import NotKnown, amount_lost, amount_of
 from lemming.turn.results import RESULTS_CHARS
-from lemming.turn.values import Answer, TurnInputs
+from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
     from lemming.tick.limits import TickSpending
@@ -52,19 +55,46 @@ class Scope(NamedTuple):
 
 
 class TurnSpending:
-    """The limits of one turn: `own` is what it has spent, `most` what a turn of such settings can."""
+    """The limits of one turn, which has none of its own where others add up what it spends."""
 
-    def __init__(self, tick: TickSpending, inputs: TurnInputs, rules: Sequence[Rule]) -> None:
-        self._tick, self._rules = tick, rules
+    def __init__(
+        self, tick: TickSpending, inputs: TurnInputs, rules: Sequence[Rule], reserved: Reserved
+    ) -> None:
+        self._tick, self._rules, self._reserved = tick, rules, reserved
         self._name, self.request = inputs.agent.name, inputs.task.request if inputs.task else ""
-        self._own = NOTHING
+        self._settled = NOTHING
         self._asked = [value_of(Asked, plain) for plain in inputs.review.get("asked", ())]
         self._most = _most_of_turn(inputs, tick.snapshot)
 
-    def settle(self, answer: Answer) -> None:
-        """Count what an answer has cost."""
-        tokens = answer.input_tokens + answer.output_tokens
-        self._own = self._own.plus(amount_of(answer.credits, answer.cost_usd, tokens))
+    @property
+    def _own(self) -> Amount:
+        """What the turn has spent, with what is reserved for calls that have no answer."""
+        return self._settled.plus(self._reserved.amount)
+
+    def settle(self, record: ModelReplied | ModelFailed) -> None:
+        """Count what a call has cost, and what of the reservations for it is lost."""
+        self._reserved.settle(record.call)
+        self._settled = self._settled.plus(amount_lost(Lost.of(record.lost)))
+        if isinstance(record, ModelReplied):
+            tokens = record.input_tokens + record.output_tokens
+            self._settled = self._settled.plus(amount_of(record.credits, record.cost_usd, tokens))
+
+    def reserve(self, key: str, entry: ModelEntry, request: Request) -> None:
+        """Reserve the most that a call can cost which is about to be made."""
+        if self._is_counted(key, entry):
+            self._reserved.reserve(request.step, key, worst_of(entry, most_tokens_in(request)))
+
+    def release(self, call: int) -> None:
+        """Give back what was reserved for a call: it was not made, or what it cost is known."""
+        self._reserved.release(call)
+
+    def lost(self, call: int) -> Lost:
+        """Return what of the reservations for a call is lost, now that it has its answer or has failed."""
+        return self._reserved.settle(call)
+
+    def _is_counted(self, key: str, entry: ModelEntry) -> bool:
+        """Return whether a model answers: a plan, the clock and a program that judges are none."""
+        return entry.provider not in NO_MODELS and key in self._tick.snapshot.config.models
 
     def is_held_to(self, rule: Rule) -> bool:
         """Return whether the turn may never spend more than a limit says, whatever it asks."""
@@ -92,8 +122,8 @@ class TurnSpending:
 
         `key` is that of the model to be asked, `trust` how far the turn is trusted, where that is tracked.
         """
-        if entry.provider in NO_MODELS or key not in self._tick.snapshot.config.models:
-            return  # what answers is no model: a plan, the clock, a program that judges
+        if not self._is_counted(key, entry):
+            return
         asked = _Asked.of(key, entry, request)
         facts = {"agent": self._name, "call": call, "request": self.request, **asked.facts}
         facts |= {"trust": trust} if trust else {}
@@ -180,10 +210,9 @@ class TurnSpending:
         if scope.agents is not None and len(scope.agents) == 1:
             return mine
         left = Amount(*(max(limits.get(key, ZERO) - getattr(before, key), ZERO) for key in AMOUNTS))
-        if key := beyond(self.share(left)._asdict(), self._own.plus(worst)):
-            raise _TooMuch(
-                f"the turn may spend {in_words(key, getattr(self.share(left), key))} of what is left"
-            )
+        share = {key: it for key, it in self.share(left)._asdict().items() if key in limits}
+        if key := beyond(share, self._own.plus(worst)):
+            raise _TooMuch(f"the turn may spend {in_words(key, share[key])} of what is left")
         while True:
             others, is_over = self._tick.before_in_tick(self._name, rule, scope, left)
             if others is not None and (is_over or not beyond(limits, mine.plus(others).plus(worst))):

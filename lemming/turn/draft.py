@@ -20,6 +20,7 @@ from lemming.errors import (
 )
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import GateVerdict
+from lemming.journal.lost import NONE_LOST, Lost
 from lemming.leave import waiting_call
 from lemming.memory import memory_effect
 from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
@@ -103,6 +104,7 @@ class Draft:
         self.judging: list[Answer] = []  # of the answers, those of judges
         self.judgements: list[Judgement] = []
         self.has_passed = True
+        self.lost = NONE_LOST
 
     @property
     def trust(self) -> str:
@@ -188,6 +190,7 @@ class Draft:
             answer = self.source.ask(self.questions, messages, model, schema)
         except (OutOfCredits, ProviderError) as error:
             self.in_vain += 1  # what stood in its place has its number
+            self.lost = self.lost.plus(Lost.of(error.lost))
             self.verdicts += error.verdicts
             match error.verdicts[-1]["then"] if error.verdicts else "":
                 case "stop":
@@ -197,6 +200,7 @@ class Draft:
             raise
         self.answers.append(answer)
         self.verdicts += answer.verdicts
+        self.lost = self.lost.plus(Lost.of(answer.lost)) if answer.lost else self.lost
         return answer
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:

@@ -87,6 +87,7 @@ def _report(
         trust=draft.tracked.as_json() if draft.tracked else {},
         verdicts=cast(list[VerdictJson], draft.verdicts),
         judged=_judged(draft),
+        lost=draft.lost.as_json(),
         **used,
     )
 
@@ -139,6 +140,7 @@ def _state_after(
     passed_on = [draft.passed_on[place] for place in draft.passed_on if holds_all or place in draft.settled]
     state = state_after_spending(inputs, draft.answers, used, status)
     state.end = "" if end == USUAL_ENDS[status] else end
+    state.lost = state.lost.plus(draft.lost)
     if inputs.review:
         state.asked_leave = asked_after(inputs.review, draft.standing if is_applied else ())
     if draft.only_asks:

@@ -19,8 +19,9 @@ from lemming.errors import ToolError
 from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Task
 from lemming.messages import OutboxEntry
-from lemming.providers import Image
+from lemming.providers import Image, Request
 from lemming.turn.attachments import KEY
+from lemming.turn.values import TurnInputs
 
 IMAGES_LIMIT = 8
 IMAGE_LIMIT_BYTES = 4 << 20
@@ -48,6 +49,12 @@ def images_in(
         if _is_image(item) and _digest(agent, base, item["path"], held) == item["sha256"]
     }
     return [{"path": path, "sha256": digest} for path, digest in named][:IMAGES_LIMIT]
+
+
+def with_images(request: Request, inputs: TurnInputs, base: Path, held: Mapping[str, bytes]) -> Request:
+    """Return a request with the images that belong to the end of its turn's prompt."""
+    images = load_images(inputs.images, inputs.agent, base, held)
+    return request._replace(images=images, images_with=inputs.prompt[-1]["content"])
 
 
 def paths_in(entry: OutboxEntry) -> list[str]:

@@ -49,6 +49,7 @@ def state_after_spending(
         leave_used=before.leave_used,
         judged=before.judged,
         asked_leave=before.asked_leave,
+        lost=before.lost,
     )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from lemming.agents import Agent, AgentCredits
@@ -96,6 +97,7 @@ class Answer(NamedTuple):
     calls: Sequence[dict[str, Any]] = ()
     kept: Any = None
     verdicts: Sequence[dict[str, Any]] = ()
+    lost: Mapping[str, Any] = MappingProxyType({})
 
 
 class Answers(Protocol):

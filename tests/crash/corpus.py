@@ -38,11 +38,15 @@ Build = Callable[[Path, dict[str, Any]], object]
 
 @dataclass(frozen=True)
 class Case:
-    """An organisation, made by `build(base, settings)`, how many ticks it runs, and turns at once."""
+    """An organisation, made by `build(base, settings)`, how many ticks it runs, and turns at once.
+
+    `has_limits`: a call that a kill took along counts as spent, so that limits are reached earlier.
+    """
 
     build: Build
     ticks: int
     at_once: int = 1
+    has_limits: bool = False
 
     @property
     def name(self) -> str:
@@ -369,7 +373,7 @@ CASES = [
     Case(acting, 2),
     Case(gated, 3, at_once=2),
     Case(judged, 4, at_once=3),
-    Case(limited, 6, at_once=3),
+    Case(limited, 6, at_once=3, has_limits=True),
     Case(crowd, 2, at_once=3),
     Case(letters, 3),
     Case(missed, 6),
@@ -389,7 +393,7 @@ CASES = [
     *([Case(served, 2, at_once=2), Case(asked_back, 2)] if find_spec("mcp") else ()),
     Case(native, 2, at_once=2),
     Case(formed, 4, at_once=3),
-    Case(leave, 6, at_once=3),
+    Case(leave, 6, at_once=3, has_limits=True),
     Case(tainted, 4, at_once=3),
 ]
 SLOW = [Case(kept, 2)]

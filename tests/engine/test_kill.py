@@ -26,7 +26,8 @@ from lemming.files import fs
 from lemming.files.fields import Json
 from lemming.journal.file import journal_ticks
 from lemming.testing import journal_lines, make_org, resume, say, tree
-from lemming.tick.runtime import holder_of, open_org
+from lemming.tick.holder import holder_of
+from lemming.tick.runtime import open_org
 from lemming.tools import ToolRegistry
 
 pytestmark = pytest.mark.crash
@@ -234,7 +235,7 @@ def test_the_lock_of_a_killed_engine_is_free_at_once(base: Path, plugins: Path) 
 LOOKING = """
 import sys
 from pathlib import Path
-from lemming.tick.runtime import holder_of
+from lemming.tick.holder import holder_of
 print("looking", flush=True)
 while True:
     holder_of(Path(sys.argv[1]))

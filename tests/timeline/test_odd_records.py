@@ -54,6 +54,7 @@ def unfinished(records: list[Json], first: list[Json]) -> list[Json]:
             {"type": "tool_started", "agent": "ada", "index": 1, "tool": "bell", "args": {}},
         ],
         "turn_started": [
+            {"type": "model_reserved", "agent": "ada", "call": 0, "key": "m", "credits": 1, "cost_usd": None},
             {"type": "turn_stopped", "agent": "ada"},
             {"type": "turn_resumed", "agent": "ada"},
             {"type": "batch_announced", **batch},

@@ -94,7 +94,9 @@ def _play(line: ScriptLine, request: Request) -> Reply:
     if line.delay_s > request.deadline_s:
         raise calls.timed_out(request.deadline_s)
     if line.error is not None:
-        raise getattr(errors, line.error)("the script says so", where="scripted")
+        error: errors.ProviderError = getattr(errors, line.error)("the script says so", where="scripted")
+        error.may_be_paid = isinstance(error, errors.TimedOut)
+        raise error
     text = line.reply if isinstance(line.reply, str) else compact(line.reply).decode() if line.reply else ""
     made = ({"id": f"call_{request.step}_{place}", **call} for place, call in enumerate(line.calls))
     return Reply(

@@ -23,6 +23,7 @@ from lemming.gates.gate import SETTLES, GateVerdict, Then
 from lemming.gates.look import Found, Looked
 from lemming.journal.file import Journal, journal_ticks, prompts_in, read_journal
 from lemming.journal.ledger import AgentState, amend_state, read_state
+from lemming.journal.lost import Lost
 from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, TurnEnded
 from lemming.llm.backends.replay import replayed
 from lemming.models import ModelEntry
@@ -281,6 +282,10 @@ class Rerun(Runtime):
             )
         self._time = record.at if isinstance(record, ModelReplied) else self._time
         return replayed(record)
+
+    def lost(self, agent: str, call: int, found: Lost) -> Lost:
+        """Return what was lost in the recorded tick."""
+        return Lost.of(self.recorded.answers[agent, call].lost)
 
     def may_ask(self, *_: Any) -> Iterator[GateVerdict]:
         """Return nothing: what was not asked stands in the recording."""

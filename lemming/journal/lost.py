@@ -1,0 +1,56 @@
+"""Calls of a model that were sent and whose answers never came: what they can have cost at most. Pure.
+
+The engine was killed, or the connection broke off: a provider may bill for them, and nobody here knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from lemming.files.fields import Amount, Count, Price
+from lemming.files.fitting import LARGEST_AMOUNT
+
+_BOUNDS = {"ge": 0, "le": LARGEST_AMOUNT}
+
+
+class LostJson(TypedDict):
+    """What is lost, as records, reports and ledgers have it; left out where nothing is."""
+
+    calls: Count
+    credits: Amount
+    cost_usd: Price
+
+
+@dataclass(frozen=True)
+class Lost:
+    """So many calls without an answer, and the most that they can have cost. False where there are none."""
+
+    calls: int = field(default=0, metadata=_BOUNDS)
+    credits: float = field(default=0.0, metadata=_BOUNDS)
+    cost_usd: float | None = field(default=None, metadata=_BOUNDS)
+
+    def __bool__(self) -> bool:
+        return self.calls > 0
+
+    def plus(self, other: Lost) -> Lost:
+        """Return both together."""
+        if not (self and other):
+            return self or other
+        costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
+        credits = round(min(self.credits + other.credits, LARGEST_AMOUNT), 6)
+        dollars = round(min(sum(costs), LARGEST_AMOUNT), 12) if costs else None
+        return Lost(self.calls + other.calls, credits, dollars)
+
+    def as_json(self) -> LostJson | None:
+        """Return it as JSON; None where nothing is lost."""
+        return LostJson(calls=self.calls, credits=self.credits, cost_usd=self.cost_usd) if self else None
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any] | None) -> Lost:
+        """Return what JSON says; a reservation is one call."""
+        return cls(plain.get("calls", 1), plain["credits"], plain["cost_usd"]) if plain else NONE_LOST
+
+
+NONE_LOST = Lost()
