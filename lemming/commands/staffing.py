@@ -27,7 +27,7 @@ from lemming.tick.counter import load_tick
 from lemming.tick.plan import is_for_a_person, takes_turns
 from lemming.tick.rename_begun import rename_begun, require_no_rename
 from lemming.tick.runtime import open_org
-from lemming.timeline.renaming import rename
+from lemming.timeline.renaming import creator_replaced, rename
 from lemming.timeline.repair.repair import place_aside
 from lemming.tools import toolset_of
 
@@ -192,6 +192,10 @@ def remove_agent(ctx: typer.Context, name: AgentName, as_json: AsJson = False) -
     with open_org(base, command="agents rm") as runtime:
         _require_no_open_tick(base)
         place = f"{place_aside(runtime)}/{paths.agent_folder(name)}"
+        agents = survey_agents(base).agents
+        if name in agents and (creator := agents[name].created_by):
+            for file in map(paths.resume_file, agents):
+                creator_replaced(base, file, name, creator)
         fs.move(Path(base), paths.agent_folder(name), place)
     readers = [a.name for a in survey_agents(base).agents.values() if name in a.permissions.read_outboxes]
     if as_json:

@@ -30,7 +30,7 @@ def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
     `cost_usd` is None, not 0, when neither the entry nor the shipped list gives a price. A batch lowers the
     price in dollars, not in credits: what an agent may do does not depend on how its calls were sent.
     """
-    used = tokens_used(messages, reply)
+    used = tokens_used(messages, reply, provider=entry.provider)
     cost = entry.per_call
     cost += used.input / 1000 * entry.per_1k_input_tokens + used.output / 1000 * entry.per_1k_output_tokens
     dollars = None

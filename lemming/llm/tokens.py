@@ -7,6 +7,10 @@ from typing import NamedTuple
 from lemming.files.jsontext import to_line
 from lemming.providers import Message, Reply
 
+UNCOUNTED = frozenset({"plan", "clock", "replay"})
+"""Providers whose counts stand, whatever they are: no model answers, or it was counted before."""
+MOST_BYTES_A_TOKEN = 1024
+"""Real ones have a hundred at most: a server that counts fewer tokens has not counted."""
 MOST_TOKENS = 1 << 40  # of one call; more is a backend's mistake and would end in infinite credits
 
 
@@ -36,17 +40,30 @@ def _all_of(message: Message) -> str:
     return f"{message['content']}{to_line(further)}" if further else message["content"]
 
 
-def tokens_used(messages: list[Message], reply: Reply) -> Tokens:
-    """Return what a call used, as its reply says or as far as the texts tell."""
-    counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
+def tokens_used(messages: list[Message], reply: Reply, *, provider: str = "") -> Tokens:
+    """Return what a call used, as its reply says or as far as the texts tell; `provider`: who answered.
+
+    >>> tokens_used([{"role": "user", "content": "Say hello."}], Reply("x" * 4096, 0, 1))
+    Tokens(input=3, output=1024, cached=0, is_estimated=True)
+    """
+    estimated_in = tokens_in(messages)
+    estimated_out = _estimate(f"{reply.text}{to_line([*reply.calls])}" if reply.calls else reply.text)
+    is_believed = provider in UNCOUNTED
+    counted_in = _believable(_counted(reply.input_tokens), estimated_in, is_believed)
+    counted_out = _believable(_counted(reply.output_tokens), estimated_out, is_believed)
     return Tokens(
-        tokens_in(messages) if counted_in is None else counted_in,
-        _estimate(f"{reply.text}{to_line([*reply.calls])}" if reply.calls else reply.text)
-        if counted_out is None
-        else counted_out,
+        estimated_in if counted_in is None else counted_in,
+        estimated_out if counted_out is None else counted_out,
         _counted(reply.cached_tokens) or 0,
         counted_in is None or counted_out is None,
     )
+
+
+def _believable(counted: int | None, estimated: int, is_believed: bool) -> int | None:
+    """Return a count; None for one that is too low for the text, of which the estimate is a quarter."""
+    if counted is None or is_believed or counted * MOST_BYTES_A_TOKEN >= estimated * 4:
+        return counted
+    return None
 
 
 def tokens_at(usage: object, *keys: str) -> int | None:

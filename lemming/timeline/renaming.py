@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -95,15 +96,38 @@ def names_replaced(base: OrgPath, file: str, old: str, new: str) -> bool:
 
     Only the name is replaced in the text, so that the rest of it stays as a person has laid it out.
     """
+    is_own = file == paths.resume_file(new)
+    return _rewritten(
+        base, file, lambda it: _renamed(it, old, new, is_own=is_own), lambda it: _replaced(it, old, new)
+    )
+
+
+def creator_replaced(base: OrgPath, file: str, old: str, new: str) -> bool:
+    """Write into the resume of an agent that one created which is gone who had created that one.
+
+    So a family stays one to its limits; return whether it was so.
+    """
+
+    def renamed(plain: Any) -> Any:
+        is_of = isinstance(plain, dict) and plain.get("created_by") == old
+        return {**plain, "created_by": new} if is_of else plain
+
+    return _rewritten(base, file, renamed, lambda text: _creator_in(text, old, new))
+
+
+def _rewritten(
+    base: OrgPath, file: str, renamed: Callable[[Any], Any], replaced: Callable[[str], str]
+) -> bool:
+    """Write a file as it is wanted, its text as `replaced` gives it if that comes to the same."""
     try:
         raw = fs.read_bytes(base / file, LIMIT_BYTES)
         plain = parse(raw, allow_bom=True)
     except (FileNotFoundError, JsonProblem):
         return False
-    wanted = _renamed(plain, old, new, is_own=file == paths.resume_file(new))
+    wanted = renamed(plain)
     if wanted == plain:
         return False
-    text = _replaced(raw.decode("utf-8-sig"), old, new)
+    text = replaced(raw.decode("utf-8-sig"))
     try:
         is_right = parse(text) == wanted
     except JsonProblem:
@@ -135,7 +159,12 @@ def _in_list(key: str, value: Any, old: str, new: str) -> Any:
 def _replaced(text: str, old: str, new: str) -> str:
     was, now = compact(old).decode(), compact(new).decode()
     text = re.sub(rf'("name"\s*:\s*){re.escape(was)}', rf"\g<1>{now}", text, count=1)
-    text = re.sub(rf'("created_by"\s*:\s*){re.escape(was)}', rf"\g<1>{now}", text, count=1)
+    text = _creator_in(text, old, new)
     text = re.sub(rf"{re.escape(was)}(\s*:)", rf"{now}\g<1>", text, count=1)
     lists = "|".join(LISTS)
     return re.sub(rf'"(?:{lists})"\s*:\s*\[[^\]]*\]', lambda found: found[0].replace(was, now), text)
+
+
+def _creator_in(text: str, old: str, new: str) -> str:
+    was, now = compact(old).decode(), compact(new).decode()
+    return re.sub(rf'("created_by"\s*:\s*){re.escape(was)}', rf"\g<1>{now}", text, count=1)

@@ -277,7 +277,10 @@ def test_agents_share_limits_still_when_their_creator_is_renamed_or_removed(base
         found = TickSpending(snapshot, {}, TurnLock(), threading.Event(), {})
         return found.family_of("eve")
 
-    limited(base, agents=["hr", resume("eve", created_by="hr"), resume("fay", created_by="hr"), "bob"])
+    made = [resume(name, created_by=by) for name, by in (("eve", "mid"), ("fay", "hr"), ("mid", "hr"))]
+    limited(base, agents=["hr", *made, "bob"])
+    assert of(base) == {"hr", "eve", "fay", "mid"}
+    assert run(["-C", str(base), "agents", "rm", "mid"]) == 0
     assert of(base) == {"hr", "eve", "fay"}
     assert run(["-C", str(base), "agents", "rename", "hr", "boss"]) == 0
     assert of(base) == {"boss", "eve", "fay"}
