@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 Outcome = Literal[
@@ -68,7 +67,7 @@ class LemmingError(Exception):
     exit_status = 1
     verdicts: Sequence[dict[str, Any]] = ()  # what gates said of the question that it ended
     at: str = ""  # when it stood in the place of an answer, if that fails a request
-    lost: Mapping[str, Any] = MappingProxyType({})  # what counts as spent on a question, of `journal.lost`
+    lost: Mapping[str, Any] | None = None  # what counts as spent on a question, of `journal.lost`
     earlier: tuple[LemmingError, ...] = ()  # why the attempts before it failed, where there were any
 
     def __init__(self, message: str, *, where: str = "", hint: str = "") -> None:
@@ -252,17 +251,13 @@ class StoppedByGate(LemmingError):
 
 
 class ProviderError(LemmingError):
-    """A model backend did not answer. `is_retryable`: asking again may help.
+    """A model backend did not answer. `is_retryable`: asking again may help; `may_be_paid`: it may be billed.
 
-    `is_for_good`: it will say the same to the same question, until a
-    person changes something. `retry_after_s` is the wait the server asked for; None when it asked for none.
-    `may_be_paid`: the question may have reached the model, so that it is billed though no answer came.
-    `earlier`: why the attempts before this one failed.
+    `is_for_good`: it will say the same until a person changes something. `retry_after_s`: the wait asked for.
     """
 
     code = "LMG-500"
-    is_retryable = is_for_good = False
-    may_be_paid = True
+    is_retryable, is_for_good, may_be_paid = False, False, True
 
     def __init__(
         self, message: str, *, where: str = "", hint: str = "", retry_after_s: float | None = None
@@ -282,8 +277,7 @@ class RateLimited(ProviderError):
     """The backend asks us to slow down."""
 
     code = "LMG-502"
-    may_be_paid = False
-    is_retryable = True
+    is_retryable, may_be_paid = True, False
 
 
 class TimedOut(ProviderError):
@@ -297,16 +291,14 @@ class AuthenticationFailed(ProviderError):
     """No key, a wrong key, or an account that may not do this."""
 
     code = "LMG-504"
-    may_be_paid = False
-    is_for_good = True
+    is_for_good, may_be_paid = True, False
 
 
 class UnknownModel(ProviderError):
     """The model key is not configured, or the backend has no such model."""
 
     code = "LMG-505"
-    may_be_paid = False
-    is_for_good = True
+    is_for_good, may_be_paid = True, False
 
 
 class CircuitOpen(ProviderError):
@@ -323,8 +315,7 @@ class RequestRejected(ProviderError):
     """
 
     code = "LMG-507"
-    may_be_paid = False
-    is_for_good = True
+    is_for_good, may_be_paid = True, False
     refused = ""
 
 

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, NotRequired, TypedDict, get_args
 from lemming.errors import Outcome, code_of
 from lemming.files.fields import AgentName, Amount, Count, Digest, EntryFile, Json, Place, Price
 from lemming.gates.gate import At, Then
-from lemming.journal.lost import LostJson
 
 Status = Literal["done", "waiting", "skipped", "failed"]
 STATUSES: tuple[Status, ...] = ("done", "waiting", "skipped", "failed")
@@ -98,6 +97,14 @@ class Judged(TypedDict):
 
     passed: bool
     verdicts: list[Judgement]
+    calls: Count
+    credits: Amount
+    cost_usd: Price
+
+
+class LostJson(TypedDict):
+    """What is lost, as records, reports and ledgers have it (`lemming.journal.lost`)."""
+
     calls: Count
     credits: Amount
     cost_usd: Price

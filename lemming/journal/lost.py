@@ -7,20 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import Any
 
-from lemming.files.fields import Amount, Count, Price
 from lemming.files.fitting import LARGEST_AMOUNT
+from lemming.report import LostJson
 
 _BOUNDS = {"ge": 0, "le": LARGEST_AMOUNT}
-
-
-class LostJson(TypedDict):
-    """What is lost, as records, reports and ledgers have it; left out where nothing is."""
-
-    calls: Count
-    credits: Amount
-    cost_usd: Price
 
 
 @dataclass(frozen=True)

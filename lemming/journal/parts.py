@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 from lemming.files.fields import PATH_PATTERN, AgentName, Amount, Count, Digest, Json, Price
-from lemming.journal.lost import LostJson
 from lemming.kinds import MessageKind
+from lemming.report import LostJson
 
 # Written so because of keys that are words of Python's own.
 SourceJson = TypedDict("SourceJson", {"is": str, "of": str})

@@ -25,7 +25,6 @@ from lemming.files.fields import (
     object_of,
     schema_of,
 )
-from lemming.journal.lost import LostJson
 from lemming.journal.parts import (
     AheadJson,
     CallJson,
@@ -51,7 +50,7 @@ from lemming.journal.parts import (
     TrustJson,
 )
 from lemming.kinds import OnError
-from lemming.report import MAY_SAY_NOTHING, TurnReport, VerdictJson
+from lemming.report import MAY_SAY_NOTHING, LostJson, TurnReport, VerdictJson
 
 IN_THE_OPENING = ("prompt", "schema", "resume", "model", "allocation", "max_steps", "repairs")
 """The fields of a `TurnStarted` that all turns of an agent begin with; of the prompt all but its end."""

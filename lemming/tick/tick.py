@@ -334,8 +334,9 @@ class Tick:
         used = spending(answers)
         state = without_used(state_after_spending(inputs, answers, used, "failed"), records)
         results, tools, remarks = self._happened_outside(started.agent, records)
-        results = kept_results(inputs, results, [record.trust for record in finished])
-        state.results = newest((*state.results, *results))
+        state.results = newest(
+            (*state.results, *kept_results(inputs, results, [it.trust for it in finished]))
+        )
         if error == TurnBroke.__name__ and inputs.task:
             state.requests = inputs.task.after_failure(state.requests, used["credits"], counts=True)
         state.passed_on += sum(record.passed_on for record in finished)

@@ -9,6 +9,7 @@ from typing import Any
 from lemming.errors import LemmingError
 from lemming.files.fields import Json
 from lemming.files.jsontext import compact, parse, pretty
+from lemming.providers import Message
 from lemming.timeline.record import RecordedTick
 
 NOT_REPEATABLE = ("Interrupted", "DiskError", "NoLongerAllowed", "TurnBroke")
@@ -70,3 +71,11 @@ def diff_of(recorded: str, now: str, name: str) -> str:
 def as_text(messages: Iterable[dict[str, str]]) -> str:
     """Return a prompt as text, for a diff."""
     return "\n".join(f"--- {message['role']}\n{message['content']}" for message in messages)
+
+
+def without_question(asked: list[Message], prompt: list[Message]) -> list[Message]:
+    """Return the messages of a first question without what a strategy has put after the prompt's end."""
+    shared = asked[: len(prompt)]
+    if not prompt or len(shared) < len(prompt) or not shared[-1]["content"].startswith(prompt[-1]["content"]):
+        return asked
+    return [*shared[:-1], {**shared[-1], "content": prompt[-1]["content"]}]

@@ -28,7 +28,7 @@ from lemming.journal.records import ModelReplied, TickStarted, TurnCommitted, Tu
 from lemming.llm.backends.replay import replayed
 from lemming.models import ModelEntry
 from lemming.organisation import OrgPath
-from lemming.providers import Message, Reply, Request
+from lemming.providers import Reply, Request
 from lemming.report import FileWritten, TurnReport
 from lemming.tick.counter import load_counter, persist_tick
 from lemming.tick.recorded import recorded_finding, recorded_result
@@ -45,6 +45,7 @@ from lemming.timeline.replay.recording import (
     diff_of,
     missing,
     require_same,
+    without_question,
 )
 from lemming.timeline.retake import RecordedAnswers, RecordEnds
 from lemming.timeline.verify.root import file_digest
@@ -270,7 +271,7 @@ class Rerun(Runtime):
         now = request.messages[: len(recorded)] if goes_on else request.messages
         if strategy := started.resume["turn"].get("strategy"):  # it asks what it likes
             is_free = request.step or strategy not in SHIPPED
-            now = recorded if is_free else _without_question(now, recorded)
+            now = recorded if is_free else without_question(now, recorded)
         if now != recorded:
             raise Difference(
                 "the prompt is not the recorded one",
@@ -393,11 +394,3 @@ class Rerun(Runtime):
 
 def _text(file: Path) -> str:
     return fs.read_bytes(file, _SHOWN_BYTES)[:_SHOWN_BYTES].decode("utf-8", "replace")
-
-
-def _without_question(asked: list[Message], prompt: list[Message]) -> list[Message]:
-    """Return the messages of a first question without what a strategy has put after the prompt's end."""
-    shared = asked[: len(prompt)]
-    if not prompt or len(shared) < len(prompt) or not shared[-1]["content"].startswith(prompt[-1]["content"]):
-        return asked
-    return [*shared[:-1], {**shared[-1], "content": prompt[-1]["content"]}]
