@@ -330,13 +330,11 @@ class Tick:
     def _given_up(self, started: TurnStarted, records: list[Record], reason: str, error: str) -> TurnOutcome:
         inputs = from_record(started, self.plan.tick)
         answers = [recorded_answer(record) for record in records if isinstance(record, ModelReplied)]
-        finished = [record for record in records if isinstance(record, ToolFinished)]
-        used = spending(answers)
+        finished, used = [it for it in records if isinstance(it, ToolFinished)], spending(answers)
         state = without_used(state_after_spending(inputs, answers, used, "failed"), records)
         results, tools, remarks = self._happened_outside(started.agent, records)
-        state.results = newest(
-            (*state.results, *kept_results(inputs, results, [it.trust for it in finished]))
-        )
+        results = kept_results(inputs, results, [record.trust for record in finished])
+        state.results = newest((*state.results, *results))
         if error == TurnBroke.__name__ and inputs.task:
             state.requests = inputs.task.after_failure(state.requests, used["credits"], counts=True)
         state.passed_on += sum(record.passed_on for record in finished)
