@@ -21,7 +21,6 @@ def _no_state_of_the_users(tmp_path_factory: pytest.TempPathFactory, monkeypatch
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path_factory.getbasetemp() / "state"))
 
 
-TESTS = Path(__file__).parent
 MEMORY = Path("/dev/shm")
 ROOM_BYTES = 2 << 30
 
@@ -44,12 +43,6 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(20_000)
         gc.enable()
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collect_file(file_path: Path) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-    """Nothing in this folder is a doctest, and looking would import each helper twice."""
-    return [it for it in (yield) if TESTS not in file_path.parents or type(it) is pytest.Module]
 
 
 @pytest.fixture
