@@ -79,7 +79,7 @@ def make(tmp_path: Path, name: str, reply: str) -> Path:
     for hostile_name in HOSTILE:
         workspace = base / "agents" / hostile_name / "workspace"
         workspace.mkdir()
-        (workspace / "big.txt").write_text("0123456789abcdef" * 4000)
+        (workspace / "big.txt").write_text("0123456789abc .\n" * 4000)
     return base
 
 
