@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -34,9 +35,15 @@ HAVE_LINES = ("agents", "diff", "memory", "prompt", "run-once", "show")
 
 
 @pytest.fixture
-def hostile(base: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An organisation that says something hostile wherever one can."""
-    monkeypatch.setenv("GIT_CONFIG_NOSYSTEM", "1")
+def hostile(first: Path, base: Path) -> Path:
+    """A copy of an organisation that says something hostile wherever one can."""
+    return shutil.copytree(first, base, symlinks=True)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The organisation, after two ticks."""
+    base = tmp_path_factory.mktemp("hostile") / "org"
     evil_key = f"k{EVIL}"
     entry = {
         "kind": "message",
