@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -51,8 +52,15 @@ def evil(word: str = "") -> str:
 
 
 @pytest.fixture
-def hostile(base: Path) -> Path:
-    """An organisation that says something hostile in every file that newer parts of it read."""
+def hostile(first: Path, base: Path) -> Path:
+    """A copy of an organisation that says something hostile in every file that newer parts of it read."""
+    return shutil.copytree(first, base, symlinks=True)
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The organisation, after two ticks."""
+    base = tmp_path_factory.mktemp("hostile") / "org"
     call = {"tool": "file_write", "args": {"path": "a.txt", "content": evil()}}
     request = {
         "kind": "request",
