@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from lemming.cli import run as lemming
 from lemming.files import fs
 from lemming.files.effects import FileEffect, apply_effect
 from lemming.journal.ledger import ROTATE_BYTES, AgentState, write_state
@@ -28,7 +29,7 @@ PRIVATE_FILES = (
 OPEN_PLACES = ("agents", "agents/planner", "agents/planner/resume.json", "config", "tick.json")
 
 
-@contextmanager
+@contextlib.contextmanager
 def umask(mask: int) -> Iterator[None]:
     before = os.umask(mask)
     try:
@@ -42,11 +43,8 @@ def mode(path: Path) -> int:
 
 
 def run(mask: int, folder: Path, *words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "lemming", *words],
-        cwd=folder, umask=mask, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    with umask(mask), contextlib.chdir(folder):
+        assert lemming(list(words)) == 0
 
 
 def make_org(mask: int, folder: Path) -> Path:
@@ -131,11 +129,9 @@ def test_an_organisation_may_be_made_in_a_folder_named_logs(tmp_path: Path) -> N
 
 
 def doctors_word(folder: Path) -> tuple[str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "lemming", "doctor", "--json"],
-        cwd=folder, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    found = map(json.loads, done.stdout.splitlines())
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        lemming(["-C", str(folder), "doctor", "--json"])
+    found = map(json.loads, printed.getvalue().splitlines())
     return next((one["level"], one["fix"]) for one in found if one["about"] == "privacy")
 
 

@@ -108,7 +108,7 @@ def test_a_reply_with_fields_of_other_types_is_recorded_as_text(org: Path) -> No
 
 
 def test_of_a_monstrous_reply_the_journal_keeps_the_beginning(org: Path) -> None:
-    turns = run_twice(org, Reply(text="x" * (3 << 20)))
+    turns = run_twice(org, Reply(text="words " * (1 << 19)))
     assert turns[0].reason == "the reply is larger than 1048576 bytes"
     (replied, *_) = [
         r for r in journal_lines(org, 1) if r["type"] == "model_replied" and r["agent"] == "mallory"
