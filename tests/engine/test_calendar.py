@@ -13,7 +13,7 @@ from lemming.engine import run_once
 from lemming.files import fs
 from lemming.messages import OutboxEntry, read_outbox_entries
 from lemming.report import TickReport
-from lemming.testing import FrozenClock, journal_lines, make_org, resume, say, tree
+from lemming.testing import SCRIPT_FILE, FrozenClock, journal_lines, make_org, resume, say, tree
 from lemming.timeline.replay.replay import replay, replay_into, ticks_to_rerun
 from lemming.timeline.verify.files import verify
 
@@ -40,7 +40,9 @@ class Watched:
         ]
         org = {"timezone": "Europe/Berlin"}
         script = [answer(), answer(agent="eve")] if script is None else script
-        make_org(base, calendar, *people, script=[*script, {"reply": "not the contract"}], org=org)
+        models = {"scripted": {"provider": "scripted", "options": {"file": SCRIPT_FILE}, "attempts": 1}}
+        script = [*script, {"reply": "not the contract"}]
+        make_org(base, calendar, *people, script=script, org=org, models=models)
         self.keep({"jobs": jobs})
         self.tick()  # the first reading of the clock
 
