@@ -41,8 +41,8 @@ format: $(VENV)/dev ## Put the code into the house's format
 	@$(BIN)/ruff check --quiet --fix .
 	@$(BIN)/ruff format --quiet .
 
-crash: $(VENV)/dev ## Every crash point, not the sample that `make test` takes
-	@LEMMING_CRASH_POINTS=all $(BIN)/python -m pytest -m crash -n auto --dist worksteal
+crash: $(VENV)/dev ## Every crash point and every long test, not the sample that `make test` takes
+	@LEMMING_CRASH_POINTS=all $(BIN)/python -m pytest -m "crash or long or sample" -n auto --dist worksteal
 
 bench: $(VENV)/dev ## Measure the engine against bare file writing
 	@$(BIN)/python -m benchmarks

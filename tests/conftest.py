@@ -7,10 +7,12 @@ import os
 import shutil
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from sampling import EVERYTHING
 
 from lemming.files.fs import AppendFile
 from lemming.files.stamps import learn_stamps
@@ -43,6 +45,24 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.freeze()
         gc.set_threshold(20_000)
         gc.enable()
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what only `make crash` runs: what is `long`, and most cases of what is a `sample`.
+
+    Whatever is named on the command line is run.
+    """
+    if EVERYTHING or any("::" in argument for argument in config.args):
+        return
+    seen: Counter[str] = Counter()
+    kept: list[pytest.Item] = []
+    for item in items:
+        sample = item.get_closest_marker("sample")
+        name = item.nodeid.partition("[")[0]
+        if not item.get_closest_marker("long") and (not sample or seen[name] % sample.args[0] == 0):
+            kept.append(item)
+        seen[name] += 1
+    items[:] = kept
 
 
 @pytest.fixture

@@ -111,6 +111,7 @@ def test_the_better_target_is_never_the_easier_one() -> None:
         )
 
 
+@pytest.mark.long
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
 def test_instructions_grow_with_the_work_and_with_nothing_else(tmp_path: Path) -> None:
     once, again, more = (

@@ -158,6 +158,7 @@ def test_every_block_of_the_tutorial_works_pasted_as_one(scripted: Path) -> None
     assert "everything is as the journals tell" in ran.stderr
 
 
+@pytest.mark.long
 @pytest.mark.model
 def test_the_first_tick_shown_is_what_the_embedded_model_says(clone: Path) -> None:
     (shown,) = re.findall(r"```text\n(tick 1.*?)tick 1 in", README, re.DOTALL)

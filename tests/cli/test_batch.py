@@ -62,6 +62,7 @@ def test_quiet_says_nothing_of_a_batch_that_goes_well(lemming: Lemming) -> None:
     assert (ran.status, ran.out, ran.err) == (0, "", "")
 
 
+@pytest.mark.sample(2)
 @pytest.mark.crash
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_process_that_ends_while_it_waits_is_continued_by_the_next(

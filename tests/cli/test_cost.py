@@ -107,6 +107,7 @@ def interrupt(base: Path, agent: str, kind: type[Event]) -> None:
         run_once(base, notify=die)
 
 
+@pytest.mark.long
 def test_more_than_a_thousand_turns_of_every_kind_add_up_to_the_ledgers(base: Path, lemming: Lemming) -> None:
     busy(base, many=30, plain_journals=20)
     for tick in range(1, 37):

@@ -167,6 +167,7 @@ def test_what_reaches_outside_the_folder_is_said_before_it_is_first_done(
     assert "runs the program: ls" in lemming("run-once").err
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     "words", [["run-once"], ["run-forever", "--max-ticks", "1"], ["chaos", "--kills", "1"]]
 )

@@ -136,6 +136,7 @@ odd.__doc__ = {evil("Odd.")!r}
     return base
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("as_json", [False, True], ids=["for people", "as JSON"])
 def test_no_command_lets_them_steer_a_terminal(hostile: Path, lemming: Lemming, as_json: bool) -> None:
     for words in SHOWN:

@@ -98,6 +98,7 @@ HIDDEN = (
 )
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("part", HIDDEN)
 def test_every_deeper_part_is_narrow_enough_and_its_hostile_text_is_text(
     browser: Any, address: str, part: str

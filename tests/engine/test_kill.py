@@ -164,6 +164,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return base
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize(
     ("tick", "instant"),
     [

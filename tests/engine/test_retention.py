@@ -110,6 +110,7 @@ def test_a_person_keeps_nothing_from_expiring(base: Path) -> None:
     assert [list_outbox(base, "human"), min(name.tick for name in list_outbox(base, "ada"))] == [[], 3]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("durability", ["turn", "tick", "off"])
 def test_a_crash_while_entries_expire_unread_leaves_what_no_crash_would(
     tmp_path: Path, durability: str

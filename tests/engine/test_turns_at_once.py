@@ -107,6 +107,7 @@ def files_after(base: Path) -> dict[str, bytes]:
     return tree(base, without=(".lemming", "logs", "config"))
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("durability", ["off", "tick"])
 @pytest.mark.parametrize("visibility", ["order", "tick"])
 @pytest.mark.parametrize("seed", range(3))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import threading
 from datetime import UTC, datetime, timedelta
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sampling import EVERYTHING
 
 from lemming.cli import run
 from lemming.clock import FrozenClock
@@ -34,7 +34,6 @@ from lemming.tick.limits import TickSpending
 from lemming.tick.snapshot import take_snapshot
 from lemming.timeline.replay.replay import replay, replay_into
 
-EVERYTHING = os.environ.get("LEMMING_CRASH_POINTS") == "all"
 SCRIPTED = {"provider": "scripted", "options": {"file": "config/answers.jsonl"}, "attempts": 1}
 PRICED = {**SCRIPTED, "usd_per_million_input_tokens": 1.0, "usd_per_million_output_tokens": 10.0}
 MODELS: dict[str, Any] = {
@@ -340,6 +339,7 @@ def random_org(
     return make_org(base, *agents, script=script, models=models, org=org), gates
 
 
+@pytest.mark.sample(3)
 @pytest.mark.crash
 @pytest.mark.parametrize("durability", ["off", "tick"])
 @pytest.mark.parametrize("seed", range(8 if EVERYTHING else 3))

@@ -202,6 +202,7 @@ class Research:
         ]
 
 
+@pytest.mark.sample(2)
 @pytest.mark.parametrize("reads_mail", [False, True], ids=["mail waits", "mail is read"])
 def test_nothing_is_sent_spent_run_written_over_or_leaked_and_the_work_is_done(
     tmp_path: Path, pages: Pages, reads_mail: bool
@@ -231,6 +232,7 @@ def test_a_person_who_says_no_each_time_loses_no_work(tmp_path: Path, pages: Pag
     assert len([text for text in reports if text == "read 4 pages"]) >= 3
 
 
+@pytest.mark.long
 def test_without_gates_all_of_it_would_have_happened(tmp_path: Path, pages: Pages) -> None:
     """So the texts are worth their name."""
     research = Research(tmp_path / "1", pages, reads_mail=True)
@@ -243,6 +245,7 @@ def test_without_gates_all_of_it_would_have_happened(tmp_path: Path, pages: Page
     assert any("mole" in line for line in harm)
 
 
+@pytest.mark.long
 def test_the_files_are_the_same_however_many_turns_are_taken_at_once(tmp_path: Path, pages: Pages) -> None:
     alone, many = (
         Research(tmp_path / str(at_once), pages, reads_mail=True, at_once=at_once) for at_once in (1, 8)

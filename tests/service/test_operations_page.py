@@ -53,6 +53,7 @@ def paste(machine: Path, text: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 def test_every_block_runs_in_order(machine: Path) -> None:
     ran = paste(machine, "\n".join(blocks()))
     assert ran.returncode == 0, ran.stderr

@@ -90,6 +90,7 @@ def test_a_segment_whose_first_line_lies_is_refused(org: Path, blocks: Any, why:
         read_journal(org, 100)
 
 
+@pytest.mark.sample(3)
 @pytest.mark.parametrize("command", LOOKS)
 def test_a_journal_of_version_0_1_that_would_fill_the_memory_is_refused_before_it_is_unpacked(
     org: Path, command: str
