@@ -13,6 +13,7 @@ from typing import Literal
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from plain_mail import PlainMail
+from sampling import EVERYTHING
 
 from lemming.agents import Agent, AgentPermissions
 from lemming.journal.read_mark import ReadMark
@@ -178,7 +179,7 @@ def test_an_entry_that_is_gone_when_the_inbox_is_full_is_still_unread(tmp_path: 
     assert [entry.id for entry in box.unread] == [gone.id]
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=150 if EVERYTHING else 50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), there=files, rule=rules)
 def test_a_turn_is_shown_what_the_plain_model_shows(
     data: st.DataObject, there: list[Written], rule: Rules
@@ -202,7 +203,7 @@ def test_a_turn_is_shown_what_the_plain_model_shows(
                 plain.add(reader.name, said)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60 if EVERYTHING else 20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data(), rule=rules)
 def test_ticks_in_a_row_show_what_the_plain_model_shows_while_files_come_and_go(
     data: st.DataObject, rule: Rules
