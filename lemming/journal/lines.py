@@ -11,6 +11,7 @@ from lemming.files.descriptors import LONGEST_LINE_BYTES
 from lemming.files.documents import why_unreadable
 from lemming.files.fields import Json
 from lemming.files.jsontext import JsonProblem, parse
+from lemming.files.refusals import require_about_one_file
 
 BLOCK_BYTES = 1 << 20
 _CHECK_BYTES = 8
@@ -74,7 +75,8 @@ def _checksum(body: bytes, previous: bytes) -> bytes:
 
 
 def unreadable(file: str, error: OSError) -> CorruptState:
-    """Return the error for a journal that cannot be opened or read."""
+    """Return the error for a journal that cannot be read; raise `DiskError` where it is not its fault."""
+    require_about_one_file(file, error)
     return CorruptState(
         why_unreadable(error),
         where=file,

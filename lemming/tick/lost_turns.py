@@ -8,20 +8,22 @@ removed and made anew has no ledger either: its namesake's turns are not written
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from lemming import paths
 from lemming.agents import load_agent
 from lemming.errors import ConfigError, CorruptState, Problem
-from lemming.files import fs
+from lemming.files.descriptors import open_regular
+from lemming.files.refusals import require_about_one_file
 from lemming.files.stamps import is_there
 from lemming.journal.file import OWN_LIMIT_BYTES, read_journal
 from lemming.journal.ledger import read_state
+from lemming.journal.lines import lines
 from lemming.journal.records import TurnStarted
 from lemming.organisation import Organisation
 
 LOOKED_BACK = 100
-_TURN = re.compile(rb'^\{"type":"turn_(started|committed)","epoch":\d+,"agent":"([^"]+)"', re.MULTILINE)
+_TURN = re.compile(rb'\{"type":"turn_(started|committed)","epoch":\d+,"agent":"([^"]+)"')
 
 
 def find_lost_turns(org: Organisation, ticks: list[int]) -> dict[int, list[str]]:
@@ -49,19 +51,27 @@ def is_lost(org: Organisation, tick: int, starts: Iterable[TurnStarted]) -> bool
 
 def _lost_in(org: Organisation, tick: int) -> list[str]:
     """Return the agents whose turn in a tick is lost; found without parsing what the journal says."""
-    try:
-        raw = fs.read_bytes(f"{org}/{paths.journal_file(tick)}", OWN_LIMIT_BYTES)
-    except OSError:
-        return []
     kinds: dict[bytes, set[str]] = {b"started": set(), b"committed": set()}
-    for kind, name in _TURN.findall(raw):
-        kinds[kind].add(name.decode())
+    for found in filter(None, map(_TURN.match, _lines_of(org, tick))):
+        kinds[found[1]].add(found[2].decode())
     behind = {name for name in kinds[b"started"] & kinds[b"committed"] if _is_behind(org, name, tick)}
     if not behind:
         return []
     records = read_journal(org, tick, limit_bytes=OWN_LIMIT_BYTES)
     starts = (record for record in records if isinstance(record, TurnStarted) and record.agent in behind)
     return sorted(start.agent for start in starts if not _is_namesake(org, start))
+
+
+def _lines_of(org: Organisation, tick: int) -> Iterator[bytes]:
+    """Yield the lines of a journal, up to one that nobody wrote: what is wrong with it is said elsewhere."""
+    file = paths.journal_file(tick)
+    try:
+        with open_regular(f"{org}/{file}") as stream:
+            yield from lines(stream, file)
+    except CorruptState:
+        return
+    except OSError as error:
+        require_about_one_file(file, error)
 
 
 def _is_behind(org: Organisation, agent_name: str, tick: int) -> bool:

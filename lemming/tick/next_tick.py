@@ -65,21 +65,34 @@ def find_next_tick(base: OrgPath, counted: int, ticks: list[int], *, boot_id: st
     """Return which tick runs next where `tick.json` says `counted`.
 
     `ticks` have a journal; the newest are enough. `boot_id` is of this start of the machine. Raises
-    `CorruptState` for a journal that cannot be read.
+    `CorruptState` for a journal of that tick or a later one that cannot be read, or an earlier one that is
+    damaged and not over.
     """
     tick = counted + 1 if _has_lost_its_name(base, counted, ticks, boot_id) else counted
     found = NextTick(tick, counted, ticks[-1] if ticks else -1)
     earlier = next((at for at in reversed(ticks) if at < tick), None)
-    if earlier is not None and not is_committed(base, earlier):
-        if missing := progress_of(read_journal(base, earlier))["turns_left"]:
+    if earlier is not None and not _may_be_over(base, earlier):
+        records = read_journal(base, earlier)
+        if missing := progress_of(records)["turns_left"]:
             return found._replace(tick=earlier, trouble="interrupted", agent=missing[0])
-        found = found._replace(unclosed=earlier)
+        found = found._replace(unclosed=earlier if records else None)
     if found.newest < tick:
         return found
     last = last_record(base, tick)
     if found.newest > tick or (isinstance(last, TickCommitted) and last.advanced):
         return _over(base, found, ticks)
     return found._replace(tick=tick + isinstance(last, TickCommitted))
+
+
+def _may_be_over(base: OrgPath, tick: int) -> bool:
+    """Return whether nothing says that a tick before the counter is not over.
+
+    A journal that cannot be read at all (a pipe, a link, a file of holes) says nothing: `verify` tells of it.
+    """
+    try:
+        return is_committed(base, tick)
+    except CorruptState:
+        return True
 
 
 def require_newest(base: OrgPath, tick: int, ticks: list[int]) -> None:

@@ -17,7 +17,8 @@ from lemming.journal.ledger import read_state
 from lemming.mail.outbox_problems import outbox_problems
 from lemming.messages import read_outbox_entries
 from lemming.report import TickReport
-from lemming.testing import make_org, resume, say
+from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.timeline.verify.files import verify
 
 
 @pytest.fixture
@@ -190,6 +191,30 @@ def test_something_else_in_one_of_the_engines_places_is_said_and_not_followed(
     with pytest.raises(error) as caught:
         run_once(org)
     assert message in str(caught.value)
+
+
+def make_larger(journal: Path) -> None:
+    """Give a journal a tail of holes, larger than any line."""
+    os.truncate(journal, 1 << 30)
+
+
+@pytest.mark.parametrize(
+    "content", [make_larger, bytes(9000), "", a_link_to("gone"), os.mkfifo, Path.mkdir], ids=str
+)
+def test_whatever_stands_in_the_place_of_an_old_ticks_journal_stops_no_later_one(
+    org: Path, content: Content
+) -> None:
+    for _ in range(2):
+        run_once(org, clock=FrozenClock())
+    journal = org / "logs/ticks/00000002.jsonl"
+    if content is make_larger:
+        make_larger(journal)
+    else:
+        put(journal, content)
+    assert [turn.status for turn in run_once(org, clock=FrozenClock()).turns] == ["done"] * 2
+    assert any(
+        it.is_error and it.file.startswith(f"{journal.relative_to(org)}") for it in verify(org).findings
+    )
 
 
 def test_a_lock_file_full_of_nonsense_is_no_obstacle(org: Path) -> None:
