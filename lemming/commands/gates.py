@@ -304,6 +304,7 @@ def _show_reach(found: AgentReach) -> None:
     _show_tools(found.tools, "tools:")
     for title, places in (
         ("may write below", found.writes),
+        ("may write nobody knows where, as they do not say it (docs/tools.md)", found.writes_unsaid),
         ("reaches the hosts", found.hosts),
         ("reaches the MCP servers", found.servers),
         ("may ask", found.asks),

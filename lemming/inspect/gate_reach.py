@@ -22,7 +22,7 @@ from lemming.organisation import Organisation
 from lemming.tick.counter import load_tick
 from lemming.tick.gated_calls import PLANNED_CLASSES, rules_for
 from lemming.tick.plan import channels_in, people_in, takes_turns
-from lemming.tools import EngineTool, Tool
+from lemming.tools import ANYWHERE, EngineTool, Tool
 from lemming.toolset import Toolset
 from lemming.trust.authors import Authors
 
@@ -89,13 +89,14 @@ class Through(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class AgentReach:
-    """All that an agent could cause."""
+    """All that an agent could cause. `writes_unsaid`: its tools that do not say where they may write."""
 
     agent: str
     tracks_trust: bool
     strangers: Sequence[Way]
     tools: Sequence[ToolReach]
     writes: Sequence[str]
+    writes_unsaid: Sequence[str]
     hosts: Sequence[str]
     servers: Sequence[str]
     readers: Sequence[Target]
@@ -112,6 +113,7 @@ class AgentReach:
             "strangers": [way.as_json() for way in self.strangers],
             "tools": [tool.as_json() for tool in self.tools],
             "writes": [*self.writes],
+            "writes_unsaid": [*self.writes_unsaid],
             "hosts": [*self.hosts],
             "servers": [*self.servers],
             "readers": [it.as_json() for it in self.readers],
@@ -138,13 +140,17 @@ class Reaching:
         words = self.words_at(name)
         in_reach = {tool.name for tool in tools}
         team = agent.team
+        anywhere = [tool for tool in tools if ANYWHERE in tool.writes(agent, settings)]
+        unsaid = [tool.name for tool in anywhere if not isinstance(tool, EngineTool)]
+        places = self._telling.places_of(name)
         servers = servers_named((it for it in in_reach if it.startswith("mcp.")), self._servers)
         return AgentReach(
             agent=name,
             tracks_trust=self.tracks_trust,
             strangers=self.ways[name],
             tools=[self._said(agent, tool, words) for tool in tools],
-            writes=self._telling.places_of(name),
+            writes=[it for it in places if it != ANYWHERE or len(unsaid) < len(anywhere)],
+            writes_unsaid=unsaid,
             hosts=settings.http.hosts if any(it.startswith("http_") for it in in_reach) else (),
             servers=servers,
             readers=[*self._readers(agent, words)],

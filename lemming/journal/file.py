@@ -276,8 +276,7 @@ class Journal:
         tell: Observer = ignore,
     ) -> None:
         self.tick, self._epoch, self._durability, self._tell = tick, epoch, durability, tell
-        relative = paths.journal_file(tick)
-        self._base = base
+        self._base, relative = base, paths.journal_file(tick)
         self._writing, self._syncing = threading.Lock(), threading.Lock()
         self._failure: DiskError | None = None
         self._prompts = prompts or PromptWriter()
@@ -296,8 +295,10 @@ class Journal:
             self._synced = -1  # nothing is known of the name, nor of what an earlier attempt wrote
             if reading.surplus_bytes:
                 self._file.truncate(reading.valid_bytes)
-        except BaseException:
+        except BaseException as error:
             self._file.close()
+            if isinstance(error, OSError):
+                raise unreadable(relative, error) from error
             raise
 
     def records_of(self, agent: str) -> list[Record]:

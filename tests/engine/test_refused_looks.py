@@ -9,6 +9,7 @@ import pytest
 
 from lemming.engine import load_tick, run_once
 from lemming.errors import DiskError
+from lemming.journal.file import last_record, read_journal, read_plan
 from lemming.testing import FrozenClock, make_org, resume, say, tree
 from lemming.testing.faults import refuse_look, restore, take_image
 
@@ -52,6 +53,14 @@ def test_a_refused_look_stops_the_tick_or_changes_nothing(org: Path, place: str,
             run_once(again, clock=FrozenClock())
         assert tree(again) == peace
     assert stops
+
+
+@pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])
+def test_a_journal_that_the_disk_refuses_to_show_is_the_disks_trouble(org: Path, refusal: int) -> None:
+    for look in (read_journal, last_record, read_plan):
+        with refuse_look(org, 1, refusal) as looks, pytest.raises(DiskError):
+            look(org, 1)
+        assert looks == ["open logs/ticks/00000001.jsonl"]
 
 
 @pytest.mark.parametrize("refusal", [errno.EIO, errno.EMFILE])

@@ -212,6 +212,33 @@ def test_reach_tells_by_which_way_strangers_words_come_and_what_they_could_do(
     assert "through dan, who reads shared, which it may write (of ada)" in text
 
 
+def test_reach_says_of_tools_that_do_not_say_where_they_write_that_nobody_knows(
+    base: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = (
+        "from lemming.tools import tool\n\n"
+        "@tool\ndef unsaid(x: str) -> str:\n    'Look up.'\n    return x\n\n"
+        "@tool(writes=['shared/kept'])\ndef said(x: str) -> str:\n    'Keep.'\n    return x\n"
+    )
+    make_org(
+        base,
+        resume("ada", permissions={"tools": ["unsaid", "said"]}),
+        resume("bob", permissions={"tools": ["unsaid", "shell"]}),
+        org={"shell": {"sandbox": "none"}, "tool_files": ["tools/*.py"]},
+    )
+    (base / "tools").mkdir()
+    (base / "tools/own.py").write_text(code)
+    assert run(["-C", str(base), "trust", "--yes"]) == 0
+    capsys.readouterr()
+    (ada,) = objects(base, capsys, "reach", "ada")
+    assert (ada["writes"], ada["writes_unsaid"]) == (["agents/ada", "shared/kept"], ["unsaid"])
+    (bob,) = objects(base, capsys, "reach", "bob")
+    assert (bob["writes"], bob["writes_unsaid"]) == (["agents/bob", "/"], ["unsaid"])
+    assert "nobody knows where, as they do not say it (docs/tools.md): unsaid" in gates(
+        base, capsys, "reach", "ada"
+    )
+
+
 def test_reach_without_gates_says_that_everything_passes_and_who_is_shut_out(
     base: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

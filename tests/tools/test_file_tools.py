@@ -48,6 +48,24 @@ def test_the_workspace_has_several_names(desk: Desk, path: str) -> None:
     assert desk.do("file_read", path=path) == "own"
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "a.txt",
+        "./a.txt",
+        "shared/a.txt",
+        "agents/beta/outbox/x.json",
+        "config/a.txt",
+        "logs//x",
+        "./agents/x",
+    ],
+)
+def test_where_a_file_is_said_to_be_written_it_is(desk: Desk, path: str) -> None:
+    said = desk.do("file_write", path=path, content="x").removeprefix("wrote 1 byte to ")
+    place = said.removeprefix("wrote 1 bytes to ").partition(" (")[0]
+    assert [it for it in (desk.base, desk.workspace) if (it / place).is_file()]
+
+
 @pytest.mark.parametrize("path", ["shared/a.txt", "./shared/a.txt"])
 def test_the_shared_folder_is_the_organisations(desk: Desk, path: str) -> None:
     desk.write("shared/a.txt", "common")
