@@ -52,6 +52,14 @@ def arguments_of(function: Callable[..., Any], skip: int) -> Arguments:
     return Arguments(function, skip)
 
 
+def require_fitting(schema: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Raise `WrongArguments` for what does not satisfy a schema that somebody wrote by hand."""
+    from lemming.answer_schema import misfits  # only where there is one
+
+    if wrong := misfits(schema, arguments):
+        raise WrongArguments("; ".join(wrong))
+
+
 class Arguments:
     """The arguments a function takes by name."""
 

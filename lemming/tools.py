@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from lemming.agents import Agent, Survey, latest_survey, load_agent
-from lemming.arguments import Arguments, WrongArguments, arguments_of
+from lemming.arguments import Arguments, WrongArguments, arguments_of, require_fitting
 from lemming.clock import SystemClock, timestamp
 from lemming.config import Org, load_config
 from lemming.contract import NewEntry
@@ -33,6 +33,7 @@ from lemming.organisation import Organisation, OrgPath
 from lemming.patterns import is_named
 from lemming.plugins.registry import offered, register, unregister
 from lemming.redaction import redact_content
+from lemming.tool_classes import require_usable
 from lemming.tool_context import ToolContext as ToolContext
 from lemming.toolset import OwnToolset, Toolset, ToolSource
 
@@ -190,12 +191,22 @@ class Tool(ABC):
         return self._arguments.schema
 
     def check(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments as the signature's types; raise `InvalidArguments` that says what is wrong."""
+        """Return the arguments as the signature's types; raise `InvalidArguments` that says what is wrong.
+
+        They are held to `parameters` too, where a class of somebody's own says those itself.
+        """
         try:
+            if self.says_parameters:
+                require_fitting(self.parameters, arguments)
             return self._arguments.check(arguments)
         except WrongArguments as error:
             expected = f"arguments: {compact(self.parameters).decode()}"
             raise InvalidArguments(f"{self.name}: {error}", hint=expected) from error
+
+    @property
+    def says_parameters(self) -> bool:
+        """Whether its class says by hand what its arguments are, and leaves the check to the engine."""
+        return type(self).parameters is not Tool.parameters and type(self).check is Tool.check
 
     @property
     def _arguments(self) -> Arguments:
@@ -351,26 +362,11 @@ class ToolRegistry:
         While a plugin is loaded it is for the organisations that name the plugin, else for all of the
         process. Raises `TypeError` for what is no usable tool, `ValueError` for the name of one that ships.
         """
-        from pydantic.errors import PydanticUserError
-
         if declared(tool) is not None:
             tool = import_module(FUNCTIONS).FunctionTool(tool)
         if not isinstance(tool, Tool):
             raise TypeError(f"register takes an instance of a Tool, not {tool!r}")
-        if not getattr(tool, "name", "") or not getattr(tool, "description", ""):
-            raise TypeError(f"{type(tool).__name__} needs a name and a description")
-        if type(tool).__hash__ is None:
-            raise TypeError(f'tool "{tool.name}" has no hash: a dataclass needs @dataclass(eq=False)')
-        if tool.tool_class not in get_args(ToolClass):
-            raise TypeError(f'tool "{tool.name}": tool_class is {tool.tool_class!r}: {get_args(ToolClass)}')
-        if tool.timeout_s is not None and not tool.timeout_s > 0:
-            raise TypeError(f'tool "{tool.name}": timeout_s is {tool.timeout_s}; it must be more than 0')
-        try:
-            _ = tool.parameters
-        except PydanticUserError as error:
-            raise TypeError(
-                f'tool "{tool.name}": an argument\'s type cannot come from JSON: {error}'
-            ) from error
+        require_usable(tool)
         register("tool", tool.name, tool, defined_by=tool.defined_by, shipped=SHIPPED)
 
     @staticmethod

@@ -15,7 +15,7 @@ from pydantic import Field
 from tool_desk import Desk
 
 from lemming.config import Org
-from lemming.errors import RecoverableError
+from lemming.errors import InvalidArguments, RecoverableError
 from lemming.toolbox.calls import call_tool
 from lemming.tools import SHIPPED, Tool, ToolRegistry, ToolResult, toolset_of
 from lemming.toolset import FOR_EVERYBODY
@@ -302,6 +302,54 @@ def test_a_tool_of_a_class_that_there_is_not_is_refused_with_those_there_are() -
 
     with pytest.raises(TypeError, match=r"'mail'.*'send'"):
         ToolRegistry.register(Mailer())
+
+
+class Refund(Tool):
+    """A tool whose class says by hand what its arguments are."""
+
+    name = "refund"
+    description = "Pays back."
+    parameters = {  # type: ignore[assignment]  # noqa: RUF012
+        "type": "object",
+        "properties": {"amount": {"type": "number", "minimum": 1, "maximum": 50}},
+        "required": ["amount"],
+        "additionalProperties": False,
+    }
+
+    def execute(self, agent_name: str, base_path: Path, **kwargs: Any) -> ToolResult:
+        return ToolResult(True, f"paid {kwargs['amount']}")
+
+
+def test_a_class_that_says_its_parameters_is_held_to_them() -> None:
+    tool, said = Refund(), []
+    assert tool.check({"amount": 3}) == {"amount": 3}
+    for wrong in ({}, {"amount": 0}, {"amount": "3"}, {"amount": 9, "to": "me"}):
+        with pytest.raises(InvalidArguments) as caught:
+            tool.check(wrong)
+        said.append(caught.value.message)
+    assert said == [
+        "refund: 'amount' is a required property",
+        "refund: amount: 0 is less than the minimum of 1",
+        "refund: amount: '3' is not of type 'number'",
+        "refund: Additional properties are not allowed ('to' was unexpected)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"properties": {"amount": {"minimum": "1"}}}, r"refund.*parameters/properties/amount/minimum"),
+        ({"properties": {"path": {"pattern": "(?=a)"}}}, "cannot be used"),
+        ("amount", "is a str, and no JSON Schema"),
+    ],
+)
+def test_parameters_that_are_no_schema_are_refused_at_registration(parameters: Any, says: str) -> None:
+    flawed = type("Flawed", (Refund,), {"parameters": parameters})()
+    with pytest.raises(TypeError, match=says):
+        ToolRegistry.register(flawed)
+    named = type("Named", (Refund,), {"place_arguments": ("file",)})()
+    with pytest.raises(TypeError, match='names "file", which is no argument: amount'):
+        ToolRegistry.register(named)
 
 
 def test_a_tool_of_ones_own_may_be_registered_again(desk: Desk) -> None:
