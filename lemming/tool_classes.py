@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from lemming.kinds import ToolClass
 
-if TYPE_CHECKING:
-    from lemming.tools import Tool
 
-
-def require_usable(tool: Tool) -> None:
+def require_usable(tool: Any) -> None:
     """Raise `TypeError` for a tool that is not usable, with the reason."""
     from pydantic.errors import PydanticUserError
 

@@ -49,6 +49,7 @@ FLOORS = (
         "providers",
         "report",
         "schedule",
+        "tool_classes",
     },
     {"declared", "models", "reply_schemas", "resume", "store", "threads"},
     {"agents", "events", "org_blocks"},
