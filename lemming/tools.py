@@ -328,6 +328,13 @@ def _registered(tools: Mapping[str, Tool]) -> Toolset:
     return Toolset(SHIPPED, tools)
 
 
+def has_loaded_files(org: Organisation) -> bool:
+    """Return whether code in files of tools has been loaded, to which somebody may have to agree first."""
+    from lemming.toolbox.functions.files import ToolFiles
+
+    return org.own(ToolFiles).tools is not None
+
+
 def has_own_tools(settings: Org, survey: Survey) -> bool:
     """Return whether an organisation may have tools of its own; else `toolset_of` need not look for any."""
     return bool(_named_sources(settings, survey))

@@ -5,7 +5,7 @@ Where tools of its own come from is a `ToolSource`; a setting of `config/org.jso
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 from typing import TYPE_CHECKING, Protocol
@@ -34,6 +34,11 @@ class OwnTools:
 
     for_all: Mapping[str, Tool] = field(default_factory=dict)
     by_agent: Mapping[str, Mapping[str, Tool]] = field(default_factory=dict)
+    out: Mapping[str, Sequence[Problem]] = field(default_factory=dict)
+    """What is wrong with the tools that one agent alone would have: it keeps that agent out."""
+
+
+NOBODY: Mapping[str, Sequence[Problem]] = {}
 
 
 class ToolSource(Protocol):
@@ -54,18 +59,27 @@ class Toolset(Offered["Tool"]):
     """The tools of one organisation. Those that only one agent has are in that agent's own: see `of`."""
 
     def __init__(
-        self, shipped: Mapping[str, str], registered: Mapping[str, Tool], own: Sequence[OwnTools] = ()
+        self,
+        shipped: Mapping[str, str],
+        registered: Mapping[str, Tool],
+        own: Sequence[OwnTools] = (),
+        out: Mapping[str, Sequence[Problem]] = NOBODY,
     ) -> None:
+        self.out = out
         self._for_all = {**registered, **{name: tool for each in own for name, tool in each.for_all.items()}}
         super().__init__(shipped, self._for_all, lambda kind: kind())
         by_agent: dict[str, dict[str, Tool]] = {}
         for each in own:
             for agent, tools in each.by_agent.items():
-                by_agent.setdefault(agent, {}).update(tools)
+                if agent not in out:
+                    by_agent.setdefault(agent, {}).update(tools)
         self._of_agents = {
             agent: Toolset(shipped, {**self._for_all, **tools}) for agent, tools in by_agent.items()
         }
         self.own_memories = frozenset(key for tool in self._for_all.values() for key in tool.own_memories)
+
+    out: Mapping[str, Sequence[Problem]]
+    """The agents that take no turn, with what is wrong with the tools of their own."""
 
     own_memories: frozenset[str]
     """Keys of memories that tools keep for themselves: prompts do not show them."""
@@ -160,37 +174,46 @@ class OwnToolset:
         parts = (base, agents, *own)
         if len(parts) == len(self._parts) and all(map(is_, parts, self._parts)):
             return
-        require_one_of_each(base, shipped, own, agents)
-        self._toolset = Toolset(shipped, base.registered, own)
+        out: dict[str, Sequence[Problem]] = named_twice(base, shipped, own, agents)
+        for each in own:
+            out |= each.out
+        self._toolset = Toolset(shipped, base.registered, own, out)
         self._parts = parts
 
 
-def require_one_of_each(
+def named_twice(
     base: Toolset, shipped: Mapping[str, str], own: Sequence[OwnTools], agents: Mapping[str, Agent]
-) -> None:
-    """Raise `ConfigError` that names both places where two tools that one agent has are called the same."""
-    problems: list[Problem] = []
+) -> dict[str, Sequence[Problem]]:
+    """Return the agents for which two tools are called the same, each with both places.
 
-    def take(known: dict[str, str], tools: Mapping[str, Tool], whose: str) -> None:
+    Raises `ConfigError` where two tools that all agents have are.
+    """
+
+    def take(known: dict[str, str], tools: Mapping[str, Tool], whose: str = "") -> Iterator[Problem]:
         for name, tool in tools.items():
             if name in known:
                 both = f"that of {tool.origin}, and that of {known[name]}"
-                problems.append(_twice(f'two tools are called "{name}"{whose}: {both}', tool.origin))
+                yield _twice(f'two tools are called "{name}"{whose}: {both}', tool.origin)
             known[name] = tool.origin
 
     common = {name: f"LeMMing ({place.replace(':', '.')})" for name, place in shipped.items()}
-    take(common, base.registered, "")
+    of_all = [*take(common, base.registered)]
     for each in own:
-        take(common, each.for_all, "")
+        of_all += take(common, each.for_all)
+    if of_all:
+        raise ConfigError(str(of_all[0]), problems=tuple(of_all))
+    found: dict[str, Sequence[Problem]] = {}
     for agent in sorted({name for each in own for name in each.by_agent} | {*agents}):
         known = {**common}
+        problems: list[Problem] = []
         for each in own:
-            take(known, each.by_agent.get(agent, {}), f" for {agent}")
+            problems += take(known, each.by_agent.get(agent, {}), f" for {agent}")
         for name in sorted(names_of_team(agents.get(agent)) & known.keys()):
             both = f"that of {known[name]}, and that of the team of {agent}"
             problems.append(_twice(f'two tools are called "{name}": {both}', known[name]))
-    if problems:
-        raise ConfigError(str(problems[0]), problems=tuple(problems))
+        if problems:
+            found[agent] = problems
+    return found
 
 
 def _twice(message: str, origin: str) -> Problem:

@@ -127,7 +127,7 @@ def _tool_files(base: OrgPath, patterns: list[str]) -> Iterator[Reach]:
     from lemming.toolbox.functions.finding import find_files, with_neighbours
 
     try:
-        for file in find_files(Path(base), patterns):
+        for file in find_files(Path(base), patterns)[0]:
             yield _code(
                 f"runs the Python code in {file}", bound.of_files(base, with_neighbours(Path(base), [file]))
             )

@@ -1,4 +1,4 @@
-"""What is wrong with a plan, whoever runs it: what it says, and where it leads. Pure.
+"""What is wrong with a plan, whoever runs it: what it says, and where it leads. Pure, but for `sound_plan`.
 
 Each problem has a JSON pointer; `placed` adds file and line. Who may do what is in `lemming.plans.allowed`.
 """
@@ -11,9 +11,10 @@ from dataclasses import replace
 
 from lemming import when
 from lemming.answer_schema import flaw_of, misfits
-from lemming.errors import Problem, UsageError
+from lemming.errors import ConfigError, Problem, UsageError
 from lemming.files.jsontext import locate, nearest
-from lemming.plans.format import AgentPlan, Member, Step, Verify, Wait, kind_of
+from lemming.organisation import Organisation
+from lemming.plans.format import AgentPlan, Member, Step, Verify, Wait, kind_of, plan_file, read_plan
 from lemming.plans.references import OF_AN_ANSWER, ROOTS
 from lemming.plans.referred import about_references, fields_in
 from lemming.plans.ways import OUT, is_decided, reachable, ways_from, ways_said
@@ -40,6 +41,15 @@ def problems_in(plan: AgentPlan) -> Iterator[Problem]:
     yield from _about_ways(plan)
     yield from _about_loops(plan)
     yield from about_references(plan)
+
+
+def sound_plan(org: Organisation, agent: str) -> AgentPlan:
+    """Return an agent's plan; raise `ConfigError` that lists what is wrong with it, whoever runs it."""
+    document = read_plan(org, agent)
+    problems = placed(problems_in(document.value), plan_file(agent), document.raw)
+    if found := tuple(problem for problem in problems if problem.severity == "error"):
+        raise ConfigError(str(found[0]), problems=found)
+    return document.value
 
 
 def placed(problems: Iterable[Problem], file: str, raw: bytes) -> Iterator[Problem]:

@@ -255,7 +255,7 @@ def _tool_files(base: OrgPath) -> list[str]:
         return []
     from lemming.toolbox.functions.finding import find_files, with_neighbours
 
-    return [*with_neighbours(Path(base), find_files(Path(base), patterns))]
+    return [*with_neighbours(Path(base), find_files(Path(base), patterns)[0])]
 
 
 def _file_now(base: OrgPath, file: str) -> bytes:

@@ -27,7 +27,7 @@ from lemming.soundness.rules import (
     wrong_with_creators,
     wrong_with_trust,
 )
-from lemming.tools import toolset_of
+from lemming.tools import has_loaded_files, toolset_of
 from lemming.toolset import Toolset
 
 CODE = "LMG-308"
@@ -89,7 +89,8 @@ class _Latest:
 
 def _is_about_tools(config: Config, survey: Survey) -> bool:
     trust = config.org.trust
-    return bool(survey.by_tool or survey.has_gates or config.org.gates or (trust and trust.tools))
+    is_named = bool(survey.by_tool or survey.has_gates or config.org.gates or (trust and trust.tools))
+    return is_named or bool(config.org.tool_files)
 
 
 def _servers_of(org: Organisation, config: Config, survey: Survey) -> object:
@@ -105,9 +106,11 @@ def _servers_of(org: Organisation, config: Config, survey: Survey) -> object:
 
 
 def _toolset_of(org: Organisation, config: Config) -> Toolset | None:
-    """Return the tools; None where not all of them are known here."""
+    """Return the tools; None where not all are known here. No file of tools is loaded to know them."""
     settings = config.org
     if not_imported(settings.plugins) or load_config(org).org.tool_files != settings.tool_files:
+        return None
+    if settings.tool_files and not has_loaded_files(org):
         return None
     try:
         return toolset_of(settings, org)
@@ -122,7 +125,11 @@ def _judge(known: WhatIsThere) -> Judged:
         *_problems(known.org, CREDITS_FILE, wrong_with_allocations(known)),
     )
     out: dict[str, ConfigError] = {}
+    without_tools = known.toolset.out if known.toolset else {}
     for name, agent in survey.agents.items():
+        if of_tools := without_tools.get(name):
+            out[name] = ConfigError(str(of_tools[0]), problems=tuple(of_tools))
+            continue
         wrong = [*wrong_with_agent(agent, known)]
         for place, gate in enumerate(agent.gates):
             wrong += [it._replace(at=f"/gates/{place}{it.at}") for it in wrong_with(gate, known, agent)]

@@ -98,11 +98,16 @@ class WhatIsThere:
     def why_no_tool(self, pattern: str) -> tuple[str, str] | None:
         """Return why a name or pattern can be that of no tool, and what to do; None when it may be.
 
-        Which tools a server has, only the server says: one that is configured is known enough.
+        While the own tools of some agent cannot be loaded, it may be one of theirs. Which tools a server has,
+        only the server says: one that is configured is known enough.
         """
         if pattern.startswith(OF_SERVERS):
             return self._why_no_server(pattern)
-        if self.toolset is None or any(is_named(name, pattern) for name in self.tool_names):
+        if (
+            self.toolset is None
+            or self.toolset.out
+            or any(is_named(name, pattern) for name in self.tool_names)
+        ):
             return None
         return f'there is no tool "{pattern}"', nearest(pattern, [*self.tool_names]) or "`lemming tools list`"
 

@@ -24,7 +24,7 @@ from lemming.journal.ledger import read_state
 from lemming.mail.index import Names
 from lemming.mail.visibility import Mail
 from lemming.organisation import Organisation
-from lemming.plans.format import wake_of
+from lemming.plans.format import is_planner, plan_file, wake_of
 from lemming.report import TurnReport
 from lemming.skills.guides import guide_files
 
@@ -136,6 +136,8 @@ class IdleAgents:
         yield memory
         yield from (f"{memory}/{file_name}" for file_name in fs.list_names(f"{self._base}/{memory}"))
         yield from guide_files(agent)
+        if self._found_under and is_planner(agent, self._found_under[1]):
+            yield plan_file(agent.name)
         for item in agent.context:
             place = resolve(agent, self._base, item.file, "read", caller="context")
             if place.root != self._base:

@@ -11,6 +11,7 @@ from lemming.agents import Agent
 from lemming.errors import PermissionDenied
 from lemming.journal.begun import Begun
 from lemming.organisation import Organisation
+from lemming.plans.check import sound_plan
 from lemming.plans.format import waited_files
 from lemming.plans.run import PREFIX, is_over, run_key, waits_in
 
@@ -48,7 +49,11 @@ def outside_of(
     begun: Iterable[Begun],
     held: Mapping[str, bytes],
 ) -> Outside:
-    """Look at what the plan of an agent may wait for. `at` is the tick's reading of the clock, or empty."""
+    """Look at what the plan of an agent may wait for. `at` is the tick's reading of the clock, or empty.
+
+    Raises `ConfigError` for a plan that is wrong: its agent's turns fail, also while nobody asks it.
+    """
+    sound_plan(org, agent.name)
     files = {file: _content(org, agent, file, held) for file in waited_files(org, agent.name)}
     return Outside(
         time=at,

@@ -145,6 +145,8 @@ def test_a_plan_that_is_wrong_fails_the_turn_with_its_line_and_goes_on_when_it_i
     tmp_path: Path,
 ) -> None:
     base = quiet_org(tmp_path, step("a", "ada", then="nowhere"))
+    (unasked,) = [turn for turn in tick(base).turns if turn.status == "failed"]
+    assert 'no step "nowhere"' in unasked.reason
     ask(base, "desk")
     failed = [turn for turn in tick(base).turns if turn.status == "failed"]
     assert "agents/desk/plan.json" in failed[0].reason

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from workshop import Workshop
+from workshop import Workshop, call
 
 from lemming.cli import run
+from lemming.clock import FrozenClock
 from lemming.config import load_config
+from lemming.engine import run_once
 from lemming.errors import ConfigError, Problem
 from lemming.inspect.reach import reaches
 from lemming.organisation import Organisation
-from lemming.testing import make_org
+from lemming.testing import make_org, say
 from lemming.tools import refresh_tools, toolset_of
 
 
@@ -120,7 +123,6 @@ def test_two_agents_may_have_each_a_tool_of_one_name(shop: Workshop) -> None:
     ("first", "second", "name", "both"),
     [
         ("tools/a.py", "tools/b.py", "twin", ("tools/a.py:4", "tools/b.py:4")),
-        ("tools/a.py", "agents/ada/tools/b.py", "twin", ("tools/a.py:4", "agents/ada/tools/b.py:4")),
         ("tools/a.py", "tools/b.py", "file_read", ("tools/a.py:4", "lemming.toolbox.files.FileRead")),
     ],
 )
@@ -137,12 +139,61 @@ def test_one_name_twice_is_an_error_that_names_both(
     assert f'two tools are called "{name}"' in str(raised.value)
 
 
-def test_a_tool_that_is_called_as_one_of_the_team_is_an_error(shop: Workshop) -> None:
-    shop.file("@tool\ndef ask_bob() -> str: ...\n")
-    ada = shop.resume(team={"ask": ["bob"]})
-    make_org(shop.base, ada, shop.resume("bob"), script=[], org=shop.settings)
-    with pytest.raises(ConfigError, match="the team of ada"):
-        _ = shop.toolset
+TWIN = "@tool\ndef twin() -> str: ...\n"
+TEAM = {"team": {"ask": ["ada"]}}
+OUT: list[tuple[dict[str, str], dict[str, Any], str]] = [
+    ({"tools/mine.py": "def f(:"}, {}, "SyntaxError"),
+    ({"tools/mine.py": "1 / 0"}, {}, "division by zero"),
+    ({"tools/mine.py": "import os; os._exit(3)"}, {}, "its process ended with exit status 3"),
+    ({"tools/mine.py": "class E(BaseException): ...\nraise E"}, {}, "its process ended"),
+    ({"tools/mine.py": "\0"}, {}, "null bytes"),
+    ({"tools/mine.py": TWIN, "tools/other.py": TWIN}, {}, 'two tools are called "twin"'),
+    ({"tools/mine.py": TWIN.replace("twin", "of_all")}, {}, "that of tools/a.py:4"),
+    ({"tools/mine.py": TWIN.replace("twin", "file_read")}, {}, "lemming.toolbox.files.FileRead"),
+    ({"tools/my-own.py": TWIN}, {}, "is a Python module; rename it"),
+    ({}, TEAM, "and that of the team of bob9"),
+    ({"workspace/mine.py": TWIN}, {}, "bob10 may write it: it is in its workspace"),
+]
+
+
+def test_what_is_wrong_with_an_agents_own_tools_keeps_that_agent_out(tmp_path: Path) -> None:
+    places = ["tools/*.py", "agents/*/tools/*.py", "agents/*/workspace/*.py"]
+    shop = Workshop(
+        tmp_path / "org", gates=[{"at": "call", "tool": "bobs_own", "then": "block"}], tool_files=places
+    )
+    shop.file("@tool\ndef of_all() -> str: ...\n@tool\ndef ask_ada() -> str: ...\n", "tools/a.py")
+    shop.file(TWIN.replace("twin", "good"), "agents/ada/tools/good.py")
+    for number, (files, _, _) in enumerate(OUT):
+        for file, code in files.items():
+            shop.file(code, f"agents/bob{number}/{file}")
+    bobs = [shop.resume(f"bob{number}", **more) for number, (_, more, _) in enumerate(OUT)]
+    script = [{"agent": "ada", "reply": say("here", tool_calls=[call("good")])}]
+    make_org(shop.base, shop.resume(), *bobs, script=script, org=shop.settings)
+    turns = {turn.agent: turn for turn in run_once(shop.base, clock=FrozenClock()).turns}
+    assert [used["success"] for used in turns["ada"].tools] == [True], turns["ada"]
+    for number, (_, _, said) in enumerate(OUT):
+        turn = turns[f"bob{number}"]
+        assert (turn.status, turn.error) == ("failed", "ConfigError"), turn
+        assert said in turn.reason, turn.reason
+    shop.org.close()
+
+
+def test_a_gate_that_names_no_tool_stops_the_run_once_all_tools_are_known(tmp_path: Path) -> None:
+    shop = Workshop(tmp_path / "org", gates=[{"at": "call", "tool": "bobs_own", "then": "block"}])
+    shop.file(TWIN, "agents/ada/tools/good.py")
+    with pytest.raises(ConfigError, match='there is no tool "bobs_own"'):
+        run_once(shop.base, clock=FrozenClock())
+
+
+@pytest.mark.parametrize("look", ["status", "agents", "findings", "graph"])
+def test_a_look_loads_no_file_that_nobody_agreed_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, look: str
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    shop = Workshop(tmp_path / "org", gates=[{"at": "call", "tool": "file_read", "then": "block"}])
+    shop.file(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n")
+    assert run(["-C", str(shop.base), look]) == 0
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +202,6 @@ def test_a_tool_that_is_called_as_one_of_the_team_is_an_error(shop: Workshop) ->
         ("lib/mine.py", "lib/*.py", "{base}/lib"),
         ("lib/in/mine.py", "lib/*/*.py", "{base}/lib"),
         ("shared/mine.py", "shared/*.py", "./shared"),
-        ("agents/ada/workspace/mine.py", "agents/*/workspace/*.py", "./shared"),
     ],
 )
 def test_a_file_that_an_agent_may_write_is_refused_by_name(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from lemming.errors import ConfigError, Problem, RequestRejected
+from lemming.errors import ConfigError, RequestRejected
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.organisation import Organisation
-from lemming.plans.check import placed, problems_in
-from lemming.plans.format import AgentPlan, plan_file, read_plan
+from lemming.plans.check import sound_plan
+from lemming.plans.format import AgentPlan
 from lemming.plans.machine import advance
 from lemming.plans.proposals import followed, plan_of
 from lemming.plans.run import Run, run_in, run_key
@@ -36,14 +35,9 @@ class PlanProvider(Backend):
         values = values_in(request.messages)
         reply = NOTHING_TO_DO
         if values["request"] is not None:
-            plan = self._plan(request.agent)
+            plan = sound_plan(Organisation.at(self._base), request.agent)
             reply = _next(plan, values)
         return Reply(text=compact(reply).decode(), input_tokens=0, output_tokens=0, model="plan")
-
-    def _plan(self, agent: str) -> AgentPlan:
-        document = read_plan(Organisation.at(self._base), agent)
-        _require_sound(placed(problems_in(document.value), plan_file(agent), document.raw))
-        return document.value
 
 
 def _next(plan: AgentPlan, values: Json) -> Json:
@@ -75,12 +69,6 @@ def _refusal(why: str) -> Json:
     return {
         "outbox_entries": [{"kind": "response", "payload": {"status": "refused", "text": why}, "tags": []}]
     }
-
-
-def _require_sound(problems: Iterable[Problem]) -> None:
-    found = tuple(problem for problem in problems if problem.severity == "error")
-    if found:
-        raise ConfigError(str(found[0]), problems=found)
 
 
 def values_in(messages: list[Message]) -> Json:

@@ -1,18 +1,19 @@
 """The files of tools that `config/org.json` names in `tool_files`: found, looked at again, and loaded.
 
 A file that an agent may write is refused: code that an agent can write is not run. A file below
-`agents/<name>/` brings tools for that agent only.
+`agents/<name>/` brings tools for that agent only, and what is wrong with it takes out that agent only.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 from lemming.access.trust import Consent
-from lemming.agents import Agent, survey_agents
+from lemming.agents import survey_agents
 from lemming.config import Org
 from lemming.declared import declared
 from lemming.errors import ConfigError, Problem
@@ -21,7 +22,7 @@ from lemming.plugins.errors import words_of
 from lemming.plugins.registry import registered_by
 from lemming.redaction import redact
 from lemming.toolbox.functions.body import trace_of
-from lemming.toolbox.functions.finding import find_files, refuse_writable, with_neighbours
+from lemming.toolbox.functions.finding import by_owner, find_files, owner_of, with_neighbours, writable
 from lemming.toolbox.functions.homes import Home
 from lemming.toolbox.functions.loading import Sources, forget, load
 from lemming.toolbox.functions.tool import FunctionTool
@@ -37,55 +38,81 @@ class ToolFiles:
 
     def __init__(self, org: Organisation) -> None:
         self._org = org
-        self._agents: Mapping[str, Agent] | None = None
+        self._looked_at: tuple[object, ...] = ()
+        self._writable: tuple[object, Sequence[str], list[Problem]] = None, (), []
         self.sources: Sources = {}
         self.tools: OwnTools | None = None
 
     def refresh(self, settings: Org) -> Sequence[Problem]:
         """Look at the files again, and load all of them if one has changed.
 
-        Raises `ConfigError`, and `NotTrusted` for code that nobody has agreed to.
+        Raises `ConfigError` for what concerns all agents, `NotTrusted` for code that nobody has agreed to.
         """
         base = self._org.base
-        files = find_files(base, settings.tool_files)
+        files, wrong = find_files(base, settings.tool_files)
         beside = with_neighbours(base, files)
-        sources = {str(base / file): self._source(file) for file in beside}
-        agents = survey_agents(self._org).agents
-        is_as_before = sources == self.sources and self.tools is not None
-        if not is_as_before or agents is not self._agents:
-            refuse_writable(base, beside, agents)
-            self._agents = agents
-        if not is_as_before:
-            self._org.own(Consent).require_sources({file: sources[str(base / file)] for file in beside})
-            self._org.own(Workers).try_out(files, sources, settings)
-            self.tools, self.sources = load_all(base, files, sources), sources
-            self._org.own(Workers).sources = sources
+        sources, unread = self._sources_of(beside)
+        wrong += [*unread, *self._written_by_agents(beside)]
+        looked_at = (files, wrong, sources)
+        if looked_at == self._looked_at and self.tools is not None:
+            return ()
+        self._org.own(Consent).require_sources(sources)
+        self.tools = self._load(
+            files, {str(base / file): source for file, source in sources.items()}, wrong, settings
+        )
+        self._looked_at = looked_at
         return ()
 
-    def _source(self, file: str) -> bytes:
-        try:
-            return self._org.files.value(file, bytes, limit_bytes=SOURCE_LIMIT_BYTES)
-        except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror or error}", where=file) from error
+    def _load(
+        self, files: Sequence[str], sources: Sources, wrong: Sequence[Problem], settings: Org
+    ) -> OwnTools:
+        out = by_owner(wrong)
+        files = [file for file in files if owner_of(file) not in out]
+        out |= by_owner(self._org.own(Workers).try_out(files, sources, settings))
+        files = [file for file in files if owner_of(file) not in out]
+        tools = load_all(self._org.base, files, sources)
+        self.sources = self._org.own(Workers).sources = sources
+        return replace(tools, out={**out, **tools.out})
+
+    def _sources_of(self, files: Sequence[str]) -> tuple[dict[str, bytes], list[Problem]]:
+        """Return what the files hold, and a problem for each that cannot be read."""
+        sources: dict[str, bytes] = {}
+        unread: list[Problem] = []
+        for file in files:
+            try:
+                sources[file] = self._org.files.value(file, bytes, limit_bytes=SOURCE_LIMIT_BYTES)
+            except OSError as error:
+                unread.append(Problem(f"cannot be read: {error.strerror or error}", file))
+            except ConfigError as error:
+                unread += error.problems
+        return sources, unread
+
+    def _written_by_agents(self, files: Sequence[str]) -> list[Problem]:
+        agents = survey_agents(self._org).agents
+        if self._writable[0] is not agents or self._writable[1] != files:
+            self._writable = agents, files, writable(self._org.base, files, agents)
+        return self._writable[2]
 
 
 def load_all(base: Path, files: Sequence[str], sources: Sources) -> OwnTools:
-    """Return the tools in these files; raise `ConfigError` with every problem of all of them."""
+    """Return the tools in these files, and the agents that theirs keep out.
+
+    Raises `ConfigError` with every problem of all files that bring tools for everybody.
+    """
     forget({(base / file).parent for file in files})
     for_all: dict[str, Tool] = {}
     by_agent: dict[str, dict[str, Tool]] = {}
     problems: list[Problem] = []
     for file in files:
+        owner = owner_of(file)
         try:
             tools = load_file(base, file, sources)
         except ConfigError as error:
             problems += error.problems
             continue
-        into = by_agent.setdefault(file.split("/")[1], {}) if file.startswith("agents/") else for_all
-        problems += [*_added(into, tools)]
-    if problems:
-        raise ConfigError(str(problems[0]), problems=tuple(problems))
-    return OwnTools(for_all, by_agent)
+        problems += [*_added(by_agent.setdefault(owner, {}) if owner else for_all, tools)]
+    out = by_owner(problems)
+    return OwnTools(for_all, {name: own for name, own in by_agent.items() if name not in out}, out)
 
 
 def load_file(base: Path, file: str, sources: Sources) -> list[Tool]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from lemming.access.grants import resolve
@@ -13,10 +13,31 @@ from lemming.files.documents import unreadable
 from lemming.files.refusals import looking
 
 
-def find_files(base: Path, patterns: Sequence[str]) -> list[str]:
-    """Return the files that the patterns name, sorted; `__init__.py` and names that begin with _ are none.
+def owner_of(file: str) -> str:
+    """Return the agent that alone has what a file brings; empty where all have it.
 
-    Raises `ConfigError` for a pattern that leads elsewhere, and for a link.
+    >>> owner_of("agents/ada/tools/git.py"), owner_of("tools/git.py")
+    ('ada', '')
+    """
+    top, _, below = file.partition("/")
+    return below.partition("/")[0] if top == "agents" and "/" in below else ""
+
+
+def by_owner(problems: Iterable[Problem]) -> dict[str, tuple[Problem, ...]]:
+    """Return what is wrong by the agent that it keeps out; raise `ConfigError` for what concerns all."""
+    out: dict[str, tuple[Problem, ...]] = {}
+    for problem in problems:
+        owner = owner_of(problem.file)
+        out[owner] = (*out.get(owner, ()), problem)
+    if of_all := out.get(""):
+        raise ConfigError(str(of_all[0]), problems=of_all)
+    return out
+
+
+def find_files(base: Path, patterns: Sequence[str]) -> tuple[list[str], list[Problem]]:
+    """Return the files that the patterns name, sorted, and what is wrong with others that they name.
+
+    `__init__.py` and names that begin with _ are none. Raises `ConfigError` for a pattern that leads out.
     """
     found: set[str] = set()
     for pattern in patterns:
@@ -31,13 +52,17 @@ def find_files(base: Path, patterns: Sequence[str]) -> list[str]:
         except OSError as error:
             raise unreadable(pattern, error) from error
     files = sorted(file for file in found if not Path(file).name.startswith("_"))
-    for file in files:
-        if not Path(file).stem.isidentifier():
-            hint = "letters, digits and _ only"
-            raise ConfigError("a file of tools is a Python module; rename it", where=file, hint=hint)
-        if (base.resolve() / file) != (base / file).resolve():
-            raise ConfigError("symbolic link refused: tools are loaded from real files", where=file)
-    return files
+    wrong = [problem for file in files for problem in _wrong_with(base, file)]
+    refused = {problem.file for problem in wrong}
+    return [file for file in files if file not in refused], wrong
+
+
+def _wrong_with(base: Path, file: str) -> Iterator[Problem]:
+    if not Path(file).stem.isidentifier():
+        hint = "letters, digits and _ only"
+        yield Problem("a file of tools is a Python module; rename it", file, hint=hint)
+    elif (base.resolve() / file) != (base / file).resolve():
+        yield Problem("symbolic link refused: tools are loaded from real files", file)
 
 
 @looking
@@ -47,8 +72,14 @@ def _matches(base: Path, pattern: str) -> set[str]:
 
 def refuse_writable(base: Path, files: Sequence[str], agents: Mapping[str, Agent]) -> None:
     """Raise `ConfigError` that names each file, or folder of one, that some agent may write."""
+    if problems := writable(base, files, agents):
+        raise ConfigError(str(problems[0]), problems=tuple(problems))
+
+
+def writable(base: Path, files: Sequence[str], agents: Mapping[str, Agent]) -> list[Problem]:
+    """Return a problem for each file, or folder of one, that some agent may write."""
     places = sorted({*files, *(f"{Path(file).parent}/any.py" for file in files)})
-    problems = [
+    return [
         Problem(
             f"{agent.name} may write it: {why}",
             place if place in files else str(Path(place).parent),
@@ -58,8 +89,6 @@ def refuse_writable(base: Path, files: Sequence[str], agents: Mapping[str, Agent
         for agent in agents.values()
         if (why := _why_writable(base, place, agent))
     ]
-    if problems:
-        raise ConfigError(str(problems[0]), problems=tuple(problems))
 
 
 def _why_writable(base: Path, file: str, agent: Agent) -> str:

@@ -59,18 +59,18 @@ class Workers:
         self._room = threading.Semaphore(AT_ONCE)
         self.sources: Sources = {}
         """What the files of tools hold, which processes load; set by who has looked at the files."""
-        self._refused: tuple[Sources, tuple[Problem, ...]] = {}, ()
+        self._refused: tuple[tuple[Sources, Sources], tuple[Problem, ...]] = ({}, {}), ()
 
-    def try_out(self, files: Sequence[str], sources: Sources, settings: Org) -> None:
+    def try_out(self, files: Sequence[str], sources: Sources, settings: Org) -> Sequence[Problem]:
         """Load files in a process before the engine does: one that hangs, or ends its process, ends no more.
 
-        Raises `ConfigError` that names each such file; the same code is not tried again. What is wrong
-        otherwise the engine finds itself.
+        Returns a problem for each such file; the same code is not tried again. What is wrong otherwise the
+        engine finds itself. Raises `ConfigError` where no process can be started.
         """
-        if sources != self._refused[0]:
-            self._refused = sources, tuple(self._held_up(files, sources, settings))
-        if problems := self._refused[1]:
-            raise ConfigError(str(problems[0]), problems=problems)
+        tried = {file: sources[str(self._org.base / file)] for file in files}, sources
+        if tried != self._refused[0]:
+            self._refused = tried, tuple(self._held_up(files, sources, settings))
+        return self._refused[1]
 
     def _held_up(self, files: Sequence[str], sources: Sources, settings: Org) -> Iterator[Problem]:
         worker: Worker | None = None
