@@ -330,9 +330,7 @@ def _registered(tools: Mapping[str, Tool]) -> Toolset:
 
 def has_loaded_files(org: Organisation) -> bool:
     """Return whether code in files of tools has been loaded, to which somebody may have to agree first."""
-    from lemming.toolbox.functions.files import ToolFiles
-
-    return org.own(ToolFiles).tools is not None
+    return all(source.tools is not None for source in _sources(org, SOURCES.values()))
 
 
 def has_own_tools(settings: Org, survey: Survey) -> bool:
