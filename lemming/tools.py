@@ -328,11 +328,6 @@ def _registered(tools: Mapping[str, Tool]) -> Toolset:
     return Toolset(SHIPPED, tools)
 
 
-def has_loaded_files(org: Organisation) -> bool:
-    """Return whether code in files of tools has been loaded, to which somebody may have to agree first."""
-    return all(source.tools is not None for source in _sources(org, SOURCES.values()))
-
-
 def has_own_tools(settings: Org, survey: Survey) -> bool:
     """Return whether an organisation may have tools of its own; else `toolset_of` need not look for any."""
     return bool(_named_sources(settings, survey))

@@ -134,6 +134,11 @@ class OwnToolset:
         self._parts: tuple[object, ...] = ()
         self._toolset: Toolset | None = None
 
+    @property
+    def has_looked(self) -> bool:
+        """Whether the sources have been looked at, which may load code that somebody has to agree to first."""
+        return self._toolset is not None
+
     def refresh(
         self, base: Toolset, shipped: Mapping[str, str], sources: Sequence[ToolSource], settings: Org
     ) -> list[Problem]:

@@ -27,8 +27,8 @@ from lemming.soundness.rules import (
     wrong_with_creators,
     wrong_with_trust,
 )
-from lemming.tools import has_loaded_files, toolset_of
-from lemming.toolset import Toolset
+from lemming.tools import toolset_of
+from lemming.toolset import OwnToolset, Toolset
 
 CODE = "LMG-308"
 
@@ -110,7 +110,7 @@ def _toolset_of(org: Organisation, config: Config) -> Toolset | None:
     settings = config.org
     if not_imported(settings.plugins) or load_config(org).org.tool_files != settings.tool_files:
         return None
-    if settings.tool_files and not has_loaded_files(org):
+    if settings.tool_files and not org.own(OwnToolset).has_looked:
         return None
     try:
         return toolset_of(settings, org)
