@@ -136,7 +136,7 @@ class OwnToolset:
 
     @property
     def has_looked(self) -> bool:
-        """Whether the sources have been looked at, which may load code that somebody has to agree to first."""
+        """Whether the sources have been looked at, which may load code that needs approval first."""
         return self._toolset is not None
 
     def refresh(
