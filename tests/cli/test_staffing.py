@@ -41,6 +41,8 @@ def test_a_new_agent_takes_what_people_set_by_hand(base: Path, lemming: Lemming)
     assert clerk.permissions.file_access.allow_read == ["./shared"]
     assert clerk.permissions.file_access.allow_write == ["./shared"]
     assert clerk.schedule.wake == "always"
+    assert lemming("agents", "new", "second", "--read", "ada", "--wake", "addressed").status == 0
+    assert load_agent(base, "second").schedule.wake == "addressed"
 
 
 def test_a_new_agent_that_has_nothing_new_to_read_costs_nothing(base: Path, lemming: Lemming) -> None:

@@ -108,9 +108,10 @@ def test_a_turn_that_fails_again_and_again_is_not_waited_for(org: Path) -> None:
 
 
 def test_time_is_up_after_the_turns_under_way(org: Path) -> None:
-    outcome = ask(org, "ada", "Well?", clock=FrozenClock(), timeout_s=0.0)
-    assert (outcome.end, outcome.why) == (None, "timeout")
     stop = threading.Event()
+    outcome = ask(org, "ada", "Well?", clock=FrozenClock(), timeout_s=0.0, stop=stop)
+    assert (outcome.end, outcome.why) == (None, "timeout")
+    assert not stop.is_set()  # it is the caller's
     stop.set()
     assert ask(org, "ada", "Well?", clock=FrozenClock(), stop=stop).why == "stopped"
 
@@ -216,7 +217,11 @@ def test_the_exit_status_says_what_came_of_it(
     org: Path, lemming: Lemming, line: dict[str, Any], status: int
 ) -> None:
     write_script(org, [line])
-    assert lemming("ask", "ada", "Well?").status == status
+    ran = lemming("ask", "ada", "Well?", "--json")
+    assert ran.status == status
+    (shown,) = ran.objects
+    assert shown["reason"].startswith("AuthenticationFailed: " if status else "")
+    assert bool(shown["reason"]) == bool(status)
 
 
 def test_no_answer_yet_says_how_to_come_back(org: Path, lemming: Lemming) -> None:
