@@ -40,8 +40,7 @@ class Eager:
     def _who(self, report: TickReport, left: int) -> tuple[str, ...]:
         """Return those for whom the next tick begins at once; `left`: so many ticks may follow this one.
 
-        Ticks in which nobody is due go by at once as far as somebody is due then, unless a person is waited
-        for until a tick: no tick in which nobody can act counts for them.
+        Ticks in which nobody is due go by at once as far as somebody is due then.
         """
         if not report.is_complete:
             return ()
@@ -52,8 +51,6 @@ class Eager:
         going = who_goes_on(snapshot)
         if names := [name for name in going.now if name not in failed]:
             return tuple(names)
-        if going.is_timed:
-            return ()
         furthest = report.tick + max(left, 1)
         return tuple(name for name, tick in going.later.items() if tick <= furthest and name not in failed)
 

@@ -28,13 +28,11 @@ from lemming.turn.planned import tick_waited_for
 class GoingOn:
     """Those who have something to go on with in the tick of a snapshot, or once it is `later`: a tick each.
 
-    Only time, a file or a person can help who is in neither. `is_timed`: a person is waited for, and that has
-    an end in ticks.
+    Only time, a file or a person can help who is in neither.
     """
 
     now: list[str] = field(default_factory=list)
     later: dict[str, int] = field(default_factory=dict)
-    is_timed: bool = False
 
 
 def who_goes_on(snapshot: Snapshot, names: Collection[str] | None = None) -> GoingOn:
@@ -46,13 +44,12 @@ def who_goes_on(snapshot: Snapshot, names: Collection[str] | None = None) -> Goi
     People, agents that are paused or broken, those that may spend no more and those that go by the clock and
     are not due are left out.
     """
-    going, persons = GoingOn(), snapshot.mail.persons
+    going = GoingOn()
     for name, agent in snapshot.survey.agents.items():
         if name in snapshot.plan.skipped or (names is not None and name not in names):
             continue
         try:
             state = read_state(snapshot.org, name)
-            going.is_timed = going.is_timed or _waits_in_ticks(state, persons)
             if _may_spend(snapshot, agent, state) and (tick := _goes_on_at(snapshot, agent, state)):
                 if tick > snapshot.tick:
                     going.later[name] = tick

@@ -145,7 +145,12 @@ class Snapshot:
         return reason_of(self, self.agent(name), self.survey.digests[name])
 
     def why_quiet(self) -> list[TurnReport] | None:
-        """Return why each agent that is due would take no turn; None when one of them would."""
+        """Return why each agent that is due would take no turn; None when one would, or a journal is needed.
+
+        That says of a tick which is run at once that it counts for nobody.
+        """
+        if self.plan.at_once:
+            return None
         if not self.plan.order:
             return []
         turns = tried(lambda: self._why_quiet(self.plan.order))
