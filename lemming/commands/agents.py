@@ -8,7 +8,16 @@ from lemming import paths
 from lemming.agents import Agent
 from lemming.commands.options import AgentName, AsJson, OrAnAgent, noun
 from lemming.commands.org import find_agent, find_org
-from lemming.commands.screen import in_dollars, one_line, painted, show, show_json, show_table, show_text
+from lemming.commands.screen import (
+    counted,
+    in_dollars,
+    one_line,
+    painted,
+    show,
+    show_json,
+    show_table,
+    show_text,
+)
 from lemming.commands.staffing import copy_agent, new_agent, remove_agent, rename_agent
 from lemming.config import Config, credits_of, load_config
 from lemming.inspect.next_turn import NextTurn, next_turn
@@ -73,7 +82,8 @@ def _facts(
     limit = "no limit" if allocation.max_credits is None else f"of {allocation.max_credits:g}"
     files = agent.permissions.file_access
     fires = f"{_rhythm(agent.schedule)}, next {'in ' if coming.at is None else ''}{coming.words}"
-    last = f"{state.status} in tick {state.tick}, {state.turns} turns" if state.status else "never"
+    failed = f", {state.failed} failed" if state.failed else ""
+    last = f"{state.status} in tick {state.tick}, {counted(state.turns, 'turn')} done{failed}"
     return [
         ("resume", paths.resume_file(agent.name)),
         ("model", f"{agent.model.key}: {f'{entry.provider} {entry.model}' if entry else 'UNKNOWN'}"),
@@ -86,7 +96,7 @@ def _facts(
         ("kinds", ", ".join(agent.turn.kinds)),
         ("credits", f"{state.credits:g} spent, {_of_judges(state)}{_passed_on(state)}{limit}"),
         ("dollars", in_dollars(state.cost_usd, calls=state.unpriced_calls, unpriced=state.unpriced_calls)),
-        ("last turn", last),
+        ("last turn", last if state.status else "never"),
     ]
 
 

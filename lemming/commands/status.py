@@ -147,7 +147,7 @@ def _show_lines(lines: list[Line], in_trouble: set[str]) -> None:
             line.model or "-",
             _next(line),
             f"{line.state.status} ({line.state.tick})" if line.state.status else "-",
-            str(line.state.turns),
+            f"{line.state.turns}" + (f" ({line.state.failed} failed)" if line.state.failed else ""),
             f"{line.state.used_up:g}" + ("" if line.max_credits is None else f" of {line.max_credits:g}"),
             _dollars(line.state),
             "PROBLEM"

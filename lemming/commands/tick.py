@@ -45,6 +45,7 @@ def tick(
         return
     if not record.engine_starts:
         show(f"tick {record.tick}: nobody took a turn; nothing was written but the counter")
+        _show_skipped(record)
         return
     _show_plan(record)
     for turn in record.turns:
@@ -56,6 +57,13 @@ def tick(
 # --- for people ----------------------------------------------------------------------------------
 
 
+def _show_skipped(record: RecordedTick) -> None:
+    for name, why in record.plan.skipped.items():
+        show(painted(f"skipped   {name}: {one_line(why, 400)}", "dim"))
+    for name, why in record.plan.broken.items():
+        show(f"{painted('broken', 'red')}    {name}: {one_line(why, 400)}")
+
+
 def _show_plan(record: RecordedTick) -> None:
     when = record.begin.at[:19].replace("T", " ")
     state = "committed" if record.end else "unfinished; `lemming run-once` continues it"
@@ -64,10 +72,7 @@ def _show_plan(record: RecordedTick) -> None:
     show(f"order     {', '.join(record.plan.order) or 'nobody is due'}")
     if record.plan.not_due:
         show(painted(f"not due   {one_line(', '.join(record.plan.not_due), 400)}", "dim"))
-    for name, why in record.plan.skipped.items():
-        show(painted(f"skipped   {name}: {one_line(why, 400)}", "dim"))
-    for name, why in record.plan.broken.items():
-        show(f"{painted('broken', 'red')}    {name}: {one_line(why, 400)}")
+    _show_skipped(record)
     for file in record.expired:
         show(painted(f"expired   {one_line(file, 400)}", "dim"))
     for reader, count in record.unread.items():

@@ -56,6 +56,7 @@ class Line:
             "last_tick": state.tick if state.status else None,
             "last_status": state.status or None,
             "turns": state.turns,
+            "failed_turns": state.failed,
             "credits": state.credits,
             "judged_credits": state.judged,
             "max_credits": self.max_credits,

@@ -34,7 +34,7 @@ _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
     "expired_unread", "passed_on", "serving", "requests", "end", "leave_used", "judged", "asked_leave",
-    "lost",
+    "lost", "failed",
 )  # fmt: skip
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
@@ -50,7 +50,8 @@ class AgentState:
     `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
     turn ended, where that is not the usual way of its status. `leave_used`: entries by which persons gave
     leave in advance, and that were used. `judged`: of the credits, what judges cost. `asked_leave`: what it
-    asked leave for beside calls. `lost`: what limits count beside `credits` and `cost_usd`.
+    asked leave for beside calls. `lost`: what limits count beside `credits` and `cost_usd`. `turns`: those that
+    were done, `failed`: those that failed.
     """
 
     tick: int = -1
@@ -74,6 +75,7 @@ class AgentState:
     judged: float = _amount(0.0)
     asked_leave: tuple[Asked, ...] = ()
     lost: Lost = NONE_LOST
+    failed: int = _amount(0)
 
     @property
     def used_up(self) -> float:

@@ -7,16 +7,17 @@ tools and closed lists of words.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import get_args
 
 from lemming import __version__
+from lemming.errors import code_of
 from lemming.inspect.health import seconds_since_tick
 from lemming.inspect.standing import Line, Standing, standing_of
 from lemming.journal.file import begun_journals, is_committed, read_journal
 from lemming.journal.ledger import AgentState
-from lemming.journal.records import ModelReplied, ToolFinished
+from lemming.journal.records import ModelReplied, ToolFinished, TurnEnded
 from lemming.organisation import Organisation
 from lemming.report import STATUSES, Why
 from lemming.telemetry.exposition import Family, Sample, text_of
@@ -27,7 +28,8 @@ RECENT_TICKS, RECENT_ANSWERS = 20, 200
 QUANTILES = (0.5, 0.9, 1.0)
 
 _COUNTERS: Mapping[str, tuple[str, Callable[[AgentState], float | int | None]]] = {
-    "lemming_turns_total": ("Turns the agent has taken.", lambda state: state.turns),
+    "lemming_turns_total": ("Turns of the agent that were done.", lambda state: state.turns),
+    "lemming_failed_turns_total": ("Turns of the agent that failed.", lambda state: state.failed),
     "lemming_credits_total": ("Credits the agent has spent.", lambda state: state.credits),
     "lemming_judging_credits_total": ("Of the credits, those of judges.", lambda state: state.judged),
     "lemming_credits_passed_on_total": (
@@ -148,7 +150,10 @@ class _Recent:
         """Return the quantiles by model and by tool."""
         answers: dict[str, list[int]] = defaultdict(list)
         calls: dict[str, list[int]] = defaultdict(list)
+        used, errors = Counter[tuple[str, str]](), Counter[str]()
         for durations in self._newest():
+            used.update(durations.used)
+            errors.update(durations.errors)
             for kept, found in ((answers, durations.answers), (calls, durations.calls)):
                 for name, took in found:
                     kept[name].append(took)
@@ -157,6 +162,18 @@ class _Recent:
             "lemming_model_call_duration_seconds", f"How long answers took {span}.", "model", answers
         )
         yield _summary("lemming_tool_call_duration_seconds", f"How long calls took {span}.", "tool", calls)
+        yield Family(
+            "lemming_recent_tool_calls",
+            "gauge",
+            f"Calls of tools and of the team {span}, by how they ended.",
+            [({"tool": tool, "outcome": end}, count) for (tool, end), count in sorted(used.items())],
+        )
+        yield Family(
+            "lemming_recent_errors",
+            "gauge",
+            f"Turns that an error ended {span}, by its code (docs/errors.md).",
+            [({"code": code}, count) for code, count in sorted(errors.items())],
+        )
 
     def _newest(self) -> Iterator[_Durations]:
         ticks = begun_journals(self._org, RECENT_TICKS)
@@ -173,17 +190,25 @@ class _Recent:
 
 
 class _Durations:
-    """How long the answers of one tick took, by model, and its calls of tools, by tool; in milliseconds."""
+    """How long the answers of one tick took, by model, and its calls of tools, by tool; in milliseconds.
+
+    `used`: how calls of tools and of the team ended; `errors`: the codes of what ended turns.
+    """
 
     def __init__(self, org: Organisation, tick: int) -> None:
         self.answers: list[tuple[str, int]] = []
         self.calls: list[tuple[str, int]] = []
+        self.used: list[tuple[str, str]] = []
+        self.errors: list[str] = []
         for record in read_journal(org, tick):
             match record:
                 case ModelReplied():
                     self.answers.append((record.model, record.duration_ms))
                 case ToolFinished():
                     self.calls.append((record.tool, record.duration_ms))
+                case TurnEnded():
+                    self.used += [(it["tool"], it.get("outcome") or "") for it in record.report.tools]
+                    self.errors += [code_of(record.report.error)] if record.report.error else []
 
 
 def _summary(name: str, about: str, label: str, found: Mapping[str, list[int]]) -> Family:

@@ -117,10 +117,11 @@ def _outcome(tick: int, turn: TurnReport, before: NotDone | None, at: str) -> No
     )
 
 
-def read_turns_not_done(base: OrgPath) -> dict[str, NotDone]:
+def read_turns_not_done(base: OrgPath, *, until: int | None = None) -> dict[str, NotDone]:
     """Return the agents whose latest due turn was not done, by name; empty when no file tells.
 
-    A line that is not the engine's (torn, or edited) is passed over.
+    `until`: as it was after that tick, as far as the file goes back. A line that is not the engine's
+    (torn, or edited) is passed over.
     """
     try:
         raw = fs.read_bytes(f"{base}/{paths.TURNS_NOT_DONE}", 4 * ROTATE_BYTES)
@@ -133,6 +134,8 @@ def read_turns_not_done(base: OrgPath) -> dict[str, NotDone]:
         except JsonProblem:
             continue
         if not isinstance(plain, dict) or not isinstance(agent := plain.get("agent"), str):
+            continue
+        if until is not None and isinstance(tick := plain.get("tick"), int) and tick > until:
             continue
         latest.pop(agent, None)
         if (found := _not_done(plain)) is not None:

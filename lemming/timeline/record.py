@@ -247,9 +247,10 @@ class RecordedTick:
         return totals
 
 
-def quiet_tick(tick: int) -> RecordedTick:
-    """Return what there is to tell of a tick in which nobody took a turn."""
-    begin, end = TickStarted(at="", tick=tick, order=[]), TickCommitted(tick=tick, advanced=True, totals={})
+def quiet_tick(tick: int, skipped: Mapping[str, str], broken: Mapping[str, str]) -> RecordedTick:
+    """Return what there is to tell of a tick in which nobody took a turn, with those who could take none."""
+    begin = TickStarted(at="", tick=tick, order=[], skipped={**skipped}, broken={**broken})
+    end = TickCommitted(tick=tick, advanced=True, totals={})
     return RecordedTick(tick, [begin, end], engine_starts=0)
 
 

@@ -13,6 +13,7 @@ from lemming.journal.records import ModelReplied, ToolFinished, TurnStarted
 from lemming.organisation import Organisation, OrgPath
 from lemming.report import USUAL_ENDS
 from lemming.tick.counter import load_tick
+from lemming.tick.not_done import NotDone, read_turns_not_done
 from lemming.timeline.gaps import state_of
 from lemming.timeline.record import RecordedTick, TurnRecord, quiet_tick, read_tick
 from lemming.timeline.why.sight import sight_of
@@ -68,8 +69,15 @@ def recorded(org: OrgPath, number: int | None) -> RecordedTick:
         return read_tick(org, number)
     except UsageError:  # it has no journal
         if state_of(org, number) == "quiet":
-            return quiet_tick(number)
+            not_done = sorted(read_turns_not_done(org, until=number).values(), key=lambda it: it.agent)
+            skipped = {it.agent: it.reason for it in not_done if it.status == "skipped"}
+            return quiet_tick(number, skipped, {it.agent: it.reason for it in not_done if _is_broken(it)})
         raise
+
+
+def _is_broken(turn: NotDone) -> bool:
+    """Return whether it was no turn that failed, but a resume that none could be taken with."""
+    return turn.status == "failed" and turn.error == "ConfigError"
 
 
 def plan_of(record: RecordedTick) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from lemming.files import fs
 from lemming.journal.file import journal_ticks
 from lemming.testing import journal_lines, make_org, resume, say, tree
 from lemming.timeline.verify.files import verify
+from lemming.views.tick import plan_of, recorded
 
 CHANGED = {"wake": "changed"}
 EVERY_FOURTH = {"run_every_n_ticks": 4}
@@ -61,6 +62,10 @@ def test_who_has_no_credits_left_is_told_so_in_a_quiet_tick(base: Path) -> None:
     report = run_once(base)
     assert report.is_quiet
     assert [turn.error for turn in report.turns] == ["OutOfCredits"]
+    assert plan_of(recorded(base, 2))["skipped"] == {"ada": report.turns[0].reason}
+    make_org(base, resume("ada", credits={"max_credits": 5}))
+    assert not run_once(base).is_quiet
+    assert plan_of(recorded(base, 2))["skipped"] == {"ada": report.turns[0].reason}
 
 
 def test_a_turn_that_would_fail_is_not_quiet(base: Path) -> None:

@@ -21,7 +21,7 @@ from lemming.serving.http_server import Metrics
 from lemming.serving.serve import serving
 from lemming.telemetry.exposition import CONTENT_TYPE, Family, text_of
 from lemming.telemetry.metrics import families_of, metrics_of
-from lemming.testing import make_org, resume, tree
+from lemming.testing import FrozenClock, make_org, resume, say, tree
 
 PROMTOOL = shutil.which("promtool")
 
@@ -69,6 +69,21 @@ def test_totals_are_those_of_the_ledgers(ran: Path) -> None:
     assert found["lemming_agent_trouble", "cyd"] == 1
     assert found["lemming_agents", "due"] == 4
     assert (found["lemming_tick", ""], found["lemming_engine_up", ""]) == (3, 0)
+    assert (found["lemming_turns_total", "cyd"], found["lemming_failed_turns_total", "cyd"]) == (0, 2)
+
+
+def test_failures_and_refused_calls_of_the_newest_ticks_are_counted(base: Path) -> None:
+    asks = say("", outbox_entries=[], tool_calls=[{"tool": "ask_bob", "args": {"message": "a?"}}] * 2)
+    lead = resume("ada", team={"ask": ["bob"], "max_asked": 1})
+    script = [{"agent": "ada", "reply": asks}, {"agent": "bob", "reply": {"no": "reply"}}]
+    make_org(base, lead, resume("bob"), script=script)
+    run_once(base, clock=FrozenClock())
+    families = {family.name: family.samples for family in families_of(Organisation(base))}
+    calls = {
+        (labels["tool"], labels["outcome"]): count for labels, count in families["lemming_recent_tool_calls"]
+    }
+    assert calls == {("ask_bob", "refused"): 1}
+    assert families["lemming_recent_errors"] == [({"code": "LMG-401"}, 1)]
 
 
 def test_totals_go_on_when_journals_are_gone(ran: Path, tmp_path: Path) -> None:
