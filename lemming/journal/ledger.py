@@ -50,8 +50,8 @@ class AgentState:
     `serving`: the request that the turn was for; `requests`: those it has begun that are open. `end`: how the
     turn ended, where that is not the usual way of its status. `leave_used`: entries by which persons gave
     leave in advance, and that were used. `judged`: of the credits, what judges cost. `asked_leave`: what it
-    asked leave for beside calls. `lost`: what limits count beside `credits` and `cost_usd`. `turns`: those that
-    were done, `failed`: those that failed.
+    asked leave for beside calls. `lost`: what limits count beside `credits` and `cost_usd`. `turns`: those
+    that were done, `failed`: those that failed.
     """
 
     tick: int = -1
