@@ -16,6 +16,7 @@ from lemming.errors import ConfigError, RateLimited, RequestRejected, Unavailabl
 from lemming.files.jsontext import JsonProblem, compact, parse
 from lemming.kinds import MessageKind
 from lemming.llm.backends.cli import CliProvider
+from lemming.providers import Message as Asked
 from lemming.providers import Request
 
 KEYS = ("type", "id", "text", "from", "kind", "payload")
@@ -50,7 +51,7 @@ class CommandChannel(Channel):
     def collect(self, context: ChannelContext) -> Soon:
         """Run the program without input, and take in the messages it prints."""
         if self._poll:
-            self._take_in(context, self._run(context, ""))
+            self._take_in(context, self._run(context))
         return Soon()
 
     def deliver(self, context: ChannelContext, outgoing: Outgoing) -> None:
@@ -63,11 +64,10 @@ class CommandChannel(Channel):
                 why = str(said.get("why") or "the program says that it failed")
                 raise Unavailable(why) if said.get("retry", True) else RequestRejected(why)
 
-    def _run(self, context: ChannelContext, text: str) -> list[Any]:
+    def _run(self, context: ChannelContext, *lines: str) -> list[Any]:
         """Return the lines that the program printed, as JSON values, and what is none as text."""
-        asked = Request(
-            "", [{"role": "user", "content": text}], deadline_s=self._timeout_s, agent=context.agent.name
-        )
+        given: list[Asked] = [{"role": "user", "content": line} for line in lines]
+        asked = Request("", given, deadline_s=self._timeout_s, agent=context.agent.name)
         reply = self._program.complete(asked)
         if reply.finish == "length":
             raise Unavailable("it printed more than 1 MiB")

@@ -77,6 +77,16 @@ def test_it_runs_in_the_folder_it_is_given(request_: Request, tmp_path: Path) ->
         ask(CliProvider(command=["pwd"], cwd="nowhere", base=tmp_path), request_)
 
 
+def test_without_one_it_runs_in_an_empty_folder_of_its_own(request_: Request) -> None:
+    folders = [ask(shell("pwd; ls -A; touch made"), request_).text for _ in range(2)]
+    assert len({*folders}) == 2
+    assert not [it for it in folders if "\n" in it or Path(it).exists()]
+
+
+def test_nothing_is_on_standard_input_where_nothing_is_asked(request_: Request) -> None:
+    assert ask(shell("wc -c"), request_._replace(messages=[])).text == "0"
+
+
 def test_the_environment_is_small_and_holds_no_key(
     request_: Request, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -39,8 +39,9 @@ class CliProvider(Backend):
 
     The program gets PATH, HOME, LANG, USER, SHELL, TERM, TMPDIR, XDG_* and the variables named in `env`
     from the environment, and nothing else: no provider's key unless it is named. It runs in `cwd` (a
-    folder in the organisation or an absolute path), by default in the system's folder for temporary
-    files, so that it does not take the organisation for its own project. At its end and at the deadline
+    folder in the organisation or an absolute path), by default in a folder of its own, empty and removed
+    afterwards: it takes neither the organisation for its own project nor what others left somewhere for
+    its own files. At its end and at the deadline
     it is killed together with every process it has started, daemons too (on Linux; elsewhere those of its
     process group), and so it is when the engine dies.
     """
@@ -56,7 +57,7 @@ class CliProvider(Backend):
         base: Path | None = None,
     ) -> None:
         self._command, self._env = command, env or []
-        self._cwd = (base or Path()) / cwd if cwd else Path(tempfile.gettempdir())
+        self._cwd = (base or Path()) / cwd if cwd else None
 
     def complete(self, request: Request) -> Reply:
         """Return what the program printed; beyond 1 MiB it is cut, with finish "length".
@@ -64,8 +65,14 @@ class CliProvider(Backend):
         Raises `Unavailable` with the last line of its errors when it fails, `TimedOut`, and
         `Unusable` when it cannot be started.
         """
+        if self._cwd is not None:
+            return self._answer(request, self._cwd)
+        with tempfile.TemporaryDirectory(prefix="lemming-", ignore_cleanup_errors=True) as folder:
+            return self._answer(request, Path(folder))
+
+    def _answer(self, request: Request, folder: Path) -> Reply:
         deadline = time.monotonic() + request.deadline_s
-        kept = self._start(request.model_name)
+        kept = self._start(request.model_name, folder)
         try:
             output, complaint = _converse(kept.process, _plain(request.messages).encode(), deadline)
             if len(output) <= OUTPUT_LIMIT_BYTES:
@@ -87,11 +94,11 @@ class CliProvider(Backend):
     def _name(self) -> str:
         return f"cli {self._command[0] if self._command else ''}".strip()
 
-    def _start(self, model_name: str) -> _Kept:
+    def _start(self, model_name: str, folder: Path) -> _Kept:
         if not self._command:
             raise Unusable("the command is empty", where="cli", hint='set options.command to ["program"]')
-        if not self._cwd.is_dir():
-            raise Unusable(f"no folder {self._cwd}", where=self._name, hint="check options.cwd")
+        if not folder.is_dir():
+            raise Unusable(f"no folder {folder}", where=self._name, hint="check options.cwd")
         held, control = os.pipe(), os.pipe()
         words = [word.replace("{model}", model_name) for word in self._command]
         try:
@@ -101,7 +108,7 @@ class CliProvider(Backend):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=self._environment(),
-                cwd=self._cwd,
+                cwd=folder,
                 pass_fds=(control[0], held[1]),
                 start_new_session=True,
                 bufsize=0,
@@ -136,7 +143,9 @@ class CliProvider(Backend):
 
 
 def _plain(messages: list[Message]) -> str:
-    """Return a conversation as one text; the model's own earlier answers are marked as such."""
+    """Return a conversation as one text, the model's own earlier answers marked as such; empty for none."""
+    if not messages:
+        return ""
     headings = {"assistant": "Your answer was:\n"}
     return "\n\n".join(headings.get(message["role"], "") + message["content"] for message in messages) + "\n"
 
