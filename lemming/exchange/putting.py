@@ -32,7 +32,7 @@ class Put(NamedTuple):
 def put_together(base: Path, taken: Taken, template: Mapping[str, bytes]) -> Put:
     """Return what an import writes, beside the `template` of a new organisation.
 
-    Raises `UsageError` when a file of an agent is there already.
+    Raises `UsageError` when a file of an agent is there already, but for those of an import cut off.
 
     An agent whose resume would be none is left out, and told of, as is a guide or skill that is there.
     """
@@ -48,8 +48,10 @@ def put_together(base: Path, taken: Taken, template: Mapping[str, bytes]) -> Put
             continue
         files[file] = content
     own = {path: raw for path, raw in taken.files.items() if _agent_in(path) in taken.resumes}
-    there = [path for path in (*files, *own) if _is_there(base, path)]
-    if there:
+    agents = {**files, **own}
+    there = [path for path in agents if _is_there(base, path)]
+    was_cut_off = len(there) < len(agents) and all(_holds(base, path, agents[path]) for path in there)
+    if there and not was_cut_off:
         names = ", ".join(there[:4]) + (", ..." if len(there) > 4 else "")
         hint = "rename them there, or move these away: `lemming agents rename`"
         raise UsageError(f"{names} already there; nothing was written", where=str(base), hint=hint)
@@ -57,12 +59,19 @@ def put_together(base: Path, taken: Taken, template: Mapping[str, bytes]) -> Put
 
 
 def write(base: Path, put: Put) -> None:
-    """Write it, resumes last, so that no agent takes a turn before its files are there."""
-    for path in sorted(put.files, key=lambda path: (path.endswith("/resume.json"), path)):
-        if not fs.create(base, path, put.files[path]):
-            raise UsageError(f"{path} came meanwhile; the rest was not written", where=str(base))
+    """Write it, resumes last, so that no agent takes a turn before its files and its model are there."""
     if put.models is not None:
         fs.publish(base, MODELS_FILE, put.models)
+    for path in sorted(put.files, key=lambda path: (path.endswith("/resume.json"), path)):
+        if not fs.create(base, path, put.files[path]) and not _holds(base, path, put.files[path]):
+            raise UsageError(f"{path} came meanwhile; the rest was not written", where=str(base))
+
+
+def _holds(base: Path, path: str, content: bytes) -> bool:
+    try:
+        return fs.read_bytes(base / path, len(content) + 1) == content
+    except OSError:
+        return False
 
 
 def _optional(base: Path, taken: Taken) -> dict[str, bytes]:

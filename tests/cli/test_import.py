@@ -12,7 +12,7 @@ from terminal import Lemming, Ran
 
 from lemming.exchange.json5 import load_json5
 from lemming.skills.front_matter import load_yaml, split, values_of
-from lemming.testing import make_org, resume, tree
+from lemming.testing import Crash, crash_at, make_org, resume, tree
 
 SOURCES = {"claude": CLAUDE, "company": COMPANY, "openclaw": OPENCLAW}
 
@@ -73,6 +73,22 @@ def test_nothing_is_written_over(bare: Lemming, source: Path, base: Path, kind: 
     assert ran.status == 2
     assert "already there; nothing was written" in ran.err
     assert tree(base) == before
+
+
+@pytest.mark.parametrize("number", [1, 2, 4, 6])
+def test_an_import_that_was_cut_off_is_finished_by_the_same_again(
+    bare: Lemming, source: Path, base: Path, tmp_path: Path, number: int
+) -> None:
+    made(source, CLAUDE)
+    for place in (base, tmp_path / "whole"):
+        make_org(place, resume("human", model={"key": "human"}), models={"human": {"provider": "human"}})
+    into = ("import", "claude", str(source), "--into")
+    assert bare(*into, str(tmp_path / "whole")).status == 0
+    with pytest.raises(Crash), crash_at(number):
+        bare(*into, str(base))
+    assert bare(*into, str(base)).status == 0
+    whole = {path: raw for path, raw in tree(base).items() if not path.endswith(".tmp")}
+    assert whole == tree(tmp_path / "whole")
 
 
 # --- Claude Code --------------------------------------------------------------------------------
