@@ -211,6 +211,8 @@ _NAMED = frozenset({"model_name", "messages", "temperature"})
 
 _BUILT_IN = {
     "openai": "lemming.llm.backends.openai:OpenAIProvider",
+    "openrouter": "lemming.llm.backends.openai_served:OpenRouterProvider",
+    "vllm": "lemming.llm.backends.openai_served:VllmProvider",
     "anthropic": "lemming.llm.backends.anthropic:AnthropicProvider",
     "ollama": "lemming.llm.backends.ollama:OllamaProvider",
     "local": "lemming.llm.backends.local:LocalProvider",

@@ -117,7 +117,7 @@ class TurnLimits:
         default=None,
         metadata=about(
             "Time for all calls of tools in a turn, from its beginning: those that come later are not made. "
-            "null: none.",
+            "null: none. An answer of the model has its own time, `deadline_s` of its line.",
             gt=0,
         ),
     )

@@ -17,6 +17,8 @@ WhoJudges = str | dict[str, str | list[str]]
 Then = Literal["flag", "fail", "pass"]
 UNVERIFIED = "unverified"
 """The engine's tag of entries that left without having passed."""
+LEFT_UNPASSED = ("unverified: ", "let through: ")
+"""How remarks begin on what left without having passed: with a tag, or without one."""
 DEFAULT_POLICY = "Is it true to what the author was shown, complete, and clear to whoever reads it?"
 """What is judged by where nobody says otherwise."""
 _KINDS = ("agent", "model", "command")

@@ -122,10 +122,14 @@ def _cells(row: Cost) -> list[str]:
 
 
 def said_in_dollars(row: Cost) -> str:
-    """Return what something cost in dollars, as far as prices are known."""
+    """Return what something cost in dollars, as far as prices are known, without what floating point adds.
+
+    >>> said_in_dollars(Cost(cost_usd=Decimal("0.23040000000000002"), unpriced_calls=1))
+    '$0.2304 or more'
+    """
     if row.cost_usd is None:
         return "unknown" if row.unpriced_calls else "-"
-    return f"${_in_digits(row.cost_usd)}{' or more' if row.unpriced_calls else ''}"
+    return f"${_in_digits(round(row.cost_usd, 12))}{' or more' if row.unpriced_calls else ''}"
 
 
 def _tell_what_is_missing(found: Costs) -> None:

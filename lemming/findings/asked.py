@@ -13,6 +13,7 @@ from lemming.journal.ledger import read_state
 from lemming.mail.requests import RequestView, Share
 from lemming.messages import OutboxEntry, names_in
 from lemming.timeline.record import TurnRecord
+from lemming.verification import LEFT_UNPASSED
 
 
 def dropped(look: Look) -> Iterator[Finding]:
@@ -168,7 +169,7 @@ def unverified(look: Look) -> Iterator[Finding]:
     failed: dict[str, list[TurnRecord]] = {}
     for turn in look.turns:
         judged = turn.report.judged if turn.report else None
-        if judged and not judged["passed"] and turn.entries:
+        if judged and not judged["passed"] and _let_through(turn):
             failed.setdefault(turn.agent, []).append(turn)
     for agent, turns in failed.items():
         yield Finding(
@@ -181,6 +182,12 @@ def unverified(look: Look) -> Iterator[Finding]:
             '"then": "fail" in "verify" keeps it from leaving',
         )
     yield from _not_judged(look)
+
+
+def _let_through(turn: TurnRecord) -> bool:
+    """Return whether something left that its judge did not pass; with `then` "fail" only that is said."""
+    remarks = turn.report.remarks if turn.report else []
+    return any(remark.startswith(LEFT_UNPASSED) for remark in remarks)
 
 
 def _judges(turns: list[TurnRecord]) -> str:

@@ -16,7 +16,11 @@ from lemming.models import ModelEntry
 from lemming.providers import is_channel, is_person, make_provider
 from lemming.redaction import without_userinfo
 
-_KEYS = {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}
+_KEYS = {
+    "openai": "OPENAI_API_KEY",
+    "openrouter": "OPENROUTER_API_KEY",
+    "anthropic": "ANTHROPIC_API_KEY",
+}
 _OLLAMA = "http://127.0.0.1:11434"
 
 WITHOUT_MODEL = {
@@ -48,7 +52,8 @@ def readiness_of(entry: ModelEntry, base: Path | None, plugins: Sequence[str] | 
         return Readiness(True, WITHOUT_MODEL[entry.provider])
     if entry.provider == "scripted":
         return Readiness(True, f"answers are read from {entry.options['file']}")
-    look = {"local": _local, "cli": _cli, "ollama": _ollama, "openai": _hosted, "anthropic": _hosted}
+    hosted = dict.fromkeys(("vllm", *_KEYS), _hosted)
+    look = {"local": _local, "cli": _cli, "ollama": _ollama, **hosted}
     return look.get(entry.provider, _unknown)(entry)
 
 

@@ -58,6 +58,8 @@ Change = Callable[[CircuitState, datetime], CircuitState]
 class Circuits:
     """All circuits of an organisation. Their file is the only state; safe to use from many threads."""
 
+    way_out = f"wait, or delete {paths.CIRCUITS_FILE} to try at once"
+
     def __init__(self, base: Path, clock: Clock) -> None:
         self._base, self._clock = base, clock
         self._file = str(base / paths.CIRCUITS_FILE)
@@ -77,6 +79,10 @@ class Circuits:
                 self._write({**states, name: after})
             return before
 
+    def close(self, name: str) -> None:
+        """Close a circuit: its backend has answered."""
+        self.update(name, lambda *_: _CLOSED)
+
     def _read(self) -> dict[str, CircuitState]:
         return _read_circuits(self._file)
 
@@ -86,6 +92,22 @@ class Circuits:
         # the tick, whose files matter.
         with contextlib.suppress(DiskError):
             fs.publish(self._base, paths.CIRCUITS_FILE, pretty(kept))
+
+
+class CircuitsInMemory(Circuits):
+    """Circuits of a provider that no organisation has; they are gone with it."""
+
+    way_out = "wait"
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(Path(), clock)
+        self._states: dict[str, CircuitState] = {}
+
+    def _read(self) -> dict[str, CircuitState]:
+        return self._states
+
+    def _write(self, states: dict[str, CircuitState]) -> None:
+        self._states = states
 
 
 def open_circuits(base: OrgPath, now: datetime) -> dict[str, CircuitState]:
@@ -136,8 +158,8 @@ class Circuit:
         if not state.is_open(now):  # nobody else gets through while this probe is under way
             return replace(state, open_until=_end_of_opening(now, state.openings))
         message = f"left alone until {state.open_until} after {state.failures} failures in a row"
-        hint = f"wait, or delete {paths.CIRCUITS_FILE} to try at once"
-        raise CircuitOpen(f"{message}; the last: {state.reason}", where=self._name, hint=hint)
+        why = f"{message}; the last: {state.reason}"
+        raise CircuitOpen(why, where=self._name, hint=self._circuits.way_out)
 
 
 def _failed(state: CircuitState, now: datetime, error: ProviderError, is_probe: bool) -> CircuitState:

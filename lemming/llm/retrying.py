@@ -10,9 +10,10 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
+from lemming.clock import SystemClock
 from lemming.errors import OutOfCredits, ProviderError, RequestRejected, Unavailable
 from lemming.llm.calls import ask, timed_out
-from lemming.llm.circuit import Circuit
+from lemming.llm.circuit import Circuit, CircuitsInMemory
 from lemming.llm.rate_limit import NO_LIMITS, Limits, Pace
 from lemming.llm.servers import Server
 from lemming.providers import Backend, LLMProvider, Reply, Request
@@ -45,7 +46,8 @@ class RetryingLLMProvider(Backend):
     for, or 1 s, 2 s, 4 s, ... up to 30 s, each shortened by up to half at random. An error whose pause
     would outlast the deadline is raised at once. Each attempt waits for room in the `pace` by the `limits`,
     for as long as it takes: the deadline is the backend's, not ours. What the `server` refuses of a request
-    and can do without is left out: at once, and from then on.
+    and can do without is left out: at once, and from then on. Without a `circuit` it has its own, as long as
+    it lives, unless the provider cannot be down.
 
     Setting `stop` ends a pause or a wait for room; the call then fails, for the process is about to end.
     """
@@ -69,6 +71,8 @@ class RetryingLLMProvider(Backend):
         self.takes_extra = getattr(provider, "takes_extra", True)
         self.takes_schema, self.takes_tools = provider.takes_schema, provider.takes_tools
         self.is_person = provider.is_person
+        if circuit is None and provider.can_be_down:
+            circuit = CircuitsInMemory(SystemClock()).circuit(type(provider).__name__)
         self._provider, self._attempts, self._circuit = provider, attempts, circuit
         self._pace, self._limits, self._server = pace, limits, server
         self._stop = stop or threading.Event()

@@ -64,12 +64,19 @@ class Backends:
         return self.server(entry).suited(request)
 
     def ask_once(self, entry: ModelEntry, request: Request) -> Reply:
-        """Ask a model an entry stands for at once, and once only; what its server refuses is left out."""
+        """Ask a model an entry stands for at once, and once only; what its server refuses is left out.
+
+        An answer closes the circuit of its backend, for whatever engine runs.
+        """
+        from lemming.llm.circuit import Circuits, circuit_name
         from lemming.llm.retrying import RetryingLLMProvider
 
         provider = self.bare(entry)
         server = self.server(entry) if provider.leaves_out else None
-        return RetryingLLMProvider(provider, attempts=1, server=server, stop=self.stop).complete(request)
+        once = RetryingLLMProvider(provider, attempts=1, server=server, stop=self.stop)
+        reply = once.complete(request)
+        Circuits(self.base, self.clock).close(circuit_name(entry.provider, entry.options))
+        return reply
 
     def close(self) -> None:
         """Leave the cluster, if there is one."""

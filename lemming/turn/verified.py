@@ -29,7 +29,7 @@ from lemming.turn.judges import (
 )
 from lemming.turn.strategy import Act, Steps, Turn
 from lemming.turn.withdrawing import Own
-from lemming.verification import UNVERIFIED
+from lemming.verification import LEFT_UNPASSED, UNVERIFIED
 
 Drive = Callable[[Steps], End]
 SHOWN_CHARS = 40_000
@@ -210,7 +210,7 @@ class _Verified:
             if not draft.is_handed_on:
                 draft.entries, self._is_given_up = draft.given_up(why[:2000]), True
             return
-        draft.remarks.append(f"{'unverified' if judge.then == 'flag' else 'let through'}: {why}"[:500])
+        draft.remarks.append(f"{LEFT_UNPASSED[judge.then != 'flag']}{why}"[:500])
         self._is_flagged |= judge.then == "flag"
 
     def _close(self) -> None:

@@ -310,16 +310,24 @@ def test_a_claim_of_a_file_that_is_there_is_none(base: Path) -> None:
 # --- not verified ----------------------------------------------------------------------------------
 
 
-def judged(base: Path, *, passes: bool) -> Path:
+def judged(base: Path, *, passes: bool, **verify: Any) -> Path:
     """An agent whose judge says always the same."""
     verdict = {"contains": "Judge the draft", "reply": {"passes": passes, "reason": "so"}}
-    ada = resume("ada", verify={"by": "critic", "max": 1})
-    return org_of(base, ada, resume("critic", paused="judges"), script=[verdict, {"reply": say("draft")}])
+    ada = resume("ada", verify={"by": "critic", "max": 1, **verify}, permissions=ASKED)
+    return org_of(
+        base, ada, person(), resume("critic", paused="judges"), script=[verdict, {"reply": say("draft")}]
+    )
 
 
 def test_what_left_though_the_judge_did_not_pass_it_is_not_verified(base: Path) -> None:
     (found,) = found_in(judged(base, passes=False), 1)
     assert (found.kind, found.agents, "critic" in found.text) == ("unverified", ("ada",), True)
+
+
+def test_what_then_fail_kept_from_leaving_is_no_finding(base: Path) -> None:
+    judged(base, passes=False, then="fail")
+    ask(base, "ada")
+    assert found_in(base, 1) == []
 
 
 def test_what_the_judge_passed_is_verified(base: Path) -> None:

@@ -381,9 +381,9 @@ def test_json_mode_for_servers_without_structured_output(faults: FaultServer, re
 
 
 def test_extra_fields_are_added_and_null_takes_a_field_out(faults: FaultServer, request_: Request) -> None:
-    extra = {"reasoning_effort": "low", "seed": None, "max_completion_tokens": 5}
+    extra = {"reasoning_effort": "low", "seed": None, "top_p": 0.5}
     body = sent_by(OpenAIProvider(base_url=faults.url("ok"), extra=extra), faults, request_)
-    assert (body["reasoning_effort"], body["max_completion_tokens"]) == ("low", 5)
+    assert (body["reasoning_effort"], body["top_p"]) == ("low", 0.5)
     assert "seed" not in body
     body = sent_by(AnthropicProvider(base_url=faults.url("ok"), extra={"top_k": 3}), faults, request_)
     assert body["top_k"] == 3

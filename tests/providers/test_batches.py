@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import pytest
@@ -217,6 +217,14 @@ def test_a_batch_whose_acknowledgement_is_lost_is_found_and_not_sent_again(desk:
     desk.server.trouble = [Trouble(f"POST {desk.path()}", status, is_done_first=True)]
     assert all(reply.batched for reply in desk.ask("ada", "bob", "cyd", "dan").values())
     assert len(desk.server.batches) == 4
+
+
+def test_a_server_at_an_address_gets_live_calls_and_a_person_is_told_once(desk: Desk) -> None:
+    options = {key: value for key, value in desk.entry.options.items() if key != "batches"}
+    desk.entry = replace(desk.entry, options=options)
+    assert not any(reply.batched for reply in desk.ask(*AGENTS).values())
+    (told,) = [event for event in desk.events if isinstance(event, BatchNotSent)]
+    assert "full price" in told.problem
 
 
 def test_a_server_that_refuses_batches_gets_live_calls_and_a_person_is_told(desk: Desk) -> None:

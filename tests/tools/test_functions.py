@@ -293,10 +293,15 @@ def test_transient_errors_of_a_repeatable_tool_are_tried_again_and_counted(shop:
         @tool
         def once(ctx: ToolContext) -> str:
             raise ConnectionError("gone")
+
+        @tool(repeatable=True, attempts=3)
+        def missing(ctx: ToolContext) -> str:
+            raise FileNotFoundError("no such thing")
         """
     )
-    shop.run(call("flaky"), call("once"))
-    flaky, once = shop.finished()
+    shop.run(call("flaky"), call("once"), call("missing"))
+    flaky, once, missing = shop.finished()
+    assert "attempts" not in missing
     assert (flaky["output"], flaky["attempts"]) == ("there", 3)
     assert "attempts" not in once
     assert once["output"] == "once failed: ConnectionError: gone"

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from lemming.errors import TimedOut
+from lemming.errors import ConfigError, TimedOut
 from lemming.llm.backends.http import C, HttpBackend, default_key_env, with_extra
 from lemming.llm.batch.api import BatchProgress
 from lemming.llm.streaming import Stream, put_together
@@ -24,6 +24,25 @@ async def whole_of(response: Any, stream: Stream) -> bytes:
         body: bytes = await response.read()
         return body
     return await put_together(response.iter_lines(), stream)
+
+
+OWN_FIELDS = frozenset({
+    "functions", "input", "instructions", "messages", "model", "n", "stream", "stream_options", "system",
+    "tools",
+})  # fmt: skip
+"""What the engine says in a request: `extra` would put something else in the place of what an agent is asked,
+of its tools, and of what a limit has reckoned with."""
+OUTPUT_FIELDS = frozenset({"max_completion_tokens", "max_output_tokens", "max_tokens"})
+
+
+def require_extra(name: str, extra: dict[str, Any]) -> dict[str, Any]:
+    """Return further fields of a request; raise `ConfigError` for those that are the engine's to say."""
+    for key in extra:
+        if key in OWN_FIELDS or (key in OUTPUT_FIELDS and extra[key] is not None):
+            message = f'provider {name}: options.extra may not have "{key}": that is what the engine asks'
+            hint = "write max_output_tokens beside options" if key in OUTPUT_FIELDS else "take it out"
+            raise ConfigError(message, where="config/models.json", hint=hint)
+    return extra
 
 
 class BatchingBackend(HttpBackend[C]):
@@ -45,7 +64,7 @@ class BatchingBackend(HttpBackend[C]):
         key_env = api_key_env or default_key_env(own[0], base_url, own[1])
         super().__init__(base_url=base_url, key_env=key_env, needs_key=needs_key)
         self.takes_batches = base_url is None if batches is None else batches
-        self._base_url, self._extra = base_url, extra or {}
+        self._base_url, self._extra = base_url, require_extra(self.name, extra or {})
 
     def send_batch(self, requests: Mapping[str, Request], label: str) -> str:
         """Send calls by their custom ids, start a batch of them, and return its id."""

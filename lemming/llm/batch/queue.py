@@ -13,13 +13,18 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 from lemming.errors import LemmingError
-from lemming.events import Observer
+from lemming.events import BatchNotSent, Observer
 from lemming.files.jsontext import compact
 from lemming.journal.records import BatchAnnounced, BatchAwaited, BatchSent, Record
 from lemming.llm.batch.api import BatchProgress, TakesBatches
 from lemming.llm.batch.client import Append, Batch, Call, Post, by_place, custom_id, id_in, portions
 from lemming.models import ModelEntry
 from lemming.providers import LLMProvider, Reply, Request
+
+NO_BATCHES = (
+    'its calls go live, at the full price: a server at base_url is taken to have no batches ("batches": true '
+    "in its options says that it has)"
+)
 
 
 class Batches:
@@ -45,7 +50,7 @@ class Batches:
     ) -> None:
         records = list(records)
         self._make, self._live, self._record, self._stop = make_provider, live, record, stop
-        self._sends = sends
+        self._sends, self._notify = sends, notify
         self._post = Post(record=record, now=now, notify=notify, stop=stop, sleep=sleep or stop.wait)
         self._announced, self._sent = by_place(records, BatchAnnounced), by_place(records, BatchSent)
         self._providers: dict[bytes, TakesBatches | None] = {}
@@ -105,6 +110,8 @@ class Batches:
                 self._providers[key] = None
                 if isinstance(made, TakesBatches) and made.takes_batches:
                     self._providers[key] = made
+                elif isinstance(made, TakesBatches) and self._sends:
+                    self._notify(BatchNotSent(provider=entry.provider, problem=NO_BATCHES))
             return self._providers[key]
 
     def _join(self, call: Call) -> None:

@@ -79,9 +79,15 @@ async def _awaited(work: Any) -> Any:
     return await work
 
 
+_OF_FILES = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+
 def is_transient(error: BaseException) -> bool:
-    """Return whether an error may be gone the next time: a connection, a server, too many requests."""
-    if isinstance(error, ToolError):
+    """Return whether an error may be gone the next time: a connection, a server, too many requests.
+
+    A file that is missing, denied or of another kind is so the next time too.
+    """
+    if isinstance(error, (ToolError, *_OF_FILES)):
         return False
     if isinstance(error, ConnectionError | TimeoutError):
         return True
