@@ -43,7 +43,7 @@
       <pre class="args" tabindex="0" aria-label="with what it would be called">${plain(JSON.stringify(call.args, null, 2))}</pre>
       ${call.diff ? html`<${Diff} text=${call.diff} />` : null}
       ${bound.length ? html`<p class="note">Bound to ${bound.map(([place, digest]) => html` <code title=${digest}>${plain(place)}${digest ? "" : " (not there)"}</code>`)}</p>` : null}
-      ${call.notes ? html`<div class="note">Look closely:<ul>${call.notes.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}
+      ${call.notes ? html`<div class="note closely">Look closely:<ul>${call.notes.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}
       ${call.unbound ? html`<div class="note">Not bound, and may change before it is made:<ul>${call.unbound.map((line) => html`<li>${plain(line)}</li>`)}</ul></div>` : null}</div>`;
   }
 
