@@ -25,6 +25,7 @@ from lemming.files.effects import FileEffect
 from lemming.files.fitting import about
 from lemming.files.jsontext import compact, pretty, to_line
 from lemming.kinds import MessageKind
+from lemming.org_format import require_known_format
 from lemming.organisation import OrgPath
 from lemming.quoting import quoted
 from lemming.redaction import redact_json
@@ -227,8 +228,10 @@ def send(
     """Write a person's entry under the next free id of this tick, and return it.
 
     `is_decision`: it decides what an agent asked to be approved, and has no part in what a person may send.
+    Raises `ConfigError`, also for a format that only a newer version knows.
     """
     base = paths.as_base(base_path)
+    require_known_format(base)
     first = WAITING_FROM if moment_of(payload.get("not_before")) else 0
     first, most = (DECISIONS_FROM, DECISIONS_PER_TICK) if is_decision else (first, ENTRIES_PER_TURN)
     for index in range(most):

@@ -12,7 +12,7 @@ from lemming.errors import ConfigError
 from lemming.files import fs
 from lemming.files.jsontext import JsonProblem, parse
 
-NEWEST_FORMAT = 2
+NEWEST_FORMAT = 3
 _LIMIT_BYTES = 1 << 20
 
 

@@ -13,6 +13,7 @@ from lemming.commands.screen import counted, in_dollars, one_line, show_cut, sho
 from lemming.commands.showing_differences import show_entry, show_file
 from lemming.errors import NotAnOrg
 from lemming.files.jsontext import to_line
+from lemming.org_format import require_known_format
 from lemming.organisation import Organisation
 from lemming.rehearsal.compare import Comparison, ValueDifference
 from lemming.rehearsal.compare import compare as compare_orgs
@@ -57,6 +58,7 @@ def _org(folder: Path) -> Organisation:
     org = Organisation.at(folder.expanduser().resolve())
     if not (org.base / "agents").is_dir():
         raise NotAnOrg("there is no agents/ folder here", where=str(org.base), hint="name an organisation's")
+    require_known_format(org.base)
     return org
 
 

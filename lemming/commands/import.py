@@ -26,6 +26,7 @@ from lemming.exchange.source import Source, open_source
 from lemming.exchange.taken import Destination, Taken
 from lemming.files import fs
 from lemming.inspect.checks import Opened, problems_of_agents, problems_of_config
+from lemming.org_format import require_known_format
 from lemming.organisation import Organisation
 from lemming.tick.plan import is_for_a_person
 from lemming.tools import SHIPPED
@@ -121,6 +122,7 @@ def _into(ctx: typer.Context, into: Path | None) -> tuple[Path, dict[str, bytes]
         return find_org(ctx).base, {}
     base = into.expanduser().absolute()
     if is_org(base):
+        require_known_format(base)
         return base, {}
     files = template_files("empty")
     if there := [file for file in ("agents", *files) if (base / file).exists()]:

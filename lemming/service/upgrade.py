@@ -1,7 +1,8 @@
 """The format of an organisation's files: what earlier versions wrote otherwise, written anew.
 
-Format 1 is what 0.1.0 wrote, and says nothing of itself. Format 2 has no journals packed as zip files. Both
-are read and run; an upgrade leaves behind what only an earlier version wrote.
+Format 1 is what 0.1.0 wrote, and says nothing of itself. Format 2 has no journals packed as zip files, format
+3 what limits in ways that a program of format 2 does not know. All are read and run; an upgrade leaves behind
+what only an earlier version wrote, and makes such a program refuse.
 """
 
 from __future__ import annotations
