@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from lemming import paths
 from lemming.agents import Agent, Survey
 from lemming.channels.channel import Outgoing
 from lemming.channels.log import ChannelLogs
@@ -84,4 +85,4 @@ def _readable(agent: Agent, survey: Survey) -> Iterator[str]:
     """Yield the authors that a channel's agent may read, in the order of their names."""
     patterns = agent.permissions.read_outboxes
     known = {*survey.agents, *survey.broken} if "*" in patterns else set(patterns) & {*survey.agents}
-    yield from sorted(known - {agent.name})
+    yield from sorted(name for name in known - {agent.name} if paths.AGENT_NAME.match(name))

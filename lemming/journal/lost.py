@@ -28,8 +28,8 @@ class Lost:
 
     def plus(self, other: Lost) -> Lost:
         """Return both together."""
-        if not (self and other):
-            return self or other
+        if not (self.calls and other.calls):  # both are asked for in every turn
+            return self if self.calls else other
         costs = [cost for cost in (self.cost_usd, other.cost_usd) if cost is not None]
         credits = round(min(self.credits + other.credits, LARGEST_AMOUNT), 6)
         dollars = round(min(sum(costs), LARGEST_AMOUNT), 12) if costs else None
@@ -37,7 +37,9 @@ class Lost:
 
     def as_json(self) -> LostJson | None:
         """Return it as JSON; None where nothing is lost."""
-        return LostJson(calls=self.calls, credits=self.credits, cost_usd=self.cost_usd) if self else None
+        return (
+            LostJson(calls=self.calls, credits=self.credits, cost_usd=self.cost_usd) if self.calls else None
+        )
 
     @classmethod
     def of(cls, plain: Mapping[str, Any] | None) -> Lost:

@@ -145,25 +145,26 @@ class PromptWriter:
         `count`: how many long lines the journal spells out so far.
         """
         self._begin(tick)
-        parts: list[Part] = []
-        spelled: list[str] = []
-        places: list[int] = []
-        new: list[str] = []
         lines = text.split("\n")
-        for line, place in zip(lines, map(self._places.get, lines), strict=True):
+        known = [*map(self._places.get, lines)]
+        parts: list[Part] = []
+        places: list[int] = []
+        begin = 0  # of the lines that are to be spelled out
+        for number, place in enumerate(known):
             if place is None:
                 if places:
                     parts.append(places)
-                    places = []
-                spelled.append(line)
-                if len(line) >= SHORTEST_LINE:
-                    new.append(line)
-            else:
-                if spelled:
-                    parts.append("\n".join(spelled))
-                    spelled = []
-                places += place
-        return [*parts, places or "\n".join(spelled)], new
+                    places, begin = [], number
+                continue
+            if begin < number and not places:
+                parts.append("\n".join(lines[begin:number]))
+            places += place
+        new = [
+            line
+            for line, place in zip(lines, known, strict=True)
+            if place is None and len(line) >= SHORTEST_LINE
+        ]
+        return [*parts, places or "\n".join(lines[begin:])], new
 
     def note(self, tick: int, agent: str, opening: bytes, count: int, new: list[str]) -> None:
         """Take note of what a `turn_started` that has been written spells out."""

@@ -139,8 +139,8 @@ def _newest(mail: Mail, names: Iterable[EntryName], limit: int, room: int) -> tu
             if left < 0 and entries:
                 break
             entries.append(found)
-            room = left
-            if len(entries) == limit:
+            room, limit = left, limit - 1
+            if not limit:
                 break
     entries.reverse()
     return entries, room

@@ -376,7 +376,7 @@ class JournaledAnswers:
     def _lost(self, call: int) -> dict[str, Any]:
         """Return what of the reservations for a call is lost, if anything is."""
         lost = self._runtime.lost(self._name, call, self._limits.lost(call) if self._limits else NONE_LOST)
-        return {"lost": lost.as_json()} if lost else {}
+        return {"lost": lost.as_json()} if lost.calls else {}
 
     def _attempts(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:
         """Return how often a model was asked, and why in vain, if it was; and put it into the log."""

@@ -22,12 +22,16 @@ from lemming.agents import survey_agents
 from lemming.channels.edge import edge
 from lemming.channels.mail_text import attachments_of, message_id_of, safe_name, sender_of, text_of_mail
 from lemming.clock import SystemClock
+from lemming.config import load_config
 from lemming.connections import most_connections
+from lemming.engine import run_once
 from lemming.errors import DiskError, RequestRejected, Unavailable
+from lemming.inspect.channels import channel_states
 from lemming.inspect.health import troubles_of
+from lemming.messages import send
 from lemming.organisation import Organisation
 from lemming.serving.serve import look
-from lemming.testing import make_org, resume
+from lemming.testing import FrozenClock, make_org, resume
 from lemming.threads import keep_alive
 
 
@@ -74,6 +78,22 @@ def test_what_goes_wrong_in_a_channel_is_its_own_but_a_full_disk(
 ) -> None:
     with pytest.raises(becomes), edge():
         raise raised
+
+
+@pytest.mark.parametrize("name", ["BETA", "two\nlines", "a b"])
+def test_a_folder_that_can_be_no_agents_keeps_no_channel_from_handing_out(base: Path, name: str) -> None:
+    box = {"box": {"provider": "folder", "options": {"path": "shared/drop"}}}
+    human = resume("human", model={"key": "human"})
+    reader = resume("box", model={"key": "box"}, permissions={"read_outboxes": ["*"]})
+    make_org(base, human, reader, models=box)
+    (base / "agents" / name).mkdir()
+    (base / "agents" / name / "resume.json").write_text("{}")
+    send(
+        base, "human", tick=1, kind="message", payload={"text": "x", "target": "box"}, tags=[], created_at=""
+    )
+    run_once(base, clock=FrozenClock())
+    (state,) = channel_states(Organisation(base), survey_agents(base), load_config(base))
+    assert (state.delivered, state.waiting, state.down_why) == (1, 0, "")
 
 
 @contextmanager
