@@ -198,9 +198,7 @@ def make_larger(journal: Path) -> None:
     os.truncate(journal, 1 << 30)
 
 
-@pytest.mark.parametrize(
-    "content", [make_larger, bytes(9000), "", a_link_to("gone"), os.mkfifo, Path.mkdir], ids=str
-)
+@pytest.mark.parametrize("content", [make_larger, bytes(9000), "", a_link_to("gone"), os.mkfifo, Path.mkdir])
 def test_whatever_stands_in_the_place_of_an_old_ticks_journal_stops_no_later_one(
     org: Path, content: Content
 ) -> None:
