@@ -115,7 +115,7 @@ def test_the_better_target_is_never_the_easier_one() -> None:
 @pytest.mark.skipif(shutil.which("valgrind") is None, reason="needs valgrind")
 def test_instructions_grow_with_the_work_and_with_nothing_else(tmp_path: Path) -> None:
     once, again, more = (
-        count_instructions((PYTHON, "-c", f"sum(range({number}))"), tmp_path / "report")
+        count_instructions((PYTHON, "-I", "-S", "-c", f"sum(range({number}))"), tmp_path / "report")
         for number in (10, 10, 100_000)
     )
     assert abs(once - again) < 100_000

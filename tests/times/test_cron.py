@@ -62,14 +62,15 @@ def walked(zone: str, start: datetime, end: datetime) -> dict[str, list[datetime
 
 
 def windows(zone: str) -> Iterator[tuple[datetime, datetime]]:
-    """Yield three years; or, in an ordinary run, a day and a half around each change of the clock in them."""
+    """Yield three years; or, in an ordinary run, most of a day around the first changes of the clock."""
     if EVERYTHING:
         yield START, END
         return
     here, hours = ZoneInfo(zone), int((END - START) / HOUR)
     offsets = [(START + number * HOUR).astimezone(here).utcoffset() for number in range(hours)]
     changes = [number for number in range(1, hours) if offsets[number] != offsets[number - 1]]
-    yield from ((START + number * HOUR - DAY / 2, START + number * HOUR + DAY) for number in changes or [100])
+    first = [START + number * HOUR for number in changes[:3] or [100]]
+    yield from ((moment - DAY / 4, moment + DAY / 2) for moment in first)
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -83,7 +84,7 @@ def test_what_is_due_is_what_a_walk_minute_by_minute_finds(zone: str) -> None:
 @pytest.mark.parametrize("zone", ZONES)
 def test_a_fixed_time_comes_once_on_every_local_day(zone: str) -> None:
     here = ZoneInfo(zone)
-    days = [date(2025, 1, 2) + number * DAY for number in range(1000)]
+    days = [date(2025, 1, 2) + number * DAY for number in range(1000 if EVERYTHING else 400)]
     start = datetime(2025, 1, 1, 23, 59, tzinfo=here)
     for cron in ("30 2 * * *", "0 9 * * *"):
         due = occurrences(cron, zone, start)
