@@ -122,6 +122,7 @@ OF_THE_PROCESS = {
         "_known",
     ): "a secret is kept out of every file, whoever named it",
     ("redaction/__init__.py", "_named"): "as _known",
+    ("toolbox/functions/workers.py", "_LOADED"): "to load files of tools takes half a second, for each tick",
     ("redaction/__init__.py", "_written"): "as _known",
     ("plugins/registry.py", "_registrations"): "a module registers as it is imported, once in a process",
     ("plugins/registry.py", "_installed"): "as _registrations",

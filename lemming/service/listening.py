@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TypeVar
 
 from lemming.connections import BoundedServer
@@ -13,6 +14,7 @@ from lemming.organisation import OrgPath
 from lemming.threads import keep_alive
 
 Server = TypeVar("Server", bound=BoundedServer)
+_LOOK_S = 0.1  # how long it may take until the end of a block is noticed
 
 
 def bound(make: Callable[[tuple[str, int]], Server], host: str, port: int) -> Server:
@@ -29,7 +31,7 @@ def bound(make: Callable[[tuple[str, int]], Server], host: str, port: int) -> Se
 def answering(server: BoundedServer, base: OrgPath, name: str) -> Iterator[int]:
     """Answer for the length of the block, on a thread of this name; give the port."""
     over = threading.Event()
-    keep_alive(server.serve_forever, name=name, base=base, over=over)
+    keep_alive(partial(server.serve_forever, _LOOK_S), name=name, base=base, over=over)
     try:
         yield int(server.server_address[1])
     finally:

@@ -94,7 +94,7 @@ def receiver(*answers: int) -> Iterator[Receiver]:
             pass
 
     with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
         thread.start()
         yield Receiver(server.server_address[1], came, left)
         server.shutdown()

@@ -336,9 +336,9 @@ def _with_counts(path: str, count: Any) -> dict[str, Any]:
 
 @cache
 def _bomb() -> bytes:
-    """Return 1 GiB of spaces in 1 MB."""
+    """Return 256 MiB of spaces in 256 kB."""
     packer = zlib.compressobj(wbits=31)
-    packed = [packer.compress(b" " * (1 << 20)) for _ in range(1 << 10)]
+    packed = [packer.compress(b" " * (1 << 20)) for _ in range(1 << 8)]
     return b"".join([*packed, packer.flush()])
 
 

@@ -18,6 +18,7 @@ from lemming.errors import ConfigError, Problem
 from lemming.inspect.reach import reaches
 from lemming.organisation import Organisation
 from lemming.testing import make_org, say
+from lemming.toolbox.functions import workers
 from lemming.tools import refresh_tools, toolset_of
 
 
@@ -355,3 +356,16 @@ def test_a_file_that_hangs_or_ends_its_process_is_named_and_the_engine_goes_on(
     assert shop.call("good").output == "fine"
     base.close()
     shop.org.close()
+
+
+def test_the_same_files_are_tried_in_a_process_once_however_often_it_is_opened(
+    shop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.file("@tool\ndef mine() -> str:\n    return 'one'\n")
+    assert "mine" in shop.toolset
+    monkeypatch.setattr(workers, "Worker", lambda *_: pytest.fail("a process is started"))
+    opened = Organisation(shop.base)
+    assert "mine" in toolset_of(load_config(opened).org, opened)
+    shop.file("@tool\ndef other() -> str:\n    return 'two'\n")
+    with pytest.raises(pytest.fail.Exception, match="a process is started"):
+        refresh_tools(load_config(opened).org, opened)

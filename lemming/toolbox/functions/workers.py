@@ -49,6 +49,10 @@ _LOOK_S, _END_S = 0.1, 10.0
 _PIECE_BYTES = 1 << 16
 
 
+_LOADED: dict[str, tuple[Sources, Sources]] = {}
+"""What was last loaded without a problem in a process, by organisation: `run_once` opens it for each tick."""
+
+
 class Workers:
     """The processes of one organisation."""
 
@@ -69,7 +73,10 @@ class Workers:
         """
         tried = {file: sources[str(self._org.base / file)] for file in files}, sources
         if tried != self._refused[0]:
-            self._refused = tried, tuple(self._held_up(files, sources, settings))
+            is_known = _LOADED.get(str(self._org.base)) == tried
+            self._refused = tried, () if is_known else tuple(self._held_up(files, sources, settings))
+        if not self._refused[1]:
+            _LOADED[str(self._org.base)] = tried
         return self._refused[1]
 
     def _held_up(self, files: Sequence[str], sources: Sources, settings: Org) -> Iterator[Problem]:
