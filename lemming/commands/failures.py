@@ -33,6 +33,7 @@ BROKEN_PIPE = 141
 DEBUG_ENV = "LEMMING_DEBUG"
 
 _COLOURS: dict[str, Style] = {"error": "red", "warning": "yellow"}
+_QUOTED = re.compile(r"'([^']*)'")
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[^\s,:{}\[\]]+|.')
 _SOURCE_WIDTH = 100
 
@@ -108,7 +109,7 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
     if option in ("-C", "--root", "--version"):
         hint = f"{option} stands before the command: lemming {option} ..."
     else:
-        hint = f"{command} --help"
+        hint = _meant_choice(str(error.format_message())) or f"{command} --help"
     message = str(error.format_message()).replace("Value error, ", "")
     cause: Any = error.__cause__
     if hasattr(cause, "errors"):  # pydantic's, which reads arguments for the parser
@@ -117,6 +118,15 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
         (item,) = cause.errors()
         message = message.replace(item["msg"], in_plain_words(item))
     return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
+
+
+def _meant_choice(message: str) -> str:
+    """Return which of the words that the parser lists was meant; empty where none is near."""
+    from lemming.files.jsontext import nearest
+
+    given, _, listed = message.partition(" is not one of ")
+    words = _QUOTED.findall(given)
+    return nearest(words[-1], _QUOTED.findall(listed)) if listed and words else ""
 
 
 def _internal_error(error: Exception) -> LemmingError:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple, get_args
 
 import typer
 
 from lemming import paths
-from lemming.commands.options import AnyAgentName, AsJson
+from lemming.clock import SystemClock, timestamp
+from lemming.commands.options import AnyAgentName, AsJson, duration
 from lemming.commands.org import find_org, require_folder
 from lemming.commands.screen import Style, one_line, painted, show, show_json, tell
 from lemming.files import fs
@@ -18,6 +21,8 @@ from lemming.files.jsontext import JsonProblem, parse
 _BLOCK_BYTES = 64 << 10
 _LOOK_EVERY_S = 0.5
 _STYLES: dict[str, Style] = {"warning": "yellow", "error": "red", "critical": "red"}
+Level = Literal["debug", "info", "warning", "error", "critical"]
+_LEVELS = get_args(Level)
 _SHOWN_FIRST = ("timestamp", "level", "event", "tick", "agent", "status")
 
 
@@ -28,30 +33,66 @@ def logs(
     follow: Annotated[
         bool, typer.Option("-f", "--follow", help="Go on as lines are added; Ctrl-C ends it.")
     ] = False,
+    since: Annotated[
+        float | None,
+        typer.Option(
+            "--since", parser=duration, metavar="DURATION", help="Only of the last 90s, 15m, 2h, 3d."
+        ),
+    ] = None,
+    level: Annotated[
+        Level | None, typer.Option("--level", help="Only lines of this level and above.")
+    ] = None,
+    grep: Annotated[
+        str, typer.Option("--grep", metavar="TEXT", help="Only lines that hold this text, in whatever case.")
+    ] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Show the newest lines of the engine's log, or of an agent's.
+    """Show the newest lines of the engine's log, or of an agent's; of those that are wanted, if that is said.
 
     \b
     Examples:
       lemming logs -f
       lemming logs editor -n 3
-      lemming logs --json -n 1000 | jq 'select(.level == "warning")'
+      lemming logs --since 2h --level warning
+      lemming logs --grep circuit --json | jq .event
     """
     base = find_org(ctx)
     if name is not None:
         require_folder(base, name)
     file = base / (paths.ENGINE_LOG if name is None else paths.activity_log(name))
-    lines, end = _newest(file, number)
-    for line in lines:
+    after = "" if since is None else timestamp(SystemClock().now() - timedelta(seconds=since))
+    wanted = _Wanted(after, _LEVELS[_LEVELS.index(level or "debug") :], grep.casefold())
+    lines, end = _newest(file, number) if wanted.is_anything else _added(file, 0)
+    shown = [line for line in lines if wanted.has(line)][-number:] if number else []
+    for line in shown:
         _show_line(line, as_json=as_json)
-    if not lines and not follow:
-        tell("nothing logged yet")
+    if not shown and not follow:
+        tell("nothing of that is logged" if lines else "nothing logged yet")
     while follow:
         time.sleep(_LOOK_EVERY_S)
         lines, end = _added(file, end)
-        for line in lines:
+        for line in filter(wanted.has, lines):
             _show_line(line, as_json=as_json)
+
+
+class _Wanted(NamedTuple):
+    """Which lines are shown: those after a moment, of these levels, that hold a text."""
+
+    after: str
+    levels: Sequence[str]
+    text: str
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether every line is."""
+        return not self.after and len(self.levels) == len(_LEVELS) and not self.text
+
+    def has(self, raw: bytes) -> bool:
+        """Return whether a line is wanted; one that does not say its level or its time is."""
+        line = _as_line(raw)
+        is_of_level = line.get("level") in self.levels or line.get("level") not in _LEVELS
+        is_after = str(line.get("timestamp", "9")) >= self.after
+        return is_of_level and is_after and self.text in raw.decode("utf-8", "replace").casefold()
 
 
 def _newest(file: Path, number: int) -> tuple[list[bytes], int]:
@@ -79,13 +120,16 @@ def _added(file: Path, start: int) -> tuple[list[bytes], int]:
     return whole.splitlines(), start + len(whole)
 
 
-def _show_line(raw: bytes, *, as_json: bool) -> None:
+def _as_line(raw: bytes) -> dict[str, Any]:
     try:
         line = parse(raw)
     except JsonProblem:
         line = None
-    if not isinstance(line, dict):
-        line = {"event": raw.decode("utf-8", "replace")}
+    return line if isinstance(line, dict) else {"event": raw.decode("utf-8", "replace")}
+
+
+def _show_line(raw: bytes, *, as_json: bool) -> None:
+    line = _as_line(raw)
     if as_json:
         show_json("log", line)
     else:

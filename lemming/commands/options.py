@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -39,13 +40,19 @@ class ListOfAnAgent(OrAnAgent):
     look = "list"
 
 
-def noun(about: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
-    """Return an empty group of commands, for a module to fill. Alone it shows its help."""
+def noun(
+    about: str, *, cls: type[TyperGroup] = TyperGroup, alone: Callable[[typer.Context], None] | None = None
+) -> typer.Typer:
+    """Return an empty group of commands, for a module to fill. Alone it does `alone`, or shows its help."""
     group = typer.Typer(cls=cls, rich_markup_mode=None, add_completion=False)
 
     @group.callback(help=about, invoke_without_command=True)
-    def show_help(ctx: typer.Context) -> None:
-        if ctx.invoked_subcommand is None:
+    def by_itself(ctx: typer.Context) -> None:
+        if ctx.invoked_subcommand is not None:
+            return
+        if alone:
+            alone(ctx)
+        else:
             show_text(ctx.get_help())
 
     return group

@@ -92,6 +92,10 @@ def new_agent(
     offset: Annotated[
         int | None, typer.Option("--offset", metavar="N", help="Shift the firing by so many ticks.")
     ] = None,
+    cron: Annotated[
+        str | None,
+        typer.Option("--cron", metavar="EXPRESSION", help='Fire by the clock: "0 9 * * 1-5"; docs/time.md.'),
+    ] = None,
     wake: Annotated[
         Literal["always", "changed", "addressed"] | None,
         typer.Option(
@@ -120,6 +124,7 @@ def new_agent(
       lemming agents new critic --read editor --instructions "Say what is missing in the headline."
       lemming agents new radio --from editor --read human
       lemming agents new clerk --read human --tool file_write --allow-write ./shared --steps 3
+      lemming agents new radio --read human --cron "0 9 * * 1-5"
     """
     base = find_org(ctx)
     plain = _plain_of(base, other) if other else _blank()
@@ -133,7 +138,7 @@ def new_agent(
     _put(plain, model={**plain["model"], "key": model} if model else None)
     _put(permissions, read_outboxes=read, tools=tool)
     _put(access, allow_read=allow_read, allow_write=allow_write)
-    _put(schedule, run_every_n_ticks=every, phase_offset=offset, wake=wake)
+    _put(schedule, run_every_n_ticks=every, phase_offset=offset, cron=cron, wake=wake)
     if steps or chosen:
         _put(plain.setdefault("turn", {}), max_steps=steps, kinds=chosen or None)
     _create(base, name, plain, as_json=as_json)

@@ -267,10 +267,12 @@ def _only_caller(base: Organisation, toolset: Toolset, settings: Org, name: str)
     may = [it.name for it in agents if name in toolset.allowed(it, settings)]
     if len(may) == 1:
         return may[0]
-    who = f"it may be called by: {', '.join(may)}" if may else "no agent may call it"
     if not may:
         _tool(toolset, name, None)
-    raise UsageError(f"as whom is {name} to be called?", hint=f"--agent NAME; {who}")
+        hint = f'put "{name}" into permissions.tools of a resume; `lemming agents list` has the agents'
+        raise UsageError(f"no agent may call {name}", hint=hint)
+    hint = f"--agent NAME; it may be called by: {', '.join(may)}"
+    raise UsageError(f"as whom is {name} to be called?", hint=hint)
 
 
 def _write(context: ToolContext, result: ToolResult) -> None:

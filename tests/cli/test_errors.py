@@ -67,7 +67,7 @@ def test_with_json_the_error_is_an_object_on_standard_output(base: Path, lemming
         (["plan", "--why", "ada"], "requires 2 arguments", "lemming plan --help"),
         (["outbox", "ada", "-n", "0"], "'-n': expected a number of at least 1", "lemming outbox --help"),
         (["tick", "nine"], "'TICK': expected a whole number, found \"nine\"", "lemming tick --help"),
-        (["schema", "resum"], "'resum' is not one of", "lemming schema --help"),
+        (["schema", "resum"], "'resum' is not one of", 'did you mean "resume"?'),
     ],
 )
 def test_a_mistyped_command_line_ends_with_2_and_says_what_to_type(

@@ -268,6 +268,11 @@ def test_logs_are_lines_for_people(base: Path, lemming: Lemming) -> None:
     assert "tick 1  bob  agent_failed failed" in lemming("logs", "bob").out
     assert [line["agent"] for line in lemming("logs", "--json").objects] == ["ada", "bob"]
     assert len(lemming("logs", "-n", "1").out.splitlines()) == 1
+    bob = ["bob"]
+    for words in (["--level", "warning"], ["--grep", "BOB"], ["--grep", "bob", "--since", "1h", "-n", "1"]):
+        assert [line["agent"] for line in lemming("logs", "--json", *words).objects] == bob, words
+    assert "nothing of that is logged" in lemming("logs", "--level", "critical").err
+    assert lemming("agents").out == lemming("agents", "list").out
 
 
 def test_logs_follow_what_is_added(base: Path) -> None:

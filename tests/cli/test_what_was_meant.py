@@ -22,6 +22,17 @@ def test_history_leads_to_the_nearest_of_its_words_and_the_agents(
     assert f'did you mean "{meant}"?' in ran.err
 
 
+def test_a_choice_leads_to_the_nearest_and_a_tool_that_nobody_may_call_to_permissions(
+    base: Path, tmp_path: Path, lemming: Lemming
+) -> None:
+    make_org(base, resume("ada"))
+    assert 'did you mean "desk"?' in lemming("init", str(tmp_path / "x"), "--template", "dsk").err
+    ran = lemming("tools", "call", "file_write")
+    assert "no agent may call file_write" in ran.err
+    assert 'put "file_write" into permissions.tools' in ran.err
+    assert "--agent" not in ran.err
+
+
 @pytest.mark.parametrize("age", ["3600", "3600s", "3600.0 s", "60m", "1h", "0.5d"])
 def test_a_duration_may_be_typed_with_a_unit(base: Path, lemming: Lemming, age: str) -> None:
     make_org(base, resume("ada"))
