@@ -33,6 +33,12 @@ def parsed(path: Path) -> ast.Module:
 TREES = Trees()
 
 
+@cache
+def nodes(name: str) -> tuple[ast.AST, ...]:
+    """Return all that stands in a file; going through its tree takes far longer."""
+    return tuple(ast.walk(TREES[name]))
+
+
 def module_of(name: str) -> str:
     """Return `a.b` for `a/b.py`, `a` for `a/__init__.py`, and an empty string for the package itself."""
     return name.removesuffix(".py").removesuffix("__init__").strip("/").replace("/", ".")
@@ -47,12 +53,10 @@ def room_of(module: str) -> str:
 
 
 @cache
-def for_types_only(tree: ast.Module) -> set[ast.AST]:
+def for_types_only(name: str) -> set[ast.AST]:
     """Return all that stands under `if TYPE_CHECKING:`."""
     blocks = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        node for node in nodes(name) if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
     )
     return {inner for block in blocks for inner in ast.walk(block)}
 
@@ -61,10 +65,10 @@ def for_types_only(tree: ast.Module) -> set[ast.AST]:
 def imports(name: str, *, types_only: bool = False, top_only: bool = False) -> frozenset[str]:
     """Return what a file imports, as full names of modules."""
     tree = TREES[name]
-    typing_only = for_types_only(tree)
-    nodes = tree.body if top_only else ast.walk(tree)
+    typing_only = for_types_only(name)
+    here = tree.body if top_only else nodes(name)
     return frozenset(
-        full for node in nodes if (node in typing_only) == types_only for full in imported_by(node)
+        full for node in here if (node in typing_only) == types_only for full in imported_by(node)
     )
 
 

@@ -15,7 +15,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
-from package import FILES, MODULES, PACKAGE, TREES, imports, module_of, own_imports, room_of
+from package import FILES, MODULES, PACKAGE, TREES, imports, module_of, nodes, own_imports, room_of
 
 LONGEST_FILE = 400
 
@@ -246,8 +246,8 @@ def test_the_architecture_page_draws_the_same_floors() -> None:
 def test_nobody_imports_the_insides_of_another_module() -> None:
     private = [
         f"{name}: {node.module}.{alias.name}"
-        for name, tree in TREES.items()
-        for node in ast.walk(tree)
+        for name in TREES
+        for node in nodes(name)
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lemming")
         for alias in node.names
         if alias.name.startswith("_") and alias.name != "__version__"
@@ -277,7 +277,7 @@ def test_the_command_line_and_the_engine_import_no_sdk() -> None:
 @cache
 def calls(name: str) -> tuple[tuple[str, ast.Call], ...]:
     """Return every call in a file with the text of what is called."""
-    found = (node for node in ast.walk(TREES[name]) if isinstance(node, ast.Call))
+    found = (node for node in nodes(name) if isinstance(node, ast.Call))
     return tuple((ast.unparse(node.func), node) for node in found)
 
 
@@ -329,7 +329,7 @@ def kept_by(name: str) -> Iterator[str]:
     """Yield the variables of a module that its functions change."""
     tree = TREES[name]
     variables = {target.id for node in tree.body for target in assigned(node) if isinstance(target, ast.Name)}
-    for function in (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)):
+    for function in (node for node in nodes(name) if isinstance(node, ast.FunctionDef)):
         for node in ast.walk(function):
             changed = [it.value for it in assigned(node) if isinstance(it, ast.Subscript)]
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
@@ -356,8 +356,8 @@ def test_what_a_module_keeps_for_the_whole_process_has_a_reason() -> None:
 def test_no_function_remembers_what_it_found_at_a_path() -> None:
     found = {
         (name, function.name)
-        for name, tree in TREES.items()
-        for function in ast.walk(tree)
+        for name in TREES
+        for function in nodes(name)
         if isinstance(function, ast.FunctionDef)
         and any("cache" in ast.unparse(it).rpartition(".")[2] for it in function.decorator_list)
         and any(is_about_a_path(argument) for argument in function.args.args)
@@ -406,10 +406,11 @@ SEARCHING = {"compile", "findall", "finditer", "fullmatch", "match", "search", "
 
 def searches(name: str) -> Iterator[str]:
     """Yield the calls of `re`, inside functions, whose pattern is no literal."""
-    for function in (node for node in ast.walk(TREES[name]) if isinstance(node, ast.FunctionDef)):
+    for function in (node for node in nodes(name) if isinstance(node, ast.FunctionDef)):
         for node in (node for node in ast.walk(function) if isinstance(node, ast.Call)):
-            owner, _, method = ast.unparse(node.func).rpartition(".")
-            if owner == "re" and method in SEARCHING and not isinstance(node.args[0], ast.Constant):
+            called = node.func
+            of_re = isinstance(called, ast.Attribute) and ast.unparse(called.value) == "re"
+            if of_re and called.attr in SEARCHING and not isinstance(node.args[0], ast.Constant):
                 yield ast.unparse(node)
 
 
@@ -432,7 +433,7 @@ def is_broad(handler: ast.ExceptHandler) -> bool:
 
 
 def broad_handlers(name: str) -> int:
-    return sum(isinstance(node, ast.ExceptHandler) and is_broad(node) for node in ast.walk(TREES[name]))
+    return sum(isinstance(node, ast.ExceptHandler) and is_broad(node) for node in nodes(name))
 
 
 def test_everything_is_caught_at_the_edges_only() -> None:
