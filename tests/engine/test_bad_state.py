@@ -198,7 +198,11 @@ def make_larger(journal: Path) -> None:
     os.truncate(journal, 1 << 30)
 
 
-@pytest.mark.parametrize("content", [make_larger, bytes(9000), "", a_link_to("gone"), os.mkfifo, Path.mkdir])
+@pytest.mark.parametrize(
+    "content",
+    [make_larger, bytes(9000), "", a_link_to("gone"), os.mkfifo, Path.mkdir],
+    ids=["larger", "zeroes", "empty", "a dangling link", "a pipe", "a folder"],
+)
 def test_whatever_stands_in_the_place_of_an_old_ticks_journal_stops_no_later_one(
     org: Path, content: Content
 ) -> None:
