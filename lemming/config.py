@@ -277,7 +277,8 @@ def _decode(file: str, raw: bytes) -> Document[Any]:
 def _with_place_of_option(problem: Problem, lines: Any) -> Problem:
     """Return a problem of `models.json` with a better hint, where a key belongs into `options`."""
     line, _, key = problem.pointer[1:].partition("/")
-    provider = lines[line].get("provider") if isinstance(lines.get(line), dict) else None
+    entry = lines.get(line) if isinstance(lines, dict) else None
+    provider = entry.get("provider") if isinstance(entry, dict) else None
     if problem.code != UNKNOWN_KEY or not isinstance(provider, str) or "/" in key:
         return problem
     try:
