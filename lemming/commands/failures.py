@@ -25,6 +25,7 @@ from lemming.commands import screen
 from lemming.commands.screen import ReaderGone, Style, tell
 from lemming.commands.session import Session
 from lemming.errors import ConfigError, DiskError, LemmingError, Problem, UsageError
+from lemming.files.jsontext import nearest
 from lemming.organisation import OrgPath
 
 INTERNAL_ERROR = 70
@@ -101,6 +102,10 @@ def _as_lemming_error(error: Exception, command: str) -> LemmingError | None:
     return None
 
 
+_CHOICE = re.compile(r"'([^']*)' is not one of (.*)")
+"""What the command line's parser says of a word that is none of several."""
+
+
 def _usage_error(error: typer.TyperException, command: str) -> UsageError:
     """Return what the command line's parser complains about, in the form of our own errors."""
     context = getattr(error, "ctx", None)
@@ -117,6 +122,8 @@ def _usage_error(error: typer.TyperException, command: str) -> UsageError:
 
         (item,) = cause.errors()
         message = message.replace(item["msg"], in_plain_words(item))
+    if choice := _CHOICE.search(message):
+        hint = nearest(choice[1], re.findall(r"'([^']*)'", choice[2])) or hint
     return UsageError(message[:1].lower() + message[1:].rstrip("."), hint=hint)
 
 

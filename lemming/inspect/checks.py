@@ -37,7 +37,7 @@ from lemming.inspect.judge_checks import (
     problems_of_plans_judges,
 )
 from lemming.inspect.limit_checks import problems_of_limits
-from lemming.inspect.model_checks import fallbacks_that_help_nobody
+from lemming.inspect.model_checks import READ_VALUES, fallbacks_that_help_nobody
 from lemming.inspect.output_checks import problems_of_output
 from lemming.inspect.plan_checks import problems_of_plan
 from lemming.inspect.readiness import seen_on_the_way
@@ -90,6 +90,11 @@ def problems_of_config(base: OrgPath, config: Config) -> Iterator[Problem]:
             yield Problem(
                 f'model key "{key}": {error.message}', MODELS_FILE, pointer=f"/{key}", hint=error.hint
             )
+        if entry.provider in READ_VALUES and entry.prompt != "values":
+            message = (
+                f'model key "{key}": {entry.provider} reads "values", and not "{entry.prompt}": no turn works'
+            )
+            yield Problem(message, MODELS_FILE, pointer=f"/{key}", hint='"prompt": "values" beside provider')
         if secret := seen_on_the_way(entry):
             message = f'model key "{key}": {secret} is sent over plain http to another machine'
             hint = "use https, or a tunnel to this machine"

@@ -7,6 +7,8 @@ from lemming.config import Config
 from lemming.providers import is_channel, is_person
 
 NO_MODELS = ("plan", "clock", "replay")
+READ_VALUES = ("plan", "clock")
+"""Providers that read no prose: in a prompt that is not `values` each of their turns fails."""
 
 
 def fallbacks_that_help_nobody(agent: Agent, config: Config) -> dict[int, tuple[str, str]]:

@@ -15,7 +15,8 @@ from lemming.contract import MAX_TOOL_CALLS
 from lemming.errors import Problem
 from lemming.files.jsontext import nearest
 from lemming.plans.format import END, FAIL, AgentPlan, Member, Step
-from lemming.plans.references import parts_of, references_in
+from lemming.plans.references import parts_of
+from lemming.plans.referred import all_paths
 from lemming.plans.ways import targets, ways_said
 from lemming.when import MISSING, field_of, predicate, problems_of
 
@@ -25,6 +26,10 @@ DANGEROUS = ("send", "execute", "administer")
 
 def _no_tool(_: str) -> str:
     return ""
+
+
+def _any_arguments(_: str) -> Mapping[str, Any] | None:
+    return None
 
 
 def _no_plan(_: str) -> AgentPlan | None:
@@ -37,7 +42,7 @@ class Staff:
 
     `tool_classes` maps the tools there are to their classes; plugins may bring more unless `knows_all_tools`.
     `why_refused` says why the agent may not call a tool, `why_unreadable` why it may not read a file;
-    `plan_of` gives another agent's plan.
+    `plan_of` gives another agent's plan, `arguments_of` the JSON Schema of a tool's arguments, if known.
     """
 
     agents: Mapping[str, Agent]
@@ -48,6 +53,7 @@ class Staff:
     why_refused: Callable[[str], str] = _no_tool
     why_unreadable: Callable[[str], str] = _no_tool
     plan_of: Callable[[str], AgentPlan | None] = _no_plan
+    arguments_of: Callable[[str], Mapping[str, Any] | None] = _any_arguments
 
 
 def about_the_allowed(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator[Problem]:
@@ -67,13 +73,18 @@ def about_the_allowed(plan: AgentPlan, agent: Agent, staff: Staff) -> Iterator[P
             hint = "grant it in permissions.file_access.allow_read"
             message = f"{agent.name} may not read {member.wait.file}: {why}"
             yield Problem(message, pointer=f"{place}/wait/file", hint=hint)
-        yield from _about_last(member, place, agent, staff)
+        for tool, given, at in _what_is_called(member, place):
+            yield from _about_arguments(tool, given, at, staff)
         if member is step and len(step.parallel) > (most := min(agent.turn.max_entries, MAX_TOOL_CALLS)):
             message = f"a band of {len(step.parallel)}, while one reply may ask {most}"
             hint = "make two bands of it, or raise turn.max_entries in the resume"
             yield Problem(message, pointer=f"{place}/parallel", hint=hint)
         if member.default is not None and member.asked in staff.people:
             yield from _about_default(plan, member, step, place, staff)
+    for path, pointer in all_paths(plan):
+        root, name = parts_of(path)
+        if root == "last" and name:
+            yield from _about_reading(name, pointer, agent, staff)
     if plan.proposals:
         yield from _about_asking(plan.proposals, "/proposals", agent, staff)
         if plan.proposals in staff.agents and plan.proposals not in staff.people:
@@ -95,6 +106,13 @@ def _which_tools(member: Member, place: str) -> Iterator[tuple[str, str]]:
         yield member.tool, f"{place}/tool"
     if member.verify and member.verify.tool:
         yield member.verify.tool, f"{place}/verify/tool"
+
+
+def _what_is_called(member: Member, place: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    if member.tool:
+        yield member.tool, member.args, place
+    if member.verify and member.verify.tool:
+        yield member.verify.tool, member.verify.args, f"{place}/verify"
 
 
 def _about_asking(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
@@ -158,13 +176,21 @@ def _about_tool(name: str, pointer: str, staff: Staff) -> Iterator[Problem]:
         yield Problem(f"the tool {name} may not be called: {why}", pointer=pointer, hint=hint)
 
 
-def _about_last(member: Member, place: str, agent: Agent, staff: Staff) -> Iterator[Problem]:
-    paths = [(path, f"{place}/context/{index}") for index, path in enumerate(member.context)]
-    paths += [(path, f"{place}/task") for path in references_in(member.task)]
-    for path, pointer in paths:
-        root, name = parts_of(path)
-        if root == "last" and name:
-            yield from _about_reading(name, pointer, agent, staff)
+def _about_arguments(name: str, given: Mapping[str, Any], place: str, staff: Staff) -> Iterator[Problem]:
+    """Yield the arguments that a tool does not have, and those that it needs and is not given."""
+    schema = staff.arguments_of(name)
+    known = schema.get("properties", {}) if schema else {}
+    if schema is None or schema.get("additionalProperties") or not isinstance(known, dict):
+        return
+    for key in given:
+        if key not in known:
+            hint = nearest(key, list(known)) or f"its arguments: {', '.join(known) or 'none'}"
+            yield Problem(
+                f'the tool {name} has no argument "{key}"', pointer=f"{place}/args/{key}", hint=hint
+            )
+    if missing := [key for key in schema.get("required", ()) if key not in given]:
+        hint = f'"args": {{"{missing[0]}": ...}}'
+        yield Problem(f'the tool {name} needs "{missing[0]}"', pointer=f"{place}/args", hint=hint)
 
 
 def _about_reading(name: str, pointer: str, agent: Agent, staff: Staff) -> Iterator[Problem]:

@@ -7,7 +7,8 @@ from typing import Any
 
 from lemming.plans.format import AgentPlan
 from lemming.plans.outcomes import plain_answer
-from lemming.plans.references import parts_of, references_in
+from lemming.plans.references import parts_of
+from lemming.plans.referred import all_paths
 from lemming.plans.run import PREFIX, Run
 
 ANSWERS_KEY = "last-answers"
@@ -36,12 +37,7 @@ def what_is_known(plan: AgentPlan, run: Run, values: Mapping[str, Any]) -> Json:
 
 def agents_referred_to(plan: AgentPlan) -> set[str]:
     """Return the agents whose last answers the plan refers to."""
-    paths = (
-        path for member, _, _ in plan.members() for path in (*member.context, *references_in(member.task))
-    )
-    return {
-        name for root, name in map(parts_of, (*paths, *references_in(plan.answer))) if root == "last" and name
-    }
+    return {name for root, name in (parts_of(path) for path, _ in all_paths(plan)) if root == "last" and name}
 
 
 def last_answers(plan: AgentPlan, values: Mapping[str, Any]) -> dict[str, Json]:

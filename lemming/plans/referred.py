@@ -8,6 +8,7 @@ from lemming import when
 from lemming.errors import Problem
 from lemming.files.jsontext import nearest
 from lemming.plans.format import AgentPlan, Member, Step
+from lemming.plans.outcomes import schema_for
 from lemming.plans.references import OF_AN_ANSWER, ROOTS, needs_a_name, parts_of, references_in
 from lemming.plans.ways import reachable
 
@@ -26,6 +27,14 @@ def about_references(plan: AgentPlan) -> Iterator[Problem]:
     everything = {member.name for member, _, _ in plan.members()}
     for path in references_in(plan.answer):
         yield from _about_path(plan, path, "/answer", everything, None)
+
+
+def all_paths(plan: AgentPlan) -> Iterator[tuple[str, str]]:
+    """Yield all that a plan refers to, in texts, arguments and conditions, each with its place."""
+    for member, _, place in plan.members():
+        yield from _paths_of(member, place)
+        yield from _paths_after(member, place)
+    yield from ((path, "/answer") for path in references_in(plan.answer))
 
 
 def _done_before(plan: AgentPlan) -> dict[str, set[str]]:
@@ -78,6 +87,12 @@ def _about_path(
         if root in {member.name for member, _, _ in plan.members()}:
             hint = f'did you mean "steps.{path}"?'
         yield Problem(f'"{path}" is nothing that a run knows', pointer=pointer, hint=hint)
+    elif closed := _outside_of_closed(plan, path, at[2] if at else None):
+        field, fields = closed
+        hint = nearest(field, fields) or f"fields: {', '.join(fields)}"
+        yield Problem(
+            f'no answer there has a field "{field}": its schema is closed', pointer=pointer, hint=hint
+        )
     elif needs_a_name(root) and not name:
         yield Problem(f'"{root}" alone says nothing', pointer=pointer, hint=f"{roots[root]}")
     elif root == "steps":
@@ -87,6 +102,23 @@ def _about_path(
     elif root == "previous" and at is not None and not before and not is_after:
         hint = 'the request is "start"'
         yield Problem("no step is before this one", pointer=pointer, hint=hint)
+
+
+def _outside_of_closed(plan: AgentPlan, path: str, own: Member | None) -> tuple[str, list[str]] | None:
+    """Return the field that a path looks at, and those there are, where the answer can never have it."""
+    root, *below = path.split(".")
+    member, inside = own, below
+    if root == "steps":
+        named = [each for each, _, _ in plan.members() if below and each.name == below[0]]
+        member, inside = (named[0] if named else None), below[1:]
+    elif root != "answer":
+        return None
+    if member is None or not inside or member.output is None or getattr(member, "parallel", None):
+        return None
+    schema = schema_for(member) or {}
+    fields = [*schema.get("properties", {}), "text"]
+    is_closed = schema.get("additionalProperties") is False and "patternProperties" not in schema
+    return (inside[0], fields) if is_closed and inside[0] not in fields else None
 
 
 def _about_step_referred_to(

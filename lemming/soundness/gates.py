@@ -7,7 +7,7 @@ from typing import Any, get_args
 
 from lemming.agents import Agent
 from lemming.errors import Outcome
-from lemming.files.jsontext import nearest
+from lemming.files.jsontext import meant, nearest
 from lemming.gates.gate import SEEN, At, Gate
 from lemming.kinds import MESSAGE_KINDS, ToolClass
 from lemming.patterns import is_among, is_named
@@ -39,6 +39,7 @@ def wrong_with(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[
         yield from _about_tools(gate, known)
         yield from _about_classes(gate, known)
         yield from _about_names(gate, known)
+        yield from _about_approved(gate, known, agent)
         yield from _about_arguments(gate, known, agent)
     tests = [*tests_in(gate.when, "/when")] if gate.when else []
     if gate.at in ("call", "result"):
@@ -81,6 +82,21 @@ def _about_names(gate: Gate, known: WhatIsThere) -> Iterator[Wrong]:
         if key not in known.config.models:
             hint = nearest(key, [*known.config.models]) or f"keys: {', '.join(sorted(known.config.models))}"
             yield Wrong(f"/models/{index}", f'there is no model key "{key}"', hint)
+
+
+def _about_approved(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:
+    """Yield the slips in what a gate need not ask about. Of all agents, one that has left is no slip."""
+    names = [agent.name] if agent else known.names
+    for name, tools in gate.approved.items():
+        at, other = f"/approved/{name}", names[0] if agent else meant(name, names)
+        if name not in names and other:
+            yield Wrong(at, f'"{name}" is no agent whose calls it asks about', f'did you mean "{other}"?')
+        for index, tool in enumerate(tools):
+            if why := known.why_no_tool(tool):
+                yield Wrong(f"{at}/{index}", *why)
+            elif gate.tools and not is_among(tool, gate.tools):
+                hint = f"it concerns {', '.join(gate.tools)}"
+                yield Wrong(f"{at}/{index}", f'it does not concern "{tool}"', hint)
 
 
 def _about_arguments(gate: Gate, known: WhatIsThere, agent: Agent | None) -> Iterator[Wrong]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from lemming.access.grants import resolve
 from lemming.agents import Agent, Survey, survey_agents
@@ -45,6 +46,12 @@ def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset 
         except ConfigError:
             return None
 
+    def arguments_of(name: str) -> Mapping[str, Any] | None:
+        try:
+            return tools.find(name).parameters
+        except ToolError:
+            return None
+
     return Staff(
         agents=survey.agents,
         people=frozenset(_people(survey, config)),
@@ -54,6 +61,7 @@ def staff_for(agent: Agent, config: Config, org: Organisation, toolset: Toolset 
         why_refused=why_refused,
         why_unreadable=why_unreadable,
         plan_of=plan_of,
+        arguments_of=arguments_of,
     )
 
 

@@ -39,6 +39,7 @@ ASK: Json = {
     "tool": "file_write",
     "args": {"path": "shared/reports/*"},
     "persons": ["human"],
+    "approved": {"ada": ["file_write"]},
 }
 FIELD: Json = {
     "at": "call",

@@ -12,9 +12,11 @@ from lemming.config import load_config
 from lemming.errors import Problem
 from lemming.files import fs
 from lemming.files.jsontext import pretty
-from lemming.inspect.checks import problems_of_agents
+from lemming.inspect.checks import problems_of_agents, problems_of_config
 from lemming.testing import resume
 
+LATE = {"field": "last.bbob.age_ticks", "op": "gt", "value": 5}
+CLOSED = {"properties": {"price": {"type": "number"}}, "additionalProperties": False}
 GOOD = {"field": "answer.verdict", "op": "is", "value": "good"}
 
 
@@ -144,6 +146,24 @@ MISTAKES: dict[str, tuple[list[dict[str, Any]], str, str]] = {
         [step("a", "ada", verify={"ask": "bob", "tool": "shell"})], "/steps/0/verify", "expected one of them",
     ),
     "last of nobody": ([step("a", "ada", context=["last.bbob"])], "/steps/0/context/0", 'mean "bob"?'),
+    "last of nobody, in a route": (
+        [step("a", "ada", routes=[{"when": LATE, "to": "end"}], **{"else": "fail"})],
+        "/steps/0/routes/0/when/field", 'mean "bob"?',
+    ),
+    "an argument that the tool has not": (
+        [{"name": "a", "tool": "shell", "args": {"comand": "ls"}}], "/steps/0/args/comand", '"command"?',
+    ),
+    "an argument that is missing": (
+        [{"name": "a", "tool": "shell", "args": {}}], "/steps/0/args", 'needs "command"',
+    ),
+    "a field outside a closed schema": (
+        [step("a", "ada", output=CLOSED), step("b", "bob", task="{{steps.a.prise}}")],
+        "/steps/1/task", 'mean "price"?',
+    ),
+    "such a field in a route": (
+        [step("a", "ada", output=CLOSED, routes=[{"when": GOOD, "to": "end"}], **{"else": "fail"})],
+        "/steps/0/routes/0/when/field", 'a field "verdict"',
+    ),
 }  # fmt: skip
 
 
@@ -209,3 +229,11 @@ def test_a_file_that_is_no_plan_is_said_with_its_line(tmp_path: Path) -> None:
     assert said(base)[0].where == "agents/desk/plan.json:2:17 /steps/0/ask"
     fs.publish(base, "agents/desk/plan.json", b'{"steps": [\n  {"name": "a", "aks": "ada"}]}')
     assert 'did you mean "ask"?' in str(said(base)[0])
+
+
+def test_a_line_of_models_that_no_plan_can_read_is_named(tmp_path: Path) -> None:
+    base = planned_org(tmp_path, step("a", "ada"))
+    fs.publish(base, "config/models.json", pretty({"mine": {"provider": "plan"}}))
+    (wrong,) = [it for it in problems_of_config(base, load_config(base)) if it.pointer == "/mine"]
+    assert 'reads "values"' in wrong.message
+    assert wrong.hint == '"prompt": "values" beside provider'

@@ -262,6 +262,18 @@ def test_last_answers_come_with_their_age() -> None:
     assert later.text_for("bob") == "bees dance (3 ticks ago)"
 
 
+def test_a_last_answer_that_only_a_route_looks_at_is_there() -> None:
+    recent = {"field": "last.cat.age_ticks", "op": "lt", "value": 5}
+    run = Played(
+        plan(step("a", "ada", routes=[{"when": recent, "to": "b"}], **{"else": "fail"}), step("b", "bob"))
+    )
+    run.memory, run.tick = {"last-answers": {"cat": {"text": "purr", "tick": 7}}}, 8
+    run.turn()
+    run.answer("ada", "done")
+    run.turn()
+    assert run.text_for("bob")
+
+
 def test_too_many_steps_end_a_run() -> None:
     run = Played(plan(step("a", "ada", limit=1000, then="a"), max_steps=3))
     run.turn()
