@@ -92,9 +92,10 @@ class Request(NamedTuple):
 class Reply(NamedTuple):
     """One answer and what it used. Token counts are None when the backend did not say.
 
-    `input_tokens` includes `cached_tokens`. `finish` is "length" when the answer was cut, "too_large" when it
-    was thrown away. `at` is when it came, for answers out of a recording; empty: now. `batched`: it came in a
-    batch, at the price of one. `key`: the model key that gave it, for recorded answers of a fallback.
+    `input_tokens` includes `cached_tokens`, and the `written_tokens` that were put into a cache. `finish` is
+    "length" when the answer was cut, "too_large" when it was thrown away. `at` is when it came, for answers
+    out of a recording; empty: now. `batched`: it came in a batch, at the price of one. `key`: the model key
+    that gave it, for recorded answers of a fallback.
     `waited_s` is how long the call waited for room before it was made. `earlier`: why the attempts before it
     failed. `calls`: tools that the model called, `{"id", "tool", "args"}`; args that are not JSON stay text.
     `thinking`: what it thought first, for people. `kept`: JSON that the backend wants to see again, with the
@@ -116,6 +117,7 @@ class Reply(NamedTuple):
     calls: tuple[dict[str, Any], ...] = ()
     thinking: str = ""
     kept: Any = None
+    written_tokens: int | None = None
 
 
 def require_reply(finish: str) -> None:

@@ -32,7 +32,10 @@ from lemming.tools import ToolContext, ToolResult
 COST_NOTHING = frozenset({"scripted", "replay"})
 """Providers that are recordings themselves."""
 _SEEDS = 1 << 31
-_REPLY = ("text", "input_tokens", "output_tokens", "cached_tokens", "finish", "model", "thinking", "kept")
+_REPLY = (
+    "text", "input_tokens", "output_tokens", "cached_tokens", "written_tokens", "finish", "model", "thinking",
+    "kept",
+)  # fmt: skip
 
 Ask = Callable[[Request], Reply]
 

@@ -34,7 +34,7 @@ _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
     "expired_unread", "passed_on", "serving", "requests", "end", "leave_used", "judged", "asked_leave",
-    "lost", "failed",
+    "failed",
 )  # fmt: skip
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
@@ -85,13 +85,15 @@ class AgentState:
     def as_json(self) -> dict[str, Any]:
         """Return the line of the ledger; what may be empty is left out where it is."""
         plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
+        if self.lost is NONE_LOST:
+            del plain["lost"]
+        else:
+            plain["lost"] = self.lost.as_json()
         for key in _MAY_BE_EMPTY:
             if not plain[key]:
                 del plain[key]
         if self.asked_leave:
             plain["asked_leave"] = [asked.as_json() for asked in self.asked_leave]
-        if self.lost:
-            plain["lost"] = self.lost.as_json()
         if self.leave_used:
             plain["leave_used"] = [*self.leave_used]
         if self.requests:

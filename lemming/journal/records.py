@@ -206,6 +206,7 @@ class ModelReplied(Record):
     thinking: str = ""
     kept: Any = None
     batched: bool = False
+    written_tokens: Annotated[int, {"minimum": 0, "description": "Of the input, put into a cache."}] = 0
     key: Annotated[str, {"description": "The model key that answered, where it was a fallback."}] = ""
     attempts: Count = 1
     earlier: list[FailedAttempt] = []  # noqa: RUF012

@@ -15,12 +15,15 @@ from lemming.files.jsontext import parse
 from lemming.models import ModelEntry
 
 VENDORS = ("openai", "anthropic")
+WRITING = {"5m": 1.25, "1h": 2.0}
+"""By how much a token costs more that Anthropic keeps for so long: the price of input is multiplied by it."""
 _DATED = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8})$")
 
 
 class Price(NamedTuple):
     """Dollars per million tokens. `cached` is None where cached tokens cost what others do.
 
+    `writing`: how many times the price of input a token costs that is put into a cache.
     `checked` is the day on which the shipped list was checked; empty for a price of the settings.
     """
 
@@ -28,9 +31,12 @@ class Price(NamedTuple):
     output: float
     cached: float | None = None
     checked: str = ""
+    writing: float = 1.0
 
-    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int) -> float:
-        """Return what a call costs; the input tokens include the cached ones.
+    def cost(
+        self, input_tokens: int, output_tokens: int, cached_tokens: int, written_tokens: int = 0
+    ) -> float:
+        """Return what a call costs; the input tokens include those cached and those put into a cache.
 
         >>> Price(2, 10, 0.5).cost(1_000_000, 100_000, 400_000)
         2.4
@@ -38,6 +44,7 @@ class Price(NamedTuple):
         dollars = input_tokens * self.input + output_tokens * self.output
         if self.cached is not None:
             dollars -= min(cached_tokens, input_tokens) * (self.input - self.cached)
+        dollars += min(written_tokens, input_tokens) * self.input * (self.writing - 1)
         return dollars / 1e6
 
     def __str__(self) -> str:
@@ -47,12 +54,16 @@ class Price(NamedTuple):
 
 def price_of(entry: ModelEntry) -> Price | None:
     """Return what a line's model costs; None when neither the line nor the shipped list says it."""
+    writing = WRITING.get(str(entry.options["cache"]), 1.0) if "cache" in entry.options else 1.0
     if entry.usd_per_million_input_tokens is not None and entry.usd_per_million_output_tokens is not None:
-        return Price(entry.usd_per_million_input_tokens, entry.usd_per_million_output_tokens)
+        mine = entry.usd_per_million_input_tokens, entry.usd_per_million_output_tokens
+        return Price(*mine, writing=writing)
     if entry.usd_per_million_input_tokens is not None or entry.usd_per_million_output_tokens is not None:
         return None
     found = _looked_up("prices", entry)
-    return Price(found["in"], found["out"], found["cached"], _shipped()["checked"]) if found else None
+    if not found:
+        return None
+    return Price(found["in"], found["out"], found["cached"], _shipped()["checked"], writing)
 
 
 def shutdown_of(entry: ModelEntry) -> str:

@@ -22,6 +22,7 @@ class Usage(NamedTuple):
     is_estimated: bool
     credits: float
     cost_usd: float | None
+    written_tokens: int = 0
 
 
 def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
@@ -35,13 +36,12 @@ def usage_of(entry: ModelEntry, messages: list[Message], reply: Reply) -> Usage:
     cost += used.input / 1000 * entry.per_1k_input_tokens + used.output / 1000 * entry.per_1k_output_tokens
     dollars = None
     if price := price_of(entry):
-        dollars = price.cost(used.input, used.output, used.cached)
+        dollars = price.cost(used.input, used.output, used.cached, used.written)
         if reply.batched:
             dollars *= entry.batch_price_factor
         dollars = min(dollars, LARGEST_AMOUNT)
-    return Usage(
-        used.input, used.output, used.cached, used.is_estimated, round(min(cost, LARGEST_AMOUNT), 6), dollars
-    )
+    credits = round(min(cost, LARGEST_AMOUNT), 6)
+    return Usage(used.input, used.output, used.cached, used.is_estimated, credits, dollars, used.written)
 
 
 def check_credits(entry: ModelEntry, allocation: AgentCredits, spent: float) -> None:

@@ -21,6 +21,7 @@ class Tokens(NamedTuple):
     output: int
     cached: int
     is_estimated: bool
+    written: int = 0
 
 
 def tokens_in(messages: list[Message]) -> int:
@@ -44,26 +45,26 @@ def tokens_used(messages: list[Message], reply: Reply, *, provider: str = "") ->
     """Return what a call used, as its reply says or as far as the texts tell; `provider`: who answered.
 
     >>> tokens_used([{"role": "user", "content": "Say hello."}], Reply("x" * 4096, 0, 1))
-    Tokens(input=3, output=1024, cached=0, is_estimated=True)
+    Tokens(input=3, output=1024, cached=0, is_estimated=True, written=0)
     """
+    counted_in, counted_out = _counted(reply.input_tokens), _counted(reply.output_tokens)
+    written = _counted(reply.written_tokens) or 0 if reply.written_tokens else 0
+    cached = _counted(reply.cached_tokens) or 0
+    if provider in UNCOUNTED and counted_in is not None and counted_out is not None:
+        return Tokens(counted_in, counted_out, cached, False, written)
     estimated_in = tokens_in(messages)
     estimated_out = _estimate(f"{reply.text}{to_line([*reply.calls])}" if reply.calls else reply.text)
-    is_believed = provider in UNCOUNTED
-    counted_in = _believable(_counted(reply.input_tokens), estimated_in, is_believed)
-    counted_out = _believable(_counted(reply.output_tokens), estimated_out, is_believed)
+    if counted_in is not None and counted_in * MOST_BYTES_A_TOKEN < estimated_in * 4:
+        counted_in = None
+    if counted_out is not None and counted_out * MOST_BYTES_A_TOKEN < estimated_out * 4:
+        counted_out = None
     return Tokens(
         estimated_in if counted_in is None else counted_in,
         estimated_out if counted_out is None else counted_out,
-        _counted(reply.cached_tokens) or 0,
+        cached,
         counted_in is None or counted_out is None,
+        written,
     )
-
-
-def _believable(counted: int | None, estimated: int, is_believed: bool) -> int | None:
-    """Return a count; None for one that is too low for the text, of which the estimate is a quarter."""
-    if counted is None or is_believed or counted * MOST_BYTES_A_TOKEN >= estimated * 4:
-        return counted
-    return None
 
 
 def tokens_at(usage: object, *keys: str) -> int | None:

@@ -53,7 +53,7 @@ def worst_of(entry: ModelEntry, tokens_in: int) -> Worst:
     credits += tokens_out * exact(entry.per_1k_output_tokens) / 1000
     dollars = None
     if price is not None:
-        dearest = max(price.input, price.cached or 0.0)
+        dearest = max(price.input * price.writing, price.cached or 0.0)
         dollars = (tokens_in * exact(dearest) + tokens_out * exact(price.output)) / 1_000_000
     return Worst(credits.quantize(_MICRO, ROUND_CEILING), dollars)
 

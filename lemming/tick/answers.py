@@ -31,7 +31,6 @@ from lemming.events import ModelAsked
 from lemming.files.effects import FileEffect, apply_effect, writes_first
 from lemming.gates.gate import GateVerdict
 from lemming.journal.file import Journal
-from lemming.journal.lost import NONE_LOST
 from lemming.journal.parts import FailedAttempt
 from lemming.journal.records import GateAsked, ModelFailed, ModelReplied, Record, ToolFinished, ToolStarted
 from lemming.llm.pricing import usage_of
@@ -275,9 +274,10 @@ class JournaledAnswers:
             return self._no_answer(call, error, elapsed_ms(started))
         usage = usage_of(entry, messages, reply)
         optional: dict[str, Any] = {"batched": True} if reply.batched else {}
-        if key:
-            optional["key"] = key
-        optional |= self._said_by_gates() | self._lost(call)
+        optional |= {"key": key} if key else {}
+        optional |= {"written_tokens": usage.written_tokens} if usage.written_tokens else {}
+        optional |= self._said_by_gates()
+        optional |= self._lost(self._limits, call) if self._limits else {}
         if reply.calls or reply.thinking or reply.kept:
             natively = {"calls": [*reply.calls], "thinking": reply.thinking, "kept": reply.kept}
             optional |= {name: redact_json(value) for name, value in natively.items() if value}
@@ -333,7 +333,8 @@ class JournaledAnswers:
                 self._limits.release(call)
             raise
         finally:
-            self._runtime.before_again.pop(self._name, None)
+            if self._limits:
+                self._runtime.before_again.pop(self._name, None)
         if self._limits:
             self._limits.release(call)
         return reply
@@ -358,7 +359,8 @@ class JournaledAnswers:
         self._runtime.before_again[self._name] = again
 
     def _no_answer(self, call: int, error: LemmingError, took_ms: int = 0) -> ModelFailed:
-        more = self._said_by_gates(error.verdicts) | self._attempts(call, error.earlier) | self._lost(call)
+        more = self._said_by_gates(error.verdicts) | self._attempts(call, error.earlier)
+        more |= self._lost(self._limits, call) if self._limits else {}
         more |= {"at": self._runtime.now()} if self._inputs.task and is_final(error) else {}
         return ModelFailed(
             agent=self._name,
@@ -373,9 +375,9 @@ class JournaledAnswers:
     def _said_by_gates(self, recorded: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
         return {"verdicts": said} if (said := [it.as_json() for it in self._verdicts] or [*recorded]) else {}
 
-    def _lost(self, call: int) -> dict[str, Any]:
+    def _lost(self, limits: TurnSpending, call: int) -> dict[str, Any]:
         """Return what of the reservations for a call is lost, if anything is."""
-        lost = self._runtime.lost(self._name, call, self._limits.lost(call) if self._limits else NONE_LOST)
+        lost = self._runtime.lost(self._name, call, limits.lost(call))
         return {"lost": lost.as_json()} if lost.calls else {}
 
     def _attempts(self, call: int, earlier: tuple[LemmingError, ...]) -> dict[str, Any]:

@@ -220,7 +220,8 @@ class Runtime:
 
     def complete_live(self, entry: ModelEntry, request: Request) -> Reply:
         """Ask the model an entry stands for: retried, within its deadline, through its circuit breaker."""
-        hear, again = self._hearer(request) if self.watches else None, self.before_again.get(request.agent)
+        hear = self._hearer(request) if self.watches else None
+        again = self.before_again.get(request.agent) if self.before_again else None
         return self.backends.complete(entry, request, hear, again)
 
     def _hearer(self, request: Request) -> Callable[[str], object]:

@@ -13,7 +13,9 @@ from lemming.clock import FrozenClock
 from lemming.config import Org
 from lemming.errors import CircuitOpen, ConfigError, Unavailable
 from lemming.llm.circuit import FAILURES_TO_OPEN, Circuits, circuit_name, open_circuits
+from lemming.llm.pricing import usage_of
 from lemming.llm.retrying import RetryingLLMProvider
+from lemming.llm.worst import worst_of
 from lemming.models import ModelEntry
 from lemming.providers import Backend, Reply, Request, make_provider
 from lemming.tick.backends import Backends
@@ -52,6 +54,31 @@ def test_a_vllm_server_gets_scheme_and_path_once_and_tools_only_where_there_are_
     assert "tools" not in faults.received[-1].body
     with pytest.raises(ConfigError, match="base_url"):
         make_provider("vllm", {})
+
+
+def test_what_all_turns_begin_with_is_cached_where_a_line_says_so_and_paid_for(
+    faults: FaultServer, request_: Request
+) -> None:
+    asked = request_._replace(
+        messages=[{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello."}]
+    )
+    make_provider("anthropic", {"base_url": faults.url("ok")}).complete(asked)
+    assert faults.received[-1].body["system"] == "Be brief."
+    make_provider("anthropic", {"base_url": faults.url("ok"), "cache": "5m"}).complete(asked)
+    mark = {"type": "ephemeral", "ttl": "5m"}
+    said = {"type": "text", "text": "Be brief.", "cache_control": mark}
+    assert faults.received[-1].body["system"] == [said]
+    with pytest.raises(ConfigError, match="cache"):
+        make_provider("anthropic", {"cache": "7d"})
+    priced = {"usd_per_million_input_tokens": 4.0, "usd_per_million_output_tokens": 0.0}
+    plain, kept = (
+        ModelEntry(provider="anthropic", options=it, **priced)
+        for it in ({}, {"cache": "5m"})  # type: ignore[arg-type]
+    )
+    reply = Reply("", 1_000_000, 0, 0, written_tokens=400_000)
+    assert [usage_of(it, [], reply).cost_usd for it in (plain, kept)] == [4.0, 4.4]
+    worst = [worst_of(it, 1_000_000).dollars for it in (plain, kept)]
+    assert worst == [4, 5]
 
 
 def test_a_provider_that_is_wrapped_alone_has_a_circuit_of_its_own(request_: Request) -> None:

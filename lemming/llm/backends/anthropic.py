@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from lemming.llm.backends.anthropic_wire import (
     Batch,
     Message,
     Page,
+    cached_until_here,
     holds,
     progress_of,
     wire_messages,
@@ -33,7 +34,8 @@ _OWN = ("ANTHROPIC_API_KEY", "anthropic.com")
 class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
     """Asks Anthropic, or with `base_url` any server with the same API.
 
-    A server at `base_url` gets no key unless `api_key_env` names one. `extra` holds further fields of the
+    A server at `base_url` gets no key unless `api_key_env` names one. `cache`: for how long it keeps what all
+    turns of an agent begin with; null: not at all. `extra` holds further fields of the
     request; null takes a field out. `batches` says whether the server has the batch API; null: Anthropic
     itself has, one at `base_url` has not.
     """
@@ -51,9 +53,11 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
         *,
         base_url: str | None = None,
         api_key_env: str | None = None,
+        cache: Literal["5m", "1h"] | None = None,
         extra: dict[str, Any] | None = None,
         batches: bool | None = None,
     ) -> None:
+        self._cache = cache
         super().__init__(base_url=base_url, api_key_env=api_key_env, own=_OWN, extra=extra, batches=batches)
 
     def _connect(self, key: str) -> AsyncAnthropic:
@@ -104,7 +108,7 @@ class AnthropicProvider(BatchingBackend["AsyncAnthropic"]):
         if request.schema is not None and "json_schema" not in request.without:
             wanted = {"type": "json_schema", "schema": transform_schema(request.schema)}
             fields["output_config"] = {"format": wanted}
-        return fields
+        return cached_until_here(fields, self._cache) if self._cache else fields
 
     def _further(self, request: Request) -> dict[str, Any]:
         # The SDK has no argument for a temperature any more; whether the model takes one, the server says.

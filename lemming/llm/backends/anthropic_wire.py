@@ -29,6 +29,19 @@ def wire_tool(tool: Json) -> Json:
     return {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
 
 
+def cached_until_here(fields: Json, kept: str) -> Json:
+    """Return the fields of a request whose instructions and tools, the same in every turn, are to be cached.
+
+    Tools stand before the instructions in what is cached, so one mark at its end is for all of it.
+    """
+    mark = {"cache_control": {"type": "ephemeral", "ttl": kept}}
+    if "system" in fields:
+        return {**fields, "system": [{"type": "text", "text": fields["system"], **mark}]}
+    if "tools" in fields:
+        return {**fields, "tools": [*fields["tools"][:-1], {**fields["tools"][-1], **mark}]}
+    return fields
+
+
 def wire_messages(messages: Sequence[Json]) -> Iterator[Json]:
     """Yield messages in the API's form, in which results that follow each other are one message."""
     for run in in_runs(messages):
@@ -92,6 +105,7 @@ class Message:
             input_tokens=self._input_tokens(),
             output_tokens=tokens_at(self.usage, "output_tokens"),
             cached_tokens=tokens_at(self.usage, "cache_read_input_tokens"),
+            written_tokens=tokens_at(self.usage, "cache_creation_input_tokens"),
             finish=_FINISHES.get(str(self.stop_reason), "stop"),
             model=str(self.model or model_name),
             request_id=str(request_id or self.id or ""),

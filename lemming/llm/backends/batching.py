@@ -27,8 +27,8 @@ async def whole_of(response: Any, stream: Stream) -> bytes:
 
 
 OWN_FIELDS = frozenset({
-    "functions", "input", "instructions", "messages", "model", "n", "stream", "stream_options", "system",
-    "tools",
+    "cache_control", "functions", "input", "instructions", "messages", "model", "n", "stream",
+    "stream_options", "system", "tools",
 })  # fmt: skip
 """What the engine says in a request: `extra` would put something else in the place of what an agent is asked,
 of its tools, and of what a limit has reckoned with."""

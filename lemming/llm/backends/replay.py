@@ -72,4 +72,5 @@ def replayed(record: ModelReplied | ModelFailed) -> Reply:
         calls=tuple(record.calls),
         thinking=record.thinking,
         kept=record.kept,
+        written_tokens=record.written_tokens or None,
     )
