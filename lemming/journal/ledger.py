@@ -85,7 +85,7 @@ class AgentState:
     def as_json(self) -> dict[str, Any]:
         """Return the line of the ledger; what may be empty is left out where it is."""
         plain = {**vars(self), "read": self.read.as_json(), "results": list(self.results)}
-        if self.lost is NONE_LOST:
+        if not self.lost.calls:
             del plain["lost"]
         else:
             plain["lost"] = self.lost.as_json()

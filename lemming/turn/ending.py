@@ -10,7 +10,6 @@ from lemming.errors import LemmingError, name_of
 from lemming.files.effects import FileEffect, writes_first
 from lemming.journal.begun import Begun, having_made
 from lemming.journal.ledger import AgentState
-from lemming.journal.lost import NONE_LOST
 from lemming.llm.pricing import has_reached_soft_cap
 from lemming.mail.references import named_in
 from lemming.messages import OutboxEntry, entry_effect
@@ -88,7 +87,7 @@ def _report(
         trust=draft.tracked.as_json() if draft.tracked else {},
         verdicts=cast(list[VerdictJson], draft.verdicts),
         judged=_judged(draft),
-        lost=None if draft.lost is NONE_LOST else draft.lost.as_json(),
+        lost=draft.lost.as_json() if draft.lost.calls else None,
         **used,
     )
 
@@ -141,7 +140,7 @@ def _state_after(
     passed_on = [draft.passed_on[place] for place in draft.passed_on if holds_all or place in draft.settled]
     state = state_after_spending(inputs, draft.answers, used, status)
     state.end = "" if end == USUAL_ENDS[status] else end
-    if draft.lost is not NONE_LOST:
+    if draft.lost.calls:
         state.lost = state.lost.plus(draft.lost)
     if inputs.review:
         state.asked_leave = asked_after(inputs.review, draft.standing if is_applied else ())
