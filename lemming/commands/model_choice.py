@@ -44,7 +44,7 @@ def use_model(
 
     base = find_org(ctx)
     load_settings(base).model(key)
-    names = list(dict.fromkeys(agents or []))
+    names, back = list(dict.fromkeys(agents or [])), ""
     for name in names:
         find_agent(base, name)  # or nothing is touched
     if names:
@@ -52,7 +52,8 @@ def use_model(
     else:
         if key == DEFAULT_KEY:
             raise UsageError('"default" is the default already', hint="lemming models list")
-        changed = [MODELS_FILE] if use_by_default(base, key) else []
+        is_new, back = use_by_default(base, key)
+        changed = [MODELS_FILE] if is_new else []
     if as_json:
         show_json("model_used", {"key": key, "agents": names, "changed": changed})
         return
@@ -65,6 +66,8 @@ def use_model(
         _tell_of_others(base, DEFAULT_KEY)
     if changed and (engine := running_engine(base)):
         tell(f"from its next tick on, of {describe_engine(engine)}")
+    if changed and back:
+        tell(f"back: `lemming models use {back}`")
     tell(f"`lemming models test {key}` tries it out")
 
 

@@ -20,22 +20,34 @@ from lemming.files.lock import changing
 from lemming.organisation import OrgPath
 
 DEFAULT_KEY = "default"
+RECORDED = "recorded"
+"""The key that recorded answers get when another model takes their place."""
 
 
-def use_by_default(base: OrgPath, key: str) -> bool:
+def use_by_default(base: OrgPath, key: str) -> tuple[bool, str]:
     """Have the key "default" stand for what another key stands for; return whether that is new.
 
-    Raises `UnknownModel` for a key that is none, `ConfigError` for a file that is broken, `DiskError`.
+    Returned is also the key of what it stood for before: recorded answers without one get one. Raises
+    `UnknownModel` for a key that is none, `ConfigError` for a file that is broken, `DiskError`.
     """
     load_config(base).model(key)
     with changing(Path(base), "config"):
         raw = _read(base, MODELS_FILE)
         plain = parse(raw, allow_bom=True)
         entry = plain.get(key) or _built_in(base, key)
-        if plain.get(DEFAULT_KEY) == entry:
-            return False
-        fs.publish(Path(base), MODELS_FILE, with_value(raw, [DEFAULT_KEY], entry))
-    return True
+        before = plain.get(DEFAULT_KEY)
+        back = next((it for it, line in plain.items() if line == before and it != DEFAULT_KEY), "")
+        if before == entry:
+            return False, back
+        changed = with_value(raw, [DEFAULT_KEY], entry)
+        if not back and RECORDED not in plain and _is_recording(before):
+            back, changed = RECORDED, _with_line_before(changed, RECORDED, before)
+        fs.publish(Path(base), MODELS_FILE, changed)
+    return True, back
+
+
+def _is_recording(line: Any) -> bool:
+    return isinstance(line, dict) and line.get("provider") in ("scripted", "replay")
 
 
 def use_for_agent(base: OrgPath, agent: str, key: str) -> bool:
@@ -72,6 +84,20 @@ def _replaced(text: str, keys: list[str], value: Any) -> str:
     begin += len(text[begin:]) - len(text[begin:].lstrip())
     _, end = json.JSONDecoder().raw_decode(text, begin)
     return f"{mark}{text[:begin]}{to_line(value)}{text[end:]}"
+
+
+def _with_line_before(raw: bytes, key: str, value: Any) -> bytes:
+    """Return a file with one more key, before the default one."""
+    text = raw.decode("utf-8", "surrogateescape")
+    line, column = locate(text.removeprefix("\ufeff"), f"/{DEFAULT_KEY}")
+    lines = text.splitlines(keepends=True)
+    place = lines[line - 1]
+    head = place[: column - 1] if line > 1 else ""
+    if head.strip() == "" and line > 1:
+        lines[line - 1] = f'{head}"{key}": {to_line(value)},\n{place}'
+    changed = "".join(lines).encode("utf-8", "surrogateescape")
+    wanted = {**parse(raw, allow_bom=True), key: value}
+    return changed if _says(changed, wanted) else pretty(wanted)
 
 
 def _with(plain: Any, keys: list[str], value: Any) -> Any:

@@ -41,8 +41,10 @@ def test_the_default_becomes_another_model_and_the_rest_of_the_file_stays(
     assert load_config(org).model("default") == load_config(org).model("fast")
     fast = '{"provider": "scripted", "model": "quick", "options": {"file": "config/answers.jsonl"}}'
     old = '{"provider": "scripted", "options": {"file": "config/answers.jsonl"}}'
-    assert (org / "config/models.json").read_text() == ODD.replace(old, fast, 1)
+    kept = ODD.replace(old, fast, 1).replace('  "default"', f'  "recorded": {old},\n  "default"', 1)
+    assert (org / "config/models.json").read_text() == kept
     assert "as before: bob (fast)" in ran.err
+    assert "back: `lemming models use recorded`" in ran.err
     assert "it is so already" in lemming("models", "use", "fast").err
 
 
