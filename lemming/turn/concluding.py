@@ -18,7 +18,7 @@ def conclude(draft: Draft, end: End, error: LemmingError | None) -> End:
     """See to it that a turn for a request answers it, unless there is something to wait for."""
     task = draft.task
     if task is None or not task.request:
-        return end
+        return _without_a_request(draft, end)
     status = draft.status_of(end)
     if error and is_final(error) and not (status == "waiting" or draft.more or draft.may_rest):
         draft.entries, draft.staged, draft.memory = [], {}, {}
@@ -52,3 +52,12 @@ def conclude(draft: Draft, end: End, error: LemmingError | None) -> End:
     if draft.is_answered:
         return end if status == "done" else "done"
     return end if status == "waiting" else "unanswered"
+
+
+def _without_a_request(draft: Draft, end: End) -> End:
+    """See to it that a turn which goes round is the last one that is taken for its results."""
+    if draft.status_of(end) != "waiting" or draft.asked or not draft.repeats.is_round:
+        return end
+    draft.shown = len(draft.results)  # they are no news for its next turn
+    draft.remarks.append(GOES_ROUND)
+    return "repeats"

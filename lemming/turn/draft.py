@@ -91,7 +91,7 @@ class Draft:
         ] = []  # the answer that there is none, of a turn that did not come off
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
         self.untold: set[int] = set()
-        self.repeats = Repeats(inputs.task.begun.in_vain if inputs.task and inputs.task.request else None)
+        self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
         self.over: End | None = None
         self.left = ""
         self.only_asks = False  # it asks persons for something, and nothing was shown to anybody

@@ -150,6 +150,7 @@ def _state_after(
         state.turns += 1
         state.read = inputs.read
         state.results = () if draft.task or draft.asked else _untold(draft)
+        state.in_vain = {**draft.repeats.in_vain} if state.results else {}
         state.serving, state.requests = _requests_after(draft, end)
         state.inputs = _fingerprint_after(draft)
         state.expired_unread = 0

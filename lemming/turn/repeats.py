@@ -22,19 +22,31 @@ KEPT = 64
 class Repeats:
     """The calls of one turn, counted: what one reply asks for twice counts once, for it was not told yet.
 
-    `before`: how often calls gave the same in earlier turns for the same request; `in_vain`: with those of
-    this turn. `hinted`: the results, by number, with which the model is told. `has_learned`: something was
-    remembered that had not been before.
+    `before`: how often calls gave the same in earlier turns for the same request, or while results waited.
+    `hinted`: the results, by number, with which the model is told.
     """
 
     def __init__(self, before: Mapping[str, int] | None = None) -> None:
-        self.in_vain: dict[str, int] = {**(before or {})}
-        self._counts = {**self.in_vain}
-        self._before = frozenset(self.in_vain)
+        self._kept: dict[str, int] = {**(before or {})}
+        self._counts = {**self._kept}
+        self._before = frozenset(self._kept)
         self._of_reply: set[str] = set()
         self._of_turn: dict[str, bool] = {}  # by key: whether the call failed
+        self._memories: list[tuple[str, object]] = []  # most turns never ask whether they are new
+        self._has_learned = False
         self.hinted: set[int] = set()
-        self.has_learned = False
+
+    @property
+    def in_vain(self) -> dict[str, int]:
+        """How often calls gave the same, and memories were given it, by what tells them apart."""
+        self._count_memories()
+        return self._kept
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether a memory was given a value that it was not given before."""
+        self._count_memories()
+        return self._has_learned
 
     @property
     def is_round(self) -> bool:
@@ -44,8 +56,9 @@ class Repeats:
         work may look at the same file in each turn.
         """
         again = [key for key in self._of_turn if self._counts[key] >= STUCK_AT and key in self._before]
-        is_all = len(again) == len(self._of_turn) and not self.has_learned
-        return any(self._of_turn[key] for key in again) or bool(again and is_all)
+        if any(self._of_turn[key] for key in again):
+            return True
+        return bool(again) and len(again) == len(self._of_turn) and not self.has_learned
 
     def begin_reply(self) -> None:
         """Begin with the calls of another reply."""
@@ -66,20 +79,25 @@ class Repeats:
         return count >= STUCK_AT
 
     def remember(self, memory: str, value: object) -> None:
-        """Count that a memory was given a value."""
-        key = _key([memory, value])
-        self.has_learned = self._count(key) == 1 or self.has_learned
-        self._keep(key)
+        """Take note that a memory was given a value."""
+        self._memories.append((memory, value))
+
+    def _count_memories(self) -> None:
+        for memory, value in self._memories:
+            key = _key([memory, value])
+            self._has_learned = self._count(key) == 1 or self._has_learned
+            self._keep(key)
+        self._memories.clear()
 
     def _count(self, key: str) -> int:
         self._counts[key] = self._counts.get(key, 0) + 1
         return self._counts[key]
 
     def _keep(self, key: str) -> None:
-        self.in_vain.pop(key, None)  # the newest comes last
-        if len(self.in_vain) >= KEPT:
-            del self.in_vain[next(iter(self.in_vain))]
-        self.in_vain[key] = self._counts[key]
+        self._kept.pop(key, None)  # the newest comes last
+        if len(self._kept) >= KEPT:
+            del self._kept[next(iter(self._kept))]
+        self._kept[key] = self._counts[key]
 
 
 def _key(said: list[object]) -> str:

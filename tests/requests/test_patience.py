@@ -300,6 +300,17 @@ def test_what_gives_the_same_turn_after_turn_is_over_at_the_fourth_time(base: Pa
     assert outcome.reason == "the same call was made again and again, and gave the same"
 
 
+def test_a_message_too_is_no_reason_to_make_the_same_call_for_ever(base: Path) -> None:
+    holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
+    fs.publish(base, "agents/bob/workspace/list.txt", b"nothing yet")
+    ask(base, "bob", "watch it", kind="message")
+    reports = run(base)
+    assert paid(reports) == ["bob"] * 4
+    assert reports[-1].turns[0].end == "repeats"
+    ask(base, "bob", "again", kind="message")
+    assert paid(run(base)) == ["bob"] * 4
+
+
 def test_polling_what_changes_is_no_repeat(base: Path) -> None:
     holding_on(base, {"agent": "bob", "reply": calling("file_read", path="./workspace/list.txt")})
     request = ask(base, "bob", "watch it")
