@@ -13,7 +13,7 @@ from lemming.engine import run_once
 from lemming.events import Event, ModelAsked
 from lemming.files import fs
 from lemming.journal.ledger import read_state
-from lemming.messages import entry_id, send
+from lemming.messages import send
 from lemming.testing import Crash, journal_lines, make_org, resume, say
 from lemming.tools import Tool, ToolRegistry, ToolResult
 
@@ -71,7 +71,7 @@ def test_a_turn_whose_files_cannot_be_written_leaves_its_entries_unread(base: Pa
         models={"human": {"provider": "human"}},
     )
     send(base, "human", tick=1, kind="message", payload={"text": "are you there?"}, tags=[], created_at="")
-    in_the_way = base / f"agents/ada/outbox/00000001_{entry_id(1, 'ada', 0)}.json"
+    in_the_way = base / "agents/ada/memory/k.json"
 
     def spoil(operation: str, path: str) -> None:
         if path == "agents/ada/memory/k.json" and operation == "rename":
