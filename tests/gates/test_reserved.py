@@ -8,7 +8,8 @@ import random
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -17,14 +18,17 @@ from lemming.clock import FrozenClock
 from lemming.engine import run_once
 from lemming.errors import Unavailable
 from lemming.gates.limit import Amount
+from lemming.journal.file import Journal
 from lemming.journal.ledger import read_state
 from lemming.journal.lost import Lost
+from lemming.journal.records import BatchSent, ModelReserved
 from lemming.llm.retrying import RetryingLLMProvider
 from lemming.llm.worst import most_tokens_in, worst_of
 from lemming.models import ModelEntry
 from lemming.providers import Backend, Reply, Request, register_provider
 from lemming.report import TurnReport
 from lemming.testing import Crash, journal_lines, make_org, resume, say
+from lemming.tick.reserved import Reserved
 from lemming.tick.spent_before import amount_in
 from lemming.timeline.replay.replay import replay, replay_into
 
@@ -176,3 +180,12 @@ def test_without_limits_nothing_is_reserved(base: Path) -> None:
     turns(base)
     assert not records(base, 1, "model_reserved")
     assert "lost" not in read_state(base, "ada").as_json()
+
+
+@pytest.mark.parametrize(("call", "open_"), [(0, 1), (1, 2)])
+def test_a_call_whose_batch_is_waited_for_is_not_another_one(call: int, open_: int) -> None:
+    reserved = [ModelReserved(agent="ada", call=it, key="m", credits=1.0, cost_usd=0.5) for it in (0, 0)]
+    items = [{"custom_id": "x", "agent": "ada", "call": call}]
+    batch = BatchSent(batch="b", label="l", provider="openai", model="m", at="", items=items)
+    journal = SimpleNamespace(records=[*reserved, batch], records_of=lambda _: reserved)
+    assert Reserved(cast(Journal, journal), "ada").amount == Amount(*map(Decimal, (open_, open_ / 2, open_)))
