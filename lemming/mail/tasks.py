@@ -9,7 +9,6 @@ from __future__ import annotations
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
-from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple, Protocol
 
@@ -127,6 +126,7 @@ class Tasks:
         self._begun, self.only_addressed = begun, only_addressed
         self._callers = view.mail.callers_of(agent.name)
         self._resting, self._review = resting, review
+        self._moving: dict[str, tuple[int, list[OutboxEntry]]] = {}
 
     def next(self, last: str) -> Task | None:
         """Return what the next turn is for; None: for the inbox. `last` is the request of the turn before.
@@ -367,16 +367,27 @@ class Tasks:
         return [entry for _, entry in said]
 
     def _entries_of(self, author: str, tick: int) -> Iterator[OutboxEntry]:
-        """Yield what an author wrote since a tick; in this one, what was there before the agent's turn.
+        """Yield what may move or end a request that an author wrote since a tick.
 
-        Of this tick, only what the agent may read, and what persons wrote: its turn waits for no other's.
+        In this one, what was there before the agent's turn: only what the agent may read, and what persons
+        wrote, for its turn waits for no other's.
         """
         names = self._mail.past(author)
+        since, found = self._moving.get(author, (tick + 1, []))
+        if since > tick:  # looked through once, and not for each request: an outbox may hold thousands
+            found = [*self._moving_in(names.all[names.after(tick - 1) :])]
+            self._moving[author] = tick, found
         today: Sequence[EntryName] = ()
         if self._view.sees(author) or author in self._mail.persons:
             today = self._mail.today_of(author, self._name)
-        for found in map(self._mail.read, chain(names.all[names.after(tick - 1) :], today)):
-            if isinstance(found, OutboxEntry):
+        yield from (entry for entry in found if entry.tick >= tick)
+        yield from self._moving_in(today)
+
+    def _moving_in(self, names: Iterable[EntryName]) -> Iterator[OutboxEntry]:
+        for found in map(self._mail.read, names):
+            if isinstance(found, OutboxEntry) and (
+                found.kind in ("response", "status") or "hands_on" in found.payload
+            ):
                 yield found
 
     def _read(self, identity: str) -> OutboxEntry | None:

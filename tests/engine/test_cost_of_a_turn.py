@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import gc
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from benchmarks.orgs import WARM_TICKS, make, running
+from lemming.engine import run_once
+from lemming.messages import OutboxEntry, write_outbox_entry
+from lemming.organisation import Organisation
 from lemming.paths import agent_folder, entry_file, memory_file
+from lemming.testing import FrozenClock, make_org, resume
 
 AGENTS, TICKS = 20, 2
 MOST_CALLS = {"one": 1420, "all": 1740}
@@ -26,7 +32,12 @@ MOST_KEPT_OF_A_TICK = 10
 def calls_of_a_turn(base: Path, reading: str) -> float:
     """Return how many calls an engine makes for a turn, once it knows the organisation."""
     org = make(base, AGENTS, reading, org={"durability": "off"})
-    work, count = running(org, TICKS, warm=WARM_TICKS[reading]), 0
+    return calls_of(running(org, TICKS, warm=WARM_TICKS[reading])) / AGENTS / TICKS
+
+
+def calls_of(work: Callable[[], object]) -> int:
+    """Return how many calls some work makes in this thread."""
+    count = 0
 
     def note(_: Any, event: str, __: Any) -> None:
         nonlocal count
@@ -38,13 +49,25 @@ def calls_of_a_turn(base: Path, reading: str) -> float:
         work()
     finally:
         sys.setprofile(before)
-    return count / AGENTS / TICKS
+    return count
 
 
 @pytest.mark.parametrize("reading", MOST_CALLS)
 def test_a_turn_makes_no_more_calls_than_it_did(tmp_path: Path, reading: str) -> None:
     calls = calls_of_a_turn(tmp_path / "org", reading)
     assert MOST_CALLS[reading] / 2 < calls <= MOST_CALLS[reading]
+
+
+def test_a_turn_for_one_of_many_open_requests_looks_through_each_outbox_once(tmp_path: Path) -> None:
+    counts = []
+    for many in (50, 400):
+        ada = resume("ada", turn={"take": "one"})
+        org = Organisation(make_org(tmp_path / f"org{many}", ada, resume("post", model={"key": "human"})))
+        for number in range(many):
+            payload = {"text": "x", "target": "ada"}
+            write_outbox_entry(org, "post", OutboxEntry(f"m{number}", 0, "post", "request", payload, [], ""))
+        counts.append(calls_of(partial(run_once, org, clock=FrozenClock())))
+    assert counts[1] < 4 * counts[0]
 
 
 def test_what_an_engine_keeps_does_not_grow_with_its_ticks(tmp_path: Path) -> None:
