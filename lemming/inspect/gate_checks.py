@@ -139,15 +139,11 @@ def _is_old_always(gate: Gate) -> bool:
 
 
 def _about_approved(gate: Gate, known: _Known, agent: Agent | None) -> Iterator[Wrong]:
-    """Yield the agents and tools of which a gate need not ask that are not there, or not its own."""
-    for name, tools in gate.approved.items():
+    """Yield the agents of which a gate need not ask that are not there."""
+    for name in gate.approved:
         if name not in ([agent.name] if agent else known.names):
             hint = nearest(name, [agent.name] if agent else known.names) or "take it out"
             yield f"/approved/{name}", f'it asks nobody about "{name}", which is no agent here', hint
-        for tool in tools:
-            if gate.tools and not is_among(tool, gate.tools):
-                hint = f"it concerns {', '.join(gate.tools)}"
-                yield f"/approved/{name}", f'it does not concern "{tool}"', hint
 
 
 # --- gates behind others ------------------------------------------------------------------------

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 from lemming.contract import MAX_TOOL_CALLS, Keep, NewEntry, ToolCall, TurnReply, parse_reply
 from lemming.errors import (
     ContractError,
+    LemmingError,
     OutOfCredits,
     ProviderError,
     RequestOverLimit,
     StoppedByGate,
     ToolError,
-)
+)  # fmt: skip
 from lemming.files.effects import FileEffect
 from lemming.gates.gate import GateVerdict
 from lemming.journal.lost import NONE_LOST, Lost
@@ -97,7 +98,7 @@ class Draft:
         self.only_asks = False  # it asks persons for something, and nothing was shown to anybody
         self.more: list[dict[str, Any]] = []  # requests for leave to spend more
         self.standing: list[OutboxEntry] = []  # what it asks so, after its own entries
-        self.stopped_by: ToolError | None = None
+        self.stopped_by: LemmingError | None = None
         self.held_up = ""  # why no more may be asked, where that is not for its credits
         self.tracked = trust_of_turn(inputs) if inputs.trust else None
         self.own: Own | None = None  # where what replies write is judged before it leaves
@@ -366,9 +367,9 @@ class Draft:
                 if result.asks_leave:
                     self.leave[entry.identity] = waiting_call(new.payload)
 
-    def stop(self, why: str) -> None:
-        """End the turn: it has failed."""
-        self.over, self.stopped_by = "failed", ToolError(why[:2000])
+    def stop(self, why: str, *, is_gates: bool = False) -> None:
+        """End the turn: it has failed, by a call or by a gate."""
+        self.over, self.stopped_by = "failed", (StoppedByGate if is_gates else ToolError)(why[:2000])
 
     def _notice(self, index: int, call: ToolCall, result: ToolResult) -> None:
         """Notice what a result means for the turn: that it is over, or that it goes round in circles."""
@@ -378,7 +379,8 @@ class Draft:
             if result.outcome == "skipped":
                 self.over = "deadline"
             else:
-                self.stop(f"{call.tool} ends the turn when it fails: {result.output}")
+                is_gates = any(verdict.then == "stop" for verdict in result.verdicts)
+                self.stop(f"{call.tool} ends the turn when it fails: {result.output}", is_gates=is_gates)
         elif self.repeats.is_stuck(index, call, result) and self._may_go_on:
             self.over, self.shown = "repeats", len(self.results)  # which are no news for its next turn
             self.remarks.append(f"{call.tool}: called again and again with the same arguments and result")
@@ -386,9 +388,7 @@ class Draft:
     @property
     def _may_go_on(self) -> bool:
         """Whether another reply would be asked for now: a turn that is on record went on as it did."""
-        went_on = (
-            self.own is None and not self.gates and self.source.knows(self.questions)
-        )  # else that may be a judge's
+        went_on = self.own is None and not self.gates and self.source.knows(self.questions)  # no judge's
         return self.accepted < self.inputs.max_steps and not went_on
 
     def add_result(self, tool: str, args: dict[str, Any], result: ToolResult, call: str = "") -> None:

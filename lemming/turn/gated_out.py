@@ -147,7 +147,7 @@ class OutGates:
         )
         self._draft.verdicts += [verdict.as_json() for verdict in looked.verdicts]
         if looked.then == "stop":
-            self._draft.stop(looked.told())
+            self._draft.stop(looked.told(), is_gates=True)
         return looked
 
     def judged_call(self, call: ToolCall) -> ToolCall:

@@ -441,3 +441,14 @@ def test_a_gate_that_looks_at_what_is_never_there_blocks(base: Path, field: str,
     (turn,) = (it for it in run_once(base).turns if it.agent == "ada")
     assert not (base / "agents/ada/workspace/a.txt").exists()
     assert why in turn.reason
+
+
+@pytest.mark.parametrize("at", ["call", "result", "out", "spend"])
+def test_a_gate_that_stops_is_one_error_wherever_it_stands(base: Path, at: str) -> None:
+    report = {"kind": "report", "payload": {"text": "done"}, "tags": []}
+    org(base, [{"at": at, "then": "stop"}], call("file_list", path="."))
+    (base / "config/answers.jsonl").write_text(
+        json.dumps({"reply": say("x", outbox_entries=[report], tool_calls=[call("file_list", path=".")])})
+    )
+    turn = turn_of(base)
+    assert (turn.status, turn.error) == ("failed", "StoppedByGate")
