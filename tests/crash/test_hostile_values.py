@@ -50,8 +50,8 @@ AT_MOST_S = 60
 """Within this a case must have ended, or it counts as one that hangs."""
 LOOKS = ("status", "requests", "inbox human", "inbox ada", "findings", "doctor", "validate", "approvals",
          "agents", "tick", "why ada", "plan", "cost", "logs", "waiting", "check")  # fmt: skip
-LEANS_ON = {"planner": ("bob", "human")}
-"""Whose trouble is another's as well: a plan waits for the one that it asked, for the one who asked it."""
+LEANS_ON = {"planner": ("bob", "human"), VICTIM: ("bob",)}
+"""Whose trouble is another's as well: a plan waits for whom it asked and who asked it, a team for its own."""
 
 
 class Broken(NamedTuple):
