@@ -1,0 +1,58 @@
+"""What ships and what the documentation prints is right: strictness refuses none of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lemming.agents import survey_agents
+from lemming.commands.init import template_files
+from lemming.config import load_config
+from lemming.files import fs
+from lemming.files.documents import value_of
+from lemming.gates.gate import Gate
+from lemming.organisation import Organisation
+from lemming.soundness.judged import judged
+
+ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(it for it in (ROOT / "examples").iterdir() if (it / "agents").is_dir())
+TEMPLATES = ("newsroom", "recorded", "empty", "desk", "research", "watch", "review", "game")
+GATES = re.compile(r'\{"at": "(?:in|call|result|out|spend)",')
+
+
+def require_right(base: Path) -> None:
+    org = Organisation(base)
+    found = judged(org, load_config(org), survey_agents(org))
+    assert (found.stops, found.survey.broken) == ((), {})
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_template_is_right(base: Path, name: str) -> None:
+    fs.make_root(base)
+    for file, content in template_files(name).items():
+        fs.publish(base, file, content)
+    require_right(base)
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda it: it.name)
+def test_an_example_is_right(base: Path, example: Path) -> None:
+    shutil.copytree(example, base, dirs_exist_ok=True)
+    require_right(base)
+
+
+def test_every_gate_that_the_documentation_prints_is_one() -> None:
+    read: list[Any] = []
+    for page in sorted((ROOT / "docs").glob("*.md")):
+        text = page.read_text()
+        for found in GATES.finditer(text):
+            try:
+                plain, _ = json.JSONDecoder().raw_decode(text, found.start())
+            except json.JSONDecodeError:  # a piece of one, with dots for the rest
+                continue
+            read.append(value_of(Gate, plain))
+    assert len(read) > 10
