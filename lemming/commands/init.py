@@ -43,8 +43,8 @@ def init(
     Templates: newsroom, three agents at work on the embedded model; empty, only the human; and with recorded
     answers, so that no model is needed: desk, a support desk with three tickets; research, an answer with
     sources that a checker has passed; watch, a folder of logs, a person who is told, a digest a day; review,
-    nothing is published without a person's leave; game, two players and a referee; recorded, 20 ticks of the
-    newsroom. The README.md of each says how it goes on, and how it gets a model.
+    nothing is published without a person's approval; game, two players and a referee; recorded, 20 ticks of
+    the newsroom. The README.md of each says how it goes on, and how it gets a model.
 
     \b
     Examples:
