@@ -29,7 +29,7 @@ from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
 from lemming.times.cron import explained
 
 app = noun(
-    "List, show, make, rename and remove agents. Alone it lists them.",
+    "List, show, make, rename and remove agents.",
     cls=OrAnAgent,
     alone=lambda ctx: _list(ctx, as_json=False),
 )
