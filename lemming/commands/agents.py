@@ -28,20 +28,12 @@ from lemming.tick.counter import load_counter
 from lemming.tick.plan import is_for_a_person, said_of_pause, takes_turns
 from lemming.times.cron import explained
 
-app = noun(
-    "List, show, make, rename and remove agents.",
-    cls=OrAnAgent,
-    alone=lambda ctx: _list(ctx, as_json=False),
-)
+app = noun("List, show, make, rename and remove agents.", cls=OrAnAgent)
 
 
 @app.command("list")
 def list_agents(ctx: typer.Context, as_json: AsJson = False) -> None:
     """List all agents."""
-    _list(ctx, as_json=as_json)
-
-
-def _list(ctx: typer.Context, *, as_json: bool) -> None:
     base = find_org(ctx)
     survey, config = sound_survey(base), load_config(base)
     if as_json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
@@ -40,19 +39,13 @@ class ListOfAnAgent(OrAnAgent):
     look = "list"
 
 
-def noun(
-    about: str, *, cls: type[TyperGroup] = TyperGroup, alone: Callable[[typer.Context], None] | None = None
-) -> typer.Typer:
-    """Return an empty group of commands, for a module to fill. Alone it does `alone`, or shows its help."""
+def noun(about: str, *, cls: type[TyperGroup] = TyperGroup) -> typer.Typer:
+    """Return an empty group of commands, for a module to fill. Alone it shows its help."""
     group = typer.Typer(cls=cls, rich_markup_mode=None, add_completion=False)
 
     @group.callback(help=about, invoke_without_command=True)
-    def by_itself(ctx: typer.Context) -> None:
-        if ctx.invoked_subcommand is not None:
-            return
-        if alone:
-            alone(ctx)
-        else:
+    def show_help(ctx: typer.Context) -> None:
+        if ctx.invoked_subcommand is None:
             show_text(ctx.get_help())
 
     return group
