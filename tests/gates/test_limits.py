@@ -113,9 +113,12 @@ def test_what_is_spent_on_the_way_is_counted_before_each_call(base: Path) -> Non
 
 @pytest.mark.parametrize("per", ["turn", "agent", "organisation"])
 def test_calls_are_limited_as_credits_are(base: Path, per: str) -> None:
-    look = say("more", tool_calls=[{"tool": "list_agents", "args": {}}])
+    looks = [[{"tool": "memory_read", "args": {"key": f"of {tick}"}}] for tick in (1, 2, 3)]
+    script = [
+        {"tick": tick, "reply": say("more", tool_calls=look)} for tick, look in enumerate(looks, start=1)
+    ]
     ada = resume("ada", turn={"max_steps": 5})
-    limited(base, spend(calls=3, per=per), agents=[ada], script=[{"reply": look}])
+    limited(base, spend(calls=3, per=per), agents=[ada], script=script)
     turn = turns(base)["ada"]
     assert (turn.status, turn.end, turn.calls) == ("waiting", "out_of_credits", 3)
     assert turn.reason.startswith("a gate does not let it pass: 3 calls of 3 calls per")

@@ -48,7 +48,7 @@ def question() -> Request:
 
 
 def reply_of(tokens: int) -> Reply:
-    return Reply(text="", input_tokens=0, output_tokens=tokens)
+    return Reply(text="", input_tokens=1, output_tokens=tokens - 1)
 
 
 @contextlib.contextmanager
