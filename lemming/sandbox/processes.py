@@ -89,11 +89,20 @@ def descendants() -> list[Process]:
 
 
 def memory_of(process: Process) -> int:
-    """Return the memory of a process, its part only of what it shares with others, where Linux tells."""
-    with contextlib.suppress(OSError), open(f"/proc/{process.id}/smaps_rollup", "rb") as file:
-        for line in file:
-            if line.startswith(b"Pss:"):
-                return int(line.split()[1]) << 10
+    """Return the memory of a process, its part only of what it shares with others, where Linux tells.
+
+    One that has ended since it was found takes none.
+    """
+    try:
+        with open(f"/proc/{process.id}/smaps_rollup", "rb") as file:
+            for line in file:
+                if line.startswith(b"Pss:"):
+                    return int(line.split()[1]) << 10
+    except ProcessLookupError:
+        return 0
+    except OSError:
+        if not os.path.exists(f"/proc/{process.id}"):
+            return 0
     return process.memory_bytes
 
 

@@ -15,6 +15,7 @@ from sandboxed import PYTHON, Sandbox, needs_python, org_with, processes
 from tool_desk import Desk
 
 from lemming.org_blocks import Quota
+from lemming.sandbox.processes import Process, memory_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="sandboxes are for Linux")
 
@@ -98,6 +99,15 @@ def test_memory_has_a_limit_in_all(tmp_path: Path, sandbox: Sandbox) -> None:
     assert desk.refusal("shell", command=f"{hog} " * 8 + "wait") == (
         "killed: its processes took more than 134217728 bytes of memory"
     )
+
+
+def test_a_process_that_has_ended_takes_no_memory() -> None:
+    ended = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    found = Process(ended.pid, os.getpid(), threads=1, memory_bytes=60 << 20)
+    assert memory_of(found) == 0
+    ended.wait()
+    assert memory_of(found) == 0
 
 
 @needs_python

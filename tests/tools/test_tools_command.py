@@ -100,7 +100,7 @@ def test_mistakes_are_told_with_the_nearest_name(tools: Run) -> None:
         (("call", "look", "city"), "write KEY=VALUE"),
         (("call", "look", "--args", "{"), "the arguments are no JSON"),
         (("call", "look", "--args", "[]"), "must be an object"),
-        (("call", "shell", "command=ls"), "no agent may call it"),
+        (("call", "shell", "command=ls"), "no agent may call shell"),
         (("new", "a-b"), "letters, digits and _"),
         (("new", "class"), "letters, digits and _"),
         (("new", "mine"), "is there already"),
