@@ -29,7 +29,7 @@ from lemming.commands.screen import tell
 from lemming.config import Org
 from lemming.events import Event
 from lemming.files import fs
-from lemming.files.documents import adapter
+from lemming.files.documents import adapter, whole_of
 from lemming.files.fitting import key_of
 from lemming.findings.rules import RULES
 from lemming.journal.records import RECORDS
@@ -205,7 +205,7 @@ def settings() -> str:
 
 def _table_of_keys(kind: Any) -> str:
     schema: Schema = adapter(kind).json_schema()
-    rows = list(_keys(kind, schema, schema.get("$defs", {}), ""))
+    rows = list(_keys(whole_of(kind), schema, schema.get("$defs", {}), ""))
     return _table(["Key", "Type", "Default", "Meaning"], rows)
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
-from lemming.files.fitting import LARGEST_AMOUNT, Misfit, about
+from lemming.capabilities import resume_keys
+from lemming.files.fitting import INSIDE, LARGEST_AMOUNT, Misfit, about
 from lemming.files.jsontext import compact, nearest, parse
 from lemming.gates.gate import Gate
 from lemming.kinds import MESSAGE_KINDS, MessageKind
@@ -195,22 +197,6 @@ class Output:
                 raise Misfit(f"{wrong.pointer.replace('/', '.')}: {wrong.message} ({wrong.hint})")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Recollection:
-    """How much of what was said before the prompt holds."""
-
-    strategy: Literal["window", "summary"] = field(
-        default="window",
-        metadata=about(
-            '"window": the newest entries that fit; "summary": of a conversation, what no longer fits is '
-            "summed up by the agent's own model."
-        ),
-    )
-    max_tokens: int = field(
-        metadata=about("So many tokens, as estimated, of entries said before.", ge=50, le=10_000_000)
-    )
-
-
 class Member(NamedTuple):
     """One whom an agent may ask: `name` is what its tool is called by, ask_<name>."""
 
@@ -298,9 +284,6 @@ class Agent:
     credits: AgentCredits = field(default_factory=AgentCredits)
     team: Team | None = field(default=None, metadata=about("Whom it may ask and hand on to; null: nobody."))
     turn: TurnLimits = field(default_factory=TurnLimits, metadata=about("What one turn may do."))
-    memory: Recollection | None = field(
-        default=None, metadata=about("How much of what was said before its prompts hold; null: no limit.")
-    )
     output: Output | None = field(
         default=None, metadata=about("What its entries must be; null: any payload will do.")
     )
@@ -344,6 +327,11 @@ class Agent:
         ),
     )
 
+    further: dict[str, Any] = field(default_factory=dict, metadata=INSIDE)
+    """The values of keys that capabilities read, by key: those that the resume has."""
+
+    FURTHER: ClassVar[Mapping[str, Callable[[], Any]]] = resume_keys()
+
     def __post_init__(self) -> None:
         for pattern in self.skills:
             if why := _why_no_skills(pattern):
@@ -359,6 +347,7 @@ class Agent:
         """The agent as JSON values, in the resume's own shape, without the later keys that say nothing."""
         values: dict[str, Any] = parse(compact(asdict(self)))
         values["gates"] = [gate.plain for gate in self.gates]
+        values |= values.pop("further")
         for block, defaults in LATER_KEYS.items():
             inside = (values.get(block) or {}) if block else values
             for key in [key for key, default in defaults.items() if inside.get(key, ...) == default]:
@@ -383,7 +372,6 @@ LATER_KEYS: dict[str, dict[str, Any]] = {
         "created_by": "",
         "gates": [],
         "guides": False,
-        "memory": None,
         "output": None,
         "paused": "",
         "skills": [],

@@ -36,7 +36,7 @@ FLOORS = (
         "redaction",
     },
     {"answer_schema", "files", "plugins"},
-    {"organisation", "times", "verification", "when"},
+    {"capabilities", "organisation", "times", "verification", "when"},
     {"gates"},
     {
         "answer_payloads",
@@ -58,7 +58,7 @@ FLOORS = (
     {"access", "journal", "tool_context", "trust"},
     {"llm", "mail", "skills", "tools"},
     {"channels", "mcp", "testing", "toolbox", "turn"},
-    {"soundness"},
+    {"soundness", "windows"},
     {"strategies", "tick"},
     {"exchange", "history", "inspect", "service"},
     {"open_to_run", "serving"},

@@ -20,7 +20,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from lemming.errors import ConfigError, Problem
-from lemming.files.fitting import Misfit, fit, types_by_key
+from lemming.files.fitting import Misfit, fields_of, fit, further_of, key_of, types_by_key
 from lemming.files.jsontext import JsonProblem, compact, locate, nearest, parse
 from lemming.files.unknown import Unknown, keys_of, must_be_known, unknown_keys
 
@@ -76,10 +76,41 @@ def _is_being_saved(base: os.PathLike[str], problem: Problem) -> bool:
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the validator of a type; importing pydantic and building one is slow, so each is built once."""
+    """Return the validator of a type; importing pydantic and building one is slow, so each is built once.
+
+    Where a dataclass leaves keys to others (`fitting.further_of`), it has their types too.
+    """
     from pydantic import TypeAdapter
 
-    return TypeAdapter(kind)
+    return TypeAdapter(whole_of(kind))
+
+
+@cache
+def whole_of(kind: Any) -> Any:
+    """Return a type; of a dataclass that leaves keys to others, one like it that has them."""
+    if not further_of(kind):
+        return kind
+    hints = types_by_key(kind)
+    own = [(field.name, hints[key_of(field)], _copy_of(field)) for field in fields_of(kind)]
+    others = [(key, load() | None, dataclasses.field(default=None)) for key, load in further_of(kind).items()]
+    namespace = {"__doc__": kind.__doc__, "__post_init__": kind.__post_init__}
+    return dataclasses.make_dataclass(
+        kind.__name__, [*own, *others], frozen=True, kw_only=True, namespace=namespace
+    )
+
+
+def _copy_of(field: dataclasses.Field[Any]) -> Any:
+    told: Any = {"default": field.default, "default_factory": field.default_factory}
+    given = {key: value for key, value in told.items() if value is not dataclasses.MISSING}
+    return dataclasses.field(**given, metadata=field.metadata)
+
+
+def as_validated(kind: Any, found: Any) -> Any:
+    """Return what the validator of a type found as a value of the type."""
+    if not further_of(kind):
+        return found
+    told = {key: value for key in further_of(kind) if (value := getattr(found, key)) is not None}
+    return kind(**{field.name: getattr(found, field.name) for field in fields_of(kind)}, further=told)
 
 
 def value_of(kind: Any, plain: Any) -> Any:
@@ -98,7 +129,7 @@ def _validated(kind: Any, plain: Any) -> Any:
     from pydantic.errors import PydanticUserError
 
     try:
-        return adapter(kind).validate_json(compact(plain), strict=True)
+        return as_validated(kind, adapter(kind).validate_json(compact(plain), strict=True))
     except PydanticUserError as error:
         raise TypeError(str(error)) from error
     except ValidationError as error:
@@ -142,6 +173,8 @@ def read_text(
         raise _config_error(Problem(message, file, 1, 1, hint="the file must start with {"))
     plain.pop("$schema", None)
     text = raw.decode("utf-8").removeprefix("\ufeff")
+    if missing := [*_keys_without_a_reader(plain, kind, file, text)]:
+        raise ConfigError(_summary(tuple(missing)), problems=tuple(missing))
     unknown = [
         dataclasses.replace(problem, file=file, line=line, column=column, severity=severity)
         for problem in islice(unknown_keys(plain, kind), MAX_PROBLEMS)
@@ -156,6 +189,18 @@ def read_text(
         bom = "starts with a byte order mark; it is ignored"
         unknown.append(Problem(bom, file, 1, 1, severity="warning", code="LMG-301"))
     return Document(value, raw, tuple(unknown))
+
+
+def _keys_without_a_reader(plain: dict[str, Any], kind: Any, file: str, text: str) -> Iterator[Problem]:
+    """Yield a problem for each key whose type cannot be loaded: what should read it is not here."""
+    for key, load in further_of(kind).items():
+        if key in plain:
+            try:
+                load()
+            except ConfigError as error:
+                line, column = locate(text, f"/{key}")
+                message, hint = f'nobody here reads "{key}": {error.message}', error.hint
+                yield Problem(message, file, line, column, f"/{key}", hint)
 
 
 def _hint_for_syntax(raw: bytes, error: JsonProblem) -> str:
@@ -191,7 +236,8 @@ def _value(plain: dict[str, Any], kind: type[T], file: str, text: str, unknown: 
         from pydantic import ValidationError
 
         try:
-            value = adapter(cast(Any, kind)).validate_json(compact(plain), strict=True)
+            found = adapter(cast(Any, kind)).validate_json(compact(plain), strict=True)
+            value = as_validated(kind, found)
         except ValidationError as error:
             problems = tuple(_problems(error, kind, file, text))
             raise ConfigError(_summary(problems), problems=(*problems, *unknown)) from error
@@ -289,7 +335,9 @@ def _type_at(kind: Any, path: Sequence[str | int]) -> Any:
     """Return the type that a value at a place of a file has, without `None`."""
     for part in path:
         if _is_object(kind):
-            kind = types_by_key(kind)[str(part)]
+            others = further_of(kind)
+            key = str(part)
+            kind = others[key]() if key in others else types_by_key(kind)[key]
         elif args := typing.get_args(kind):
             kind = args[-1]
         if typing.get_origin(kind) in (typing.Union, types.UnionType):

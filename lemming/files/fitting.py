@@ -39,6 +39,24 @@ def keyed(key: str, description: str, **limits: float) -> dict[str, Any]:
     return {**about(description, **limits), "alias": key}
 
 
+INSIDE: Mapping[str, bool] = {"is_inside": True}
+"""The metadata of a dataclass field that no file has: what `FURTHER` keys of the file say, by key."""
+
+
+def further_of(kind: Any) -> Mapping[str, Callable[[], Any]]:
+    """Return the keys whose types a dataclass does not know, each with what loads its type.
+
+    They stand in the class's `FURTHER`, and their values go into its field `further`; null is no value.
+    """
+    found: Mapping[str, Callable[[], Any]] = getattr(kind, "FURTHER", {})
+    return found
+
+
+def fields_of(kind: Any) -> list[dataclasses.Field[Any]]:
+    """Return the fields of a dataclass that files have."""
+    return [field for field in dataclasses.fields(kind) if not field.metadata.get("is_inside")]
+
+
 def key_of(field: dataclasses.Field[Any]) -> str:
     """Return the key that a field has in files."""
     return str(field.metadata.get("alias", field.name))
@@ -70,7 +88,7 @@ def type_hints(kind: Any) -> dict[str, Any]:
 @cache
 def types_by_key(kind: Any) -> dict[str, Any]:
     """Return the types of a dataclass's fields by the keys that they have in files."""
-    return {key_of(field): type_hints(kind)[field.name] for field in dataclasses.fields(kind)}
+    return {key_of(field): type_hints(kind)[field.name] for field in fields_of(kind)}
 
 
 @cache
@@ -131,16 +149,21 @@ def _fit_float(value: Any) -> float:
 def _fitter_of_dataclass(kind: Any) -> Fitter:
     hints = type_hints(kind)
     fields = {
-        key_of(field): (field.name, fitter_of(hints[field.name], field.metadata))
-        for field in dataclasses.fields(kind)
+        key_of(field): (field.name, fitter_of(hints[field.name], field.metadata)) for field in fields_of(kind)
     }
+    further = further_of(kind)
 
     def fit_object(value: Any) -> Any:
         if type(value) is not dict:
             _refuse()
         found = ((*fields[key], item) for key, item in value.items() if key in fields)
+        told: dict[str, Any] = {}
+        if not further.keys().isdisjoint(value):
+            told["further"] = {
+                key: _fitter(further[key]())(value[key]) for key in further if value.get(key) is not None
+            }
         try:
-            return kind(**{name: fitter(item) for name, fitter, item in found})
+            return kind(**{name: fitter(item) for name, fitter, item in found}, **told)
         except TypeError as error:  # a key without a default is missing
             raise Misfit from error
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Any, Literal
 
 from lemming.errors import Problem
-from lemming.files.fitting import types_by_key
+from lemming.files.fitting import further_of, types_by_key
 from lemming.files.jsontext import escaped, meant, nearest
 
 Unknown = Literal["kept", "at the top", "none"]
@@ -23,7 +23,7 @@ OTHERS = "x-"
 
 def unknown_keys(plain: dict[str, Any], kind: Any) -> Iterator[Problem]:
     """Yield a warning for every key that the type does not have, at any depth."""
-    places = {} if typing.get_origin(kind) is dict else _places_of(kind)
+    places = dict if typing.get_origin(kind) is dict else partial(_places_of, kind)
     return _unknown_keys(plain, kind, "", places)
 
 
@@ -32,26 +32,29 @@ def must_be_known(problem: Problem, kind: Any, unknown: Unknown) -> bool:
     key = problem.pointer[1:]
     if unknown != "at the top" or "/" in key:
         return unknown != "kept"
-    return key in _places_of(kind) or bool(meant(key, keys_of(kind)))
+    return key in _places_of(kind) or bool(meant(key, [*keys_of(kind), *further_of(kind)]))
 
 
 def _unknown_keys(
-    plain: dict[str, Any], kind: Any, pointer: str, places: dict[str, list[str]]
+    plain: dict[str, Any], kind: Any, pointer: str, places: Callable[[], dict[str, list[str]]]
 ) -> Iterator[Problem]:
     if typing.get_origin(kind) is dict:
         for key, value in plain.items():
             if isinstance(value, dict):
                 yield from _unknown_keys(value, typing.get_args(kind)[1], f"{pointer}/{key}", places)
         return
-    known = keys_of(kind)
+    known, further = keys_of(kind), further_of(kind)
     for key, value in plain.items():
         here = f"{pointer}/{escaped(key)}"
         if key not in known and not pointer and key.startswith(OTHERS):
             continue
-        if key not in known:
-            elsewhere = " or ".join(places.get(key, []))
-            hint = f"move it to {elsewhere}" if elsewhere and not meant(key, known) else ""
-            hint = hint or nearest(key, list(known)) or f"known keys: {', '.join(known)}"
+        if key in further:
+            if isinstance(value, dict):
+                yield from _unknown_keys(value, further[key](), here, places)
+        elif key not in known:
+            elsewhere, names = " or ".join(places().get(key, [])), [*known, *further]
+            hint = f"move it to {elsewhere}" if elsewhere and not meant(key, names) else ""
+            hint = hint or nearest(key, names) or f"known keys: {', '.join(names)}"
             yield Problem(
                 f'unknown key "{key}"', pointer=here, hint=hint, severity="warning", code=UNKNOWN_KEY
             )
@@ -90,6 +93,9 @@ def _paths_in(kind: Any, above: str = "") -> Iterator[str]:
         yield f"{above}{key}"
         if inner and typing.get_origin(types_by_key(kind)[key]) is not list:
             yield from _paths_in(inner, f"{above}{key}.")
+    for key, load in further_of(kind).items():
+        yield f"{above}{key}"
+        yield from _paths_in(load(), f"{above}{key}.")
 
 
 def _dataclass_in(hint: Any) -> Any:

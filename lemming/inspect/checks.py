@@ -58,6 +58,7 @@ from lemming.tick.counter import load_tick
 from lemming.tick.plan import takes_turns
 from lemming.tick.retention import longest_kept
 from lemming.tools import toolset_of
+from lemming.turn.seams import used_by
 
 ENTRIES_OPENED, LEAST_OF_EACH = 5000, 5
 """How many entries are opened where not all are wanted, and how many of each outbox at least."""
@@ -242,6 +243,8 @@ def problems_of_resume(
         yield from _about_context(place, agent, base)
         yield from problems_of_skills(base, agent, config)
         yield from problems_of_output(agent, config)
+        for used in used_by(agent, config):
+            yield from used.problems(agent, config)
 
 
 def _about_model(place: _Place, agent: Agent, config: Config) -> Iterator[Problem]:

@@ -16,13 +16,11 @@ from lemming.turn.wanted import CHECKED_KINDS, may_select
 
 
 def problems_of_output(agent: Agent, config: Config) -> Iterator[Problem]:
-    """Yield what is wrong with `output` and `memory`; nothing, and without a look, where they are not set."""
+    """Yield what is wrong with `output`; nothing, and without a look, where it is not set."""
     if agent.output:
         yield from _about_schema(agent.output, paths.resume_file(agent.name))
         yield from _about_kinds(agent, agent.output)
         yield from _about_backend(agent, agent.output, config)
-    if agent.memory and agent.memory.strategy == "summary":
-        yield from _about_summary(agent, config)
 
 
 def _about_schema(output: Output, resume: str) -> Iterator[Problem]:
@@ -63,13 +61,6 @@ def _about_backend(agent: Agent, output: Output, config: Config) -> Iterator[Pro
     if entry.prompt == "brief":
         hint = f'and with "prompt": "brief" nobody tells model "{agent.model.key}" of it: simplify it'
     yield _warning(agent, "/output/schema", what, hint)
-
-
-def _about_summary(agent: Agent, config: Config) -> Iterator[Problem]:
-    entry = config.models.get(agent.model.key)
-    if entry is not None and entry.prompt != "full":
-        what = f'model "{agent.model.key}" has "prompt": "{entry.prompt}" and sums up nothing'
-        yield _warning(agent, "/memory/strategy", what, 'it is a window then: "strategy": "window" says so')
 
 
 def _warning(agent: Agent, pointer: str, message: str, hint: str) -> Problem:

@@ -34,7 +34,7 @@ _TICKS = re.compile(rb'^\{"tick":([0-9]{1,12}),', re.MULTILINE)
 _TICK = re.compile(rb'\{"tick":(-?[0-9]+),')
 _MAY_BE_EMPTY = (
     "expired_unread", "passed_on", "serving", "requests", "end", "leave_used", "judged", "asked_leave",
-    "failed", "in_vain",
+    "failed", "in_vain", "kept",
 )  # fmt: skip
 _HOLE = b"\0"  # which JSON never holds, and a file's bytes that did not reach the disk are
 
@@ -52,7 +52,7 @@ class AgentState:
     leave in advance, and that were used. `judged`: of the credits, what judges cost. `asked_leave`: what it
     asked leave for beside calls. `lost`: what limits count beside `credits` and `cost_usd`. `turns`: those
     that were done, `failed`: those that failed. `in_vain`: how often calls gave the same,
-    while `results` wait.
+    while `results` wait. `kept`: what capabilities keep for its next turn, by their names.
     """
 
     tick: int = -1
@@ -78,6 +78,7 @@ class AgentState:
     lost: Lost = NONE_LOST
     failed: int = _amount(0)
     in_vain: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def used_up(self) -> float:

@@ -106,16 +106,6 @@ class TaskJson(TypedDict):
     begun: BegunJson
 
 
-class RecapJson(TypedDict):
-    """The question for a summary that comes before a turn's first: `lemming.turn.recollection`."""
-
-    key: str
-    through: str
-    before: str
-    most: Count
-    messages: list[MessageJson]
-
-
 class CallWithLeaveJson(TypedDict):
     """A call that waited and has leave: who gave it, by which entry, and with which other arguments."""
 
@@ -192,6 +182,7 @@ class StateJson(TypedDict):
     leave_used: NotRequired[list[str]]
     asked_leave: NotRequired[list[AskedJson]]
     lost: NotRequired[LostJson]
+    kept: NotRequired[dict[str, Json]]
 
 
 State = Annotated[Json, StateJson]

@@ -40,7 +40,6 @@ from lemming.journal.parts import (
     MessageJson,
     ModelJson,
     Read,
-    RecapJson,
     ResumeJson,
     ReviewJson,
     RuleJson,
@@ -121,9 +120,9 @@ class TurnStarted(Record):
     out_of_reach: dict[str, str] = {}  # noqa: RUF012
     open_requests: dict[str, AgentName] = {}  # noqa: RUF012
     images: Annotated[list[dict[str, str]], list[ImageJson]] = []  # noqa: RUF012
-    given: Annotated[Json, {"description": "What its strategy needs beside the prompt."}] = {}  # noqa: RUF012
+    given: Annotated[Json, {"description": "What capabilities start from, by their names."}] = {}  # noqa: RUF012
+    for_strategy: Annotated[Json, {"description": "What its strategy needs beside the prompt."}] = {}  # noqa: RUF012
     wanted: dict[str, Json] = {}  # noqa: RUF012
-    recap: Annotated[Json, RecapJson] = {}  # noqa: RUF012
     trust: Annotated[Json, TrustJson] = {}  # noqa: RUF012
     decided: Annotated[Json, DecidedJson] = {}  # noqa: RUF012
     ahead: Annotated[Json, AheadJson] = {}  # noqa: RUF012

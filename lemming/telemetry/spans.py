@@ -20,6 +20,7 @@ from lemming.telemetry.otlp import CLIENT, INTERNAL, Json, ended, event_of, span
 from lemming.telemetry.sources import Sources, span_id_of, trace_id_of
 from lemming.timeline.record import ModelCall, RecordedTick, ToolUse, TurnRecord
 from lemming.turn.judges import VERDICT_SCHEMA
+from lemming.turn.seams import questions_of
 
 IN_THE_PROCESS = frozenset({"local", "scripted", "replay", "plan", "human"})
 """Providers that are no other process: a question to them is no call over a network."""
@@ -192,8 +193,10 @@ class _Turn:
         question, started = self._turn.questions.get(number), self._turn.started
         if question and question.schema == VERDICT_SCHEMA:
             return "verdict"
-        if question and started and started.recap and question.messages == started.recap["messages"]:
-            return "summary"
+        if question and started:
+            for purpose, messages in questions_of(started.given):
+                if question.messages == messages:
+                    return purpose
         before = next((it for it in self._turn.calls if it.call == number - 1), None)
         return "correction" if before and before.problem else "reply"
 

@@ -61,7 +61,7 @@ def _why_no_critic(inputs: TurnInputs, now: Agent, snapshot: Snapshot) -> str:
     if (begun.strategy, begun.options) != (now.turn.strategy, now.turn.options):
         return f"the strategy of {now.name} has changed during its turn: no model is asked"
     critic = snapshot.survey.agents.get(str(begun.options.get("agent")))
-    key = inputs.given.get("model")
+    key = inputs.for_strategy.get("model")
     if key and (critic is None or critic.model.key != key):
         return f"the critic of {now.name} has changed during its turn: no model is asked"
     return ""

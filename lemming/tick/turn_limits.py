@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lemming.errors import LemmingError, LimitReached, RequestOverLimit
@@ -36,6 +37,7 @@ from lemming.tick.runtime import Stopped
 from lemming.tick.snapshot import Snapshot
 from lemming.tick.spent_before import NotKnown, amount_lost, amount_of
 from lemming.turn.results import RESULTS_CHARS
+from lemming.turn.seams import questions_of
 from lemming.turn.values import TurnInputs
 
 if TYPE_CHECKING:
@@ -252,12 +254,13 @@ class _Asked(NamedTuple):
 def _most_of_turn(inputs: TurnInputs, snapshot: Snapshot) -> Amount:
     """Return the most that a turn can come to by its settings: so many calls, each as dear as the last."""
     agent, models = inputs.agent, snapshot.config.models
-    calls = inputs.max_steps * (inputs.repairs + 1) + bool(inputs.recap)
+    asked_before = [messages for _, messages in questions_of(inputs.given)]
+    calls = inputs.max_steps * (inputs.repairs + 1) + len(asked_before)
     entries = [inputs.model, *(models[key] for key in agent.model.fallback if key in models)]
     has_judges = inputs.verify or any(gate.by for gate in (*snapshot.config.org.gates, *agent.gates))
     if agent.turn.strategy is not None or has_judges:
         calls, entries = OTHERS_PER_REPLY * (calls + OTHERS_PER_REPLY), [*entries, *models.values()]
-    shown = [*inputs.prompt, *inputs.recap.get("messages", ())]
+    shown = [*inputs.prompt, *chain.from_iterable(asked_before)]
     growth = 4 * RESULTS_CHARS + max(8 * entry.max_output_tokens for entry in entries)
     tokens = size_of(to_line(shown)) + inputs.max_steps * growth
     worst = [worst_of(entry, tokens) for entry in entries]

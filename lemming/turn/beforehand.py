@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any
 
 from lemming import paths
 from lemming.agents import Agent
+from lemming.clock import parse_timestamp
 from lemming.errors import ConfigError
 from lemming.journal.ledger import AgentState
 from lemming.mail.tasks import Task
@@ -16,11 +17,12 @@ from lemming.memory import Memories
 from lemming.messages import OutboxEntry
 from lemming.models import ModelEntry
 from lemming.plans.format import PROVIDER
+from lemming.schedule import due_by_clock
+from lemming.times.words import said_in_full, said_of_due
 from lemming.toolset import Toolset
 from lemming.turn.named import Beforehand, strategy_of
 from lemming.turn.opening import Surroundings
 from lemming.turn.planned import own_memories
-from lemming.turn.recollection import PREFIX
 
 _PLAN = re.compile(r"plan(-[0-9a-f]{12})?")
 """Where `plan_execute` keeps plans: its questions show the one that counts."""
@@ -68,8 +70,6 @@ def memory_shown(
     """Return the memories that a prompt shows: not those that stand elsewhere in it, or are a tool's own."""
     if entry.provider == PROVIDER and task is not None and task.request is not None:
         return own_memories(values, task.request.id)
-    if agent.memory and agent.memory.strategy == "summary":  # the one that counts is shown beside them
-        values = {key: value for key, value in values.items() if not key.startswith(PREFIX)}
     if agent.turn.strategy == "plan_execute":  # it is told of its plan beside them
         return {key: value for key, value in values.items() if not _PLAN.fullmatch(key)}
     if toolset.own_memories:
@@ -88,3 +88,13 @@ def warnings_of(soft_cap: float | None, state: AgentState) -> list[str]:
         entries = f"{count} entr{'y' if count == 1 else 'ies'}"
         warnings.append(f"{entries} expired unread: removed before you were shown them.")
     return warnings
+
+
+def time_lines(now: Surroundings, agent: Agent) -> Iterator[str]:
+    """Yield what the prompt says of the wall clock: nothing, for an agent that does not go by it."""
+    zone_name, schedule = now.config.org.timezone, agent.schedule
+    if agent.clock and now.at:
+        text = said_in_full(parse_timestamp(now.at), schedule.timezone or zone_name or "UTC")
+        yield f"As the tick began it was {text}."
+    if schedule.cron is not None and (due := due_by_clock(schedule, zone_name, now.since, now.at)):
+        yield said_of_due(due)

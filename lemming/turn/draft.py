@@ -6,12 +6,11 @@ strategy to say (`lemming.turn.loop`); whatever comes from outside comes from it
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-from lemming.contract import MAX_TOOL_CALLS, Keep, NewEntry, ToolCall, TurnReply, parse_reply
+from lemming.contract import Keep, NewEntry, ToolCall, TurnReply
 from lemming.errors import (
-    ContractError,
     LemmingError,
     OutOfCredits,
     ProviderError,
@@ -27,17 +26,17 @@ from lemming.memory import memory_effect
 from lemming.messages import WAITING_FROM, OutboxEntry, entry_id
 from lemming.plans.format import PROVIDER
 from lemming.plans.proposals import proposal_in
-from lemming.providers import Message, require_reply
+from lemming.providers import Message
 from lemming.report import STATUS_OF, End, Judgement, Status, ToolUsed
 from lemming.times.spoken import moment_of
 from lemming.tools import ToolResult
-from lemming.turn.actions import as_reply
 from lemming.turn.attachments import attach
 from lemming.turn.delegating import delegate
 from lemming.turn.more import ask_for_more
-from lemming.turn.prompt import native_tools
 from lemming.turn.repeats import HINT, Repeats
+from lemming.turn.replies import read_reply
 from lemming.turn.results import RESULTS_CHARS, as_shown, tool_used
+from lemming.turn.seams import No, seams_of
 from lemming.turn.serving import answering
 from lemming.turn.team import team_tools
 from lemming.turn.tracked import trust_of_turn
@@ -66,7 +65,7 @@ class Draft:
         self.settled: dict[str, FileEffect] = {}
         self.memory: dict[str, FileEffect] = {}
         self.results: list[dict[str, Any]] = []
-        self.calls: list[str] = []  # of the results, what the backend calls the tool calls
+        self.calls: list[str] = []  # of the results, what the backend calls them
         self.used: list[ToolUsed] = []
         self.outside: list[dict[str, Any]] = []
         self.passed_on: dict[str, float] = {}  # by the resume that says so
@@ -84,14 +83,13 @@ class Draft:
         self.asked: dict[str, int] = {}  # entries that tools of the team wrote, with the number of the result
         self.leave: dict[str, dict[str, Any]] = {}  # the calls that wait for it, by the entry that asks
         self.leave_used: list[tuple[dict[str, Any], bool]] = []  # and whether its call reached outside
-        is_held_to = (inputs.agent.output or inputs.wanted) and not self.may_rest
-        self.wanted = PayloadCheck(inputs) if is_held_to else None
+        is_held = (inputs.agent.output or inputs.wanted) and not self.may_rest
+        self.wanted = PayloadCheck(inputs) if is_held else None
         self.is_handed_on = False
-        self.last_words: list[
-            OutboxEntry
-        ] = []  # the answer that there is none, of a turn that did not come off
+        self.last_words: list[OutboxEntry] = []  # of a turn that did not come off: that there is no answer
         self.gave_nothing = False  # of a turn that failed: the model answered, and it was of no use
         self.untold: set[int] = set()
+        self.seams = seams_of(self)
         self.repeats = Repeats((inputs.task.begun if inputs.task else inputs.state).in_vain)
         self.over: End | None = None
         self.left = ""
@@ -178,10 +176,9 @@ class Draft:
         """The credits that the turn has spent so far."""
         return sum(answer.credits for answer in self.answers)
 
-    def give_up(self, why: str) -> Literal["done"]:
-        """End a turn for a request that has failed before any model is asked."""
-        self.entries = self.given_up(why)
-        return "done"
+    def show(self, prompt: list[Message]) -> None:
+        """Have the turn begin with another prompt."""
+        self.inputs = replace(self.inputs, prompt=prompt)
 
     def ask(self, messages: list[Message], model: str = "", schema: dict[str, Any] | None = None) -> Answer:
         """Ask the model once. Raises what stood in the answer's place, as `Answers.ask`."""
@@ -206,38 +203,7 @@ class Draft:
 
     def read(self, answer: Answer, *, keep: Keep = "all") -> TurnReply:
         """Return the reply that an answer is; raise `ContractError` for what is none."""
-        require_reply(answer.finish)
-        limits = self.inputs.agent.turn
-        kinds = limits.kinds if self.task is None else [*limits.kinds, *{"response"}.difference(limits.kinds)]
-        try:
-            reply = self._parsed(answer, kinds, keep)
-            is_asked = self.task is not None and self.task.request and keep == "all" and not self.may_rest
-            has_said = self.entries and not (self.own and self.own.is_sent_back)
-            if is_asked and not (reply.outbox_entries or reply.tool_calls or has_said):
-                raise ContractError("the request is not answered: write one entry of kind response")
-            return reply
-        except ContractError as error:
-            if answer.finish == "length":
-                cut_off = f"the reply was cut off at the token limit; be shorter ({error})"
-                raise ContractError(cut_off) from error
-            raise
-
-    def _parsed(self, answer: Answer, kinds: Iterable[str], keep: Keep) -> TurnReply:
-        """Return what an answer asks for by text and calls; beside calls, other text is a note."""
-        limit, kinds = self.inputs.agent.turn.max_entries, tuple(kinds)
-        fit = self.wanted.fit if self.wanted else None
-        if self.inputs.model.prompt == "tools":
-            said = as_reply(answer.text, kinds)
-            return parse_reply(said, kinds=kinds, max_entries=limit, keep=keep, fit=fit)
-        if not answer.calls:
-            return parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep, fit=fit)
-        try:
-            reply = parse_reply(answer.text, kinds=kinds, max_entries=limit, keep=keep, fit=fit)
-        except ContractError:
-            reply = TurnReply(notes=answer.text.strip())
-        named = {tool["name"]: tool.get("tool", tool["name"]) for tool in native_tools(self.inputs.prompt)}
-        calls = [ToolCall(named.get(it["tool"], it["tool"]), it["args"], it["id"]) for it in answer.calls]
-        return reply._replace(tool_calls=(*calls, *reply.tool_calls)[:MAX_TOOL_CALLS])
+        return read_reply(self, answer, keep=keep)
 
     def act(self, reply: TurnReply, *, has_seen: bool = True) -> None:
         """Stage what a reply asks for: entries, tool calls, memories. `has_seen`: it knew all results."""
@@ -281,6 +247,12 @@ class Draft:
         if self.task and "hands_on" not in new.payload:
             new = self.task.fill_in(new, tick, name)
         new = answering(new, self.inputs.open_requests)
+        for leaving in self.seams.leaving if not by_engine else ():
+            if isinstance(may := leaving(new, at), No):
+                told = {"kind": new.kind, "target": new.payload.get("target")}
+                self.add_result("outbox_entries", told, ToolResult(False, may.why, outcome="refused"))
+                return None
+            new = may
         if self.gates and not by_engine:
             passed = self.gates.look_at_entry(new, at, has_leave=has_leave)
             if passed is None:
@@ -332,6 +304,13 @@ class Draft:
             if refused := delegate(self, call, at):
                 self._notice(len(self.results) - 1, call, refused)
             return
+        for before_call in self.seams.before_call:
+            if isinstance(allowed := before_call(call), No):
+                self.add_result(
+                    call.tool, call.args, ToolResult(False, allowed.why, outcome="refused"), call.id
+                )
+                return
+            call = allowed
         index = len(self.results)
         staged = self.tracked.borne(self.staged) if self.tracked else dict(self.staged)
         call = self.gates.judged_call(call) if self.gates else call

@@ -142,6 +142,8 @@ def _state_after(
     state.end = "" if end == USUAL_ENDS[status] else end
     if draft.lost.calls:
         state.lost = state.lost.plus(draft.lost)
+    if draft.seams.closes:
+        state.kept = draft.seams.kept_after(is_applied=is_applied)
     if inputs.review:
         state.asked_leave = asked_after(inputs.review, draft.standing if is_applied else ())
     if draft.only_asks:

@@ -17,7 +17,6 @@ from lemming.access.grants import resolve
 from lemming.access.open import read_text
 from lemming.agents import Agent, AgentCredits, ContextFile, require_own_folders
 from lemming.calendars import CLOCK
-from lemming.clock import parse_timestamp
 from lemming.config import Config, credits_of
 from lemming.errors import OutOfCredits, Problem, name_of
 from lemming.journal.ledger import AgentState, read_state
@@ -33,10 +32,9 @@ from lemming.messages import OutboxEntry
 from lemming.models import ModelEntry
 from lemming.plans.format import PROVIDER, wake_of
 from lemming.report import Reason
-from lemming.schedule import Wake, due_by_clock
+from lemming.schedule import Wake
 from lemming.skills.guides import Guide, read_guides
-from lemming.times.words import said_in_full, said_of_due
-from lemming.turn.beforehand import given_to, judged_by, memory_shown, warnings_of
+from lemming.turn.beforehand import given_to, judged_by, memory_shown, time_lines, warnings_of
 from lemming.turn.decided import Tell, told_of
 from lemming.turn.labels import PLAIN
 from lemming.turn.news import changed, is_news
@@ -44,7 +42,7 @@ from lemming.turn.opening import Opening, Openings, Surroundings
 from lemming.turn.planned import NOTHING_OUTSIDE, Outside, outside_of
 from lemming.turn.prompt import SITUATIONS, Seen
 from lemming.turn.reach import out_of_reach
-from lemming.turn.recollection import ALL_OF_IT, recall
+from lemming.turn.seams import Moment, Showing, preparations_of
 from lemming.turn.serving import Serving, serving_of
 from lemming.turn.tracked import Tracker
 from lemming.turn.values import TurnInputs
@@ -56,8 +54,8 @@ if TYPE_CHECKING:
 Held = Mapping[str, bytes]
 NOTHING: Held = {}
 MAY_BE_EMPTY = (
-    "out_of_reach", "open_requests", "images", "given", "wanted", "recap", "trust", "gates", "said_before",
-    "askable", "channels", "verdicts", "decided", "ahead", "verify", "review",
+    "out_of_reach", "open_requests", "images", "given", "for_strategy", "wanted", "trust", "gates",
+    "said_before", "askable", "channels", "verdicts", "decided", "ahead", "verify", "review",
 )  # fmt: skip
 """Of `TurnInputs`, what a record holds where it says anything."""
 
@@ -103,13 +101,16 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         lets_in = review.lets_in if review else nobody
         offered, gates = look_at_shown(now, agent, offered, state.leave_used, lets_in)
         task, inbox, asked, memories, context, tell = offered
-    (results, decided), recalled = tell(task), ALL_OF_IT
-    if agent.memory:
-        recalled = recall(agent, entry, task, inbox, memories, labels)
-        task, inbox = recalled.task, recalled.inbox
+    results, decided = tell(task)
+    shown, prepared = (
+        Showing(task, inbox, memories, labels),
+        preparations_of(Moment(now, agent, entry, state)),
+    )
+    for each in prepared.values():
+        shown = each.shows(shown)
+    task, inbox = shown.task, shown.inbox
     added = _added(now, agent, entry, guides, held) if guides or agent.skills else ()
-    requests = [task.request] if task else asked
-    wanted = wanted_of(requests) if requests else {}
+    wanted = wanted_of([task.request] if task else asked)
     awaited = wanted.get(task.begun.request) if task else None
     opening = now.org.own(Openings).of(now, agent, entry, allocation, added, awaited)
     warned = has_reached_soft_cap(allocation, state.credits) and not state.soft_cap_warned
@@ -117,11 +118,11 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         agent=agent,
         tick=now.tick,
         inbox=inbox,
-        time=[*_time_lines(now, agent)],
+        time=[*time_lines(now, agent)],
         jobs=now.jobs_for(agent.name) if entry.provider == CLOCK else (),
         task=task,
         asked=asked,
-        memory=memory_shown(opening.toolset.of(agent.name), agent, memories.values, entry, task),
+        memory=memory_shown(opening.toolset.of(agent.name), agent, shown.memories.values, entry, task),
         outside=outside.as_json(),
         context=context,
         added=added,
@@ -130,11 +131,11 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         memory_chars=settings.memory_chars,
         uses_wire_form=opening.takes_schema,
         calls_tools=opening.calls_tools,
-        left_out=recalled.left_out,
-        summary=recalled.summary,
+        left_out=shown.left_out,
+        before=shown.before,
         labels=labels,
     )
-    trust = tracker.track(seen, recalled) if tracker else {}
+    trust = tracker.track(seen, shown) if tracker else {}
     if wanted or agent.output:
         seen.wanted = told(agent, wanted.values(), task, uses_wire_form=opening.takes_schema)
     situation = SITUATIONS[entry.prompt](seen)
@@ -160,19 +161,19 @@ def gather(now: Surroundings, agent: Agent, digest: str, held: Held = NOTHING) -
         task=serving_of(task, at=now.at, may_hand_on=may_hand_on) if task else None,
         open_requests={request.identity: request.agent for request in asked},
         wanted=wanted,
-        recap=dict(recalled.recap),
         out_of_reach=out_of_reach(now, agent, task) if agent.team else {},
         images=images,
         damaged=frozenset(PurePosixPath(p.file).name.removesuffix(".json") for p in memories.problems),
         trust=trust,
-        given=given_to(now, agent, memories, task) if agent.turn.strategy else {},
+        given={name: given for name, each in prepared.items() if (given := each.given())},
+        for_strategy=given_to(now, agent, memories, task) if agent.turn.strategy else {},
         decided=decided,
         review=review.as_inputs() if review else {},
         **gates,
         verify=judged_by(now, agent, task, held),
     )
-    shown = [item.id for item in inbox.unread] if task is None else _entries_of(task)
-    return Gathered(inputs, opening, shown, (*memories.problems, *inbox.problems))
+    ids = [item.id for item in inbox.unread] if task is None else _entries_of(task)
+    return Gathered(inputs, opening, ids, (*memories.problems, *inbox.problems))
 
 
 def _added(
@@ -212,8 +213,7 @@ def reason_of(now: Surroundings, agent: Agent, digest: str) -> Reason:
 
 
 def _is_due_always(wake: Wake, state: AgentState) -> bool:
-    waits = state.requests and any(begun.open for begun in state.requests)  # then for what is new only
-    return wake == "always" and not waits
+    return wake == "always" and not any(begun.open for begun in state.requests)  # who waits, for news only
 
 
 class FoundFirst(NamedTuple):
@@ -388,13 +388,3 @@ def _news(
         yield f"a request of {task.request.agent}" if task.request else "answers to what it asked"
     if has_unread(view, tasks):
         yield "entries"
-
-
-def _time_lines(now: Surroundings, agent: Agent) -> Iterator[str]:
-    """Yield what the prompt says of the wall clock: nothing, for an agent that does not go by it."""
-    zone_name, schedule = now.config.org.timezone, agent.schedule
-    if agent.clock and now.at:
-        text = said_in_full(parse_timestamp(now.at), schedule.timezone or zone_name or "UTC")
-        yield f"As the tick began it was {text}."
-    if schedule.cron is not None and (due := due_by_clock(schedule, zone_name, now.since, now.at)):
-        yield said_of_due(due)

@@ -40,16 +40,16 @@ def drive(draft: Draft, strategy: Strategy | None = None, plugins: tuple[str, ..
     Without one it is the agent's own, out of what these plugins bring.
     """
     if draft.task and (why := draft.task.why_given_up):
-        return draft.give_up(why)
+        draft.entries = draft.given_up(why)
+        return "done"
     if draft.inputs.review.get("only"):
         draft.only_asks = True
         return "waits"
     if draft.inputs.decided and (end := make_calls(draft)):
         return end
-    if draft.inputs.recap:
-        from lemming.turn.summing_up import sum_up  # only where there is something to sum up
-
-        sum_up(draft)
+    for opens in draft.seams.opens:
+        if end := opens():
+            return end
     limits = draft.inputs.agent.turn
     options = None
     if strategy is None and limits.strategy is not None:

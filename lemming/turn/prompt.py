@@ -49,7 +49,7 @@ class Seen:
     calls_tools: bool = False
     wanted: str = ""
     left_out: int = 0
-    summary: str = ""
+    before: Sequence[tuple[str, str]] = ()
     labels: Labels = PLAIN
 
 
@@ -212,7 +212,7 @@ def _situation(seen: Seen) -> str:
     above = [("Your memory", "\n".join(_memory_lines(seen)), "empty")]
     above += [(f"File: {label}", quoted(text), "empty") for label, text in seen.context]
     if seen.task:
-        below = _task_sections(seen.task, seen.left_out, seen.summary, seen.labels)
+        below = _task_sections(seen.task, seen.left_out, seen.before, seen.labels)
     else:
         below = _asked_sections(seen) if seen.agent.turn.take == "all" else []
         apart = {id(entry) for entry in (*seen.asked, *_answers(seen))}
@@ -269,7 +269,9 @@ def _left_out(count: int) -> str:
     return f"; {count} older one{' is' if count == 1 else 's are'} left out" if count else ""
 
 
-def _task_sections(task: Task, left_out: int, summary: str, labels: Labels) -> list[tuple[str, str, str]]:
+def _task_sections(
+    task: Task, left_out: int, before: Sequence[tuple[str, str]], labels: Labels
+) -> list[tuple[str, str, str]]:
     """Return what a turn is for, and what belongs to it."""
     sections = []
     if task.request:
@@ -280,7 +282,7 @@ def _task_sections(task: Task, left_out: int, summary: str, labels: Labels) -> l
         [quoted(to_line(_asked(ended, labels))) for ended in task.asked if not ended.asked.call]
     )
     more = [
-        ("Said before that, summed up by you", quoted(summary)),
+        *before,
         (f"Said before in this conversation, oldest first{_left_out(left_out)}", said),
         ("What you asked for it, and the answers", answers),
     ]

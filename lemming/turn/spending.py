@@ -50,6 +50,7 @@ def state_after_spending(
         judged=before.judged,
         asked_leave=before.asked_leave,
         lost=before.lost,
+        kept=before.kept,
         failed=before.failed + (status == "failed"),
     )
 

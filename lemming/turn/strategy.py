@@ -84,7 +84,7 @@ class Turn:
     @property
     def given(self) -> Mapping[str, Any]:
         """What the strategy said beforehand that it needs beside the prompt. Not to be changed."""
-        return self._draft.inputs.given
+        return self._draft.inputs.for_strategy
 
     @property
     def request(self) -> str:

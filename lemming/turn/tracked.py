@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from lemming.trust.turn import TurnTrust
     from lemming.turn.labels import TrustLabels
     from lemming.turn.prompt import Seen
-    from lemming.turn.recollection import Recalled
+    from lemming.turn.seams import Showing
 
 
 def trust_of_turn(inputs: TurnInputs) -> TurnTrust | None:
@@ -70,12 +70,12 @@ class Tracker:
 
         return TrustLabels(self._authors.of_entry, self._words, self._own)
 
-    def track(self, seen: Seen, recalled: Recalled) -> dict[str, Any]:
+    def track(self, seen: Seen, shown: Showing) -> dict[str, Any]:
         """Return what the journal says of how far the turn is trusted, and have the prompt say it too."""
         from lemming.trust.turn import as_recorded
 
         files = [*self._files_of_context()]
-        parts = [*self._shown(seen, recalled), *files, *self._of_files(seen)]
+        parts = [*self._shown(seen, shown), *files, *self._of_files(seen)]
         told = as_recorded(self._order, parts, self._own)
         if self._entry.prompt != "values":
             words = (file.word for file in files)
@@ -85,13 +85,13 @@ class Tracker:
         seen.results = [{"trust": self._own, **result} for result in seen.results]
         return told
 
-    def _shown(self, seen: Seen, recalled: Recalled) -> Iterator[Part]:
+    def _shown(self, seen: Seen, shown: Showing) -> Iterator[Part]:
         """Yield how far entries, memories and results are trusted that the turn is shown."""
         from lemming.trust.order import Part
 
-        for entry in (*_entries(seen), *recalled.fallen):
+        for entry in (*_entries(seen), *shown.also):
             yield Part(self._authors.of_entry(entry), entry.identity)
-        for key in _memories_shown(seen, recalled, self._memories):
+        for key in _memories_shown(seen, shown, self._memories):
             if key in self._words:
                 yield Part(self._words[key], paths.memory_file(self._agent.name, key))
         for result in seen.results:
@@ -156,13 +156,10 @@ def _entries(seen: Seen) -> Iterator[OutboxEntry]:
             yield from filter(None, (ended.entry, ended.answer))
 
 
-def _memories_shown(seen: Seen, recalled: Recalled, memories: Memories) -> Iterator[str]:
+def _memories_shown(seen: Seen, shown: Showing, memories: Memories) -> Iterator[str]:
     """Yield the keys of the memories that a turn is shown, by its prompt or by its strategy."""
-    from lemming.turn.recollection import summary_key
-
     yield from memories.values if seen.agent.turn.strategy else seen.memory
-    if seen.task and (recalled.summary or recalled.recap):
-        yield summary_key(seen.task)
+    yield from shown.also_memories
 
 
 def _attached(entries: Iterable[OutboxEntry]) -> Iterator[str]:

@@ -48,13 +48,13 @@ class TurnInputs:
     """Who asked, by the identity of the open requests that the prompt shows beside others."""
     wanted: dict[str, Any] = field(default_factory=dict)
     """The JSON Schemas of the answers, by the identity of the requests that the turn is shown."""
-    recap: dict[str, Any] = field(default_factory=dict)
-    """The question that is asked first, for a summary of what the prompt leaves out (`recollection`)."""
     out_of_reach: dict[str, str] = field(default_factory=dict)
     """Why tools that ask the team cannot reach it, by their names."""
     images: list[dict[str, str]] = field(default_factory=list)
     """Images attached to what the prompt shows, `{"path", "sha256"}`, for a model that takes them."""
-    given: dict[str, Any] = field(default_factory=dict)
+    given: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """What capabilities start from that take part in the turn, by their names (`lemming.turn.seams`)."""
+    for_strategy: dict[str, Any] = field(default_factory=dict)
     """What the turn's strategy needs beside the prompt."""
     trust: dict[str, Any] = field(default_factory=dict)
     """How far what the prompt shows is trusted, and what made it so; empty: nobody tracks that."""

@@ -20,7 +20,7 @@ from lemming.config import Org
 from lemming.engine import run_once
 from lemming.errors import DiskError
 from lemming.events import Event
-from lemming.files.documents import adapter
+from lemming.files.documents import value_of
 from lemming.journal.records import TurnEnded, TurnStarted
 from lemming.providers import LLMProvider, register_provider
 from lemming.testing import journal_lines, make_org, resume, say, tree
@@ -206,7 +206,7 @@ def test_a_turn_waits_for_another_exactly_if_a_permission_says_so(
             "tools": tools,
             "file_access": {"allow_read": reads, "allow_write": writes},
         }
-        agents[f"a{number}"] = adapter(Agent).validate_python(plain)
+        agents[f"a{number}"] = value_of(Agent, plain)
     org = Org(visibility=visibility)  # type: ignore[arg-type]
     base, order = Path("/org"), list(agents)
     waits = waits_of(agents, org, base, order)

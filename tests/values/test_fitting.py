@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from lemming.agents import Agent, AgentCredits
 from lemming.config import Org
-from lemming.files.documents import adapter
+from lemming.files.documents import adapter, as_validated
 from lemming.files.fitting import Misfit, fit
 from lemming.journal.ledger import AgentState
 from lemming.llm.backends.scripted import ScriptLine
@@ -115,7 +115,7 @@ def test_a_key_that_is_missing_does_not_fit() -> None:
 
 
 def validated(kind: Any, plain: Any) -> Any:
-    return adapter(kind).validate_json(json.dumps(plain), strict=True)
+    return as_validated(kind, adapter(kind).validate_json(json.dumps(plain), strict=True))
 
 
 def places_in(value: Any) -> Iterator[Callable[[Any], None]]:

@@ -18,8 +18,8 @@ from lemming.timeline.record import read_tick
 from lemming.timeline.replay.replay import replay
 from lemming.turn.inputs import from_record
 from lemming.turn.loop import take_turn
-from lemming.turn.recollection import recap_message
 from lemming.turn.values import Answer, Answers
+from lemming.windows.recall import recap_message
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "requests"))
 
@@ -90,13 +90,15 @@ def test_without_the_key_nothing_is_left_out_and_nothing_is_said_of_it(base: Pat
     assert "left out" not in told(base, 4)
     assert f"0: {LONG}" in told(base, 4)
     (started,) = (it for it in journal_lines(base, 4) if it["type"] == "turn_started")
-    assert "recap" not in started
+    assert "given" not in started
 
 
 def test_what_falls_out_is_summed_up_once_and_the_summary_is_a_memory(base: Path) -> None:
     conversing(base, {"strategy": "summary", "max_tokens": 320}, SUMS)
     talk(base, 5)
-    asked = [tick for tick in range(1, 6) for it in journal_lines(base, tick) if it.get("recap")]
+    asked = [
+        tick for tick in range(1, 6) for it in journal_lines(base, tick) if "windows" in it.get("given", {})
+    ]
     assert asked == [4]
     calls = [len([it for it in journal_lines(base, 4) if it["type"] == "model_replied"])]
     assert calls == [2]

@@ -9,20 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 from lemming.agents import Agent
 from lemming.llm.tokens import tokens_in
-from lemming.mail.inbox import NO_INBOX, Inbox
+from lemming.mail.inbox import Inbox
 from lemming.mail.tasks import Task
-from lemming.memory import Memories
 from lemming.messages import OutboxEntry
-from lemming.models import ModelEntry
 from lemming.paths import MEMORY_KEY
 from lemming.providers import Message
 from lemming.quoting import fenced, mark_for, quoted
-from lemming.turn.labels import PLAIN, Labels
+from lemming.turn.labels import Labels
 
 PREFIX = "summary."
 LONGEST_NAME = 80
@@ -36,63 +33,37 @@ TO_SUM_UP = (
 _NOT_IN_KEYS = re.compile(r"[^A-Za-z0-9_.-]")
 
 
+def recall_inbox(inbox: Inbox, room: int) -> tuple[Inbox, int]:
+    """Return an inbox with the newest that fits of what the agent knows, and how many are left out."""
+    said = sorted([*inbox.known, *inbox.own], key=lambda entry: entry.tick)
+    kept = {entry.identity for entry in newest(said, room)}
+    known = [entry for entry in inbox.known if entry.identity in kept]
+    own = [entry for entry in inbox.own if entry.identity in kept]
+    return inbox._replace(known=known, own=own), len(said) - len(known) - len(own)
+
+
 class Recalled(NamedTuple):
-    """What a turn is shown of what was said before, `left_out` so many entries, with the `summary` of them.
+    """A conversation as a turn is shown it: the newest of it, so many `left_out`, and the `summary` of these.
 
     `recap`: the question that is to be asked for a new one, where that is needed, about the `fallen`.
     """
 
-    task: Task | None
-    inbox: Inbox
-    left_out: int = 0
+    thread: Sequence[OutboxEntry]
+    left_out: int
     summary: str = ""
     recap: Mapping[str, Any] = {}
     fallen: Sequence[OutboxEntry] = ()
 
 
-ALL_OF_IT = Recalled(None, NO_INBOX)
-"""What an agent recalls that has no limits: nothing is left out of what it is shown."""
-
-
-def recall(
-    agent: Agent,
-    entry: ModelEntry,
-    task: Task | None,
-    inbox: Inbox,
-    memories: Memories,
-    labels: Labels = PLAIN,
+def recall_conversation(
+    agent: Agent, thread: Sequence[OutboxEntry], key: str, value: Any, room: int, labels: Labels
 ) -> Recalled:
-    """Return what a turn is shown, given all that there is and the agent's memories."""
-    assert agent.memory, "who has no limits is not asked"
-    room = agent.memory.max_tokens
-    if task is None:
-        return _recall_inbox(inbox, room)
-    key = summary_key(task)
-    damaged = {PurePosixPath(problem.file).name.removesuffix(".json") for problem in memories.problems}
-    if agent.memory.strategy == "window" or entry.prompt != "full" or not key or key in damaged:
-        kept = newest(task.thread, room)
-        return Recalled(task._replace(thread=kept), inbox, len(task.thread) - len(kept))
-    return _recall_conversation(agent, task, inbox, key, memories.values.get(key), labels)
-
-
-def _recall_inbox(inbox: Inbox, room: int) -> Recalled:
-    said = sorted([*inbox.known, *inbox.own], key=lambda entry: entry.tick)
-    kept = {entry.identity for entry in newest(said, room)}
-    known = [entry for entry in inbox.known if entry.identity in kept]
-    own = [entry for entry in inbox.own if entry.identity in kept]
-    return Recalled(None, inbox._replace(known=known, own=own), len(said) - len(known) - len(own))
-
-
-def _recall_conversation(
-    agent: Agent, task: Task, inbox: Inbox, key: str, value: Any, labels: Labels
-) -> Recalled:
-    assert agent.memory, "who has none is not asked"
-    room, thread = agent.memory.max_tokens, task.thread
+    """Return a conversation as it is shown beside its summary, which the memory `key` holds as `value`."""
     text, covered = _kept_summary(value, thread)
     since, left = thread[covered:], room - _tokens(text)
     kept = newest(since, left)
     if len(kept) == len(since):
-        return Recalled(task._replace(thread=kept), inbox, covered, text)
+        return Recalled(kept, covered, text)
     kept = newest(since, room // 2)
     fallen = since[: len(since) - len(kept)]
     recap = {
@@ -102,7 +73,7 @@ def _recall_conversation(
         "most": room // 4,
         "messages": _question(agent, text, fallen, room, labels),
     }
-    return Recalled(task._replace(thread=kept), inbox, covered + len(fallen), "", recap, fallen)
+    return Recalled(kept, covered + len(fallen), "", recap, fallen)
 
 
 def newest(said: Sequence[OutboxEntry], room: int) -> list[OutboxEntry]:
@@ -158,6 +129,11 @@ def _question(
     parts.append(f"Write the new summary, in at most {max(room // 6, 10)} words.")
     what = f"You are {agent.name}. {TO_SUM_UP}"
     return [{"role": "system", "content": what}, {"role": "user", "content": "\n\n".join(parts)}]
+
+
+def summary_section(text: str) -> tuple[str, str]:
+    """Return the section of a prompt that shows a summary: its title, its text."""
+    return "Said before that, summed up by you", quoted(text)
 
 
 def recap_message(text: str) -> Message:

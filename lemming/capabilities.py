@@ -1,0 +1,143 @@
+"""The table of capabilities: where each lives, and which keys of people's files are its own.
+
+A capability is a folder, and the folder can be deleted: nothing imports one by name but this table, and it is
+loaded where an organisation uses it. What it may take part in: `lemming.turn.seams`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any, NamedTuple
+
+from lemming.errors import ConfigError
+from lemming.plugins.registry import offered, register
+
+Load = Callable[[], Any]
+NO_KEYS: Mapping[str, str] = {}
+
+
+class Listed(NamedTuple):
+    """A line of the table. `resume`: the keys of a resume that it reads, each with the class of its value.
+
+    `place`, and each class, are a module and a name in it. `after`: those that are asked before it, at every
+    moment at which both take part.
+    """
+
+    name: str
+    place: str
+    resume: Mapping[str, str] = NO_KEYS
+    after: tuple[str, ...] = ()
+
+    @property
+    def folder(self) -> str:
+        """The package that holds all of it."""
+        return self.place.rpartition(":")[0].rpartition(".")[0]
+
+
+SHIPPED: Mapping[str, Listed] = {
+    it.name: it
+    for it in (
+        Listed(
+            "windows",
+            "lemming.windows.capability:Windows",
+            resume={"memory": "lemming.windows.settings:MemoryWindow"},
+        ),
+    )
+}
+
+
+def register_capability(kind: Any) -> Any:
+    """Make a class the capability that it names, for modules that are plugins. Usable as a decorator.
+
+    Raises `ValueError` for the name of one that ships.
+    """
+    shipped = {name: listed.place for name, listed in SHIPPED.items()}
+    register("capability", kind.name, kind, defined_by=kind, shipped=shipped)
+    return kind
+
+
+def capability(name: str, plugins: Iterable[str] | None = None) -> Any:
+    """Return a capability by its name, made once; raise `ConfigError` where nobody brings it.
+
+    `plugins`: those that the organisation names; None: any of the process.
+    """
+    if name in SHIPPED:
+        return _shipped(name)
+    made = offered("capability", None if plugins is None else tuple(plugins), _made)
+    if name in made:
+        return made[name]
+    raise ConfigError(
+        f'no capability "{name}" is installed',
+        hint="install what brings it, or name its module in plugins of config/org.json",
+    )
+
+
+@cache
+def _shipped(name: str) -> Any:
+    why = why_missing(name)
+    if why:
+        raise ConfigError(why, hint="install lemming-engine again")
+    return _loaded(SHIPPED[name].place)()
+
+
+def _made(registered: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: kind() for name, kind in registered.items()}
+
+
+@cache
+def why_missing(name: str) -> str:
+    """Return in words that a capability of ours is not here; empty where it is."""
+    folder = SHIPPED[name].folder
+    found = find_spec(folder)
+    is_here = found is not None and found.origin is not None  # an empty folder has none
+    return "" if is_here else f'the capability "{name}" is not installed: {folder} is missing'
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Return capabilities so that each comes after those it names in `after`; else by name.
+
+    >>> in_order(["windows"])
+    ['windows']
+    """
+    wanted, ordered = set(names), dict[str, None]()
+
+    def visit(name: str) -> None:
+        if name in wanted and name not in ordered:
+            for before in SHIPPED[name].after if name in SHIPPED else ():
+                visit(before)
+            ordered[name] = None
+
+    for name in sorted(wanted):
+        visit(name)
+    return [*ordered]
+
+
+def resume_keys() -> Mapping[str, Load]:
+    """Return the keys of a resume that capabilities read, each with what loads the class of its value.
+
+    That raises `ConfigError` where the capability is not here.
+    """
+    return {
+        key: partial(_class_of, listed.name, place)
+        for listed in SHIPPED.values()
+        for key, place in listed.resume.items()
+    }
+
+
+def of_resume_key(key: str) -> str:
+    """Return the capability that reads a key of a resume; raise `LookupError` for none."""
+    return next(it.name for it in SHIPPED.values() if key in it.resume)
+
+
+def _class_of(name: str, place: str) -> Any:
+    if why := why_missing(name):
+        raise ConfigError(why, hint="install lemming-engine again, or take the key out")
+    return _loaded(place)
+
+
+def _loaded(place: str) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(import_module(module), name)

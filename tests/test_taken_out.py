@@ -1,0 +1,109 @@
+"""Each capability can be taken out: its folder deleted, the rest works; who uses it is refused in words."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from package import PACKAGE
+
+from lemming.capabilities import SHIPPED
+from lemming.engine import run_once
+from lemming.testing import FrozenClock, make_org, resume, say
+from lemming.timeline.verify.root import state_root
+
+TESTS = PACKAGE.parent / "tests"
+GUIDE = ("test_guide.py", "test_guide_formats.py", "test_guide_providers.py")
+KERNEL = ("engine", "values")
+NAMES_IT: dict[str, list[dict[str, Any]]] = {
+    "windows": [{"memory": {"max_tokens": 100}}],
+}
+"""What a resume says that uses a capability."""
+
+RUN = """
+from lemming.engine import run_once
+from lemming.testing import FrozenClock
+for _ in range(2):
+    report = run_once({base!r}, clock=FrozenClock())
+print([(turn.agent, turn.status, turn.reason) for turn in report.turns])
+"""
+
+
+def without(name: str, place: Path) -> Path:
+    """Return a folder with the package in it, all of it but the folder of a capability."""
+    package = place / "lemming"
+    package.mkdir()
+    for path in PACKAGE.iterdir():
+        if path.name not in (SHIPPED[name].folder.rpartition(".")[2], "__pycache__"):
+            (package / path.name).symlink_to(path)
+    return place
+
+
+def python(place: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with the package of this folder."""
+    environment = {**os.environ, "PYTHONPATH": str(place)}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def pytest_in(place: Path, *paths: str) -> subprocess.CompletedProcess[str]:
+    """Run tests with the package of this folder."""
+    folders = [TESTS, *(it for it in TESTS.iterdir() if it.is_dir() and it.name != "__pycache__")]
+    where = f"pythonpath={' '.join(map(str, [place, PACKAGE.parent, *folders]))}"
+    files = [str(TESTS / path) for path in paths]
+    return python(place, "-m", "pytest", "-c", str(PACKAGE.parent / "pyproject.toml"), "-o", where, *files)
+
+
+def plain(base: Path, **ada: Any) -> Path:
+    """Return an organisation of two, of whom one may use a capability."""
+    script = [{"reply": say("hello", memory_updates=[{"key": "seen", "value": 1}])}]
+    return make_org(base, resume("ada", **ada), resume("bob"), script=script)
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_tests_of_the_guide_pass_without_it(tmp_path: Path, name: str) -> None:
+    found = pytest_in(without(name, tmp_path), *GUIDE)
+    assert found.returncode == 0, found.stdout[-2000:]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_tests_of_the_kernel_pass_without_it(tmp_path: Path, name: str) -> None:
+    found = pytest_in(without(name, tmp_path), *KERNEL)
+    assert found.returncode == 0, found.stdout[-2000:]
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_a_plain_organisation_comes_to_the_same_state_root_without_it(tmp_path: Path, name: str) -> None:
+    here, there = plain(tmp_path / "here"), plain(tmp_path / "there")
+    for _ in range(2):
+        run_once(here, clock=FrozenClock())
+    (tmp_path / "taken").mkdir()
+    found = python(without(name, tmp_path / "taken"), "-c", RUN.format(base=str(there)))
+    assert found.returncode == 0, found.stderr
+    assert state_root(there) == state_root(here)
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [(name, key) for name, keys in NAMES_IT.items() for key in keys], ids=json.dumps
+)
+def test_who_names_it_is_refused_and_told_what_is_missing(
+    tmp_path: Path, name: str, key: dict[str, Any]
+) -> None:
+    base = plain(tmp_path / "org", **key)
+    (tmp_path / "taken").mkdir()
+    found = python(without(name, tmp_path / "taken"), "-c", RUN.format(base=str(base)))
+    assert found.returncode == 0, found.stderr
+    assert f'the capability "{name}" is not installed' in found.stdout
+    assert "('bob', 'done', '')" in found.stdout
+    assert not [*base.glob("agents/ada/outbox/*")]
+
+
+def test_each_capability_is_named_by_something() -> None:
+    assert NAMES_IT.keys() == SHIPPED.keys()
